@@ -1,0 +1,232 @@
+"""The configuration, key for key: what it means, its default, its bounds. Reading it from files is `config_file`.
+
+Keys at the top level decide what an index holds. `llm` says who answers; `retrieval`, `vectors` and `service` say
+how it is served; `execution` says where it is built and never changes what is built.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+ENTITY_TYPES = ("person", "organization", "location", "event", "work", "technology", "product", "concept")
+META_TYPES = ("organization", "person", "location", "event", "technology", "product", "concept", "field", "process")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Price(_Section):
+    """US dollars a million tokens."""
+
+    input: float = Field(0.0, ge=0)
+    cached: float | None = Field(None, ge=0, description="of input tokens that the provider had cached; null: as input")
+    output: float = Field(0.0, ge=0)
+
+
+class Endpoint(_Section):
+    """One model behind one address, or a built-in one."""
+
+    kind: Literal["openai", "extractive", "recorded", "hashing", "minilm"] = Field(
+        "openai", description="openai: anything that speaks the OpenAI API; the others are built in"
+    )
+    base_url: str | None = None
+    api_key: SecretStr | None = Field(None, description="better as ${NAME} from the environment")
+    api_key_file: str | None = None
+    model: str | None = None
+    rpm: float | None = Field(None, gt=0, description="requests a minute")
+    tpm: float | None = Field(None, gt=0, description="tokens a minute, input and output")
+    max_concurrent: int = Field(32, ge=1)
+    price: Price = Price()
+    timeout_s: float = Field(180.0, gt=0)
+    temperature: float | None = Field(0.0, ge=0, le=2, description="null: not sent")
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    output: Literal["auto", "json_schema", "delimited"] = Field(
+        "auto", description="form of extracted records; auto asks the endpoint once whether it has structured outputs"
+    )
+    extra_body: dict[str, Any] = Field(default_factory=dict, description="sent with every request as it is")
+    dim: int | None = Field(None, ge=1, description="size of the vectors of an embedding endpoint")
+    batch_size: int = Field(128, ge=1, description="texts in one embedding request")
+    path: str | None = Field(None, description="recorded: a JSONL file, or a folder of them")
+    fallback: str | None = Field(None, description="recorded: the endpoint asked where nothing was recorded")
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _complete(self) -> Endpoint:
+        if self.kind == "openai" and not (self.base_url and self.model):
+            raise ValueError("an endpoint of kind openai needs base_url and model")
+        if self.kind == "recorded" and not self.path:
+            raise ValueError("an endpoint of kind recorded needs path")
+        return self
+
+
+class Share(_Section):
+    """One of several endpoints of a role."""
+
+    endpoint: str
+    weight: float = Field(1.0, gt=0)
+
+
+RoleTarget = str | tuple[Share, ...]
+
+
+class Roles(_Section):
+    """Which endpoint does what: a name, or a list of {endpoint, weight}; a request's hash chooses among several."""
+
+    extract: RoleTarget = "builtin"
+    summarise: RoleTarget = "builtin"
+    report: RoleTarget = "builtin"
+    answer: RoleTarget = "builtin"
+    judge: RoleTarget = "builtin"
+    embed: str = "builtin-embedder"
+
+
+class Llm(_Section):
+    """Endpoints, and who plays which role."""
+
+    endpoints: dict[str, Endpoint] = Field(default_factory=dict)
+    roles: Roles = Roles()
+    attempts: int = Field(3, ge=1, le=10, description="of a unit whose reply is refused, before it is a dead letter")
+    patience_s: float = Field(600.0, ge=0, description="how long an endpoint may be out of reach before the run fails")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _builtin(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            own = dict(data.get("endpoints") or {})
+            own.setdefault("builtin", {"kind": "extractive"})
+            own.setdefault("builtin-embedder", {"kind": "hashing"})
+            data = {**data, "endpoints": own}
+        return data
+
+    @model_validator(mode="after")
+    def _known(self) -> Llm:
+        for role, target in self.roles:
+            for name in [target] if isinstance(target, str) else [share.endpoint for share in target]:
+                if name not in self.endpoints:
+                    raise ValueError(f"role {role} names endpoint {name!r}; there are: {', '.join(self.endpoints)}")
+                if (self.endpoints[name].kind in ("hashing", "minilm")) != (role == "embed") and (
+                    self.endpoints[name].kind != "openai"
+                ):
+                    raise ValueError(f"endpoint {name!r} of kind {self.endpoints[name].kind} cannot play role {role}")
+        for name, endpoint in self.endpoints.items():
+            if endpoint.fallback and endpoint.fallback not in self.endpoints:
+                raise ValueError(f"endpoint {name!r} falls back on {endpoint.fallback!r}, which there is none of")
+        return self
+
+
+class Reading(_Section):
+    """Which fields of JSON, CSV and Parquet records are read; null: the usual names are tried."""
+
+    text_field: str | None = None
+    title_field: str | None = None
+    label_field: str | None = None
+
+
+class Clustering(_Section):
+    """Gaussian mixtures of a layer (Eq. 8)."""
+
+    reduce_dims: int = Field(16, ge=1, description="principal components that the mixture sees")
+    target_size: int = Field(20, ge=2, description="members that a cluster should have, about")
+    max_size: int = Field(40, ge=2, description="members that one prompt takes; a larger cluster is split again")
+    threshold: float = Field(0.1, gt=0, lt=1, description="responsibility that makes a member")
+
+
+class Communities(_Section):
+    """Hierarchical Leiden over all layers, and reports."""
+
+    max_size: int = Field(150, ge=2, description="entities; a larger community is split into sub-communities")
+    resolution: float = Field(1.0, gt=0)
+    report_min_entities: int = Field(4, ge=1, description="a smaller community's report is its members, without a call")
+    report_tokens: int = Field(4000, ge=200, description="of a report's prompt")
+
+
+class Retrieval(_Section):
+    """Defaults of a question (§4.2 of the paper)."""
+
+    mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat"] = "hirag"
+    top_n: int = Field(20, ge=1, le=1000, description="local entities (Eq. 12)")
+    top_m: int = Field(10, ge=1, le=100, description="key entities of each community (Eq. 14)")
+    top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
+    top_sources: int = Field(10, ge=0, le=100)
+    max_triples: int = Field(60, ge=1, le=1000, description="bridge relations at most")
+    community_level: str = Field("leaf", pattern=r"^(leaf|all|\d+)$")
+    context_tokens: int = Field(8000, ge=200)
+
+
+class Vectors(_Section):
+    """What searches the entity vectors."""
+
+    backend: Literal["auto", "milvus-lite", "milvus", "memory"] = Field(
+        "auto", description="auto: Milvus Lite where this process can own its file, else memory"
+    )
+    uri: str | None = Field(None, description="of a Milvus server")
+    token: SecretStr | None = None
+
+
+class Service(_Section):
+    """The gRPC service."""
+
+    listen: str = "127.0.0.1:50051"
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = Field(None, description="asks callers for a certificate signed by it")
+    tokens_file: str | None = Field(None, description="lines of name:sha256-of-token")
+    reflection: bool = True
+    max_concurrent: int = Field(64, ge=1)
+    max_message_mib: int = Field(16, ge=1)
+    drain_s: float = Field(20.0, ge=0)
+    poll_s: float = Field(2.0, gt=0, description="how often `current` is looked at")
+
+
+class Execution(_Section):
+    """Where the index is built; none of it changes what is built."""
+
+    executor: Literal["ray", "inline"] = "ray"
+    workers: int | None = Field(None, ge=1, description="null: one a core of the cluster")
+    ray_address: str | None = Field(None, description="null: a Ray of this command's own; auto: a running one")
+    tasks_in_flight: int = Field(4, ge=1, description="tasks that one worker holds at a time")
+
+
+
+
+class Config(_Section):
+    """The whole configuration."""
+
+    seed: int = 0
+    reading: Reading = Reading()
+    chunking: Literal["sentences", "tokens", "none"] = Field(
+        "sentences", description="sentences: end at sentence ends; tokens: cut at fixed positions; none: INPUT is chunks"
+    )
+    chunk_tokens: int = Field(1200, ge=16)
+    chunk_overlap_tokens: int = Field(100, ge=0)
+    tokenizer: Literal["o200k_base", "cl100k_base"] = "o200k_base"
+    extraction: Literal["joint", "two_step"] = "joint"
+    gleaning_rounds: int = Field(0, ge=0, le=5)
+    entity_types: tuple[str, ...] = Field(ENTITY_TYPES, min_length=1)
+    meta_types: tuple[str, ...] = Field(META_TYPES, min_length=1)
+    prompts: str | None = Field(None, description="a folder of NAME.md and NAME.examples.md files")
+    homonyms: Literal["merge", "split"] = "merge"
+    description_tokens: int = Field(400, ge=20, description="longer merged descriptions are summarised")
+    max_reject_ratio: float = Field(0.2, ge=0, le=1, description="share of dead letters that fails a stage")
+    stop: Literal["compression", "paper"] = "compression"
+    min_change_rate: float = Field(0.05, ge=0, description="ε of Algorithm 1, for stop: paper")
+    max_layers: int = Field(8, ge=0, description="summary layers at most; 0: the basic graph alone")
+    clustering: Clustering = Clustering()
+    communities: Communities = Communities()
+    kernels: Literal["auto", "cpu"] = "auto"
+    llm: Llm = Field(default_factory=lambda: Llm.model_validate({}))
+    retrieval: Retrieval = Retrieval()
+    vectors: Vectors = Vectors()
+    service: Service = Service()
+    execution: Execution = Execution()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        if self.chunk_overlap_tokens >= self.chunk_tokens:
+            raise ValueError("chunk_overlap_tokens must be below chunk_tokens")
+        if self.clustering.max_size < self.clustering.target_size:
+            raise ValueError("clustering.max_size must be at least clustering.target_size")
+        return self

@@ -1,0 +1,306 @@
+"""Replies read: JSON or delimited records in, parsed records out, or a refusal that says why.
+
+Models wrap, quote and break their records in many ways. What is plainly meant is repaired; what is not in the
+requested form is refused with its reason, never guessed. No text outside a record is taken for one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hirag_dist.core.prompts import DONE, FIELD
+from hirag_dist.core.text import clean_name, is_name, name_key, one_line
+from hirag_dist.types import ChatReply
+
+_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_RECORD_BREAK = re.compile(r"##|\r?\n")
+_KIND = re.compile(r"""^[\s\-*•>(\["'`“”]*(entity|relation|relationship)\b["'`“”]*\s*$""", re.IGNORECASE)
+_REFUSAL = re.compile(r"^\s*(i['’]?m sorry|i am sorry|sorry,|i can(no|['’])t|as an ai\b)", re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
+_EDGES = " \t\"'`“”()[]{}"
+
+
+class Malformed(ValueError):
+    """A reply is not in the requested form; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRecord:
+    """An entity as the model gave it."""
+
+    name: str
+    type: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRecord:
+    """A relation as the model gave it; `strength` is at least 0.1 and at most 10."""
+
+    source: str
+    target: str
+    description: str
+    strength: float
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """All records of one reply, in its order."""
+
+    entities: tuple[EntityRecord, ...]
+    relations: tuple[RelationRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """A member (its number, from 0) covered by a summary entity (its place in `entities`)."""
+
+    member: int
+    entity: int
+    description: str
+    strength: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The summary entities of a cluster and which member each covers."""
+
+    entities: tuple[EntityRecord, ...]
+    covers: tuple[Cover, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding of a report, with the references as they were written."""
+
+    summary: str
+    explanation: str
+    references: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRecord:
+    """A community report as the model gave it."""
+
+    title: str
+    summary: str
+    rating: float
+    rating_explanation: str
+    findings: tuple[Finding, ...]
+
+
+def usable_text(reply: ChatReply) -> str:
+    """Return the reply's text without thinking.
+
+    Raises:
+        Malformed: empty, cut off by a length limit or content filter, or a refusal.
+    """
+    if reply.finish_reason == "length":
+        raise Malformed("the reply was cut off at the token limit")
+    if reply.finish_reason == "content_filter":
+        raise Malformed("the endpoint's content filter withheld the reply")
+    text = _THINKING.sub("", reply.text).strip()
+    if not text:
+        raise Malformed("the reply is empty" if not reply.text.strip() else "the reply holds only thinking text")
+    if _REFUSAL.match(text) and FIELD not in text and "{" not in text:
+        raise Malformed("the model refused")
+    return text
+
+
+def parse_extraction(reply: ChatReply) -> Extraction:
+    """Return the entities and relations of a reply in JSON or delimited form.
+
+    A relation from an entity to itself, and a record without a usable name, is dropped; repeated records are kept
+    for merging to count.
+
+    Raises:
+        Malformed: the reply has no record in the requested form and does not say that there is none.
+    """
+    text = usable_text(reply)
+    data = _json_object(text)
+    if data is not None and ("entities" in data or "relations" in data):
+        extraction = Extraction(_json_entities(data), _json_relations(data))
+        said_none = not data.get("entities") and not data.get("relations")
+    else:
+        extraction = _delimited(text)
+        said_none = text == DONE
+    if not extraction.entities and not extraction.relations and not said_none:
+        raise Malformed("the reply holds no record in the requested form")
+    return extraction
+
+
+def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str]) -> Summary:
+    """Return the summary entities of a cluster and the members that each covers.
+
+    Raises:
+        Malformed: no summary entity, or none of the reply's relations names a member and a summary entity
+            although it has relations.
+    """
+    text = usable_text(reply)
+    data = _json_object(text)
+    if data is not None and "entities" in data:
+        entities = _json_entities(data)
+        pairs = [
+            (item.get("member", ""), str(item.get("entity", "")), _text(item, "description"), _strength(item.get("strength")))
+            for item in _items(data, "relations")
+        ]
+    else:
+        extraction = _delimited(text, member_numbers=True)
+        entities = extraction.entities
+        pairs = [(r.source, r.target, r.description, r.strength) for r in extraction.relations]
+    if not entities:
+        raise Malformed("the reply holds no summary entity")
+    by_name = {name_key(entity.name): place for place, entity in reversed(list(enumerate(entities)))}
+    members = {name_key(name): number for number, name in reversed(list(enumerate(member_names)))}
+    covers: dict[tuple[int, int], Cover] = {}
+    for who, summary, description, strength in pairs:
+        member = _member_number(who, n_members, members)
+        place = by_name.get(name_key(summary))
+        if member is not None and place is not None:
+            covers.setdefault((member, place), Cover(member, place, description, strength))
+    if pairs and not covers:
+        raise Malformed("no relation of the reply joins a member to a summary entity")
+    return Summary(entities, tuple(covers[key] for key in sorted(covers)))
+
+
+def parse_report(reply: ChatReply) -> ReportRecord:
+    """Return a community report.
+
+    Raises:
+        Malformed: no JSON object with a title and a summary.
+    """
+    data = _json_object(usable_text(reply))
+    if data is None:
+        raise Malformed("the reply holds no JSON object")
+    title, summary = _text(data, "title"), _text(data, "summary")
+    if not title or not summary:
+        raise Malformed("the report has no title or no summary")
+    findings = tuple(
+        Finding(
+            _text(item, "summary"),
+            _text(item, "explanation"),
+            tuple(str(reference).strip("[] ") for reference in _list(item.get("references"))),
+        )
+        for item in _items(data, "findings")
+        if _text(item, "summary") or _text(item, "explanation")
+    )
+    rating = min(max(_number(data.get("rating"), 0.0), 0.0), 10.0)
+    return ReportRecord(title, summary, rating, _text(data, "rating_explanation"), findings)
+
+
+def parse_text(reply: ChatReply) -> str:
+    """Return the reply as plain text. Raises Malformed as `usable_text` does."""
+    return usable_text(reply)
+
+
+def _delimited(text: str, member_numbers: bool = False) -> Extraction:
+    entities: list[EntityRecord] = []
+    relations: list[RelationRecord] = []
+    for line in _RECORD_BREAK.split(text.replace(DONE, "\n")):
+        fields = [part.strip() for part in line.split(FIELD)]
+        kind = _KIND.match(fields[0])
+        if kind is None or len(fields) < 3:
+            continue
+        values = [_unquote(part) for part in fields[1:]]
+        if kind.group(1).lower() == "entity":
+            name = clean_name(values[0])
+            if is_name(name):
+                description = one_line(values[2]) if len(values) > 2 else ""
+                entities.append(EntityRecord(name, _type(values[1]), description))
+        elif len(values) >= 3:
+            source, target = clean_name(values[0]), clean_name(values[1])
+            usable = is_name(source) and is_name(target)
+            if usable and (member_numbers or name_key(source) != name_key(target)):
+                strength = _strength(values[-1]) if len(values) > 3 else 1.0
+                relations.append(RelationRecord(source, target, one_line(values[2]), strength))
+    return Extraction(tuple(entities), tuple(relations))
+
+
+def _unquote(text: str) -> str:
+    stripped = text.strip()
+    if stripped.count("(") < stripped.count(")"):
+        stripped = stripped.removesuffix(")").rstrip()
+    if len(stripped) > 1 and stripped[0] in "\"'“`" and stripped[-1] in "\"'”`":
+        stripped = stripped[1:-1]
+    return stripped
+
+
+def _json_object(text: str) -> dict[str, Any] | None:
+    candidates = [text, *(match.group(1) for match in _FENCE.finditer(text))]
+    start, end = text.find("{"), text.rfind("}")
+    if 0 <= start < end:
+        candidates.append(text[start : end + 1])
+    for candidate in candidates:
+        if candidate.lstrip().startswith("{"):
+            try:
+                data = json.loads(candidate)
+            except ValueError:
+                continue
+            if isinstance(data, dict):
+                return data
+    return None
+
+
+def _json_entities(data: Mapping[str, Any]) -> tuple[EntityRecord, ...]:
+    records = (
+        EntityRecord(clean_name(_text(item, "name")), _type(_text(item, "type")), one_line(_text(item, "description")))
+        for item in _items(data, "entities")
+    )
+    return tuple(record for record in records if is_name(record.name))
+
+
+def _json_relations(data: Mapping[str, Any]) -> tuple[RelationRecord, ...]:
+    records = (
+        RelationRecord(
+            clean_name(_text(item, "source")),
+            clean_name(_text(item, "target")),
+            one_line(_text(item, "description")),
+            _strength(item.get("strength")),
+        )
+        for item in _items(data, "relations")
+    )
+    return tuple(
+        record
+        for record in records
+        if is_name(record.source) and is_name(record.target) and name_key(record.source) != name_key(record.target)
+    )
+
+
+def _items(data: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    return [item for item in _list(data.get(key)) if isinstance(item, dict)]
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(item: Mapping[str, Any], key: str) -> str:
+    value = item.get(key)
+    return value.strip() if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _type(text: str) -> str:
+    return one_line(text).strip(_EDGES + ".,;:").lower()[:60] or "unknown"
+
+
+def _number(value: object, default: float) -> float:
+    try:
+        number = float(str(value).strip(_EDGES + ".,;"))
+    except ValueError:
+        return default
+    return number if number == number else default
+
+
+def _strength(value: object) -> float:
+    return min(max(_number(value, 1.0), 0.1), 10.0)
+
+
+def _member_number(who: object, n_members: int, names: Mapping[str, int]) -> int | None:
+    written = str(who).strip().rstrip(".")
+    if written.isdecimal() and 1 <= int(written) <= n_members:
+        return int(written) - 1
+    return names.get(name_key(written))

@@ -1,0 +1,185 @@
+"""What a community's report is written from, and the report that comes of it (GraphRAG paper §3.1.4; HiRAG §4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hirag_dist.core.replies import ReportRecord
+from hirag_dist.core.text import one_line, shorten
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An entity of a community, with its degree in the whole graph."""
+
+    entity_id: str
+    name: str
+    type: str
+    description: str
+    degree: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A relation inside a community."""
+
+    relation_id: str
+    source_id: str
+    target_id: str
+    source: str
+    target: str
+    description: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChildReport:
+    """The report of a sub-community, which can stand in for its members."""
+
+    community_id: str
+    title: str
+    summary: str
+    entity_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Numbered lines for the prompt, and the ids that their references stand for.
+
+    Attributes:
+        complete: every member is in, as a line of its own or through a sub-report.
+    """
+
+    entities: tuple[str, ...]
+    relations: tuple[str, ...]
+    reports: tuple[str, ...]
+    refs: dict[str, str]
+    complete: bool
+
+
+def report_material(
+    members: Sequence[Member],
+    links: Sequence[Link],
+    children: Sequence[ChildReport],
+    max_tokens: int,
+    count_tokens: Callable[[str], int],
+    max_description_chars: int = 400,
+) -> Material:
+    """Return the lines that fit `max_tokens`: all members and relations, or reports in place of sub-communities.
+
+    Where not everything fits, sub-community reports stand in for their members, largest first, until the rest does;
+    what still does not fit is left out from the least prominent on.
+    """
+    ranked = sorted(members, key=lambda member: (-member.degree, member.entity_id))
+    strongest = sorted(links, key=lambda link: (-link.weight, link.relation_id))
+    lines = {m.entity_id: _member_line(m, max_description_chars) for m in ranked}
+    lines |= {link.relation_id: _link_line(link, max_description_chars) for link in strongest}
+    cost = {key: count_tokens(line) + 6 for key, line in lines.items()}
+    total = sum(cost.values())
+    replaced: set[str] = set()
+    used: list[ChildReport] = []
+    report_cost = 0
+    for child in sorted(children, key=lambda child: (-len(child.entity_ids), child.community_id)):
+        if total + report_cost <= max_tokens:
+            break
+        used.append(child)
+        report_cost += count_tokens(child.title) + count_tokens(child.summary) + 10
+        replaced |= child.entity_ids
+        total = sum(cost[m.entity_id] for m in ranked if m.entity_id not in replaced) + sum(
+            cost[link.relation_id] for link in strongest if not _inside(link, replaced)
+        )
+    room = max_tokens - report_cost
+    entity_lines, refs, room, complete = _fill([m.entity_id for m in ranked if m.entity_id not in replaced], "E", lines, cost, room)
+    relation_lines, relation_refs, _, _ = _fill(
+        [link.relation_id for link in strongest if not _inside(link, replaced)], "R", lines, cost, room
+    )
+    report_lines = [f"C{at}. {one_line(child.title)}: {one_line(child.summary)}" for at, child in enumerate(used, 1)]
+    report_refs = {f"C{at}": child.community_id for at, child in enumerate(used, 1)}
+    return Material(
+        tuple(entity_lines), tuple(relation_lines), tuple(report_lines), refs | relation_refs | report_refs, complete
+    )
+
+
+def _inside(link: Link, replaced: set[str]) -> bool:
+    return link.source_id in replaced and link.target_id in replaced
+
+
+def _fill(
+    keys: Sequence[str], letter: str, lines: dict[str, str], cost: dict[str, int], room: int
+) -> tuple[list[str], dict[str, str], int, bool]:
+    chosen: list[str] = []
+    refs: dict[str, str] = {}
+    for key in keys:
+        if cost[key] > room:
+            return chosen, refs, room, False
+        room -= cost[key]
+        ref = f"{letter}{len(chosen) + 1}"
+        chosen.append(f"{ref}. {lines[key]}")
+        refs[ref] = key
+    return chosen, refs, room, True
+
+
+def _member_line(member: Member, max_chars: int) -> str:
+    return f"{one_line(member.name)} ({member.type}): {shorten(one_line(member.description), max_chars)}"
+
+
+def _link_line(link: Link, max_chars: int) -> str:
+    text = shorten(one_line(link.description), max_chars)
+    return f"{one_line(link.source)} — {one_line(link.target)}: {text} (weight {link.weight:g})"
+
+
+def report_row(community_id: str, level: int, record: ReportRecord, refs: dict[str, str]) -> dict[str, Any]:
+    """Return a REPORTS row; a reference that names nothing of the material is dropped and counted."""
+    findings = []
+    dropped = 0
+    for finding in record.findings:
+        known = [refs[ref] for ref in finding.references if ref in refs]
+        dropped += len(finding.references) - len(known)
+        kinds = {refs[ref]: ref[0] for ref in finding.references if ref in refs}
+        findings.append(
+            {
+                "summary": finding.summary,
+                "explanation": finding.explanation,
+                "entity_ids": [key for key in dict.fromkeys(known) if kinds[key] == "E"],
+                "relation_ids": [key for key in dict.fromkeys(known) if kinds[key] == "R"],
+            }
+        )
+    return {
+        "community_id": community_id,
+        "level": level,
+        "title": record.title,
+        "summary": record.summary,
+        "rating": record.rating,
+        "rating_explanation": record.rating_explanation,
+        "findings": findings,
+        "origin": "model",
+        "n_dropped_references": dropped,
+    }
+
+
+def members_report(community_id: str, level: int, members: Sequence[Member]) -> dict[str, Any]:
+    """Return the REPORTS row of a community too small to be worth a call: its members, said as they are."""
+    ranked = sorted(members, key=lambda member: (-member.degree, member.entity_id))
+    names = ", ".join(member.name for member in ranked)
+    return {
+        "community_id": community_id,
+        "level": level,
+        "title": shorten(names, 120),
+        "summary": " ".join(f"{m.name}: {m.description}" if m.description else f"{m.name}." for m in ranked),
+        "rating": 0.0,
+        "rating_explanation": "",
+        "findings": [],
+        "origin": "members",
+        "n_dropped_references": 0,
+    }
+
+
+def report_text(report: dict[str, Any]) -> str:
+    """Return a report as plain text: its summary, then a paragraph for each finding."""
+    lines = [report["summary"]]
+    for finding in report["findings"]:
+        said = finding["summary"].rstrip(".")
+        lines.append(f"{said}. {finding['explanation']}" if finding["explanation"] else f"{said}.")
+    return "\n".join(one_line(line) for line in lines if line)

@@ -1,0 +1,64 @@
+"""Small text rules that more than one stage needs: names, single lines, and cutting to a length."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_SPACES = re.compile(r"\s+")
+_QUOTES = "\"'`“”‘’«»‹›„‚「」『』"
+_EDGES = _QUOTES + " .,;:!?()[]{}<>*_#|"
+
+
+def one_line(text: str) -> str:
+    """Return the text with every run of white space made one space.
+
+    >>> one_line(" a\\n b ")
+    'a b'
+    """
+    return _SPACES.sub(" ", text).strip()
+
+
+def clean_name(name: str) -> str:
+    """Return a name as it is shown: one line, without the quotes and punctuation around it.
+
+    >>> clean_name('"Ebenezer  Scrooge",')
+    'Ebenezer Scrooge'
+    """
+    flat = one_line(name)
+    trimmed = flat.strip(_EDGES)
+    if trimmed.count("(") > trimmed.count(")") and flat.rstrip(_QUOTES + " .,;").endswith(")"):
+        trimmed += ")"
+    return trimmed
+
+
+def name_key(name: str) -> str:
+    """Return what names are merged by: NFKC, case folded, quotes dropped, spaces made one.
+
+    >>> name_key("The  ‘Ghost’") == name_key("the GHOST")
+    True
+    """
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    bare = folded.translate(_NO_QUOTES)
+    return clean_name(unicodedata.normalize("NFKC", bare))
+
+
+_NO_QUOTES = {ord(mark): None for mark in _QUOTES if mark != "'"} | {ord("’"): "'", ord("‘"): None}
+
+
+def is_name(name: str) -> bool:
+    """Whether a cleaned name can stand for an entity: it holds a letter or digit and is not a paragraph."""
+    return 0 < len(name) <= 200 and any(ch.isalnum() for ch in name)
+
+
+def shorten(text: str, n_chars: int) -> str:
+    """Return the text, cut at a word where it is longer than `n_chars` characters, with an ellipsis.
+
+    >>> shorten("one two three", 9)
+    'one two…'
+    """
+    if len(text) <= n_chars:
+        return text
+    cut = text[: max(n_chars - 1, 1)]
+    space = cut.rfind(" ")
+    return (cut[:space] if space > n_chars // 2 else cut).rstrip(" ,;:") + "…"

@@ -1,0 +1,140 @@
+"""Every error that a caller may meet. The message says what to do; the class says what kind of trouble it is.
+
+    HiragError
+    ├── ConfigError            the configuration is wrong                         exit 2
+    ├── InputError             the INPUT arguments are wrong                      exit 2
+    ├── InvalidQuery           the question or its parameters are wrong           exit 2
+    ├── BackendUnavailable     a named backend is missing or out of reach
+    ├── SchemaMismatch         a table does not have the columns it should
+    ├── StoreError             the index folder cannot be read or written
+    ├── SnapshotError          a snapshot cannot be served
+    │   ├── SnapshotNotFound   nothing is published there
+    │   ├── SnapshotCorrupt    a file is missing, short or altered
+    │   └── SnapshotTooNew     a later version of hirag_dist wrote it
+    ├── IndexBusy              another run holds the index
+    ├── ModelError             a model endpoint did not do its work
+    │   ├── RateLimited        429; retryable, says when
+    │   ├── ModelUnavailable   no answer, 5xx, time-out; retryable
+    │   └── RequestRejected    4xx: asking again will not help
+    ├── StageFailed            a stage cannot go on
+    ├── BudgetReached          --max-usd or --max-tokens would be passed          exit 4
+    └── ServiceError           a running query service refused or is out of reach
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HiragError(Exception):
+    """Base of all errors of the package."""
+
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+
+
+class ConfigError(HiragError):
+    """The configuration is wrong."""
+
+    exit_code = 2
+
+
+class InputError(HiragError):
+    """The INPUT arguments are wrong."""
+
+    exit_code = 2
+
+
+class InvalidQuery(HiragError):
+    """The question or its parameters are wrong."""
+
+    exit_code = 2
+
+
+class BackendUnavailable(HiragError):
+    """A named backend is missing or out of reach."""
+
+
+class SchemaMismatch(HiragError):
+    """A table does not have the columns it should."""
+
+
+class StoreError(HiragError):
+    """The index folder cannot be read or written."""
+
+
+class SnapshotError(HiragError):
+    """A snapshot cannot be served."""
+
+
+class SnapshotNotFound(SnapshotError):
+    """Nothing is published there."""
+
+
+class SnapshotCorrupt(SnapshotError):
+    """A file of the snapshot is missing, short or altered."""
+
+
+class SnapshotTooNew(SnapshotError):
+    """A later version of hirag_dist wrote the snapshot."""
+
+
+class IndexBusy(HiragError):
+    """Another run holds the index."""
+
+
+class ModelError(HiragError):
+    """A model endpoint did not do its work."""
+
+
+class RateLimited(ModelError):
+    """The endpoint answered 429.
+
+    Attributes:
+        retry_after_s: seconds the endpoint asked for, or None.
+    """
+
+    retryable = True
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> tuple[type[RateLimited], tuple[str, float | None]]:
+        return (type(self), (str(self), self.retry_after_s))
+
+
+class ModelUnavailable(ModelError):
+    """No answer, a 5xx, or a time-out: asking again may help."""
+
+    retryable = True
+
+
+class RequestRejected(ModelError):
+    """A 4xx: asking again will not help.
+
+    Attributes:
+        fatal: every other request would meet the same (wrong key, no such model), so the run must end; else this
+            request alone is at fault.
+    """
+
+    def __init__(self, message: str, fatal: bool = False) -> None:
+        super().__init__(message)
+        self.fatal = fatal
+
+    def __reduce__(self) -> tuple[type[RequestRejected], tuple[str, bool]]:
+        return (type(self), (str(self), self.fatal))
+
+
+class StageFailed(HiragError):
+    """A stage cannot go on."""
+
+
+class BudgetReached(HiragError):
+    """The spending limit of this run would be passed."""
+
+    exit_code = 4
+
+
+class ServiceError(HiragError):
+    """A running query service refused or is out of reach."""

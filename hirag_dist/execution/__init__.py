@@ -1,0 +1,1 @@
+"""Where and whether a stage runs."""

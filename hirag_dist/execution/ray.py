@@ -1,0 +1,183 @@
+"""Tasks on a Ray cluster: one actor a worker, one actor that holds the budget. The driver moves names, not rows."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any
+
+from hirag_dist.errors import BackendUnavailable, HiragError, StageFailed
+from hirag_dist.execution.task import Task, TaskResult, run_task
+from hirag_dist.pool.budget import Budget, LocalBudget
+from hirag_dist.stages.base import Services
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+import ray  # noqa: E402  (reads the two switches above when it is imported)
+
+MakeServices = Callable[[Budget], Services]
+CloseServices = Callable[[Services], Coroutine[Any, Any, None]]
+
+
+class RayExecutor:
+    """Implements `ports.Executor`. Starts a Ray of its own unless it is given an address or one is running here.
+
+    A worker or node that dies is replaced, and its tasks run again: a task writes its marker last, and replies are
+    in the ledger, so nothing is paid or counted twice.
+    """
+
+    name = "ray"
+
+    def __init__(
+        self,
+        make_services: MakeServices,
+        close_services: CloseServices,
+        make_budget: Callable[[], LocalBudget],
+        *,
+        workers: int | None = None,
+        address: str | None = None,
+        in_flight: int = 4,
+        n_cpus: int | None = None,
+    ) -> None:
+        """Connect, and start the workers.
+
+        Args:
+            workers: None for one a CPU of the cluster.
+            address: of a running cluster, `auto` for the one of this machine, None for a new one.
+            in_flight: tasks that one worker holds at a time.
+            n_cpus: of a new cluster; None for this machine's.
+
+        Raises:
+            BackendUnavailable: the cluster is out of reach, or Ray does not start.
+        """
+        self._owns_ray = not ray.is_initialized()
+        if self._owns_ray:
+            _start(address, n_cpus)
+        self._in_flight = in_flight
+        count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self._budget = _BudgetActor.remote(make_budget)
+        forever = {"max_restarts": -1, "max_task_retries": -1}
+        self._workers = [
+            _Worker.options(**forever).remote(make_services, close_services, self._budget) for _ in range(count)
+        ]
+
+    def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
+        """Run tasks on the least busy workers, yield results as they come."""
+        waiting = iter(tasks)
+        running: dict[Any, int] = {}
+        load = [0] * len(self._workers)
+        failure: HiragError | None = None
+        while True:
+            while failure is None and min(load) < self._in_flight and (task := next(waiting, None)) is not None:
+                chosen = load.index(min(load))
+                running[self._workers[chosen].run.remote(task)] = chosen
+                load[chosen] += 1
+            if not running:
+                break
+            done, _ = ray.wait(list(running), num_returns=1)
+            for ref in done:
+                load[running.pop(ref)] -= 1
+                try:
+                    outcome = ray.get(ref)
+                except ray.exceptions.RayError as error:
+                    outcome = StageFailed(f"a worker failed: {_last_line(error)}")
+                if isinstance(outcome, HiragError):
+                    failure = failure or outcome
+                elif failure is None:
+                    yield outcome
+        if failure is not None:
+            raise failure
+
+    def close(self) -> None:
+        """Stop the workers, and the Ray that this executor started."""
+        for worker in self._workers:
+            ray.kill(worker)
+        ray.kill(self._budget)
+        if self._owns_ray:
+            ray.shutdown()
+
+
+class RemoteBudget:
+    """The cluster's one budget, asked from a worker. Implements `pool.budget.Budget`."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def acquire(self, endpoint: str, tokens: int, cost_usd: float) -> None:
+        """Wait for this call's turn."""
+        refusal = await self._actor.acquire.remote(endpoint, tokens, cost_usd)
+        if refusal is not None:
+            raise refusal
+
+    async def settle(self, endpoint: str, reserved: int, used: int, reserved_usd: float, used_usd: float) -> None:
+        """The call has ended."""
+        await self._actor.settle.remote(endpoint, reserved, used, reserved_usd, used_usd)
+
+    async def pause(self, endpoint: str, seconds: float) -> None:
+        """The endpoint asked to be left alone for a while."""
+        await self._actor.pause.remote(endpoint, seconds)
+
+
+@ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=10_000)
+class _BudgetActor:
+    def __init__(self, make_budget: Callable[[], LocalBudget]) -> None:
+        self._budget = make_budget()
+
+    async def acquire(self, endpoint: str, tokens: int, cost_usd: float) -> HiragError | None:
+        try:
+            await self._budget.acquire(endpoint, tokens, cost_usd)
+        except HiragError as error:
+            return error
+        return None
+
+    async def settle(self, endpoint: str, reserved: int, used: int, reserved_usd: float, used_usd: float) -> None:
+        await self._budget.settle(endpoint, reserved, used, reserved_usd, used_usd)
+
+    async def pause(self, endpoint: str, seconds: float) -> None:
+        await self._budget.pause(endpoint, seconds)
+
+
+@ray.remote(num_cpus=1)
+class _Worker:
+    def __init__(self, make_services: MakeServices, close_services: CloseServices, budget: Any) -> None:
+        self._make_services = make_services
+        self._close_services = close_services
+        self._budget = budget
+        self._services: Services | None = None
+
+    async def run(self, task: Task) -> TaskResult | HiragError:
+        try:
+            if self._services is None:  # built here: clients and device handles do not pickle
+                self._services = self._make_services(RemoteBudget(self._budget))
+            return await run_task(task, self._services)
+        except HiragError as error:
+            return error
+
+
+def _start(address: str | None, n_cpus: int | None) -> None:
+    options: dict[str, Any] = {
+        "logging_level": logging.ERROR,
+        "log_to_driver": False,
+        "include_dashboard": False,
+        "configure_logging": False,
+    }
+    if address is not None:
+        options = {"address": address, "logging_level": logging.ERROR, "log_to_driver": False}
+    elif n_cpus is not None:
+        options["num_cpus"] = n_cpus
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ray.init(**options)
+    except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
+        where = f"the Ray cluster {address} is out of reach" if address else "Ray does not start on this machine"
+        raise BackendUnavailable(f"{where}: {_last_line(error)}; `--executor inline` does without it") from error
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+

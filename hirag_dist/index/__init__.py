@@ -1,0 +1,1 @@
+"""The store and the snapshot format, over pyarrow filesystems."""

@@ -1,0 +1,49 @@
+"""A hash of what a table says, whatever wrote it: names, types and values, not chunks, buffers or file metadata."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_ROWS = 65_536
+
+
+def table_digest(table: pa.Table) -> str:
+    """Return the SHA-256 (hex) of a table's columns, in order."""
+    digest = hashlib.sha256()
+    digest.update(f"{table.num_rows}".encode())
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        digest.update(f"|{name}:{column.type}|".encode())
+        for first in range(0, len(column), _ROWS):
+            part = column.slice(first, _ROWS)
+            _add(digest, part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part)
+    return digest.hexdigest()
+
+
+def _add(digest: Any, array: pa.Array) -> None:
+    kind = array.type
+    if array.null_count:
+        digest.update(b"n" + np.packbits(array.is_null().to_numpy(zero_copy_only=False)).tobytes())
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        digest.update(pc.fill_null(array.value_lengths(), 0).to_numpy(zero_copy_only=False).astype("<i8").tobytes())
+        _add(digest, array.flatten())
+    elif pa.types.is_struct(kind):
+        for at in range(kind.num_fields):
+            _add(digest, array.field(at))
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        filled = pc.fill_null(array, "" if pa.types.is_string(kind) else b"")
+        lengths = pc.binary_length(filled).to_numpy(zero_copy_only=False).astype("<i8")
+        digest.update(lengths.tobytes())
+        offsets = np.frombuffer(filled.buffers()[1], np.int32)[filled.offset : filled.offset + len(filled) + 1]
+        data = filled.buffers()[2]
+        if data is not None and len(offsets):
+            digest.update(memoryview(data)[int(offsets[0]) : int(offsets[-1])])
+    elif pa.types.is_boolean(kind):
+        digest.update(np.packbits(pc.fill_null(array, False).to_numpy(zero_copy_only=False)).tobytes())
+    else:
+        values = pc.fill_null(array, 0) if array.null_count else array
+        digest.update(np.ascontiguousarray(values.to_numpy(zero_copy_only=False)).tobytes())

@@ -1,0 +1,35 @@
+"""Where things are in an index folder.
+
+    URI/
+      current                     the id of the snapshot being served: writing it is going live
+      snapshots/<id>/             immutable: Parquet tables, graph/*.npy, vectors/*.npy, manifest.json written last
+      work/<stage>/<key>/         outputs of finished tasks and stages; safe to delete, they are made again
+      ledger/                     every paid reply; never delete it, it was paid for
+      dead_letters.json           the dead letters of the last build
+      run.lock                    who is building
+      milvus/                     Milvus Lite's file, made from the snapshot
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+CURRENT: Final = "current"
+MANIFEST: Final = "manifest.json"
+LEDGER: Final = "ledger"
+LOCK: Final = "run.lock"
+BUILD: Final = "build.json"
+
+CONTENT_TABLES: Final = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports")
+TABLES: Final = (*CONTENT_TABLES, "usage", "rejects")
+FORMAT_VERSION: Final = 1
+
+
+def snapshot_path(snapshot_id: str) -> str:
+    """Return a snapshot's folder."""
+    return f"snapshots/{snapshot_id}"
+
+
+def work_path(stage: str, key: str) -> str:
+    """Return the folder of a stage's output."""
+    return f"work/{stage}/{key}"

@@ -1,0 +1,141 @@
+"""Opening a snapshot: checked, tables read when they are asked for, arrays mapped into memory."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hirag_dist import schemas
+from hirag_dist.core.communities import membership
+from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
+from hirag_dist.index.layout import CURRENT, MANIFEST, snapshot_path
+from hirag_dist.index.manifest import Manifest, parse_manifest
+from hirag_dist.index.store import Store
+from hirag_dist.types import CsrGraph, FloatMatrix, IndexInfo
+
+_SCHEMAS: dict[str, pa.Schema] = {
+    "documents": schemas.DOCUMENTS,
+    "chunks": schemas.CHUNKS,
+    "entities": schemas.ENTITIES,
+    "relations": schemas.RELATIONS,
+    "clusters": schemas.CLUSTERS,
+    "layers": schemas.LAYERS,
+    "communities": schemas.COMMUNITIES,
+    "reports": schemas.REPORTS,
+    "usage": schemas.USAGE,
+    "rejects": schemas.REJECTS,
+}
+
+
+def current_id(store: Store) -> str | None:
+    """Return the id of the snapshot being served, None where nothing is published."""
+    if not store.exists(CURRENT):
+        return None
+    return store.read_bytes(CURRENT).decode("utf-8", "replace").strip()
+
+
+class Snapshot:
+    """An open snapshot."""
+
+    def __init__(self, store: Store, manifest: Manifest) -> None:
+        self.store = store
+        self.manifest = manifest
+        self.folder = snapshot_path(manifest.snapshot_id)
+
+    def table(self, name: str) -> pa.Table:
+        """Return a table, read anew at each call."""
+        try:
+            table = self.store.read_table(f"{self.folder}/{name}.parquet")
+        except StoreError as error:
+            raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
+        expected = _SCHEMAS[name]
+        if not table.schema.equals(expected):
+            missing = sorted(set(expected.names) - set(table.schema.names))
+            raise SnapshotCorrupt(f"{self.folder}/{name}.parquet lacks {', '.join(missing) or 'the right types'}")
+        return table
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return an array, mapped from its file where the store is a local folder."""
+        path = f"{self.folder}/{name}.npy"
+        try:
+            if self.store.local is not None:
+                return np.load(self.store.local / path, mmap_mode="r", allow_pickle=False)
+            return np.load(io.BytesIO(self.store.read_bytes(path)), allow_pickle=False)
+        except (OSError, ValueError, StoreError) as error:
+            raise SnapshotCorrupt(f"{path} is damaged: {error}; build again or serve another snapshot") from error
+
+    @cached_property
+    def graph(self) -> CsrGraph:
+        """The graph over rows of `entities`."""
+        return CsrGraph(*(self.array(f"graph/{part}") for part in ("indptr", "indices", "weights", "relation_rows")))
+
+    @cached_property
+    def entity_vectors(self) -> FloatMatrix:
+        """(n_entities, dim)."""
+        return self.array("vectors/entities")
+
+    @cached_property
+    def chunk_vectors(self) -> FloatMatrix:
+        """(n_chunks, dim)."""
+        return self.array("vectors/chunks")
+
+    def members(self, communities: pa.Table, entities: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return (indptr, rows) of the communities' members."""
+        return membership(communities, entities["entity_id"])
+
+    def info(self) -> IndexInfo:
+        """Return what there is to know without opening the large tables."""
+        levels = self.table("communities")["level"].to_pylist()
+        return IndexInfo(
+            snapshot_id=self.manifest.snapshot_id,
+            created_at=self.manifest.created_at,
+            complete=self.manifest.complete,
+            counts=dict(self.manifest.counts),
+            layers=tuple(self.table("layers").to_pylist()),
+            communities_by_level={level: levels.count(level) for level in sorted(set(levels))},
+            embedder=self.manifest.embedder,
+            dim=self.manifest.dim,
+        )
+
+
+def open_snapshot(store: Store, own_id: str | None = None, full_check: bool = False) -> Snapshot:
+    """Open a snapshot, the current one by default, after checking it.
+
+    The quick check compares every file's size with the manifest, and the hashes of files up to 1 MiB; the full
+    check hashes them all.
+
+    Raises:
+        SnapshotNotFound: nothing is published, or no such snapshot.
+        SnapshotCorrupt: a file is missing, short or altered.
+        SnapshotTooNew: a later version wrote it.
+    """
+    chosen = own_id or current_id(store)
+    if chosen is None:
+        raise SnapshotNotFound(f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`")
+    folder = snapshot_path(chosen)
+    if not store.exists(f"{folder}/{MANIFEST}"):
+        half = "was never finished" if store.exists(folder) else "is not there"
+        raise SnapshotNotFound(f"snapshot {chosen} of {store.uri} {half}; run `hirag-dist index` to publish one")
+    manifest = parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), f"{store.uri}/{folder}")
+    _check_files(store, folder, manifest, full_check)
+    return Snapshot(store, manifest)
+
+
+def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool) -> None:
+    for name, entry in manifest.files.items():
+        size = store.size(f"{folder}/{name}")
+        if size != entry.bytes:
+            found = "is missing" if size is None else f"has {size} bytes instead of {entry.bytes}"
+            raise SnapshotCorrupt(f"{store.uri}/{folder}/{name} {found}; build again or serve another snapshot")
+        if full_check or entry.bytes <= 1 << 20:
+            digest = hashlib.sha256(store.read_bytes(f"{folder}/{name}")).hexdigest()
+            if digest != entry.sha256:
+                raise SnapshotCorrupt(
+                    f"{store.uri}/{folder}/{name} was altered after it was published; build again or serve another snapshot"
+                )

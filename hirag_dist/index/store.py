@@ -1,0 +1,185 @@
+"""Files of an index, on a local folder or an object store. A file is there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from hirag_dist.errors import StoreError
+
+
+class Store:
+    """One index folder. Paths are relative, with forward slashes."""
+
+    def __init__(self, uri: str) -> None:
+        """Open a folder by path or URI. It need not exist yet.
+
+        Raises:
+            StoreError: the URI names no filesystem.
+        """
+        self.uri = uri
+        if "://" in uri:
+            try:
+                self._fs, self.root = fs.FileSystem.from_uri(uri)
+            except (pa.ArrowInvalid, OSError, NotImplementedError) as error:
+                raise StoreError(f"cannot open {uri}: {_said(error)}") from error
+        else:
+            self._fs, self.root = fs.LocalFileSystem(), str(Path(uri).absolute())
+        self.root = self.root.rstrip("/")
+
+    @property
+    def local(self) -> Path | None:
+        """The folder on this machine, or None on an object store."""
+        return Path(self.root) if isinstance(self._fs, fs.LocalFileSystem) else None
+
+    def __reduce__(self) -> tuple[type[Store], tuple[str]]:
+        return (type(self), (self.uri if "://" in self.uri else self.root,))
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder is there."""
+        with self._errors("look at", path):
+            return bool(self._fs.get_file_info(self._full(path)).type != fs.FileType.NotFound)
+
+    def size(self, path: str) -> int | None:
+        """Return a file's bytes, None where there is no such file."""
+        with self._errors("look at", path):
+            info = self._fs.get_file_info(self._full(path))
+        return int(info.size) if info.type == fs.FileType.File else None
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of what a folder holds, sorted; none where it is not there."""
+        with self._errors("list", folder):
+            infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
+        return sorted(info.base_name for info in infos if ".tmp-" not in info.base_name)
+
+    def read_bytes(self, path: str) -> bytes:
+        """Return a file's bytes."""
+        with self._errors("read", path), self._fs.open_input_stream(self._full(path), compression=None) as stream:
+            return bytes(stream.read())
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Return some bytes of a file."""
+        with self._errors("read", path), self._fs.open_input_file(self._full(path)) as file:
+            return bytes(file.read_at(length, offset))
+
+    def read_json(self, path: str) -> Any:
+        """Return what a JSON file holds."""
+        try:
+            return json.loads(self.read_bytes(path))
+        except ValueError as error:
+            raise StoreError(f"{self.uri}/{path} is damaged: {error}") from error
+
+    def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a Parquet file."""
+        with self._errors("read", path):
+            return pq.read_table(self._full(path), columns=columns, filesystem=self._fs, partitioning=None)
+
+    def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
+        """Write a file whole: beside its name first, then renamed; on object stores a put is whole by itself."""
+        if not replace and self.exists(path):
+            return
+        with self._errors("write", path):
+            with self._landing(path) as target, self._fs.open_output_stream(target, compression=None) as stream:
+                stream.write(data)
+
+    def write_json(self, path: str, value: Any) -> None:
+        """Write a JSON file whole, keys sorted."""
+        self.write_bytes(path, json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1).encode())
+
+    def write_table(self, path: str, table: pa.Table) -> None:
+        """Write a Parquet file whole."""
+        with self._errors("write", path), self._landing(path) as target:
+            pq.write_table(table, target, filesystem=self._fs, compression="zstd")
+
+    def append(self, path: str, data: bytes) -> tuple[str, int]:
+        """Add bytes to a file of this process and make them durable; return (file, offset) where they are.
+
+        On an object store, where nothing can be appended to, they become a file of their own.
+        """
+        with self._errors("write", path):
+            if self.local is None:
+                name = f"{path}-{uuid.uuid4().hex[:8]}"
+                with self._fs.open_output_stream(self._full(name), compression=None) as stream:
+                    stream.write(data)
+                return name, 0
+            full = Path(self._full(path))
+            full.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                offset = os.fstat(handle).st_size
+                written = 0
+                while written < len(data):
+                    written += os.write(handle, data[written:])
+                os.fsync(handle)
+            except OSError:
+                os.ftruncate(handle, offset)  # no half line for the next append to run into
+                raise
+            finally:
+                os.close(handle)
+            return path, offset
+
+    def delete(self, path: str) -> None:
+        """Remove a file or folder; nothing where it is not there."""
+        with self._errors("remove", path):
+            info = self._fs.get_file_info(self._full(path))
+            if info.type == fs.FileType.Directory:
+                self._fs.delete_dir(self._full(path))
+            elif info.type == fs.FileType.File:
+                self._fs.delete_file(self._full(path))
+
+    def check_writable(self) -> None:
+        """Raise StoreError where the folder cannot be written to, before any work is done."""
+        probe = f".probe-{uuid.uuid4().hex[:8]}"
+        self.write_bytes(probe, b"")
+        self.delete(probe)
+
+    def _full(self, path: str) -> str:
+        return f"{self.root}/{path}".rstrip("/") if path else self.root
+
+    @contextmanager
+    def _landing(self, path: str) -> Iterator[str]:
+        full = self._full(path)
+        if self.local is None:
+            yield full
+            return
+        Path(full).parent.mkdir(parents=True, exist_ok=True)
+        folder, _, name = full.rpartition("/")
+        beside = f"{folder}/.tmp-{name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        try:
+            yield beside
+            os.replace(beside, full)
+        except BaseException:
+            Path(beside).unlink(missing_ok=True)
+            raise
+
+    @contextmanager
+    def _errors(self, verb: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            where = f"{self.uri}/{path}".rstrip("/")
+            number = getattr(error, "errno", None)
+            text = str(error)
+            if number == errno.ENOSPC or "No space left" in text:
+                said = f"cannot {verb} {where}: the disk is full; free space and run again, finished work is kept"
+            elif number in (errno.EACCES, errno.EPERM, errno.EROFS) or "Permission denied" in text:
+                said = f"cannot {verb} {where}: permission denied"
+            elif number == errno.ENOENT or isinstance(error, FileNotFoundError):
+                said = f"cannot {verb} {where}: it is not there"
+            else:
+                said = f"cannot {verb} {where}: {_said(error)}"
+            raise StoreError(said) from error
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -1,0 +1,366 @@
+"""The build, in order, as plain Python: documents in, a published snapshot out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+
+from hirag_dist.config import Config
+from hirag_dist.core.merging import same_name_relations
+from hirag_dist.core.prompts import Prompts
+from hirag_dist.core.sparsity import Limits, change_rate, stop_after_clustering, stop_before_clustering
+from hirag_dist.errors import InputError, StageFailed
+from hirag_dist.execution.run import Dataset, Run
+from hirag_dist.index.digest import table_digest
+from hirag_dist.index.manifest import Manifest
+from hirag_dist.index.reader import current_id
+from hirag_dist.index.writer import make_current
+from hirag_dist.publishing import Parts, publish
+from hirag_dist.reading import ReadOptions, find_inputs
+from hirag_dist.schemas import CLUSTERS, LAYERS, REJECTS, RELATIONS, REPORTS
+from hirag_dist.stages.chunk import ChunkDocuments
+from hirag_dist.stages.cluster import ClusterLayer
+from hirag_dist.stages.communities import DetectCommunities, GatherReportMaterial
+from hirag_dist.stages.embed import EmbedChunks, EmbedEntities
+from hirag_dist.stages.extract import ExtractGraph
+from hirag_dist.stages.merge import DescribeEntities, MergeEntities, MergeRelations
+from hirag_dist.stages.read import SOURCES, ReadDocuments, UniqueDocuments
+from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
+from hirag_dist.stages.summarise import MergeSummaries, SummariseClusters
+from hirag_dist.wiring import Resolved
+
+log = logging.getLogger(__name__)
+_UNCOVERING_LIMIT = 0.3  # a layer with a larger share of summaries that cover nobody is dropped
+_DESCRIPTION_CHARS = 480  # of a member in a prompt
+_SUMMARY_CHARS = 1200
+_PROMPT_TOKENS = 6000  # descriptions in one describe call
+_REPORT_LINES = 400  # members, and relations, that a report's prompt can show at most
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What a build did.
+
+    Attributes:
+        changed: whether `current` names another snapshot than before.
+        stages_run: stages that were not there yet; 0 when nothing was to do.
+        rejects: dead letters in the snapshot.
+    """
+
+    manifest: Manifest
+    changed: bool
+    stages_run: int
+    rejects: int
+
+
+@dataclass
+class _Layers:
+    """The hierarchy as it grows: entities and vectors by layer, relations of all."""
+
+    entities: list[Dataset]
+    vectors: list[Dataset]
+    relations: Dataset
+    clusters: Dataset
+    rejects: Dataset
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Build:
+    """One build of one index."""
+
+    def __init__(self, config: Config, prompts: Prompts, resolved: Resolved, run: Run) -> None:
+        self._config = config
+        self._prompts = prompts
+        self._resolved = resolved
+        self._run = run
+
+    def index(self, inputs: Sequence[str], require_complete: bool = False) -> BuildResult:
+        """Read INPUT, build every layer, publish the snapshot and make it current.
+
+        Raises:
+            InputError: nothing to read.
+            StageFailed: too many dead letters in a stage, or any with `require_complete`.
+        """
+        documents, rejects = self._documents(inputs)
+        chunks = self._run.stage(self._chunking(), "chunks", documents=documents)["chunks"]
+        if chunks.rows == 0:
+            raise InputError("INPUT holds no text that can be indexed")
+        chunk_vectors = self._run.stage(
+            EmbedChunks(self._resolved.embedder, self._resolved.dim), "chunk vectors", chunks=chunks
+        )["vectors"]
+        layers = self._basic_graph(chunks)
+        self._grow(layers)
+        entities = sum(layers.entities[1:], layers.entities[0])
+        communities = self._run.stage(self._leiden(), "communities", entities=entities, relations=layers.relations)[
+            "communities"
+        ]
+        reports, report_rejects = self._reports(communities, entities, layers.relations)
+        parts = Parts(
+            documents=documents,
+            chunks=chunks,
+            entities=entities,
+            relations=layers.relations,
+            clusters=layers.clusters,
+            layers=pa.Table.from_pylist(layers.records, LAYERS),
+            communities=communities,
+            reports=reports,
+            rejects=rejects + layers.rejects + report_rejects,
+            entity_vectors=sum(layers.vectors[1:], layers.vectors[0]),
+            chunk_vectors=chunk_vectors,
+        )
+        if require_complete and parts.rejects.rows:
+            raise StageFailed(f"{parts.rejects.rows} units are dead letters, and --require-complete was given")
+        return self._publish(parts)
+
+    def _publish(self, parts: Parts) -> BuildResult:
+        before = current_id(self._run.store)
+        manifest = publish(
+            self._run, parts, embedder=self._resolved.embedder, dim=self._resolved.dim, build=self._described()
+        )
+        if before != manifest.snapshot_id:
+            make_current(self._run.store, manifest.snapshot_id)
+        return BuildResult(manifest, before != manifest.snapshot_id, self._run.stages_run, parts.rejects.rows)
+
+    def _documents(self, inputs: Sequence[str]) -> tuple[Dataset, Dataset]:
+        sources = source_table(inputs)
+        files = self._run.put("sources", sources, table_digest(sources))
+        reading = self._config.reading
+        options = ReadOptions(reading.text_field, reading.title_field, reading.label_field)
+        found = self._run.stage(ReadDocuments(options), "documents", units=10**9, sources=files)
+        unique = self._run.stage(UniqueDocuments(), "unique documents", documents=found["documents"])
+        return unique["documents"], found["rejects"]
+
+    def _chunking(self) -> ChunkDocuments:
+        config = self._config
+        return ChunkDocuments(config.tokenizer, config.chunk_tokens, config.chunk_overlap_tokens, config.chunking)
+
+    def _basic_graph(self, chunks: Dataset) -> _Layers:
+        """Layer 0: the basic knowledge graph. Paper: Algorithm 1, lines 1–4."""
+        config, run = self._config, self._run
+        extract = ExtractGraph(
+            method=config.extraction,
+            structured=self._resolved.structured["extract"],
+            gleaning_rounds=config.gleaning_rounds,
+            entity_types=config.entity_types,
+            split_homonyms=config.homonyms == "split",
+            prompts=self._prompts,
+            models=self._resolved.models["extract"],
+        )
+        found = run.stage(extract, "extract", chunks=chunks)
+        merged = run.stage(MergeEntities(), "merge entities", mentions=found["mentions"])
+        if merged["entities"].rows == 0:
+            raise StageFailed(
+                "no entity was found in any chunk; look at the extract model's replies, and at its prompt if you "
+                "replaced it"
+            )
+        relations = run.stage(
+            MergeRelations(config.description_tokens), "merge relations", relation_mentions=found["relation_mentions"]
+        )["relations"]
+        describe = DescribeEntities(
+            config.description_tokens, _PROMPT_TOKENS, self._prompts, self._resolved.models["summarise"]
+        )
+        described = run.stage(describe, "describe", entities=merged["entities"])
+        vectors = self._embed(described["entities"], 0)
+        return _Layers(
+            entities=[described["entities"]],
+            vectors=[vectors],
+            relations=relations,
+            clusters=Dataset(CLUSTERS, ()),
+            rejects=found["rejects"] + described["rejects"],
+        )
+
+    def _grow(self, layers: _Layers) -> None:
+        """Layers 1, 2, … until the stop rule ends them. Paper: Algorithm 1, lines 5–13."""
+        limits = self._limits()
+        sparsities: list[float] = []
+        while True:
+            layer = len(layers.entities) - 1
+            record: dict[str, Any] = {"layer": layer, "n_entities": layers.entities[layer].rows} | _NOTHING
+            layers.records.append(record)
+            below = layers.entities[layer - 1].rows if layer else None
+            decision = stop_before_clustering(layer, record["n_entities"], below, limits)
+            if decision is None:
+                decision = self._grow_one(layers, layer, record, sparsities, limits)
+            record["decision"] = decision or "go on"
+            if decision is not None:
+                log.info("the hierarchy ends at layer %d: %s", layer, decision)
+                return
+
+    def _grow_one(
+        self, layers: _Layers, layer: int, record: dict[str, Any], sparsities: list[float], limits: Limits
+    ) -> str | None:
+        config, run = self._config, self._run
+        clustering = config.clustering
+        cluster = ClusterLayer(
+            layer=layer,
+            dim=self._resolved.dim,
+            reduce_dims=clustering.reduce_dims,
+            target_size=clustering.target_size,
+            max_size=clustering.max_size,
+            threshold=clustering.threshold,
+            description_chars=_DESCRIPTION_CHARS,
+            seed=config.seed,
+            kernels=self._resolved.kernels,
+        )
+        found = run.stage(
+            cluster, f"cluster layer {layer}", vectors=layers.vectors[layer], entities=layers.entities[layer]
+        )
+        record |= run.read(found["stats"]).to_pylist()[0]
+        if sparsities:
+            record["change_rate"] = change_rate(sparsities[-1], record["sparsity"])
+        sparsities.append(record["sparsity"])
+        decision = stop_after_clustering(sparsities, record["median_cluster"], limits)
+        if decision is not None:
+            return decision
+        summarise = SummariseClusters(
+            layer=layer + 1,
+            structured=self._resolved.structured["summarise"],
+            meta_types=config.meta_types,
+            prompts=self._prompts,
+            models=self._resolved.models["summarise"],
+        )
+        summaries = run.stage(summarise, f"summarise layer {layer}", members=found["members"])
+        above = run.stage(
+            MergeSummaries(layer + 1, _SUMMARY_CHARS),
+            f"merge layer {layer + 1}",
+            members=found["members"],
+            summaries=summaries["summaries"],
+        )
+        stats = run.read(above["stats"]).to_pylist()[0]
+        layers.rejects += summaries["rejects"]
+        record |= {"n_attached": stats["n_attached"], "n_unattached": stats["n_unattached"]}
+        n_new = above["entities"].rows
+        if n_new == 0 or stats["n_uncovering"] > _UNCOVERING_LIMIT * n_new:
+            return f"layer {layer + 1} was dropped: {stats['n_uncovering']} of its {n_new} summaries cover no member"
+        record["n_summaries"] = n_new
+        layers.clusters += found["clusters"]
+        layers.relations += above["relations"] + self._same_names(layers, above["entities"])
+        layers.entities.append(above["entities"])
+        layers.vectors.append(self._embed(above["entities"], layer + 1))
+        return None
+
+    def _same_names(self, layers: _Layers, above: Dataset) -> Dataset:
+        lower = self._run.read(sum(layers.entities[1:], layers.entities[0]))
+        table = same_name_relations(lower, self._run.read(above))
+        return self._run.put("same_name", table, table_digest(table)) if table.num_rows else Dataset(RELATIONS, ())
+
+    def _embed(self, entities: Dataset, layer: int) -> Dataset:
+        stage = EmbedEntities(self._resolved.embedder, self._resolved.dim)
+        return self._run.stage(stage, f"embed layer {layer}", entities=entities)["vectors"]
+
+    def _leiden(self) -> DetectCommunities:
+        communities = self._config.communities
+        return DetectCommunities(
+            communities.max_size, communities.resolution, self._config.seed, self._resolved.kernels
+        )
+
+    def _reports(self, communities: Dataset, entities: Dataset, relations: Dataset) -> tuple[Dataset, Dataset]:
+        """Reports from the deepest level up, so that sub-reports are there when they are needed."""
+        run, config = self._run, self._config.communities
+        material = run.stage(
+            GatherReportMaterial(_REPORT_LINES, _DESCRIPTION_CHARS),
+            "report material",
+            communities=communities,
+            entities=entities,
+            relations=relations,
+        )["material"]
+        levels = run.read(communities)["level"].to_pylist() if communities.rows else []
+        reports, rejects = Dataset(REPORTS, ()), Dataset(REJECTS, ())
+        children = Dataset(CHILD_REPORTS, ())
+        for level in sorted(set(levels), reverse=True):
+            stage = WriteReports(
+                level=level,
+                structured=self._resolved.structured["report"],
+                max_tokens=config.report_tokens,
+                min_entities=config.report_min_entities,
+                prompts=self._prompts,
+                models=self._resolved.models["report"],
+            )
+            here = self._at_level(material, level)
+            found = run.stage(stage, f"reports level {level}", material=here, children=children)
+            reports += found["reports"]
+            rejects += found["rejects"]
+            children = found["as_children"]
+        return reports, rejects
+
+    def _at_level(self, material: Dataset, level: int) -> Dataset:
+        table = self._run.read(material)
+        chosen = table.filter(pc.equal(table["level"], level)).combine_chunks()
+        return self._run.put("report_level", chosen, table_digest(chosen))
+
+    def _limits(self) -> Limits:
+        config = self._config
+        return Limits(
+            config.stop, config.min_change_rate, config.clustering.target_size, config.max_layers
+        )
+
+    def _described(self) -> dict[str, Any]:
+        config = self._config
+        return {
+            "models": {role: list(names) for role, names in self._resolved.models.items()},
+            "kernels": self._resolved.kernels,
+            "config": config.model_dump(
+                mode="json",
+                exclude={"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading"},
+            ),
+        }
+
+
+_NOTHING: dict[str, Any] = {
+    "n_clusters": 0,
+    "median_cluster": 0.0,
+    "largest_cluster": 0,
+    "sparsity": None,
+    "change_rate": None,
+    "n_components": 0,
+    "n_summaries": 0,
+    "n_attached": 0,
+    "n_unattached": 0,
+}
+
+
+def source_table(inputs: Sequence[str]) -> pa.Table:
+    """Return SOURCES for INPUT arguments, each file once, sorted.
+
+    A local file is named by its path below the INPUT it came from, so that an index does not depend on where its
+    corpus lies; what is on an object store keeps its URI.
+
+    Raises:
+        InputError: an INPUT is not there or holds no file.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for argument in inputs:
+        for source in find_inputs([argument]):
+            filesystem, path = fs.FileSystem.from_uri(source.uri)
+            info = filesystem.get_file_info(path)
+            local = isinstance(filesystem, fs.LocalFileSystem)
+            rows.setdefault(
+                source.uri,
+                {
+                    "uri": source.uri,
+                    "shown": _below(argument, path) if local else source.display,
+                    "size_bytes": source.size_bytes,
+                    "format": source.format,
+                    "compression": source.compression,
+                    "modified": str(info.mtime_ns or ""),
+                },
+            )
+    return pa.Table.from_pylist([rows[uri] for uri in sorted(rows)], SOURCES)
+
+
+def _below(argument: str, path: str) -> str:
+    """Return a local file's path below an INPUT: a folder, a glob's fixed part, or the file itself."""
+    fixed = Path(argument.removeprefix("file://"))
+    while any(mark in str(fixed) for mark in "*?["):
+        fixed = fixed.parent
+    root = fixed.resolve()
+    file = Path(path).resolve()
+    return file.name if file == root or root not in file.parents else file.relative_to(root).as_posix()
+

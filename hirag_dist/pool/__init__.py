@@ -1,0 +1,1 @@
+"""Everything between a stage and a paid model: ledger → retry → limit → endpoint."""

@@ -1,0 +1,75 @@
+"""What calls cost, counted where they are made and carried home by the task that made them."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hirag_dist.types import ChatReply
+
+
+@dataclass(slots=True)
+class Use:
+    """Sums over calls of one role and model. Tokens and cost count replies from the ledger too: they were paid."""
+
+    calls: int = 0
+    ledger_hits: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    rejected: int = 0
+    sent_cost_usd: float = 0.0
+    sent_tokens: int = 0
+
+    def add(self, other: Use) -> None:
+        """Add another's sums to these."""
+        for name, value in asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+@dataclass(slots=True)
+class Meter:
+    """Use by (role, model)."""
+
+    uses: dict[tuple[str, str], Use] = field(default_factory=dict)
+
+    def use(self, role: str, model: str) -> Use:
+        """Return the sums to add to."""
+        return self.uses.setdefault((role, model), Use())
+
+    def count(self, role: str, model: str, reply: ChatReply, cost_usd: float, from_ledger: bool) -> None:
+        """Count one reply."""
+        use = self.use(role, model)
+        use.calls += 1
+        use.input_tokens += reply.input_tokens
+        use.cached_tokens += reply.cached_tokens
+        use.output_tokens += reply.output_tokens
+        use.cost_usd += cost_usd
+        if from_ledger:
+            use.ledger_hits += 1
+        else:
+            use.sent_cost_usd += cost_usd
+            use.sent_tokens += reply.input_tokens + reply.output_tokens
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the sums as plain rows, sorted."""
+        return [{"role": role, "model": model, **asdict(use)} for (role, model), use in sorted(self.uses.items())]
+
+    @classmethod
+    def from_rows(cls, rows: list[dict[str, Any]]) -> Meter:
+        """Return a meter from what `rows` gave."""
+        meter = cls()
+        for row in rows:
+            values = {key: value for key, value in row.items() if key not in ("role", "model", "stage")}
+            meter.use(row["role"], row["model"]).add(Use(**values))
+        return meter
+
+    def add(self, other: Meter) -> None:
+        """Add another meter's sums to these."""
+        for (role, model), use in other.uses.items():
+            self.use(role, model).add(use)
+
+
+current_meter: ContextVar[Meter | None] = ContextVar("current_meter", default=None)

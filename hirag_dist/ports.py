@@ -1,0 +1,122 @@
+"""What stands around the algorithms. Each port has several implementations, one test suite, and no default here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.types import ChatReply, ChatRequest, CsrGraph, FloatMatrix, Rejected
+
+T = TypeVar("T")
+
+
+class ChatModel(Protocol):
+    """One endpoint: a request in, a reply out, or a `ModelError`."""
+
+    name: str  # goes to stage keys and the bill: the model, not the machine
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Return the reply. Raises RateLimited, ModelUnavailable or RequestRejected."""
+        ...
+
+    def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+        """Yield the reply's text in pieces."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class Embedder(Protocol):
+    """Texts to vectors."""
+
+    name: str
+    dim: int
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return (len(texts), dim) float32 rows of unit length; an empty text gives a row of zeros."""
+        ...
+
+
+class ChatPool(Protocol):
+    """Every model of the run behind one door: ledger → retry → limit → endpoint."""
+
+    async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
+        """Return what `accept` makes of the reply.
+
+        `accept` raises `core.replies.Malformed` to refuse a reply; it is stored, counted and asked again as the
+        next attempt. After the last attempt the result is a `Rejected`.
+        """
+        ...
+
+
+class AnswerModel(Protocol):
+    """Whoever answers questions, in pieces."""
+
+    def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+        """Yield the reply's text in pieces."""
+        ...
+
+    def model_name(self, request: ChatRequest) -> str:
+        """Return the name of the model that answers this request."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class VectorIndex(Protocol):
+    """Nearest rows by cosine similarity."""
+
+    def search(
+        self, vector: NDArray[np.float32], limit: int, max_layer: int | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return (rows, similarities), best first, ties by row; rows of layers above `max_layer` are left out."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+class Kernels(Protocol):
+    """The numerical work that a GPU can do. Arrays in and out are numpy's."""
+
+    name: str
+
+    def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) float32 scores, components by falling variance."""
+        ...
+
+    def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
+        """Return hierarchical communities: for each level, coarsest first, (n_nodes,) labels, −1 where a node's
+        community is not split further."""
+        ...
+
+
+class Executor(Protocol):
+    """Where tasks run."""
+
+    name: str
+
+    def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
+        """Run tasks, yield each result as it comes; order is not kept. A failed task raises after the others in
+        flight have finished."""
+        ...
+
+    def close(self) -> None:
+        """Stop what was started."""
+        ...
+
+
+class Listener(Protocol):
+    """Is told of progress (`execution.events`)."""
+
+    def __call__(self, event: object) -> None:
+        """Take one event."""
+        ...

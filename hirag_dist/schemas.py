@@ -1,0 +1,185 @@
+"""The tables, column by column. One form in memory, in Ray's object store, in Parquet and in Milvus inserts.
+
+Rows are sorted by (layer or level, id); ids are hashes of content (`core.ids`).
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+
+def _column(name: str, kind: pa.DataType, nullable: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable)
+
+
+_STRING = pa.string()
+_STRINGS = pa.list_(pa.field("item", pa.string(), nullable=False))
+
+DOCUMENTS = pa.schema(
+    [
+        _column("document_id", _STRING),  # hash of the text
+        _column("uri", _STRING),
+        _column("record", pa.int32()),  # position in a file of many records, else 0
+        _column("title", _STRING),
+        _column("labels", _STRINGS),
+        _column("n_chars", pa.int64()),
+        _column("text", _STRING),
+    ]
+)
+
+CHUNKS = pa.schema(
+    [
+        _column("chunk_id", _STRING),  # hash of document and span
+        _column("document_id", _STRING),
+        _column("position", pa.int32()),  # 0, 1, … within the document
+        _column("start", pa.int64()),  # characters of the document's text, half open
+        _column("end", pa.int64()),
+        _column("n_tokens", pa.int32()),
+        _column("text", _STRING),
+    ]
+)
+
+MENTIONS = pa.schema(
+    [
+        _column("name_key", _STRING),  # normalised name: what merging goes by
+        _column("chunk_id", _STRING),
+        _column("position", pa.int32()),  # order of the record in its reply
+        _column("name", _STRING),
+        _column("type", _STRING),  # lower case; "unknown" for an endpoint never described
+        _column("description", _STRING),
+        _column("described", pa.bool_()),  # False: seen as the endpoint of a relation only
+    ]
+)
+
+RELATION_MENTIONS = pa.schema(
+    [
+        _column("source_key", _STRING),  # source_key < target_key: relations have no direction
+        _column("target_key", _STRING),
+        _column("chunk_id", _STRING),
+        _column("position", pa.int32()),
+        _column("description", _STRING),
+        _column("strength", pa.float64()),
+    ]
+)
+
+REJECTS = pa.schema(
+    [
+        _column("stage", _STRING),
+        _column("unit_id", _STRING),  # chunk, entity, cluster, community or file
+        _column("reason", _STRING),
+        _column("attempts", pa.int32()),
+        _column("request", _STRING),  # what was asked, as text; empty for files
+        _column("reply", _STRING),  # what came back last
+    ]
+)
+
+ENTITIES = pa.schema(
+    [
+        _column("entity_id", _STRING),  # hash of layer and normalised name
+        _column("layer", pa.int32()),  # 0 extracted, i ≥ 1 summary (Eq. 10)
+        _column("name", _STRING),
+        _column("type", _STRING),
+        _column("description", _STRING),
+        _column("described", pa.bool_()),
+        _column("n_mentions", pa.int32()),
+        _column("chunk_ids", _STRINGS),  # empty above layer 0
+    ]
+)
+
+RELATIONS = pa.schema(
+    [
+        _column("relation_id", _STRING),  # hash of kind and endpoints
+        _column("source_id", _STRING),
+        _column("target_id", _STRING),
+        _column("kind", _STRING),  # extracted | summary (member → summary entity) | same_name
+        _column("layer", pa.int32()),  # of the lower endpoint
+        _column("description", _STRING),
+        _column("weight", pa.float64()),
+        _column("chunk_ids", _STRINGS),
+    ]
+)
+
+CLUSTERS = pa.schema(
+    [
+        _column("cluster_id", _STRING),
+        _column("layer", pa.int32()),  # the layer whose entities are grouped
+        _column("entity_id", _STRING),
+        _column("responsibility", pa.float32()),
+        _column("best", pa.bool_()),  # the member's most likely cluster
+    ]
+)
+
+LAYERS = pa.schema(
+    [
+        _column("layer", pa.int32()),
+        _column("n_entities", pa.int64()),
+        _column("n_clusters", pa.int64()),  # of this layer's entities; 0 where it was not clustered
+        _column("median_cluster", pa.float64()),
+        _column("largest_cluster", pa.int64()),
+        _column("sparsity", pa.float64(), nullable=True),  # CS, Eq. 17
+        _column("change_rate", pa.float64(), nullable=True),  # against the layer below
+        _column("n_components", pa.int64()),  # chosen by BIC, before oversized clusters were split
+        _column("n_summaries", pa.int64()),  # entities of the next layer, 0 where none was made
+        _column("n_attached", pa.int64()),  # members the model left out, attached afterwards
+        _column("n_unattached", pa.int64()),  # members of clusters whose summary is a dead letter
+        _column("decision", _STRING),  # go on, or why the hierarchy ends here
+    ]
+)
+
+COMMUNITIES = pa.schema(
+    [
+        _column("community_id", _STRING),  # hash of level and sorted members
+        _column("level", pa.int32()),  # 0 the coarsest
+        _column("parent_id", _STRING, nullable=True),
+        _column("is_leaf", pa.bool_()),
+        _column("n_entities", pa.int64()),
+        _column("n_relations", pa.int64()),  # both endpoints inside
+        _column("entity_ids", _STRINGS),
+    ]
+)
+
+_FINDING = pa.struct(
+    [
+        _column("summary", _STRING),
+        _column("explanation", _STRING),
+        _column("entity_ids", _STRINGS),
+        _column("relation_ids", _STRINGS),
+    ]
+)
+
+REPORTS = pa.schema(
+    [
+        _column("community_id", _STRING),
+        _column("level", pa.int32()),
+        _column("title", _STRING),
+        _column("summary", _STRING),
+        _column("rating", pa.float64()),  # 0 to 10
+        _column("rating_explanation", _STRING),
+        _column("findings", pa.list_(pa.field("item", _FINDING, nullable=False))),
+        _column("origin", _STRING),  # model, or members: too small to be worth a call
+        _column("n_dropped_references", pa.int32()),  # ids in the reply that named nothing
+    ]
+)
+
+USAGE = pa.schema(
+    [
+        _column("stage", _STRING),
+        _column("role", _STRING),
+        _column("model", _STRING),
+        _column("calls", pa.int64()),  # sent and paid in this build
+        _column("ledger_hits", pa.int64()),  # replies that were paid before
+        _column("input_tokens", pa.int64()),
+        _column("cached_tokens", pa.int64()),  # of the input, at the provider's cache price
+        _column("output_tokens", pa.int64()),
+        _column("cost_usd", pa.float64()),
+        _column("rejected", pa.int64()),  # replies refused by their parser
+    ]
+)
+
+VECTORS = pa.schema(
+    [
+        _column("id", _STRING),
+        _column("vector", pa.binary()),  # float32, little endian, unit length or all zero
+    ]
+)
+

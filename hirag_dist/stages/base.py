@@ -1,0 +1,77 @@
+"""What a stage is: a frozen record of its configuration that says what it reads, writes, and how it may be split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import pyarrow as pa
+import tiktoken
+
+from hirag_dist.ports import ChatPool, Embedder, Kernels
+from hirag_dist.types import Rejected
+
+Tables = dict[str, pa.Table]
+
+
+@dataclass(frozen=True)
+class ByRows:
+    """The first input is cut into tasks of `n` rows; every task sees the other inputs whole."""
+
+    n: int
+
+
+@dataclass(frozen=True)
+class ByKey:
+    """Rows go to tasks by the hash of a column, so that equal keys meet; one task for every `n` rows."""
+
+    column: str
+    n: int
+
+
+@dataclass(frozen=True)
+class Whole:
+    """One task sees everything. `limit` says up to where that is meant to work, for people."""
+
+    limit: str
+
+
+Split = ByRows | ByKey | Whole
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a worker lends to the stages it runs."""
+
+    chat: ChatPool
+    embedder: Embedder
+    kernels: Kernels
+    encoding: tiktoken.Encoding
+    count_tokens: Callable[[str], int]
+
+
+class Stage(Protocol):
+    """A step of the build. Instances are frozen dataclasses whose fields are all that decides the output."""
+
+    name: ClassVar[str]
+    version: ClassVar[int]  # raise it when the same input would give another output
+    split: ClassVar[Split]
+    reads: ClassVar[Mapping[str, pa.Schema]]
+    writes: ClassVar[Mapping[str, pa.Schema]]
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the outputs of one task."""
+        ...
+
+
+def reject_row(stage: str, rejected: Rejected) -> dict[str, object]:
+    """Return a row of REJECTS."""
+    return {
+        "stage": stage,
+        "unit_id": rejected.unit,
+        "reason": rejected.reason,
+        "attempts": rejected.attempts,
+        "request": rejected.request,
+        "reply": rejected.reply,
+    }

@@ -1,0 +1,73 @@
+"""Texts → vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from hirag_dist.errors import StageFailed
+from hirag_dist.schemas import CHUNKS, ENTITIES, VECTORS
+from hirag_dist.stages.base import ByRows, Services, Tables
+from hirag_dist.types import FloatMatrix
+
+
+def vector_table(ids: pa.ChunkedArray, vectors: FloatMatrix) -> pa.Table:
+    """Return VECTORS."""
+    rows = [row.tobytes() for row in np.ascontiguousarray(vectors, "<f4")]
+    return pa.table([ids, pa.array(rows, pa.binary())], schema=VECTORS)
+
+
+def vector_matrix(table: pa.Table, dim: int) -> FloatMatrix:
+    """Return (n, dim) from VECTORS."""
+    data = b"".join(table["vector"].to_pylist())
+    return np.frombuffer(data, "<f4").reshape(table.num_rows, dim)
+
+
+@dataclass(frozen=True)
+class EmbedEntities:
+    """Entities → vectors of their names and descriptions. Paper: Eq. 7."""
+
+    name: ClassVar[str] = "embed_entities"
+    version: ClassVar[int] = 1
+    split: ClassVar[ByRows] = ByRows(1024)
+    reads: ClassVar = {"entities": ENTITIES}
+    writes: ClassVar = {"vectors": VECTORS}
+
+    embedder: str
+    dim: int
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return a vector for each entity."""
+        entities = tables["entities"]
+        pairs = zip(entities["name"].to_pylist(), entities["description"].to_pylist(), strict=True)
+        texts = [f"{name}: {text}" if text else name for name, text in pairs]
+        return {"vectors": await _embed(entities["entity_id"], texts, services, self.dim)}
+
+
+@dataclass(frozen=True)
+class EmbedChunks:
+    """Chunks → vectors, for ranking sources and for plain retrieval."""
+
+    name: ClassVar[str] = "embed_chunks"
+    version: ClassVar[int] = 1
+    split: ClassVar[ByRows] = ByRows(256)
+    reads: ClassVar = {"chunks": CHUNKS}
+    writes: ClassVar = {"vectors": VECTORS}
+
+    embedder: str
+    dim: int
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return a vector for each chunk."""
+        chunks = tables["chunks"]
+        return {"vectors": await _embed(chunks["chunk_id"], chunks["text"].to_pylist(), services, self.dim)}
+
+
+async def _embed(ids: pa.ChunkedArray, texts: list[str], services: Services, dim: int) -> pa.Table:
+    vectors = await services.embedder.embed(texts)
+    if vectors.shape != (len(texts), dim):
+        raise StageFailed(f"the embedder gave vectors of shape {vectors.shape}; {(len(texts), dim)} was expected")
+    return vector_table(ids, vectors)

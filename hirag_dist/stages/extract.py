@@ -1,0 +1,92 @@
+"""Chunks → mentions of entities and relations."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+
+from hirag_dist.core.merging import mentions_of
+from hirag_dist.core.prompts import Prompts, extraction_request, gleaning_request
+from hirag_dist.core.replies import Extraction, parse_extraction
+from hirag_dist.core.text import name_key
+from hirag_dist.schemas import CHUNKS, MENTIONS, REJECTS, RELATION_MENTIONS
+from hirag_dist.stages.base import ByRows, Services, Tables, reject_row
+from hirag_dist.types import ChatReply, ChatRequest, Rejected
+
+
+@dataclass(frozen=True)
+class ExtractGraph:
+    """Chunks → mentions. Paper: §4.1; `two_step` is the paper's entity call and relation call, `joint` is one."""
+
+    name: ClassVar[str] = "extract"
+    version: ClassVar[int] = 1
+    split: ClassVar[ByRows] = ByRows(16)
+    reads: ClassVar = {"chunks": CHUNKS}
+    writes: ClassVar = {"mentions": MENTIONS, "relation_mentions": RELATION_MENTIONS, "rejects": REJECTS}
+
+    method: Literal["joint", "two_step"]
+    structured: bool
+    gleaning_rounds: int
+    entity_types: tuple[str, ...]
+    split_homonyms: bool
+    prompts: Prompts
+    models: tuple[str, ...]
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the mentions in chunk order, and the chunks whose reply was refused to the last."""
+        chunks = tables["chunks"].select(["chunk_id", "text"]).to_pylist()
+        results = await asyncio.gather(*(self._chunk(chunk["text"], services) for chunk in chunks))
+        mentions, relations, rejects = [], [], []
+        for chunk, result in zip(chunks, results, strict=True):
+            if isinstance(result, Rejected):
+                rejects.append(reject_row(self.name, result) | {"unit_id": chunk["chunk_id"]})
+                continue
+            rows, links = mentions_of(result, chunk["chunk_id"], self.split_homonyms)
+            mentions.extend(rows)
+            relations.extend(links)
+        return {
+            "mentions": pa.Table.from_pylist(mentions, MENTIONS),
+            "relation_mentions": pa.Table.from_pylist(relations, RELATION_MENTIONS),
+            "rejects": pa.Table.from_pylist(rejects, REJECTS),
+        }
+
+    async def _chunk(self, text: str, services: Services) -> Extraction | Rejected:
+        if self.method == "joint":
+            return await self._glean(self._request("extract-graph", text), services)
+        entities = await self._glean(self._request("extract-entities", text), services)
+        if isinstance(entities, Rejected) or not entities.entities:
+            return entities
+        named = {name_key(entity.name): (entity.name, entity.type) for entity in reversed(entities.entities)}
+        pairs = tuple(reversed(named.values()))
+        relations = await self._glean(self._request("extract-relations", text, pairs), services)
+        if isinstance(relations, Rejected):
+            return relations
+        return Extraction(entities.entities, relations.relations)
+
+    def _request(self, task: str, text: str, entities: tuple[tuple[str, str], ...] = ()) -> ChatRequest:
+        form = task if self.structured else None
+        return extraction_request(task, text, self.prompts, self.entity_types, form, entities)
+
+    async def _glean(self, request: ChatRequest, services: Services) -> Extraction | Rejected:
+        """Ask, and ask again for what was missed; a refused gleaning loses nothing of what came before."""
+
+        def accept(reply: ChatReply) -> tuple[Extraction, str]:
+            return parse_extraction(reply), reply.text
+
+        found = await services.chat.ask(request, accept)
+        if isinstance(found, Rejected):
+            return found
+        extraction, text = found
+        for _ in range(self.gleaning_rounds):
+            request = gleaning_request(request, text)
+            more = await services.chat.ask(request, accept)
+            if isinstance(more, Rejected) or not (more[0].entities or more[0].relations):
+                break
+            text = more[1]
+            extraction = Extraction(
+                extraction.entities + more[0].entities, extraction.relations + more[0].relations
+            )
+        return extraction

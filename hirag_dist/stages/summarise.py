@@ -1,0 +1,139 @@
+"""Clusters → summary entities of the next layer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from hirag_dist.core.prompts import Prompts, summary_request
+from hirag_dist.core.replies import Cover, EntityRecord, Summary, parse_summary
+from hirag_dist.core.summaries import SummarisedCluster, next_layer
+from hirag_dist.schemas import ENTITIES, REJECTS, RELATIONS
+from hirag_dist.stages.base import ByRows, Services, Tables, Whole, reject_row
+from hirag_dist.stages.cluster import CLUSTER_MEMBERS
+from hirag_dist.types import Rejected
+
+_ENTITY = pa.struct([("name", pa.string()), ("type", pa.string()), ("description", pa.string())])
+_COVER = pa.struct(
+    [("member", pa.int32()), ("entity", pa.int32()), ("description", pa.string()), ("strength", pa.float64())]
+)
+CLUSTER_SUMMARIES = pa.schema(
+    [
+        pa.field("cluster_id", pa.string(), nullable=False),
+        pa.field("entities", pa.list_(_ENTITY), nullable=False),
+        pa.field("covers", pa.list_(_COVER), nullable=False),
+    ]
+)
+LAYER_STATS = pa.schema(
+    [
+        pa.field("n_attached", pa.int64(), nullable=False),
+        pa.field("n_unattached", pa.int64(), nullable=False),
+        pa.field("n_uncovering", pa.int64(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SummariseClusters:
+    """Each cluster → its summary entities and which member each covers. Paper: §4.1, meta summary entities 𝒳."""
+
+    name: ClassVar[str] = "summarise"
+    version: ClassVar[int] = 1
+    split: ClassVar[ByRows] = ByRows(16)
+    reads: ClassVar = {"members": CLUSTER_MEMBERS}
+    writes: ClassVar = {"summaries": CLUSTER_SUMMARIES, "rejects": REJECTS}
+
+    layer: int
+    structured: bool
+    meta_types: tuple[str, ...]
+    prompts: Prompts
+    models: tuple[str, ...]
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return a summary for each cluster, and the clusters whose reply was refused to the last."""
+        clusters = tables["members"].to_pylist()
+        results = await asyncio.gather(*(self._summarise(cluster, services) for cluster in clusters))
+        rows, rejects = [], []
+        for cluster, result in zip(clusters, results, strict=True):
+            if isinstance(result, Rejected):
+                rejects.append(reject_row(self.name, result) | {"unit_id": cluster["cluster_id"]})
+                continue
+            rows.append(
+                {
+                    "cluster_id": cluster["cluster_id"],
+                    "entities": [
+                        {"name": entity.name, "type": entity.type, "description": entity.description}
+                        for entity in result.entities
+                    ],
+                    "covers": [
+                        {
+                            "member": cover.member,
+                            "entity": cover.entity,
+                            "description": cover.description,
+                            "strength": cover.strength,
+                        }
+                        for cover in result.covers
+                    ],
+                }
+            )
+        return {
+            "summaries": pa.Table.from_pylist(rows, CLUSTER_SUMMARIES),
+            "rejects": pa.Table.from_pylist(rejects, REJECTS),
+        }
+
+    async def _summarise(self, cluster: dict[str, Any], services: Services) -> Summary | Rejected:
+        members = list(zip(cluster["names"], cluster["types"], cluster["descriptions"], strict=True))
+        form = "summarise" if self.structured else None
+        request = summary_request(members, self.prompts, self.meta_types, form)
+        return await services.chat.ask(
+            request, lambda reply: parse_summary(reply, len(members), cluster["names"])
+        )
+
+
+@dataclass(frozen=True)
+class MergeSummaries:
+    """Summaries of all clusters → the entities of a layer and their relations to the members. Paper: Eq. 9–10."""
+
+    name: ClassVar[str] = "merge_summaries"
+    version: ClassVar[int] = 1
+    split: ClassVar[Whole] = Whole("one process: about 5 million memberships in 4 GiB")
+    reads: ClassVar = {"members": CLUSTER_MEMBERS, "summaries": CLUSTER_SUMMARIES}
+    writes: ClassVar = {"entities": ENTITIES, "relations": RELATIONS, "stats": LAYER_STATS}
+
+    layer: int
+    max_description_chars: int
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the layer; members of clusters without a summary stay unattached unless another cluster has them."""
+        summaries = {row["cluster_id"]: row for row in tables["summaries"].to_pylist()}
+        clusters = []
+        attached: set[str] = set()
+        everyone: set[str] = set()
+        for cluster in tables["members"].to_pylist():
+            everyone.update(cluster["member_ids"])
+            found = summaries.get(cluster["cluster_id"])
+            if found is None:
+                continue
+            attached.update(cluster["member_ids"])
+            texts = tuple(f"{n} {d}" for n, d in zip(cluster["names"], cluster["descriptions"], strict=True))
+            summary = Summary(
+                tuple(EntityRecord(**entity) for entity in found["entities"]),
+                tuple(Cover(**cover) for cover in found["covers"]),
+            )
+            clusters.append(
+                SummarisedCluster(cluster["cluster_id"], tuple(cluster["member_ids"]), texts, summary)
+            )
+        layer = next_layer(clusters, self.layer, self.max_description_chars)
+        stats = {
+            "n_attached": layer.n_attached,
+            "n_unattached": len(everyone - attached),
+            "n_uncovering": layer.n_uncovering,
+        }
+        return {
+            "entities": layer.entities,
+            "relations": layer.relations,
+            "stats": pa.Table.from_pylist([stats], LAYER_STATS),
+        }

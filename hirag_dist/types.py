@@ -1,0 +1,246 @@
+"""Small frozen records that pass between layers. Rows of data are Arrow tables (`schemas`), not these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatMatrix = NDArray[np.float32]
+FloatVector = NDArray[np.float64]
+IntVector = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message. `role` is system, user or assistant."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One call to a language model, before anything is known of who answers it.
+
+    Attributes:
+        role: which configured role answers: extract, summarise, report, answer, judge.
+        messages: fixed text first, so that providers' prompt caches hit.
+        unit: hash of the normalised text the call is about; recordings are found by it.
+        form: name of the reply's JSON schema in `core.prompts.SCHEMAS`, or None for delimited text.
+        round: 0 for a first pass, 1, 2, … for gleaning.
+        max_tokens: limit on the reply, or None for the endpoint's own.
+    """
+
+    role: str
+    messages: tuple[Message, ...]
+    unit: str
+    form: str | None = None
+    round: int = 0
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What came back, with what the endpoint says it cost."""
+
+    text: str
+    finish_reason: str = "stop"
+    model: str = ""
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A unit that could not be done: the last reply and why it was refused."""
+
+    unit: str
+    reason: str
+    attempts: int
+    request: str = ""
+    reply: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CsrGraph:
+    """An undirected weighted graph, each edge stored in both directions; a node is its row in `entities`.
+
+    Attributes:
+        indptr: (n_nodes + 1,) int64.
+        indices: (n_entries,) int32 neighbours, ascending within a row.
+        weights: (n_entries,) float32, positive.
+        relation_rows: (n_entries,) int32 row in `relations` of the heaviest relation between the two.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    relation_rows: NDArray[np.int32]
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes, isolated ones too."""
+        return len(self.indptr) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class EntityItem:
+    """An entity in a result. `score` is the cosine similarity to the question, None where it was not scored."""
+
+    entity_id: str
+    name: str
+    type: str
+    description: str
+    layer: int
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommunityItem:
+    """A community in a result, with its report. `hits` counts the local entities that it holds."""
+
+    community_id: str
+    level: int
+    title: str
+    report: str
+    rating: float
+    hits: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class PathItem:
+    """A shortest path between two consecutive key entities (Eq. 15); empty `entity_ids` when unconnected."""
+
+    source_id: str
+    target_id: str
+    entity_ids: tuple[str, ...]
+    entity_names: tuple[str, ...]
+
+    @property
+    def connected(self) -> bool:
+        """Whether the pair is joined in the graph."""
+        return bool(self.entity_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class TripleItem:
+    """A relation between path nodes (Eq. 16)."""
+
+    relation_id: str
+    source_id: str
+    target_id: str
+    source_name: str
+    target_name: str
+    kind: str
+    description: str
+    weight: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class SourceItem:
+    """A chunk behind what was retrieved, with its place in its document (characters, half open)."""
+
+    chunk_id: str
+    document_id: str
+    title: str
+    uri: str
+    start: int
+    end: int
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question and how to look for its answer. None takes the configured default.
+
+    Attributes:
+        mode: hirag, local, global, bridge, nobridge, naive or flat.
+        top_n: local entities (Eq. 12).
+        top_m: key entities of each community (Eq. 14).
+        top_c: communities at most.
+        community_level: leaf, all, or a level number as text.
+        context_tokens: limit of the rendered context.
+        vector: (dim,) the question's embedding, where the caller has it.
+    """
+
+    question: str
+    mode: str = "hirag"
+    top_n: int | None = None
+    top_m: int | None = None
+    top_c: int | None = None
+    community_level: str | None = None
+    context_tokens: int | None = None
+    vector: FloatMatrix | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What was found for a question, level by level, and the context rendered from it.
+
+    Attributes:
+        key_entities: top-m members of each retrieved community, in the order that the bridge walks (Eq. 14).
+        paths: one per consecutive pair of key entities; unconnected pairs are there too.
+        context_refs: reference in the context ("E3", "S1") → id of the entity, relation, community or chunk.
+        timings_ms: embed, search, communities, bridge, sources, render, total.
+        partial: levels that the deadline cut off.
+    """
+
+    question: str
+    mode: str
+    snapshot_id: str
+    local: tuple[EntityItem, ...] = ()
+    communities: tuple[CommunityItem, ...] = ()
+    key_entities: tuple[EntityItem, ...] = ()
+    paths: tuple[PathItem, ...] = ()
+    triples: tuple[TripleItem, ...] = ()
+    sources: tuple[SourceItem, ...] = ()
+    context: str = ""
+    context_tokens: int = 0
+    context_refs: Mapping[str, str] = field(default_factory=dict)
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    partial: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """One reference of an answer: `kind` is entity, relation, community or chunk; `ref` stands in the text."""
+
+    ref: str
+    kind: str
+    id: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer with the items it cites. `dropped_citations` counts references that named nothing."""
+
+    text: str
+    citations: tuple[Citation, ...]
+    dropped_citations: int
+    retrieval: Retrieval
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """What `DescribeIndex` and `inspect` say of a snapshot."""
+
+    snapshot_id: str
+    created_at: str
+    complete: bool
+    counts: Mapping[str, int]
+    layers: tuple[Mapping[str, Any], ...]
+    communities_by_level: Mapping[int, int]
+    embedder: str
+    dim: int

@@ -1,0 +1,294 @@
+"""Configuration to objects. Only here does a name become a backend; a named backend that is missing raises."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.backends.extractive import ExtractiveModel
+from hirag_dist.backends.hashing import HashingEmbedder
+from hirag_dist.config import Config, Endpoint, RoleTarget
+from hirag_dist.core.limits import Allowance
+from hirag_dist.core.prompts import Prompts
+from hirag_dist.core.tokens import counter, encoding
+from hirag_dist.errors import BackendUnavailable, ConfigError
+from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.index.reader import Snapshot
+from hirag_dist.index.store import Store
+from hirag_dist.pool.budget import Budget, LocalBudget
+from hirag_dist.pool.chat import Patience, Pool, PricedModel
+from hirag_dist.pool.embedding import LedgerEmbedder
+from hirag_dist.pool.ledger import Ledger
+from hirag_dist.ports import ChatModel, Embedder, Executor, VectorIndex
+from hirag_dist.query import QueryEngine
+from hirag_dist.stages.base import Services
+
+log = logging.getLogger(__name__)
+CHAT_ROLES = ("extract", "summarise", "report", "answer", "judge")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What had to be found out before any stage key can be made.
+
+    Attributes:
+        structured: role → whether JSON schemas are asked for.
+        models: role → names of the models that may answer.
+        embedder, dim: name and size of the vectors.
+        kernels: name of the numerical backend.
+    """
+
+    structured: Mapping[str, bool]
+    models: Mapping[str, tuple[str, ...]]
+    embedder: str
+    dim: int
+    kernels: str
+
+
+def make_chat_model(name: str, config: Config) -> ChatModel:
+    """Return the chat model of an endpoint.
+
+    Raises:
+        ConfigError: the endpoint cannot chat, or its key file cannot be read.
+        BackendUnavailable: its recording is not there.
+    """
+    endpoint = config.llm.endpoints[name]
+    count = counter(config.tokenizer)
+    if endpoint.kind == "extractive":
+        return ExtractiveModel(count, endpoint.seed)
+    if endpoint.kind == "recorded":
+        from hirag_dist.backends.recorded import RecordedModel
+
+        fallback = make_chat_model(endpoint.fallback, config) if endpoint.fallback else None
+        return RecordedModel(str(endpoint.path), fallback, count)
+    if endpoint.kind == "openai":
+        from hirag_dist.backends.openai_chat import OpenAiChat
+
+        return OpenAiChat(_settings(name, endpoint, config), count)
+    raise ConfigError(f"endpoint {name!r} of kind {endpoint.kind} cannot chat")
+
+
+def make_embedder(config: Config) -> Embedder:
+    """Return the embedder, without ledger or limits.
+
+    Raises:
+        BackendUnavailable: its package is missing.
+        ConfigError: an endpoint whose vectors have another size than `dim`.
+    """
+    name = config.llm.roles.embed
+    endpoint = config.llm.endpoints[name]
+    if endpoint.kind == "hashing":
+        return HashingEmbedder(endpoint.dim or 384, endpoint.seed)
+    if endpoint.kind == "minilm":
+        from hirag_dist.backends.minilm import MiniLmEmbedder
+
+        return MiniLmEmbedder()
+    from hirag_dist.backends.openai_embeddings import OpenAiEmbedder
+
+    if endpoint.dim is None:
+        raise ConfigError(f"endpoint {name!r} embeds, so it needs `dim`, the size of its vectors")
+    tokens = encoding(config.tokenizer)
+    return OpenAiEmbedder(
+        _settings(name, endpoint, config),
+        endpoint.dim,
+        counter(config.tokenizer),
+        lambda text, limit: tokens.decode(tokens.encode_ordinary(text)[:limit]),
+    )
+
+
+def resolve(config: Config) -> Resolved:
+    """Find out what the endpoints can do: at most one probe an endpoint, none for built-in models."""
+    structured = asyncio.run(_probe(config))
+    models = {
+        role: tuple(make_chat_model(name, config).name for name, _ in _shares(getattr(config.llm.roles, role)))
+        for role in CHAT_ROLES
+    }
+    embedder = make_embedder(config)
+    return Resolved(
+        structured={
+            role: all(structured[name] for name, _ in _shares(getattr(config.llm.roles, role))) for role in CHAT_ROLES
+        },
+        models=models,
+        embedder=embedder.name,
+        dim=embedder.dim,
+        kernels=CpuKernels.name,
+    )
+
+
+async def _probe(config: Config) -> dict[str, bool]:
+    used = {name for role in CHAT_ROLES for name, _ in _shares(getattr(config.llm.roles, role))}
+    found: dict[str, bool] = {}
+    for name in sorted(used):
+        endpoint = config.llm.endpoints[name]
+        found[name] = endpoint.output == "json_schema"
+        if endpoint.kind == "openai" and endpoint.output == "auto":
+            model = make_chat_model(name, config)
+            try:
+                found[name] = bool(await model.supports_forms())  # type: ignore[attr-defined]
+            finally:
+                await model.close()
+            log.info("endpoint %s: structured outputs %s", name, "on" if found[name] else "off")
+    return found
+
+
+def make_budget(config: Config, max_usd: float | None = None, max_tokens: int | None = None) -> LocalBudget:
+    """Return the budget of all endpoints; on a cluster one actor holds it."""
+    allowances = {
+        name: Allowance(endpoint.rpm, endpoint.tpm, endpoint.max_concurrent)
+        for name, endpoint in config.llm.endpoints.items()
+    }
+    return LocalBudget(allowances, max_usd, max_tokens)
+
+
+def make_pool(config: Config, ledger: Ledger | None, budget: Budget) -> Pool:
+    """Compose ledger → retry → limit → endpoint for every role."""
+    priced: dict[str, PricedModel] = {}
+    for role in CHAT_ROLES:
+        for name, _ in _shares(getattr(config.llm.roles, role)):
+            priced.setdefault(name, _priced(name, config))
+    roles = {
+        role: [(priced[name], weight) for name, weight in _shares(getattr(config.llm.roles, role))]
+        for role in CHAT_ROLES
+    }
+    return Pool(roles, ledger, budget, _patience(config), counter(config.tokenizer))
+
+
+def make_services(config: Config, store: Store, budget: Budget) -> Services:
+    """Return what a worker lends to stages. Call it inside the worker: clients do not pickle."""
+    ledger = Ledger(store)
+    count = counter(config.tokenizer)
+    embedder = make_embedder(config)
+    name = config.llm.roles.embed
+    endpoint = config.llm.endpoints[name]
+    if endpoint.kind == "openai":
+        price, size = endpoint.price.input, endpoint.batch_size
+        embedder = LedgerEmbedder(embedder, name, price, ledger, budget, _patience(config), count, size)
+    return Services(make_pool(config, ledger, budget), embedder, CpuKernels(), encoding(config.tokenizer), count)
+
+
+async def close_services(services: Services) -> None:
+    """Let go of connections."""
+    for held in (services.chat, services.embedder):
+        close = getattr(held, "close", None)
+        if close is not None:
+            await close()
+
+
+def make_executor(config: Config, store: Store, max_usd: float | None, max_tokens: int | None) -> Executor:
+    """Return the configured executor.
+
+    Raises:
+        BackendUnavailable: Ray does not start or is out of reach.
+    """
+    execution = config.execution
+    budget = partial(make_budget, config, max_usd, max_tokens)
+    if execution.executor == "inline":
+        held = budget()
+        services: Callable[[], Services] = partial(make_services, config, store, held)
+        return InlineExecutor(services, close_services, execution.tasks_in_flight)
+    from hirag_dist.execution.ray import RayExecutor
+
+    return RayExecutor(
+        partial(make_services, config, store),
+        close_services,
+        budget,
+        workers=execution.workers,
+        address=execution.ray_address,
+        in_flight=execution.tasks_in_flight,
+    )
+
+
+def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
+    """Return what searches a snapshot's entity vectors.
+
+    Raises:
+        BackendUnavailable: the named backend is missing, out of reach, or owned by another process.
+    """
+    from hirag_dist.backends.memory import MemoryVectors
+
+    vectors = config.vectors
+    if vectors.backend == "memory":
+        return MemoryVectors(snapshot)
+    from hirag_dist.backends.milvus import open_milvus, open_milvus_lite
+
+    if vectors.backend == "milvus":
+        if not vectors.uri:
+            raise ConfigError("vectors.backend milvus needs vectors.uri")
+        token = vectors.token.get_secret_value() if vectors.token else ""
+        return open_milvus(vectors.uri, token, snapshot)
+    try:
+        return open_milvus_lite(snapshot)
+    except BackendUnavailable as error:
+        if vectors.backend == "milvus-lite":
+            raise
+        log.info("vectors are searched in memory: %s", error)
+        return MemoryVectors(snapshot)
+
+
+def _shares(target: RoleTarget) -> list[tuple[str, float]]:
+    if isinstance(target, str):
+        return [(target, 1.0)]
+    return [(share.endpoint, share.weight) for share in target]
+
+
+def _priced(name: str, config: Config) -> PricedModel:
+    endpoint = config.llm.endpoints[name]
+    price = endpoint.price
+    cached = price.input if price.cached is None else price.cached
+    settings = json.dumps([endpoint.temperature, endpoint.extra_body], sort_keys=True)
+    return PricedModel(
+        name,
+        make_chat_model(name, config),
+        settings,
+        (price.input, cached, price.output),
+        paid=endpoint.kind == "openai",
+    )
+
+
+def _patience(config: Config) -> Patience:
+    return Patience(config.llm.attempts, config.llm.patience_s)
+
+
+def _settings(name: str, endpoint: Endpoint, config: Config) -> Any:
+    from hirag_dist.backends.openai_client import EndpointSettings
+
+    key = endpoint.api_key.get_secret_value() if endpoint.api_key else ""
+    if endpoint.api_key_file:
+        try:
+            key = Path(endpoint.api_key_file).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigError(f"endpoint {name!r}: cannot read api_key_file: {error}") from error
+    return EndpointSettings(
+        name=name,
+        base_url=str(endpoint.base_url),
+        api_key=key,
+        model=str(endpoint.model),
+        timeout_s=endpoint.timeout_s,
+        temperature=endpoint.temperature,
+        max_tokens_field=endpoint.max_tokens_field,
+        structured="none" if endpoint.output == "delimited" else endpoint.output,
+        extra_body=endpoint.extra_body,
+        batch_size=endpoint.batch_size,
+    )
+
+
+
+def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts) -> QueryEngine:
+    """Return what answers questions over a snapshot. Replies to questions are not kept in the index's ledger.
+
+    Raises:
+        BackendUnavailable: vectors or embedder are missing.
+        InvalidQuery: the configured embedder is not the index's.
+    """
+    count = counter(config.tokenizer)
+    pool = make_pool(config, None, make_budget(config))
+    embedder = make_embedder(config)
+    vectors = make_vector_index(config, snapshot)
+    return QueryEngine(snapshot, vectors, embedder, pool, config.retrieval, prompts, count)
