@@ -1,0 +1,12 @@
+"""INPUT arguments → documents: find the files, open them, read text, title and labels out of each.
+
+`find_inputs` lists the files; `read_source` yields a file's `Document`s one by one, and an `Unreadable` with
+its reason for whatever gives none. Nothing is dropped silently, and nothing but `InputError` is raised.
+"""
+
+from hirag_dist.reading.clean import clean_text
+from hirag_dist.reading.discover import find_inputs
+from hirag_dist.reading.read import read_source
+from hirag_dist.reading.records import Document, ReadOptions, SourceFile, Unreadable
+
+__all__ = ["Document", "ReadOptions", "SourceFile", "Unreadable", "clean_text", "find_inputs", "read_source"]

@@ -1,0 +1,84 @@
+"""What reading takes and gives: a file to read, how to read it, a document, or why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file to read.
+
+    Attributes:
+        uri: where it is, absolute, for `pyarrow.fs.FileSystem.from_uri`; it may hold credentials, so never
+            show it.
+        display: the same without credentials and query, and a local file as the user named it; fit for
+            messages.
+        size_bytes: as stored, before decompression.
+        format: txt, md, html, pdf, jsonl, json, parquet, csv or tsv; `unsupported` for any other.
+        compression: gz, bz2, xz, zst or lz4; None for none.
+    """
+
+    uri: str
+    display: str
+    size_bytes: int
+    format: str
+    compression: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read.
+
+    A field that is None is found by name, in any case, the first of these that a record has:
+    text: text, content, contents, body, document, page_content, passage; title: title, name, headline;
+    labels: labels, label, acl. `tags` are not labels: labels hide a document, tags describe it.
+
+    Attributes:
+        text_field: the field or column that holds the text.
+        title_field: the one that holds the title; a record without it gets the default title.
+        label_field: the one that holds the access labels, a string or a list of strings. Where it is named
+            here, a record without it is `Unreadable`: a mistyped name must not make documents public; null or
+            empty is no label.
+        max_document_bytes: the most that is held in memory at once: a whole file, or a record of a JSONL or
+            CSV file.
+    """
+
+    text_field: str | None = None
+    title_field: str | None = None
+    label_field: str | None = None
+    max_document_bytes: int = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document.
+
+    Attributes:
+        uri: the file it came from, without credentials and query.
+        title: one line, never empty.
+        text: cleaned (`clean_text`), with at least one character that is not white space.
+        labels: access labels in the order given, each once.
+        record: index in a file of several records, bad ones counted; else 0.
+    """
+
+    uri: str
+    title: str
+    text: str
+    labels: tuple[str, ...]
+    record: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A file or record that gives no document.
+
+    Attributes:
+        uri: the file, without credentials and query.
+        record: index of the record; of the first one lost where the rest of a file is.
+        reason: one line in plain words.
+    """
+
+    uri: str
+    record: int
+    reason: str

@@ -1,0 +1,63 @@
+# ruff: noqa: RUF001
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Read = Callable[..., list[Any]]
+
+PAGE = """<!DOCTYPE html><html><head><title>Stave  One</title><style>p{}</style>
+<script>var x = "<p>no</p>";</script>
+</head><body><nav><a href="#x">skip</a></nav><h1>Marley&rsquo;s Ghost</h1>
+<p>Alice <b>met</b>
+ Bob<i>by</i>.<!-- not this --> Really.</p><div>one<div>two</div>three</div>
+<ul><li>first</li><li>second <a>link</a></li></ul>line<br>break
+<table><tr><th>Name</th><th>Role</th></tr><tr><td>Scrooge</td><td>miser &amp; lender</td></tr></table>
+<pre>  kept
+    as is</pre><template><p>no</p></template><p hidden>no</p><noscript>no</noscript>last</body></html>"""
+
+
+def test_blocks_are_on_lines_of_their_own(read: Read) -> None:
+    (found,) = read("page.html", PAGE)
+    assert found.title == "Stave One"
+    assert found.text == (
+        "Marley’s Ghost\n\nAlice met Bobby. Really.\n\none\ntwo\nthree\n\nfirst\nsecond link\n\n"
+        "line\nbreak\n\nName | Role\nScrooge | miser & lender\n\n  kept\n    as is\n\nlast"
+    )
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        '<meta charset="{}">',
+        '<meta http-equiv="Content-Type" content="text/html; charset={}">',
+        '<?xml version="1.0" encoding="{}"?>',
+    ],
+)
+def test_the_declared_charset_is_honoured(read: Read, declaration: str) -> None:
+    page = declaration.format("koi8-r").encode() + "<p>Привет".encode("koi8-r")
+    (found,) = read("page.htm", page)
+    assert found.text == "Привет"
+
+
+def test_the_title_falls_back_to_heading_and_stem(read: Read) -> None:
+    assert read("page.html", "<h1>A <i>heading</i></h1>tail")[0].title == "A heading"
+    assert read("page.html", "plain")[0].title == "page"
+
+
+@pytest.mark.parametrize(
+    "page", ["", "  ", "<!-- only -->", "<script>x</script>", "<html><body></body></html>"]
+)
+def test_pages_without_text(read: Read, page: str) -> None:
+    assert [each.reason for each in read("page.html", page)] == ["the text is empty"]
+
+
+def test_what_no_browser_minds(read: Read) -> None:
+    assert read("page.html", "a &amp b &#0; &bogus; <p>unclosed <b>bold <td>cell")[0].text.startswith("a & b")
+    deep = read("page.html", "<div>" * 2000 + "deep" + "</div>" * 2000 + "after")[0]
+    assert deep.text.split() == ["deep", "after"]
+    assert "too deeply" in read("page.html", "before" + "<div>" * 3000 + "deep" + "</div>" * 3000)[0].reason
+    assert len(read("page.html", "<p>" + "word " * 400_000)[0].text) > 1_900_000
