@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from hirag_dist.config import Config
+from hirag_dist.config import Config, Endpoint
 from hirag_dist.core.prompts import INSTRUCTIONS, Prompts
 from hirag_dist.errors import ConfigError
 
@@ -43,13 +43,16 @@ def load_config(path: str | None, environ: Mapping[str, str], overrides: Mapping
     data: dict[str, Any] = {}
     origins: dict[str, str] = {}
     if path is not None:
-        data = _substitute(_read_yaml(path), environ, path)
+        try:
+            data = _substitute(_read_yaml(path), environ, path)
+        except RecursionError:
+            raise ConfigError(f"{path} has an anchor that holds itself") from None
         for key in _leaves(data):
             origins[key] = path
     for name in sorted(environ):
         if name.startswith(_PREFIX):
             dotted = ".".join(part.lower() for part in name[len(_PREFIX) :].split("__"))
-            _set(data, dotted, yaml.safe_load(environ[name]), name)
+            _set(data, dotted, _from_environment(environ[name]), name)
             origins[dotted] = f"environment {name}"
     for dotted, value in (overrides or {}).items():
         if value is not None:
@@ -80,7 +83,10 @@ def load_prompts(folder: str | None) -> Prompts:
         name = name.removesuffix(".examples")
         if name not in INSTRUCTIONS:
             raise ConfigError(f"{file}: no prompt is called {name!r}; there are: {', '.join(INSTRUCTIONS)}")
-        kind[name] = file.read_text(encoding="utf-8").strip()
+        try:
+            kind[name] = file.read_text(encoding="utf-8-sig").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read {file}: {error}") from None
     return Prompts(instructions, examples)
 
 
@@ -94,12 +100,29 @@ def _read_yaml(path: str) -> dict[str, Any]:
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"{path} is not YAML: {_fault(error)}") from None
     if data is None:
         return {}
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold keys and values, not a {type(data).__name__}")
     return data
+
+
+def _fault(error: yaml.YAMLError) -> str:
+    """Return what is wrong and where, without the line itself: it may hold a secret."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return "it holds characters that YAML does not allow"
+    mark = error.problem_mark or error.context_mark
+    return f"{error.problem or error.context}" + (f" in line {mark.line + 1}, column {mark.column + 1}" if mark else "")
+
+
+def _from_environment(text: str) -> Any:
+    """Return a list, a mapping or null as YAML has them, anything else as text: the key's type says what it is."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return value if value is None or isinstance(value, (list, dict)) else text
 
 
 def _substitute(value: Any, environ: Mapping[str, str], path: str) -> Any:
@@ -153,14 +176,12 @@ def _explain(error: ValidationError, origin: str) -> str:
 
 def _nearest(location: tuple[int | str, ...]) -> str:
     model: Any = Config
-    for part in location[:-1]:
+    parts = list(location[:-1])
+    if parts[:2] == ["llm", "endpoints"] and len(parts) > 2:
+        model, parts = Endpoint, parts[3:]
+    for part in parts:
         field = model.model_fields.get(str(part)) if _is_model(model) else None
-        inner = field.annotation if field is not None else None
-        if part == "endpoints" and inner is not None:
-            from hirag_dist.config import Endpoint
-
-            inner = Endpoint
-        model = inner if inner is not None else model
+        model = field.annotation if field is not None else None
     known = list(model.model_fields) if _is_model(model) else []
     close = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(known)}" if known else ""

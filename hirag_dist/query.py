@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -42,6 +43,7 @@ _LEVELS = {
     "naive": (),
     "flat": ("local",),
 }
+_COUNTED_TEXTS = 4096  # records whose token counts are remembered between questions
 _DESCENT = 5  # members that stand for a summary entity when its sources are looked for
 
 
@@ -76,8 +78,9 @@ class QueryEngine:
         self._model = model
         self._config = config
         self._prompts = prompts
-        self._count = count_tokens
+        self._count = lru_cache(_COUNTED_TEXTS)(count_tokens)
         self._paths = PathFinder(self._index.graph)
+        bridge_relations(self._index.graph, {}, [])  # compiled now, not during the first question
 
     @property
     def info(self) -> IndexInfo:

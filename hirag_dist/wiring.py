@@ -107,13 +107,12 @@ def resolve(config: Config) -> Resolved:
     """Find out what the endpoints can do: at most one probe an endpoint, none for built-in models."""
     structured = asyncio.run(_probe(config))
     models = {
-        role: tuple(make_chat_model(name, config).name for name, _ in _shares(getattr(config.llm.roles, role)))
-        for role in CHAT_ROLES
+        role: tuple(make_chat_model(name, config).name for name in role_endpoints(config, role)) for role in CHAT_ROLES
     }
     embedder = make_embedder(config)
     return Resolved(
         structured={
-            role: all(structured[name] for name, _ in _shares(getattr(config.llm.roles, role))) for role in CHAT_ROLES
+            role: all(structured[name] for name in role_endpoints(config, role)) for role in CHAT_ROLES
         },
         models=models,
         embedder=embedder.name,
@@ -123,7 +122,7 @@ def resolve(config: Config) -> Resolved:
 
 
 async def _probe(config: Config) -> dict[str, bool]:
-    used = {name for role in CHAT_ROLES for name, _ in _shares(getattr(config.llm.roles, role))}
+    used = {name for role in CHAT_ROLES for name in role_endpoints(config, role)}
     found: dict[str, bool] = {}
     for name in sorted(used):
         endpoint = config.llm.endpoints[name]
@@ -151,7 +150,7 @@ def make_pool(config: Config, ledger: Ledger | None, budget: Budget) -> Pool:
     """Compose ledger → retry → limit → endpoint for every role."""
     priced: dict[str, PricedModel] = {}
     for role in CHAT_ROLES:
-        for name, _ in _shares(getattr(config.llm.roles, role)):
+        for name in role_endpoints(config, role):
             priced.setdefault(name, _priced(name, config))
     roles = {
         role: [(priced[name], weight) for name, weight in _shares(getattr(config.llm.roles, role))]
@@ -197,7 +196,6 @@ def make_executor(config: Config, store: Store, max_usd: float | None, max_token
 
     return RayExecutor(
         partial(make_services, config, store),
-        close_services,
         budget,
         workers=execution.workers,
         address=execution.ray_address,
@@ -230,6 +228,11 @@ def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
             raise
         log.info("vectors are searched in memory: %s", error)
         return MemoryVectors(snapshot)
+
+
+def role_endpoints(config: Config, role: str) -> list[str]:
+    """Return the names of the endpoints that play a role."""
+    return [name for name, _ in _shares(getattr(config.llm.roles, role))]
 
 
 def _shares(target: RoleTarget) -> list[tuple[str, float]]:

@@ -102,15 +102,27 @@ def open_milvus(uri: str, token: str, snapshot: Snapshot) -> MilvusVectors:
     Raises:
         BackendUnavailable: no server answers, or it refuses the token.
     """
+    return _ready(_connect(uri, token), snapshot, "milvus")
+
+
+def server_version(uri: str, token: str) -> str:
+    """Return the version of a Milvus server. Raises BackendUnavailable where none answers."""
+    client = _connect(uri, token)
+    try:
+        return f"{client.get_server_version()} at {uri}"
+    finally:
+        client.close()
+
+
+def _connect(uri: str, token: str) -> Any:
     try:
         from pymilvus import MilvusClient, MilvusException
     except ImportError as error:
         raise BackendUnavailable("a Milvus server needs `pip install pymilvus`") from error
     try:
-        client = MilvusClient(uri, token=token, timeout=10)
+        return MilvusClient(uri, token=token, timeout=10)
     except MilvusException as error:
         raise BackendUnavailable(f"no Milvus answers at {uri}: {error.message}") from error
-    return _ready(client, snapshot, "milvus")
 
 
 def _ready(client: Any, snapshot: Snapshot, name: str) -> MilvusVectors:

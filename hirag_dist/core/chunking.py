@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import tiktoken
 
+from hirag_dist.core.tokens import Encoding
 from hirag_dist.types import IntVector
 
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*\s+|[。！？；][」』”’）]*\s*|\n\s*\n\s*")
@@ -28,7 +28,7 @@ class Span:
     n_tokens: int
 
 
-def chunk_spans(text: str, encoding: tiktoken.Encoding, size: int, overlap: int, at_sentences: bool) -> list[Span]:
+def chunk_spans(text: str, encoding: Encoding, size: int, overlap: int, at_sentences: bool) -> list[Span]:
     """Return the chunks of a text, in order; together they cover every character that is not white space.
 
     Args:
@@ -62,7 +62,7 @@ def chunk_spans(text: str, encoding: tiktoken.Encoding, size: int, overlap: int,
     return spans
 
 
-def _token_ends(text: str, encoding: tiktoken.Encoding) -> IntVector:
+def _token_ends(text: str, encoding: Encoding) -> IntVector:
     """Return (n_tokens,) character positions where each token ends; a token inside a character ends before it."""
     tokens = encoding.encode_ordinary(text)
     lengths = np.fromiter((len(piece) for piece in encoding.decode_tokens_bytes(tokens)), np.int64, len(tokens))

@@ -10,7 +10,7 @@ from hirag_dist.core.text import one_line, shorten
 from hirag_dist.types import Citation, Retrieval
 
 _SHARES = {"local": 0.25, "bridge": 0.2, "global": 0.25, "sources": 0.3}
-_REFERENCE = re.compile(r"\[([ERCS]\d+(?:\s*[,;]\s*[ERCS]\d+)*)\]")
+_REFERENCE = re.compile(r"([ \t]*)\[([ERCS]\d+(?:\s*[,;]\s*[ERCS]\d+)*)\]")
 _KINDS = {"E": "entity", "R": "relation", "C": "community", "S": "chunk"}
 UNKNOWN_ANSWER = "I do not know"
 
@@ -79,7 +79,11 @@ def _fit(
 
 def _entity_records(retrieval: Retrieval) -> list[_Record]:
     return [
-        _Record(f"E{at}", item.entity_id, f"[E{at}] {item.name} ({item.type}, layer {item.layer}): {_safe(item.description)}")
+        _Record(
+            f"E{at}",
+            item.entity_id,
+            f"[E{at}] {_safe(item.name)} ({_safe(item.type)}, layer {item.layer}): {_safe(item.description)}",
+        )
         for at, item in enumerate(retrieval.local, 1)
     ]
 
@@ -87,7 +91,9 @@ def _entity_records(retrieval: Retrieval) -> list[_Record]:
 def _relation_records(retrieval: Retrieval) -> list[_Record]:
     return [
         _Record(
-            f"R{at}", item.relation_id, f"[R{at}] {item.source_name} — {item.target_name}: {_safe(item.description)}"
+            f"R{at}",
+            item.relation_id,
+            f"[R{at}] {_safe(item.source_name)} — {_safe(item.target_name)}: {_safe(item.description)}",
         )
         for at, item in enumerate(retrieval.triples, 1)
     ]
@@ -133,16 +139,15 @@ def check_citations(text: str, retrieval: Retrieval) -> tuple[str, tuple[Citatio
 
     def check(match: re.Match[str]) -> str:
         nonlocal dropped
-        refs = re.findall(r"[ERCS]\d+", match.group(1))
+        refs = re.findall(r"[ERCS]\d+", match.group(2))
         known = [ref for ref in refs if ref in retrieval.context_refs]
         dropped += len(refs) - len(known)
         for ref in known:
             own = retrieval.context_refs[ref]
             kept.setdefault(ref, Citation(ref, _KINDS[ref[0]], own, titles.get(ref, "")))
-        return "".join(f"[{ref}]" for ref in known)
+        return match.group(1) + "".join(f"[{ref}]" for ref in known) if known else ""
 
-    cleaned = _REFERENCE.sub(check, text)
-    return re.sub(r"[ \t]+([.,;])", r"\1", cleaned).strip(), tuple(kept.values()), dropped
+    return _REFERENCE.sub(check, text).strip(), tuple(kept.values()), dropped
 
 
 def _titles(retrieval: Retrieval) -> dict[str, str]:

@@ -32,6 +32,9 @@ class PathFinder:
         self._from_target = np.full(n, _UNSEEN, np.int32)
         self._width = np.zeros(n, np.float32)
         self._queues = np.empty((2, max(n, 1)), np.int32)
+        joined = np.flatnonzero(np.diff(graph.indptr))[:1]
+        if len(joined):  # compile now, not during the first question
+            self.path(int(joined[0]), int(graph.indices[graph.indptr[joined[0]]]))
 
     def path(self, source: int, target: int) -> list[int]:
         """Return the rows of the path, both ends included; [source] to itself; [] where there is none."""

@@ -7,6 +7,7 @@ goes by it, and a replaced prompt keeps it because it is added here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -165,7 +166,8 @@ class Prompts:
 
 def tagged(tag: str, text: str) -> str:
     """Return the text between an opening and a closing tag; a closing tag inside the text is defused."""
-    return f"<{tag}>\n{text.replace(f'</{tag}>', f'< /{tag}>')}\n</{tag}>"
+    defused = re.sub(rf"<(/\s*{tag}\s*>)", r"< \1", text, flags=re.IGNORECASE)
+    return f"<{tag}>\n{defused}\n</{tag}>"
 
 
 def extraction_request(

@@ -12,15 +12,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hirag_dist.core.prompts import DONE, FIELD
+from hirag_dist.core.prompts import DONE, FIELD, FORMATS
 from hirag_dist.core.text import clean_name, is_name, name_key, one_line
 from hirag_dist.types import ChatReply
 
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_THOUGHT_BEFORE = re.compile(r"\A.*</(think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)  # opened in the prompt
 _RECORD_BREAK = re.compile(r"##|\r?\n")
-_KIND = re.compile(r"""^[\s\-*•>(\["'`“”]*(entity|relation|relationship)\b["'`“”]*\s*$""", re.IGNORECASE)
+_KIND = re.compile(
+    r"""^[\s\-*•>]*(?:\d+[.)])?[\s\-*•>(\["'`“”]*(entity|relation|relationship)\b["'`“”]*\s*$""", re.IGNORECASE
+)
 _REFUSAL = re.compile(r"^\s*(i['’]?m sorry|i am sorry|sorry,|i can(no|['’])t|as an ai\b)", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
+_LANGUAGES = (
+    "python|python3|py|bash|sh|shell|console|javascript|js|typescript|ts|java|kotlin|scala|c|cpp|csharp|cs|go|golang"
+    "|rust|ruby|rb|php|perl|r|sql|swift|lua|matlab|julia|powershell|html|css"
+)
+_CODE = re.compile(
+    rf"^[ \t]*(```+|~~~+)[ \t]*(?:{_LANGUAGES})\b[^\n]*(?:\n.*?(?:^[ \t]*\1[ \t]*$|\Z)|\Z)",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+_PLACEHOLDER = re.compile(r"<\w*_\w*>|\{[^{}]*\}")  # in a form or a template that was quoted back
+_FORM_LINES = frozenset(line for form in FORMATS.values() for line in form.splitlines() if FIELD in line)
 _EDGES = " \t\"'`“”()[]{}"
 
 
@@ -103,7 +116,7 @@ def usable_text(reply: ChatReply) -> str:
         raise Malformed("the reply was cut off at the token limit")
     if reply.finish_reason == "content_filter":
         raise Malformed("the endpoint's content filter withheld the reply")
-    text = _THINKING.sub("", reply.text).strip()
+    text = _THOUGHT_BEFORE.sub("", _THINKING.sub("", reply.text)).strip()
     if not text:
         raise Malformed("the reply is empty" if not reply.text.strip() else "the reply holds only thinking text")
     if _REFUSAL.match(text) and FIELD not in text and "{" not in text:
@@ -120,7 +133,7 @@ def parse_extraction(reply: ChatReply) -> Extraction:
     Raises:
         Malformed: the reply has no record in the requested form and does not say that there is none.
     """
-    text = usable_text(reply)
+    text = _without_code(usable_text(reply))
     data = _json_object(text)
     if data is not None and ("entities" in data or "relations" in data):
         extraction = Extraction(_json_entities(data), _json_relations(data))
@@ -140,7 +153,7 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str])
         Malformed: no summary entity, or none of the reply's relations names a member and a summary entity
             although it has relations.
     """
-    text = usable_text(reply)
+    text = _without_code(usable_text(reply))
     data = _json_object(text)
     if data is not None and "entities" in data:
         entities = _json_entities(data)
@@ -197,15 +210,22 @@ def parse_text(reply: ChatReply) -> str:
     return usable_text(reply)
 
 
+def _without_code(text: str) -> str:
+    """Return the text without fenced blocks in a programming language: what they hold is no record."""
+    return _CODE.sub("", text).strip()
+
+
 def _delimited(text: str, member_numbers: bool = False) -> Extraction:
     entities: list[EntityRecord] = []
     relations: list[RelationRecord] = []
     for line in _RECORD_BREAK.split(text.replace(DONE, "\n")):
         fields = [part.strip() for part in line.split(FIELD)]
         kind = _KIND.match(fields[0])
-        if kind is None or len(fields) < 3:
+        if kind is None or len(fields) < 3 or line.strip() in _FORM_LINES:
             continue
         values = [_unquote(part) for part in fields[1:]]
+        if any(_PLACEHOLDER.fullmatch(value) for value in values[:2]):
+            continue
         if kind.group(1).lower() == "entity":
             name = clean_name(values[0])
             if is_name(name):

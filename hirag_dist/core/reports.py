@@ -84,8 +84,11 @@ def report_material(
     for child in sorted(children, key=lambda child: (-len(child.entity_ids), child.community_id)):
         if total + report_cost <= max_tokens:
             break
+        size = count_tokens(child.title) + count_tokens(child.summary) + 10
+        if report_cost + size > max_tokens:
+            continue
         used.append(child)
-        report_cost += count_tokens(child.title) + count_tokens(child.summary) + 10
+        report_cost += size
         replaced |= child.entity_ids
         total = sum(cost[m.entity_id] for m in ranked if m.entity_id not in replaced) + sum(
             cost[link.relation_id] for link in strongest if not _inside(link, replaced)

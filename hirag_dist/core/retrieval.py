@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -114,28 +116,53 @@ def key_entities(
     return list(found.items())
 
 
-def bridge_relations(graph: CsrGraph, relation_rows: Mapping[tuple[int, int], Sequence[int]], nodes: Sequence[int]) -> list[int]:
+def bridge_relations(
+    graph: CsrGraph, parallel: Mapping[tuple[int, int], Sequence[int]], nodes: Sequence[int]
+) -> list[int]:
     """Return the rows of all relations with both endpoints among the path nodes (Eq. 16), ascending.
 
     Args:
-        relation_rows: further relations of a pair (row, row) that has more than one; the heaviest is in the graph.
+        parallel: further relations of a pair (lower row, higher row) that has more than one; the heaviest is in the
+            graph.
     """
     inside = np.unique(np.asarray(nodes, np.int64))
-    found: set[int] = set()
-    for node in inside.tolist():
-        span = slice(int(graph.indptr[node]), int(graph.indptr[node + 1]))
-        neighbours = graph.indices[span]
-        if len(neighbours) <= len(inside):
-            at = np.flatnonzero(np.isin(neighbours, inside))
-        else:  # a hub: look for the few among its many
-            place = np.searchsorted(neighbours, inside)
-            place = place[place < len(neighbours)]
-            at = place[np.isin(neighbours[place], inside)]
-        for entry in at.tolist():
-            if neighbours[entry] > node:
-                found.add(int(graph.relation_rows[span][entry]))
-                found.update(relation_rows.get((node, int(neighbours[entry])), ()))
+    pairs = _joined(graph.indptr, graph.indices, graph.relation_rows, inside)
+    found = set(pairs[:, 2].tolist())
+    if parallel:
+        for low, high in pairs[:, :2].tolist():
+            found.update(parallel.get((low, high), ()))
     return sorted(found)
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _joined(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], relation_rows: NDArray[np.int32], inside: NDArray[np.int64]
+) -> Any:
+    """Return (n, 3) rows of (lower node, higher node, relation row) for every edge among `inside`, ascending."""
+    found = []
+    for place in range(len(inside)):
+        node = inside[place]
+        first, last = indptr[node], indptr[node + 1]
+        others = inside[place + 1 :]
+        if last - first <= 4 * len(others):  # both lists ascend: walk along them
+            at = 0
+            for entry in range(first, last):
+                while at < len(others) and others[at] < indices[entry]:
+                    at += 1
+                if at == len(others):
+                    break
+                if others[at] == indices[entry]:
+                    found.append((node, others[at], np.int64(relation_rows[entry])))
+        else:  # a hub: look each of the few up among its many
+            neighbours = indices[first:last]
+            for other in others:
+                entry = np.searchsorted(neighbours, other)
+                if entry < len(neighbours) and neighbours[entry] == other:
+                    found.append((node, other, np.int64(relation_rows[first + entry])))
+    joined = np.empty((len(found), 3), np.int64)
+    for at in range(len(found)):
+        joined[at, 0], joined[at, 1], joined[at, 2] = found[at]
+    return joined
 
 
 def rank_triples(

@@ -26,9 +26,9 @@ def clean_name(name: str) -> str:
     'Ebenezer Scrooge'
     """
     flat = one_line(name)
-    trimmed = flat.strip(_EDGES)
+    trimmed = flat.lstrip(_EDGES).rstrip(_EDGES.replace("#", ""))  # C# is a name
     if trimmed.count("(") > trimmed.count(")") and flat.rstrip(_QUOTES + " .,;").endswith(")"):
-        trimmed += ")"
+        trimmed += ")" * (trimmed.count("(") - trimmed.count(")"))
     return trimmed
 
 

@@ -12,6 +12,8 @@ import tiktoken
 
 from hirag_dist.errors import ConfigError
 
+Encoding = tiktoken.Encoding
+
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _LETTERS_AND_MARKS = r"[^\r\n\p{L}\p{N}]?"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import uuid
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hirag_dist.errors import BackendUnavailable, HiragError, StageFailed
@@ -19,7 +20,6 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 import ray  # noqa: E402  (reads the two switches above when it is imported)
 
 MakeServices = Callable[[Budget], Services]
-CloseServices = Callable[[Services], Coroutine[Any, Any, None]]
 
 
 class RayExecutor:
@@ -34,7 +34,6 @@ class RayExecutor:
     def __init__(
         self,
         make_services: MakeServices,
-        close_services: CloseServices,
         make_budget: Callable[[], LocalBudget],
         *,
         workers: int | None = None,
@@ -58,10 +57,11 @@ class RayExecutor:
             _start(address, n_cpus)
         self._in_flight = in_flight
         count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        self._budget = _BudgetActor.remote(make_budget)
+        name = f"budget-{uuid.uuid4().hex}"  # workers look it up by name: a handle would tie their restart to us
+        self._budget = _BudgetActor.options(name=name).remote(make_budget)
         forever = {"max_restarts": -1, "max_task_retries": -1}
         self._workers = [
-            _Worker.options(**forever).remote(make_services, close_services, self._budget) for _ in range(count)
+            _Worker.options(**forever).remote(make_services, name) for _ in range(count)
         ]
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
@@ -142,16 +142,15 @@ class _BudgetActor:
 
 @ray.remote(num_cpus=1)
 class _Worker:
-    def __init__(self, make_services: MakeServices, close_services: CloseServices, budget: Any) -> None:
+    def __init__(self, make_services: MakeServices, budget_name: str) -> None:
         self._make_services = make_services
-        self._close_services = close_services
-        self._budget = budget
+        self._budget_name = budget_name
         self._services: Services | None = None
 
     async def run(self, task: Task) -> TaskResult | HiragError:
         try:
             if self._services is None:  # built here: clients and device handles do not pickle
-                self._services = self._make_services(RemoteBudget(self._budget))
+                self._services = self._make_services(RemoteBudget(ray.get_actor(self._budget_name)))
             return await run_task(task, self._services)
         except HiragError as error:
             return error
@@ -168,6 +167,7 @@ def _start(address: str | None, n_cpus: int | None) -> None:
         options = {"address": address, "logging_level": logging.ERROR, "log_to_driver": False}
     elif n_cpus is not None:
         options["num_cpus"] = n_cpus
+    logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -175,6 +175,24 @@ def _start(address: str | None, n_cpus: int | None) -> None:
     except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
         where = f"the Ray cluster {address} is out of reach" if address else "Ray does not start on this machine"
         raise BackendUnavailable(f"{where}: {_last_line(error)}; `--executor inline` does without it") from error
+
+
+def describe_cluster(address: str | None) -> str:
+    """Return what a cluster has, starting one for the question where there is no address.
+
+    Raises:
+        BackendUnavailable: it is out of reach, or Ray does not start.
+    """
+    owns = not ray.is_initialized()
+    if owns:
+        _start(address, None)
+    try:
+        found = ray.cluster_resources()
+        nodes = sum(name.startswith("node:") and name != "node:__internal_head__" for name in found)
+        return f"{ray.__version__}, {nodes} node(s), {found.get('CPU', 0):g} CPUs, {found.get('GPU', 0):g} GPUs"
+    finally:
+        if owns:
+            ray.shutdown()
 
 
 def _last_line(error: BaseException) -> str:

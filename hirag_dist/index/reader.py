@@ -65,9 +65,10 @@ class Snapshot:
         path = f"{self.folder}/{name}.npy"
         try:
             if self.store.local is not None:
-                return np.load(self.store.local / path, mmap_mode="r", allow_pickle=False)
+                mapped = np.load(self.store.local / path, mmap_mode="r", allow_pickle=False)
+                return mapped.view(np.ndarray)  # the same pages, without memmap's cost at every slice
             return np.load(io.BytesIO(self.store.read_bytes(path)), allow_pickle=False)
-        except (OSError, ValueError, StoreError) as error:
+        except (OSError, EOFError, ValueError, StoreError) as error:
             raise SnapshotCorrupt(f"{path} is damaged: {error}; build again or serve another snapshot") from error
 
     @cached_property

@@ -7,7 +7,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,8 @@ class Store:
                     written += os.write(handle, data[written:])
                 os.fsync(handle)
             except OSError:
-                os.ftruncate(handle, offset)  # no half line for the next append to run into
+                with suppress(OSError):
+                    os.ftruncate(handle, offset)  # no half line for the next append to run into
                 raise
             finally:
                 os.close(handle)

@@ -83,8 +83,9 @@ class LedgerEmbedder:
             except ModelError as error:
                 failures += 1
                 wait = min(0.5 * 2**failures, 60.0)
-                if isinstance(error, RateLimited) and error.retry_after_s is not None:
-                    wait = error.retry_after_s
+                if isinstance(error, RateLimited):
+                    wait = error.retry_after_s if error.retry_after_s is not None else wait
+                    await self._budget.pause(self._endpoint, wait)
                 if not error.retryable or time.monotonic() + wait > give_up_at:
                     raise
             finally:

@@ -1,0 +1,5 @@
+"""`python -m hirag_dist` is `hirag-dist`."""
+
+from hirag_dist.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""What stands behind the ports: one file per outside thing."""

@@ -1,0 +1,41 @@
+"""A chat model that is a function, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from hirag_dist.types import ChatReply, ChatRequest
+
+_PIECE_CHARS = 16
+
+
+class ScriptedModel:
+    """Answers what a function says; an error that the function raises is the endpoint's.
+
+    Args:
+        script: request → reply, or its text.
+        name: the model's.
+
+    Attributes:
+        requests: every request so far, in order.
+    """
+
+    def __init__(self, script: Callable[[ChatRequest], ChatReply | str], name: str = "scripted") -> None:
+        self.name = name
+        self.requests: list[ChatRequest] = []
+        self._script = script
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Return what the script says."""
+        self.requests.append(request)
+        reply = self._script(request)
+        return ChatReply(reply, model=self.name) if isinstance(reply, str) else reply
+
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+        """Yield what the script says, a few characters at a time."""
+        text = (await self.complete(request)).text
+        for start in range(0, len(text), _PIECE_CHARS):
+            yield text[start : start + _PIECE_CHARS]
+
+    async def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,72 @@
+"""`hirag-dist config show|validate|schema`."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configuration
+from hirag_dist.cli.output import emit, out, table, use_json
+from hirag_dist.config import Config
+from hirag_dist.config_file import load_prompts
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="The effective configuration, checked or explained.", no_args_is_help=True)
+    group.command("show")(show)
+    group.command("validate")(validate)
+    group.command("schema")(schema)
+    app.add_typer(group, name="config")
+
+
+def show(config: ConfigOption = None, settings: SetOption = None, json: JsonOption = False) -> None:
+    """Print the effective configuration, where each value comes from, and secrets masked."""
+    use_json(json)
+    loaded = configuration(config, settings)
+    values = loaded.config.model_dump(mode="json")
+    if json:
+        emit({"config": values, "origins": dict(loaded.origins)})
+        return
+    rows = [(key, _shown(value), _origin(key, loaded.origins)) for key, value in _flat(values)]
+    out.print(table("", ["key", "value", "origin"], rows))
+
+
+def validate(config: ConfigOption = None, settings: SetOption = None, json: JsonOption = False) -> None:
+    """Check the configuration and the prompts it names."""
+    use_json(json)
+    loaded = configuration(config, settings)
+    load_prompts(loaded.config.prompts)
+    if json:
+        emit({"valid": True})
+    else:
+        out.print("The configuration is valid.")
+
+
+def schema() -> None:
+    """Print the JSON Schema of the configuration."""
+    print(jsonlib.dumps(Config.model_json_schema(), indent=1, ensure_ascii=False))
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            found.extend(_flat(value, f"{prefix}{key}."))
+        else:
+            found.append((f"{prefix}{key}", value))
+    return found
+
+
+def _origin(key: str, origins: Mapping[str, str]) -> str:
+    for known, origin in origins.items():
+        if key == known or key.startswith(f"{known}."):
+            return origin
+    return "default"
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else jsonlib.dumps(value, ensure_ascii=False)

@@ -1,0 +1,113 @@
+"""`hirag-dist demo`: everything once, on the sample corpus, with no key, no server and no GPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hirag_dist.cli.index import bill_table, build, layer_table, summary
+from hirag_dist.cli.inspect import write_page
+from hirag_dist.cli.options import configuration
+from hirag_dist.cli.output import out
+from hirag_dist.cli.results import show_answer, show_retrieval
+from hirag_dist.client import HiragClient
+from hirag_dist.errors import ServiceError
+from hirag_dist.index.reader import open_snapshot
+from hirag_dist.index.store import Store
+from hirag_dist.types import Answer
+
+_READY_S = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo)
+
+
+def demo(
+    folder: Annotated[str, typer.Option("--index", "-i", metavar="DIR", help="Where the index goes.")] = "hirag-demo",
+    executor: Annotated[str, typer.Option(help="ray or inline.")] = "ray",
+) -> None:
+    """Index the sample corpus, serve it over gRPC, ask two questions, show the levels, the answers and the bill."""
+    samples = Path(str(resources.files("hirag_dist.samples")))
+    questions = (samples / "questions.txt").read_text(encoding="utf-8").splitlines()[:2]
+    _index(samples / "corpus", folder, executor)
+    out.rule("2 · Serving it over gRPC")
+    with _Service(folder) as address, HiragClient(address) as client:
+        info = client.describe()
+        out.print(f"A service at {address} holds snapshot {info.snapshot_id}.")
+        for number, question in enumerate(questions, start=3):
+            out.rule(f"{number} · A question")
+            out.print(f"[bold]{question}[/bold]\n")
+            answer = client.answer(question)
+            assert isinstance(answer, Answer)
+            show_retrieval(answer.retrieval)
+            show_answer(answer)
+    out.rule("What now")
+    out.print(f"The whole index as a page: {folder}/index.html")
+    out.print(f'Ask more: .venv/bin/hirag-dist query --index {folder} "…"    (or: serve --index {folder})')
+    out.print("Your own documents: hirag-dist init, then plan, then index. See README.md.")
+    out.print(
+        "[dim]The built-in model is rule-based and understands nothing; a language model is an endpoint in "
+        "hirag.yaml.[/dim]"
+    )
+
+
+def _index(corpus: Path, folder: str, executor: str) -> None:
+    out.rule("1 · Indexing the sample corpus")
+    config = configuration(None, None, {"execution.executor": executor}).config
+    store = Store(folder)
+    started = time.perf_counter()
+    result, sent = build(config, store, [str(corpus)], bars=True)
+    report = summary(store, result, sent, time.perf_counter() - started)
+    counts = report["counts"]
+    how = "built" if report["stages_run"] else "already there, nothing to do"
+    out.print(
+        f"{counts['documents']} documents → {counts['chunks']} chunks → {counts['entities']:,} entities and "
+        f"{counts['relations']:,} relations → {counts['reports']} community reports ({how}, {report['seconds']:.1f} s)"
+    )
+    out.print(layer_table(report["layers"]))
+    out.print("[dim]Layer 0 is what the texts say; each layer above summarises clusters of the one below.[/dim]")
+    out.print(bill_table(report["usage"]))
+    write_page(open_snapshot(store), f"{folder}/index.html")
+
+
+class _Service:
+    """`hirag-dist serve` in a process of its own, on a free port, for as long as the block lasts."""
+
+    def __init__(self, folder: str) -> None:
+        self._log = Path(folder) / "serve.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "hirag_dist", "serve", "--index", folder, "--listen", "127.0.0.1:0"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"COLUMNS": "200"},
+            )
+
+    def __enter__(self) -> str:
+        give_up_at = time.monotonic() + _READY_S
+        while time.monotonic() < give_up_at and self._process.poll() is None:
+            for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines():
+                if line.startswith("Serving on "):
+                    return line.removeprefix("Serving on ").split(". ")[0]
+            time.sleep(0.1)
+        self.__exit__()
+        raise ServiceError(f"the service did not start; {self._log} says why")
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                self._process.kill()

@@ -1,0 +1,159 @@
+"""`hirag-dist doctor`: what is installed and reachable, a line each, with a fix for each fault."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+
+from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configuration
+from hirag_dist.cli.output import emit, out, use_json
+from hirag_dist.config import Config
+from hirag_dist.config_file import load_prompts
+from hirag_dist.core.tokens import counter
+from hirag_dist.errors import HiragError
+from hirag_dist.index.store import Store
+from hirag_dist.types import ChatRequest, Message
+from hirag_dist.wiring import CHAT_ROLES, make_chat_model, make_embedder, role_endpoints
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what was looked at, whether it is well, what was seen, and what to do."""
+
+    subject: str
+    state: str  # ok, note or fault
+    seen: str
+    fix: str = ""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    index: Annotated[str | None, typer.Option("--index", "-i", metavar="URI", help="An index folder to look at.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Check the installation, the configuration and, with one probe each, the endpoints it names."""
+    use_json(json)
+    loaded = configuration(config, settings).config
+    findings = examine(loaded, index)
+    if json:
+        emit({"findings": [asdict(finding) for finding in findings]})
+    else:
+        marks = {"ok": "[green]ok   [/green]", "note": "[dim]note [/dim]", "fault": "[red]fault[/red]"}
+        for finding in findings:
+            fix = f" — {finding.fix}" if finding.fix else ""
+            out.print(f"{marks[finding.state]} {finding.subject}: {finding.seen}{fix}".replace("\n", " "))
+    if any(finding.state == "fault" for finding in findings):
+        raise typer.Exit(1)
+
+
+def examine(config: Config, index: str | None) -> list[Finding]:
+    """Return the findings, in the order of the flow."""
+    findings = [_version(name) for name in ("ray", "pymilvus", "milvus-lite", "grpcio", "graspologic-native", "numba")]
+    findings.append(_gpu())
+    findings.append(_check("tokenizer", lambda: f"{config.tokenizer}, {counter(config.tokenizer)('one two')} tokens"))
+    findings.append(_check("prompts", lambda: _prompts(config)))
+    if config.execution.executor == "ray":
+        findings.append(_check("Ray", lambda: _ray(config), "use --executor inline to do without it"))
+    for name in sorted({name for role in CHAT_ROLES for name in role_endpoints(config, role)}):
+        findings.append(_check(f"endpoint {name}", lambda name=name: asyncio.run(_chat(name, config))))
+    findings.append(_check(f"embedder {config.llm.roles.embed}", lambda: asyncio.run(_embed(config))))
+    if config.vectors.backend == "milvus":
+        findings.append(_check("Milvus", lambda: _milvus(config), "check vectors.uri and vectors.token"))
+    findings.append(_disk(index or tempfile.gettempdir()))
+    if index is not None:
+        findings.append(_check(f"index {index}", lambda: _writable(index)))
+    return findings
+
+
+def _check(subject: str, look: Callable[[], str], fix: str = "") -> Finding:
+    try:
+        return Finding(subject, "ok", look())
+    except HiragError as error:
+        return Finding(subject, "fault", str(error), fix)
+
+
+def _version(name: str) -> Finding:
+    try:
+        return Finding(name, "ok", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "fault", "not installed", "pip install hirag-dist")
+
+
+def _gpu() -> Finding:
+    if shutil.which("nvidia-smi") is None:
+        return Finding("GPU", "note", "none seen; clustering and communities run on the CPU")
+    return Finding("GPU", "note", "seen, and not used: this version computes on the CPU")
+
+
+def _prompts(config: Config) -> str:
+    prompts = load_prompts(config.prompts)
+    replaced = sorted({*prompts.instructions, *prompts.examples})
+    return f"replaced: {', '.join(replaced)}" if replaced else "built in"
+
+
+def _ray(config: Config) -> str:
+    from hirag_dist.execution.ray import describe_cluster
+
+    return describe_cluster(config.execution.ray_address)
+
+
+async def _chat(name: str, config: Config) -> str:
+    model = make_chat_model(name, config)
+    try:
+        if config.llm.endpoints[name].kind == "recorded":
+            return f"{model.name}, replies from a recording"
+        task = "Task: describe\n\nWrite one short description."
+        body = "<entity>\nping (concept)\n</entity>\n<descriptions>\n- A probe.\n- Asked once.\n</descriptions>"
+        request = ChatRequest("summarise", (Message("system", task), Message("user", body)), unit="doctor", max_tokens=16)
+        reply = await model.complete(request)
+        forms = getattr(model, "supports_forms", None)
+        structured = f", structured outputs {'on' if await forms() else 'off'}" if forms is not None else ""
+        return f"{model.name} answered ({reply.input_tokens} tokens in, {reply.output_tokens} out){structured}"
+    finally:
+        await model.close()
+
+
+async def _embed(config: Config) -> str:
+    embedder: Any = make_embedder(config)
+    try:
+        vectors = await embedder.embed(["a probe"])
+        return f"{embedder.name}, {vectors.shape[1]} dimensions"
+    finally:
+        close = getattr(embedder, "close", None)
+        if close is not None:
+            await close()
+
+
+def _milvus(config: Config) -> str:
+    from hirag_dist.backends.milvus import server_version
+
+    token = config.vectors.token.get_secret_value() if config.vectors.token else ""
+    return server_version(str(config.vectors.uri), token)
+
+
+def _disk(folder: str) -> Finding:
+    try:
+        free = shutil.disk_usage(folder).free / 1e9
+    except OSError:
+        return Finding("disk", "note", f"{folder} is not there yet")
+    if free < 1:
+        return Finding("disk", "fault", f"{free:.1f} GB free at {folder}", "free space before you build")
+    return Finding("disk", "ok", f"{free:,.0f} GB free at {folder}")
+
+
+def _writable(index: str) -> str:
+    Store(index).check_writable()
+    return "can be written to"

@@ -1,0 +1,67 @@
+"""`hirag-dist export`: an index in the forms that other tools read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+
+from hirag_dist.cli.options import IndexOption, JsonOption, SnapshotOption
+from hirag_dist.cli.output import emit, out, use_json
+from hirag_dist.errors import ConfigError, StoreError
+from hirag_dist.exporting import graphrag_tables, write_graphml
+from hirag_dist.index.reader import Snapshot, open_snapshot
+from hirag_dist.index.store import Store
+
+Form = Literal["auto", "graphml", "graphrag"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("export")(export)
+
+
+def export(
+    index: IndexOption,
+    to: Annotated[str, typer.Option("--to", metavar="PATH", help="A .graphml file, or a folder for Parquet tables.")],
+    form: Annotated[Form, typer.Option("--format", help="auto goes by the ending of PATH.")] = "auto",
+    snapshot: SnapshotOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write GraphML, or Parquet tables under GraphRAG's names and columns."""
+    use_json(json)
+    opened = open_snapshot(Store(index), snapshot)
+    graphml = form == "graphml" or (form == "auto" and to.endswith(".graphml"))
+    if form == "auto" and not graphml and Path(to).suffix:
+        raise ConfigError(f"{to}: end it in .graphml, name a folder, or say --format")
+    try:
+        written = _graphml(opened, to) if graphml else _parquet(opened, to)
+    except OSError as error:
+        raise StoreError(f"cannot write {to}: {error.strerror or error}") from error
+    if json:
+        emit({"written": written})
+    else:
+        out.print(f"Wrote {', '.join(written)}")
+
+
+def _graphml(snapshot: Snapshot, to: str) -> list[str]:
+    tables = {name: snapshot.table(name) for name in ("entities", "relations", "communities")}
+    with open(to, "wb") as stream:
+        write_graphml(tables, stream)
+    return [to]
+
+
+def _parquet(snapshot: Snapshot, to: str) -> list[str]:
+    names = ("documents", "chunks", "entities", "relations", "communities", "reports")
+    tables: dict[str, pa.Table] = {name: snapshot.table(name) for name in names}
+    folder = Path(to)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, table in graphrag_tables(tables, snapshot.manifest.created_at[:10]).items():
+        file = folder / f"{name}.parquet"
+        pq.write_table(table, file)
+        written.append(str(file))
+    return written

@@ -1,0 +1,45 @@
+"""`hirag-dist init`: a commented configuration to begin with."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hirag_dist.cli.options import JsonOption
+from hirag_dist.cli.output import emit, out, use_json
+from hirag_dist.errors import ConfigError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("init")(init)
+
+
+def init(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Where hirag.yaml goes.")] = ".",
+    force: Annotated[bool, typer.Option("--force", help="Replace a hirag.yaml that is there.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Write a commented hirag.yaml."""
+    use_json(json)
+    target = Path(folder) / "hirag.yaml"
+    if target.exists() and not force:
+        raise ConfigError(f"{target} is there already; --force replaces it")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(template(), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {target}: {error.strerror}") from error
+    if json:
+        emit({"written": str(target)})
+    else:
+        out.print(f"Wrote {target}. It works as it is, with the built-in model; set llm.endpoints for a real one.")
+        out.print("Next: hirag-dist plan INPUT --config hirag.yaml")
+
+
+def template() -> str:
+    """Return the commented configuration."""
+    return resources.files("hirag_dist.data").joinpath("hirag.yaml").read_text(encoding="utf-8")

@@ -1,0 +1,83 @@
+"""`hirag-dist inspect`: what is in an index, in numbers or as a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hirag_dist.cli.index import bill_table, layer_table
+from hirag_dist.cli.options import IndexOption, JsonOption, SnapshotOption
+from hirag_dist.cli.output import emit, out, table, use_json
+from hirag_dist.errors import StoreError
+from hirag_dist.index.reader import Snapshot, open_snapshot
+from hirag_dist.index.store import Store
+from hirag_dist.inspection.page import render_page
+from hirag_dist.inspection.records import Inspection
+from hirag_dist.inspection.summary import TABLES, inspect_tables
+from hirag_dist.inspection.view import graph_view
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("inspect")(inspect)
+
+
+def inspect(
+    index: IndexOption,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write one self-contained page.")] = None,
+    snapshot: SnapshotOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show layers, sparsity, communities, graph measures and the bill of an index."""
+    use_json(json)
+    opened = open_snapshot(Store(index), snapshot)
+    inspection = write_page(opened, html) if html else inspect_snapshot(opened)
+    if json:
+        emit(inspection.to_dict())
+        return
+    _show(opened, inspection)
+    if html:
+        out.print(f"Wrote {html}; open it in a browser.")
+
+
+def inspect_snapshot(snapshot: Snapshot) -> Inspection:
+    """Return a snapshot in numbers."""
+    tables = {name: snapshot.table(name) for name in TABLES}
+    return inspect_tables(tables, snapshot.manifest.model_dump(mode="json"))
+
+
+def write_page(snapshot: Snapshot, file: str) -> Inspection:
+    """Write the page of a snapshot and return its numbers.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    inspection = inspect_snapshot(snapshot)
+    view = graph_view({name: snapshot.table(name) for name in ("entities", "relations", "communities", "reports")})
+    try:
+        Path(file).write_text(render_page(inspection, view), encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot write {file}: {error.strerror}") from error
+    return inspection
+
+
+def _show(snapshot: Snapshot, inspection: Inspection) -> None:
+    counts = snapshot.manifest.counts
+    state = "complete" if snapshot.manifest.complete else "incomplete"
+    out.print(f"Snapshot {snapshot.manifest.snapshot_id}, {state}, made {snapshot.manifest.created_at}")
+    out.print(", ".join(f"{n:,} {name}" for name, n in counts.items() if name not in ("usage", "layers", "clusters")))
+    out.print(layer_table(snapshot.table("layers").to_pylist()))
+    graph = inspection.graph
+    rows = [(hub.name, hub.type, hub.layer, hub.degree) for hub in inspection.hubs[:10]]
+    out.print(table("Hubs", ["entity", "type", "layer", "degree"], rows, right=(2, 3)))
+    out.print(
+        f"Components: {graph.components:,}; the largest holds {graph.largest_share:.1%}; {graph.isolated:,} isolated. "
+        f"Clustering coefficient (Eq. 18): {inspection.base_graph.clustering.transitivity:.4f} in "
+        f"layer 0, {graph.clustering.transitivity:.4f} over all layers."
+    )
+    levels = [(level.level, level.communities, level.sizes[2], level.sizes[4], level.reports) for level in inspection.levels]
+    out.print(table("Communities", ["level", "communities", "median size", "largest", "reports"], levels, (0, 1, 2, 3, 4)))
+    out.print(bill_table(snapshot.table("usage").to_pylist()))
+

@@ -1,0 +1,99 @@
+"""`hirag-dist`: commands, and what becomes of errors. Exit codes: 0 done · 1 failed · 2 usage or configuration ·
+3 done but incomplete · 4 stopped by a budget · 130 interrupted."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import click
+import typer
+
+from hirag_dist import __version__
+from hirag_dist.cli.output import emit_error
+from hirag_dist.errors import HiragError
+
+app = typer.Typer(
+    name="hirag-dist",
+    help="Retrieval-augmented generation with hierarchical knowledge, from a laptop to a cluster.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"hirag-dist {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Log what happens, on stderr."),
+    debug: bool = typer.Option(False, "--debug", help="Show a traceback where something fails."),
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    for noisy in ("httpx", "httpx2", "openai", "pymilvus", "milvus_lite", "ray"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    if debug:
+        os.environ["HIRAG_DEBUG"] = "1"
+
+
+def _add_commands() -> None:
+    from hirag_dist.cli import (
+        config,
+        demo,
+        doctor,
+        export,
+        index,
+        init,
+        inspect,
+        plan,
+        query,
+        serve,
+        simulate,
+        status,
+    )
+
+    for module in (init, plan, index, status, query, serve, inspect, export, simulate, config, doctor, demo):
+        module.register(app)
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    _add_commands()
+    try:
+        code = app(standalone_mode=False)
+    except HiragError as error:
+        emit_error(str(error))
+        code = error.exit_code
+        if os.environ.get("HIRAG_DEBUG"):
+            raise
+    except click.exceptions.Abort:
+        code = 130
+    except KeyboardInterrupt:
+        emit_error("interrupted; what was finished is kept, run the same command again to go on")
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except Exception as error:
+        if os.environ.get("HIRAG_DEBUG"):
+            raise
+        emit_error(f"internal error: {type(error).__name__}: {error}; run with --debug and report what it prints")
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,48 @@
+"""Options that several commands share, and the configuration they make."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from hirag_dist.config_file import LoadedConfig, load_config
+from hirag_dist.errors import ConfigError
+
+ConfigOption = Annotated[
+    str | None, typer.Option("--config", "-c", metavar="FILE", help="Configuration; ./hirag.yaml where there is one.")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key, as in --set retrieval.top_n=30.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else, on stdout.")]
+IndexOption = Annotated[str, typer.Option("--index", "-i", metavar="URI", help="Index folder, or s3://… .")]
+SnapshotOption = Annotated[
+    str | None, typer.Option("--snapshot", metavar="ID", help="Another snapshot than the current one.")
+]
+
+
+def configuration(
+    path: str | None, settings: list[str] | None, options: Mapping[str, Any] | None = None
+) -> LoadedConfig:
+    """Return the effective configuration: defaults, file, environment, --set, options.
+
+    Raises:
+        ConfigError: as `config_file.load_config`, or a --set without "=".
+    """
+    chosen = path or ("hirag.yaml" if Path("hirag.yaml").is_file() else None)
+    overrides: dict[str, Any] = {}
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set takes KEY=VALUE, not {setting!r}")
+        try:
+            overrides[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            overrides[key.strip()] = value
+    overrides |= {key: value for key, value in (options or {}).items() if value is not None}
+    return load_config(chosen, os.environ, overrides)

@@ -1,0 +1,72 @@
+"""A retrieval and an answer, for people and for machines."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.padding import Padding
+
+from hirag_dist.cli.output import out, table
+from hirag_dist.core.text import one_line, shorten
+from hirag_dist.types import Answer, Retrieval
+
+_PARTS = ("embed", "search", "communities", "bridge", "sources", "render", "total")
+
+
+def retrieval_as_json(retrieval: Retrieval) -> dict[str, Any]:
+    """Return a retrieval as plain values."""
+    return asdict(retrieval)
+
+
+def answer_as_json(answer: Answer) -> dict[str, Any]:
+    """Return an answer as plain values, with what it was retrieved from."""
+    return asdict(answer)
+
+
+def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
+    """Print the levels of a retrieval, the first rows of each."""
+    if retrieval.local:
+        shown = [(item.name, item.type, item.layer, item.score) for item in retrieval.local[:rows]]
+        title = f"Local: the entities nearest to the question ({len(retrieval.local)} found)"
+        out.print(table(title, ["entity", "type", "layer", "similarity"], shown, right=(2, 3)))
+    if retrieval.communities:
+        shown_c = [
+            (shorten(item.title, 60), item.level, item.hits, shorten(one_line(item.report), 90))
+            for item in retrieval.communities[: max(rows // 2, 1)]
+        ]
+        title = f"Global: reports of the communities that hold them ({len(retrieval.communities)} found)"
+        out.print(table(title, ["community", "level", "hits", "report"], shown_c, right=(1, 2)))
+    if retrieval.paths:
+        joined = [path for path in retrieval.paths if path.connected]
+        title = f"Bridge: shortest paths between key entities ({len(joined)} of {len(retrieval.paths)} pairs connected)"
+        out.print(f"[bold]{title}[/bold]")
+        longest = sorted(joined, key=lambda path: -len(path.entity_names))[: max(rows // 2, 1)]
+        for path in longest:
+            out.print("  " + " → ".join(path.entity_names), markup=False)
+        for triple in retrieval.triples[:2]:
+            said = shorten(one_line(triple.description), 110)
+            out.print(f"  {triple.source_name} — {triple.target_name}: {said}", markup=False)
+    if retrieval.sources:
+        shown_s = [
+            (shorten(item.title, 60), f"{item.start}–{item.end}", shorten(one_line(item.text), 70))
+            for item in retrieval.sources[: max(rows // 2, 1)]
+        ]
+        title = f"Sources: the passages behind it ({len(retrieval.sources)} found)"
+        out.print(table(title, ["document", "characters", "text"], shown_s))
+    times = ", ".join(f"{part} {retrieval.timings_ms[part]:.1f}" for part in _PARTS if part in retrieval.timings_ms)
+    out.print(f"[dim]ms: {times} · context of {retrieval.context_tokens:,} tokens · no model was called[/dim]")
+    if retrieval.partial:
+        out.print(f"[yellow]Cut off by the deadline: {', '.join(retrieval.partial)}[/yellow]")
+
+
+def show_answer(answer: Answer) -> None:
+    """Print an answer with its sources."""
+    out.print("\n[bold]Answer[/bold]")
+    out.print(Padding(answer.text.replace("[", "\\["), (0, 2)), soft_wrap=False)
+    for citation in answer.citations:
+        out.print(f"  [{citation.ref}] {shorten(one_line(citation.title), 100)}", markup=False, style="dim")
+    if answer.dropped_citations:
+        out.print(f"[dim]{answer.dropped_citations} references that named nothing were removed.[/dim]")
+    if answer.model:
+        out.print(f"[dim]{answer.model}: {answer.input_tokens:,} tokens in, {answer.output_tokens:,} out[/dim]")

@@ -1,0 +1,144 @@
+"""Small charts as SVG text. Colours and fonts come from the page's style sheet, by class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from hirag_dist.inspection.records import DegreeBin, LayerSummary
+
+_WIDTH = 520
+
+
+def layer_pyramid(layers: Sequence[LayerSummary]) -> str:
+    """Return the layers stacked, layer 0 at the bottom; a layer's width goes with the square root of its entities."""
+    row, gap, left, full = 44, 5, 8, 250
+    largest = max((layer.entities for layer in layers), default=0)
+    height = len(layers) * (row + gap) + 2
+    middle = left + full / 2
+    parts = []
+    for place, layer in enumerate(reversed(layers)):
+        half = max(full / 2 * math.sqrt(layer.entities / max(largest, 1)), 3.0)
+        top = place * (row + gap) + 1
+        text = left + full + 18
+        clusters = (
+            f"{layer.clusters:,} clusters · median {_short(layer.median_cluster)} · largest {layer.largest_cluster:,}"
+        )
+        parts.append(
+            f"<g><title>{escape(f'Layer {layer.layer}: {layer.entities:,} entities')}</title>"
+            f'<rect class="fill-l{layer.layer % 8}" x="{middle - half:.1f}" y="{top}" width="{2 * half:.1f}" '
+            f'height="{row}" rx="6"/>'
+            f'<text class="strong" x="{text}" y="{top + 19}">Layer {layer.layer} · {layer.entities:,}</text>'
+            f'<text class="soft" x="{text}" y="{top + 36}">{clusters if layer.clusters else "not clustered"}</text></g>'
+        )
+    return _svg(_WIDTH, height, "Entities by layer", parts)
+
+
+def sparsity_chart(layers: Sequence[LayerSummary]) -> str:
+    """Return two lines over the layers: cluster sparsity (Eq. 17) and, dashed, its change rate in percent."""
+    width, height, left, right, top, bottom = _WIDTH, 232, 52, 56, 26, 34
+    known = [layer for layer in layers if layer.sparsity is not None]
+    if not known:
+        return '<p class="none">No layer was clustered.</p>'
+    values = [layer.sparsity or 0.0 for layer in known]
+    changes = [layer for layer in known if layer.change_rate is not None]
+    low = max(0.0, math.floor((min(values) - 0.02) * 20) / 20) if min(values) >= 0 else min(values)
+    high = max(1.0, max(values))
+    most = _nice(max((abs(layer.change_rate or 0.0) for layer in changes), default=0.0) * 100)
+    numbers = [layer.layer for layer in layers]
+    span = max(numbers) - min(numbers) or 1
+
+    def across(layer: int) -> float:
+        return left + 14 + (width - left - right - 28) * (layer - min(numbers)) / span
+
+    def up(share: float) -> float:
+        return height - bottom - (height - top - bottom) * share
+
+    parts = []
+    for step in range(5):
+        y = up(step / 4)
+        parts.append(
+            f'<line class="rule" x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            f'<text class="soft end" x="{left - 8}" y="{y + 4:.1f}">{low + (high - low) * step / 4:.3g}</text>'
+        )
+        if changes:
+            parts.append(f'<text class="soft" x="{width - right + 8}" y="{y + 4:.1f}">{most * step / 4:.3g} %</text>')
+    parts += [
+        f'<text class="soft mid" x="{across(number):.1f}" y="{height - 12}">layer {number}</text>' for number in numbers
+    ]
+    curve = [
+        (across(layer.layer), up((value - low) / ((high - low) or 1)), f"CS of layer {layer.layer}: {value:.4f}")
+        for layer, value in zip(known, values, strict=True)
+    ]
+    dashed = [
+        (across(layer.layer), up(abs(layer.change_rate or 0.0) * 100 / most), f"change rate: {layer.change_rate:.2%}")
+        for layer in changes
+    ]
+    parts += [_line(dashed, "change"), _line(curve, "sparsity")]
+    parts.append(
+        f'<text class="soft" x="{left}" y="13">cluster sparsity CS</text>'
+        + (f'<text class="soft end" x="{width - 4}" y="13">change rate (dashed)</text>' if changes else "")
+    )
+    return _svg(width, height, "Cluster sparsity by layer", parts)
+
+
+def degree_chart(bins: Sequence[DegreeBin]) -> str:
+    """Return the degree distribution with both axes logarithmic; entities without a neighbour are not drawn."""
+    shown = [found for found in bins if found.low > 0]
+    if not shown:
+        return '<p class="none">No entity has a neighbour.</p>'
+    width, height, left, top, bottom = _WIDTH, 232, 46, 14, 40
+    decades = max(1, math.ceil(math.log10(max(found.entities for found in shown) + 1)))
+    parts = []
+    for decade in range(decades + 1):
+        y = height - bottom - (height - top - bottom) * decade / decades
+        parts.append(
+            f'<line class="rule" x1="{left}" x2="{width - 6}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            f'<text class="soft end" x="{left - 8}" y="{y + 4:.1f}">{_short(10**decade)}</text>'
+        )
+    step = (width - left - 10) / len(shown)
+    for place, found in enumerate(shown):
+        tall = (height - top - bottom) * max(math.log10(found.entities), 0.04) / decades if found.entities else 0.0
+        x = left + 4 + place * step
+        name = str(found.low) if found.low == found.high else f"{_short(found.low)}\u2013{_short(found.high)}"
+        parts.append(
+            f"<g><title>{found.entities:,} entities with {name} neighbours</title>"
+            f'<rect class="degree" x="{x + step * 0.08:.1f}" y="{height - bottom - tall:.1f}" '
+            f'width="{step * 0.84:.1f}" height="{tall:.1f}" rx="2"/>'
+            f'<text class="soft mid" x="{x + step / 2:.1f}" y="{height - 22}">{name}</text></g>'
+        )
+    parts.append(f'<text class="soft mid" x="{(width + left) / 2:.1f}" y="{height - 4}">neighbours of an entity</text>')
+    return _svg(width, height, "Degree distribution", parts)
+
+
+def _line(points: Sequence[tuple[float, float, str]], kind: str) -> str:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
+    dots = "".join(
+        f'<circle class="dot-{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(text)}</title></circle>'
+        for x, y, text in points
+    )
+    return f'<polyline class="line-{kind}" points="{path}"/>{dots}' if points else ""
+
+
+def _svg(width: int, height: int, label: str, parts: Sequence[str]) -> str:
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+
+
+def _nice(value: float) -> float:
+    """The next of 1, 2, 4, 5, 8, 10, 20, 40, … that is not below the value."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 4, 5, 8, 10) if step * power >= value * (1 - 1e-9))
+
+
+def _short(number: float) -> str:
+    """A number in few letters.
+
+    >>> _short(2.5), _short(31), _short(1023), _short(10_000)
+    ('2.5', '31', '1023', '10k')
+    """
+    if number >= 10_000:
+        return f"{number / 1000:.3g}k" if number < 1e6 else f"{number / 1e6:.3g}M"
+    return f"{number:g}"

@@ -1,0 +1,236 @@
+"""Tables of a snapshot → what is in it, in numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hirag_dist.core.graph import rows_of
+from hirag_dist.errors import SchemaMismatch
+from hirag_dist.inspection.measures import SimpleGraph, clustering, components, simple_graph
+from hirag_dist.inspection.records import (
+    BillLine,
+    DegreeBin,
+    GraphSummary,
+    Hub,
+    Inspection,
+    LargeCommunity,
+    LayerSummary,
+    LevelSummary,
+    ReportCover,
+    TypeCount,
+)
+from hirag_dist.types import IntVector
+
+TABLES = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports", "usage")
+
+_HUBS = 20
+_LARGEST = 10
+
+
+def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any]) -> Inspection:
+    """Return what is in an index.
+
+    Args:
+        tables: those named in `TABLES`, with the columns of `schemas`.
+        manifest: `snapshot_id`, `created_at` and `complete` are used, where they are there.
+
+    Raises:
+        SchemaMismatch: a table is missing.
+    """
+    missing = [name for name in TABLES if name not in tables]
+    if missing:
+        raise SchemaMismatch(f"inspect needs the table(s) {', '.join(missing)}, which the snapshot does not have")
+    entities, relations = tables["entities"], tables["relations"]
+    sources = rows_of(relations["source_id"], entities["entity_id"])
+    targets = rows_of(relations["target_id"], entities["entity_id"])
+    known = (sources >= 0) & (targets >= 0)
+    sources, targets = sources[known], targets[known]
+    graph = simple_graph(sources, targets, entities.num_rows)
+    complete = manifest.get("complete")
+    bill = _bill(tables["usage"])
+    return Inspection(
+        snapshot_id=str(manifest.get("snapshot_id") or ""),
+        created_at=str(manifest.get("created_at") or ""),
+        complete=None if complete is None else bool(complete),
+        counts=_counts(tables),
+        layers=tuple(_layer(row) for row in tables["layers"].sort_by("layer").to_pylist()),
+        entity_types=_types(entities),
+        hubs=_hubs(entities, graph),
+        base_graph=_graph_summary(_base_graph(entities, sources, targets)),
+        graph=_graph_summary(graph),
+        levels=_levels(tables),
+        reports=_cover(tables),
+        bill=bill,
+        total=_added("total", bill),
+    )
+
+
+def _counts(tables: Mapping[str, pa.Table]) -> dict[str, int]:
+    counts = {name: tables[name].num_rows for name in TABLES if name not in ("usage", "clusters", "layers")}
+    clusters = tables["clusters"]
+    counts["clusters"] = int(pc.count_distinct(clusters["cluster_id"]).as_py()) if clusters.num_rows else 0
+    counts["cluster_members"] = clusters.num_rows
+    counts["layers"] = tables["layers"].num_rows
+    for pair in pc.value_counts(tables["relations"]["kind"]).to_pylist():
+        counts[f"relations.{pair['values']}"] = pair["counts"]
+    counts["chunk_tokens"] = int(pc.sum(tables["chunks"]["n_tokens"]).as_py() or 0)
+    return counts
+
+
+def _layer(row: Mapping[str, Any]) -> LayerSummary:
+    return LayerSummary(
+        layer=row["layer"],
+        entities=row["n_entities"],
+        clusters=row["n_clusters"],
+        median_cluster=row["median_cluster"],
+        largest_cluster=row["largest_cluster"],
+        sparsity=_finite(row["sparsity"]),
+        change_rate=_finite(row["change_rate"]),
+        summaries=row["n_summaries"],
+        attached=row["n_attached"],
+        unattached=row["n_unattached"],
+        decision=row["decision"],
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None  # JSON has no NaN
+
+
+def _types(entities: pa.Table) -> tuple[TypeCount, ...]:
+    pairs = pc.value_counts(entities["type"]).to_pylist()
+    return tuple(
+        TypeCount(pair["values"], pair["counts"])
+        for pair in sorted(pairs, key=lambda pair: (-pair["counts"], pair["values"]))
+    )
+
+
+def _hubs(entities: pa.Table, graph: SimpleGraph) -> tuple[Hub, ...]:
+    degrees = graph.degrees
+    rows = np.argsort(-degrees, kind="stable")[:_HUBS]
+    rows = rows[degrees[rows] > 0]
+    found = entities.select(["entity_id", "name", "type", "layer"]).take(pa.array(rows)).to_pylist()
+    return tuple(Hub(**row, degree=int(degrees[at])) for row, at in zip(found, rows, strict=True))
+
+
+def _base_graph(entities: pa.Table, sources: IntVector, targets: IntVector) -> SimpleGraph:
+    """The graph of layer 0 alone."""
+    base = entities["layer"].to_numpy() == 0
+    place = np.cumsum(base) - 1
+    inside = base[sources] & base[targets]
+    return simple_graph(place[sources[inside]], place[targets[inside]], int(base.sum()))
+
+
+def _graph_summary(graph: SimpleGraph) -> GraphSummary:
+    sizes = components(graph)
+    n_nodes = max(graph.n_nodes, 1)
+    return GraphSummary(
+        entities=graph.n_nodes,
+        edges=graph.n_edges,
+        mean_degree=2 * graph.n_edges / n_nodes,
+        components=len(sizes),
+        largest_share=float(sizes[0]) / n_nodes if len(sizes) else 0.0,
+        isolated=int(np.sum(graph.degrees == 0)),
+        degrees=degree_bins(graph.degrees),
+        clustering=clustering(graph),
+    )
+
+
+def degree_bins(degrees: IntVector) -> tuple[DegreeBin, ...]:
+    """Return the entities with no neighbour, then those with 1, 2 to 3, 4 to 7, … neighbours, up to the largest degree.
+
+    >>> [(found.low, found.high, found.entities) for found in degree_bins(np.array([0, 1, 1, 5]))]
+    [(0, 0, 1), (1, 1, 2), (2, 3, 0), (4, 7, 1)]
+    """
+    if not len(degrees):
+        return ()
+    bins = np.where(degrees > 0, np.frexp(np.maximum(degrees, 1).astype(np.float64))[1], 0)
+    counts = np.bincount(bins)
+    return tuple(
+        DegreeBin(1 << (at - 1) if at else 0, (1 << at) - 1 if at else 0, int(count)) for at, count in enumerate(counts)
+    )
+
+
+def _levels(tables: Mapping[str, pa.Table]) -> tuple[LevelSummary, ...]:
+    communities, reports = tables["communities"], tables["reports"]
+    n_entities = max(tables["entities"].num_rows, 1)
+    report_rows = rows_of(communities["community_id"], reports["community_id"])
+    titles, ratings = reports["title"], reports["rating"].to_numpy()
+    levels = communities["level"].to_numpy()
+    sizes = communities["n_entities"].to_numpy()
+    leaves = communities["is_leaf"].combine_chunks().to_numpy(zero_copy_only=False)
+    result = []
+    for level in np.unique(levels):
+        rows = np.flatnonzero(levels == level)
+        covered = rows[report_rows[rows] >= 0]
+        largest = rows[np.argsort(-sizes[rows], kind="stable")[:_LARGEST]]
+        facts = communities.select(["community_id", "n_entities", "n_relations"]).take(pa.array(largest)).to_pylist()
+        quantiles = np.quantile(sizes[rows], [0.0, 0.25, 0.5, 0.75, 1.0])
+        result.append(
+            LevelSummary(
+                level=int(level),
+                communities=len(rows),
+                leaves=int(leaves[rows].sum()),
+                sizes=(*(float(value) for value in quantiles),),  # type: ignore[arg-type]
+                reports=len(covered),
+                entities_covered=_n_members(communities, covered) / n_entities,
+                largest=tuple(
+                    LargeCommunity(
+                        fact["community_id"],
+                        titles[int(at)].as_py() if at >= 0 else "",
+                        fact["n_entities"],
+                        fact["n_relations"],
+                        float(ratings[at]) if at >= 0 else None,
+                    )
+                    for fact, at in zip(facts, report_rows[largest], strict=True)
+                ),
+            )
+        )
+    return tuple(result)
+
+
+def _n_members(communities: pa.Table, rows: IntVector) -> int:
+    """Distinct entities in some communities."""
+    members = communities["entity_ids"].take(pa.array(rows)).combine_chunks().flatten()
+    return int(pc.count_distinct(members).as_py())
+
+
+def _cover(tables: Mapping[str, pa.Table]) -> ReportCover:
+    communities, reports = tables["communities"], tables["reports"]
+    rows = np.flatnonzero(rows_of(communities["community_id"], reports["community_id"]) >= 0)
+    from_model = pc.sum(pc.equal(reports["origin"], "model")).as_py() or 0
+    return ReportCover(
+        communities=communities.num_rows,
+        reports=reports.num_rows,
+        from_model=int(from_model),
+        communities_share=len(rows) / max(communities.num_rows, 1),
+        entities_share=_n_members(communities, rows) / max(tables["entities"].num_rows, 1),
+    )
+
+
+def _bill(usage: pa.Table) -> tuple[BillLine, ...]:
+    stages: dict[str, list[BillLine]] = {}
+    for row in usage.drop_columns(["role"]).to_pylist():
+        model = row.pop("model")
+        stages.setdefault(row["stage"], []).append(BillLine(**row, models=(model,) if model else ()))
+    return tuple(_added(stage, tuple(lines)) for stage, lines in stages.items())
+
+
+def _added(name: str, lines: tuple[BillLine, ...]) -> BillLine:
+    return BillLine(
+        stage=name,
+        calls=sum(line.calls for line in lines),
+        ledger_hits=sum(line.ledger_hits for line in lines),
+        input_tokens=sum(line.input_tokens for line in lines),
+        cached_tokens=sum(line.cached_tokens for line in lines),
+        output_tokens=sum(line.output_tokens for line in lines),
+        cost_usd=math.fsum(line.cost_usd for line in lines),
+        rejected=sum(line.rejected for line in lines),
+        models=tuple(dict.fromkeys(model for line in lines for model in line.models)),
+    )

@@ -1,0 +1,11 @@
+"""An OpenAI-compatible endpoint on this machine, answered by the built-in model: for tests, rehearsals, benchmarks.
+
+The model's CPU work is done in the event loop, one call at a time: it has one core whatever the concurrency, and is
+part of a call's `latency_ms` as long as it is shorter. `max_tokens` is accepted and not applied, so that a reply is
+byte for byte the one that the model gives in process.
+"""
+
+from hirag_dist.simulator.options import SimulatorOptions
+from hirag_dist.simulator.run import Simulator, SimulatorThread, run_simulator
+
+__all__ = ["Simulator", "SimulatorOptions", "SimulatorThread", "run_simulator"]

@@ -1,0 +1,169 @@
+"""What every ChatModel does: run on the built-in one, the same over HTTP, a recording, and a script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.backends.extractive import ExtractiveModel
+from hirag_dist.backends.openai_chat import OpenAiChat
+from hirag_dist.backends.openai_client import EndpointSettings
+from hirag_dist.backends.recorded import RecordedModel
+from hirag_dist.backends.scripted import ScriptedModel
+from hirag_dist.core.prompts import (
+    Prompts,
+    answer_request,
+    describe_request,
+    extraction_request,
+    gleaning_request,
+    report_request,
+    summary_request,
+)
+from hirag_dist.core.replies import parse_extraction, parse_report, parse_summary, usable_text
+from hirag_dist.errors import RequestRejected
+from hirag_dist.ports import ChatModel
+from hirag_dist.simulator import Simulator, SimulatorOptions
+from hirag_dist.types import ChatReply, ChatRequest, Message
+
+PROMPTS = Prompts()
+TEXT = (
+    "Ebenezer Scrooge kept his counting-house in London. Bob Cratchit worked for Scrooge as a clerk. "
+    "The Ghost of Jacob Marley visited Ebenezer Scrooge on Christmas Eve, and Scrooge was afraid of the Ghost."
+)
+MEMBERS = [
+    ("Bob Cratchit", "person", "Bob Cratchit is a clerk in the counting-house of Scrooge in London."),
+    ("Jacob Marley", "person", "Jacob Marley was the partner of Scrooge in the counting-house in London."),
+]
+
+
+def extraction(form: str | None, text: str = TEXT) -> ChatRequest:
+    return extraction_request("extract-graph", text, PROMPTS, ["person", "location"], form)
+
+
+REQUESTS: dict[str, ChatRequest] = {
+    "extract": extraction(None),
+    "extract as JSON": extraction("extract-graph", f"{TEXT} The end."),  # recordings do not tell forms apart
+    "glean": gleaning_request(extraction(None), "entity<|>Bob Cratchit<|>person<|>A clerk.\n<|COMPLETE|>"),
+    "describe": describe_request("Scrooge", "person", ["Scrooge is a miser.", "Scrooge lives in London."], PROMPTS, 60),
+    "summarise": summary_request(MEMBERS, PROMPTS, ["organization", "person"], "summarise"),
+    "report": report_request(
+        ["E1. Scrooge (person): a miser in London.", "E2. Bob Cratchit (person): his clerk."],
+        ["R1. Scrooge - Bob Cratchit: Scrooge employs Bob Cratchit."],
+        [],
+        PROMPTS,
+        "report",
+    ),
+    "answer": answer_request("Who worked for Scrooge?", f"[S1] {TEXT}", PROMPTS),
+    "answer, café 東京": answer_request("Où est le café 東京?", "[S1] Le café 東京 est à Genève. 🙂", PROMPTS),
+}
+
+
+def count_tokens(text: str) -> int:
+    return len(text.split())
+
+
+async def _extractive(stack: AsyncExitStack, folder: Path) -> ChatModel:
+    return ExtractiveModel(count_tokens)
+
+
+async def _openai(stack: AsyncExitStack, folder: Path) -> ChatModel:
+    simulator = await stack.enter_async_context(Simulator(SimulatorOptions(listen="127.0.0.1:0")))
+    return OpenAiChat(EndpointSettings("simulated", simulator.base_url, "", "extractive", timeout_s=20.0), count_tokens)
+
+
+async def _recorded(stack: AsyncExitStack, folder: Path) -> ChatModel:
+    source = ExtractiveModel(count_tokens)
+    rows = []
+    for request in REQUESTS.values():
+        if request.form is None:
+            reply = (await source.complete(request)).text
+            rows.append({"role": request.role, "unit": request.unit, "round": request.round, "reply": reply})
+    (folder / "replies.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return RecordedModel(str(folder), fallback=source, count_tokens=count_tokens)
+
+
+async def _scripted(stack: AsyncExitStack, folder: Path) -> ChatModel:
+    source = ExtractiveModel(count_tokens)
+    replies = {request: await source.complete(request) for request in REQUESTS.values()}
+
+    def script(request: ChatRequest) -> ChatReply:
+        if request not in replies:
+            raise RequestRejected("not in the script")
+        return replies[request]
+
+    return ScriptedModel(script)
+
+
+MODELS: dict[str, Callable[[AsyncExitStack, Path], object]] = {
+    "extractive": _extractive,
+    "openai": _openai,
+    "recorded": _recorded,
+    "scripted": _scripted,
+}
+
+
+@pytest.fixture(params=list(MODELS))
+async def model(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ChatModel]:
+    async with AsyncExitStack() as stack:
+        made: ChatModel = await MODELS[request.param](stack, tmp_path)  # type: ignore[misc]
+        yield made
+        await made.close()
+
+
+@pytest.fixture(params=list(REQUESTS))
+def request_(request: pytest.FixtureRequest) -> ChatRequest:
+    return REQUESTS[request.param]
+
+
+async def test_replies_with_usable_text_and_its_cost(model: ChatModel, request_: ChatRequest) -> None:
+    reply = await model.complete(request_)
+    assert usable_text(reply)
+    assert reply.finish_reason == "stop"
+    assert reply.model
+    assert reply.input_tokens > 0
+    assert reply.output_tokens > 0
+    assert reply.cached_tokens == 0
+
+
+async def test_is_the_same_byte_for_byte(model: ChatModel, request_: ChatRequest) -> None:
+    expected = await ExtractiveModel(count_tokens).complete(request_)
+    assert (await model.complete(request_)).text == expected.text
+
+
+async def test_pieces_of_the_stream_make_the_reply(model: ChatModel, request_: ChatRequest) -> None:
+    whole = (await model.complete(request_)).text
+    assert "".join([piece async for piece in model.stream(request_)]) == whole
+
+
+async def test_what_it_says_can_be_parsed(model: ChatModel) -> None:
+    for name in ("extract", "extract as JSON"):
+        names = {entity.name for entity in parse_extraction(await model.complete(REQUESTS[name])).entities}
+        assert any("Scrooge" in name for name in names)
+    assert parse_summary(await model.complete(REQUESTS["summarise"]), 2, [member[0] for member in MEMBERS]).covers
+    assert parse_report(await model.complete(REQUESTS["report"])).findings
+
+
+async def test_answers_many_at_a_time_each_its_own(model: ChatModel) -> None:
+    requests = list(REQUESTS.values()) * 3
+    replies = await asyncio.gather(*(model.complete(request) for request in requests))
+    for request, reply in zip(requests, replies, strict=True):
+        assert reply.text == (await model.complete(request)).text
+
+
+async def test_refuses_what_it_cannot_do(model: ChatModel) -> None:
+    request = ChatRequest("judge", (Message("system", "Task: judge"), Message("user", "Which is better?")), "u")
+    with pytest.raises(RequestRejected):
+        await model.complete(request)
+    with pytest.raises(RequestRejected):
+        [piece async for piece in model.stream(request)]
+
+
+async def test_closes_twice(model: ChatModel) -> None:
+    await model.complete(REQUESTS["describe"])
+    await model.close()
+    await model.close()

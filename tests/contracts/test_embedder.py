@@ -1,0 +1,67 @@
+"""What every Embedder does: run on the hashing one, in process and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+
+from hirag_dist.backends.hashing import HashingEmbedder
+from hirag_dist.backends.openai_client import EndpointSettings
+from hirag_dist.backends.openai_embeddings import OpenAiEmbedder
+from hirag_dist.ports import Embedder
+from hirag_dist.simulator import Simulator, SimulatorOptions
+
+TEXTS = ["a miser in London", "the clerk of a miser", "", "café 東京 🙂", "   ", "a miser in London", "x" * 20_000]
+DIM = 64
+
+
+@pytest.fixture(params=["hashing", "openai", "openai without base64"])
+async def embedder(request: pytest.FixtureRequest) -> AsyncIterator[Embedder]:
+    if request.param == "hashing":
+        yield HashingEmbedder(dim=DIM)
+        return
+    extra = {"encoding_format": "float"} if "without" in request.param else {}
+    async with Simulator(SimulatorOptions(listen="127.0.0.1:0", dim=DIM)) as simulator:
+        settings = EndpointSettings(
+            "simulated", simulator.base_url, "", "hashing", timeout_s=20.0, batch_size=3, extra_body=extra
+        )
+        made = OpenAiEmbedder(settings, DIM, lambda text: 1, lambda text, n_tokens: text)
+        yield made
+        await made.close()
+
+
+async def test_rows_are_of_unit_length_and_empty_texts_are_zeros(embedder: Embedder) -> None:
+    rows = await embedder.embed(TEXTS)
+    assert rows.shape == (len(TEXTS), DIM)
+    assert rows.dtype == np.float32
+    expected = [1.0 if text.strip() else 0.0 for text in TEXTS]
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), expected, atol=1e-6)
+    assert embedder.dim == DIM
+    assert embedder.name
+
+
+async def test_is_the_same_in_any_company(embedder: Embedder) -> None:
+    rows = await embedder.embed(TEXTS)
+    np.testing.assert_array_equal(rows[0], rows[5])
+    for row, text in zip(rows, TEXTS, strict=True):
+        np.testing.assert_array_equal((await embedder.embed([text]))[0], row)
+
+
+async def test_agrees_with_the_one_in_process(embedder: Embedder) -> None:
+    expected = await HashingEmbedder(dim=DIM).embed(TEXTS)
+    np.testing.assert_allclose(await embedder.embed(TEXTS), expected, atol=1e-6)
+
+
+async def test_no_texts_no_rows(embedder: Embedder) -> None:
+    assert (await embedder.embed([])).shape == (0, DIM)
+
+
+async def test_embeds_several_lists_at_a_time(embedder: Embedder) -> None:
+    lists = [TEXTS[start:] for start in range(len(TEXTS))]
+    found = await asyncio.gather(*map(embedder.embed, lists))
+    expected = await embedder.embed(TEXTS)
+    for start, rows in enumerate(found):
+        np.testing.assert_array_equal(rows, expected[start:])

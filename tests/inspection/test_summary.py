@@ -1,0 +1,126 @@
+"""What `inspect` says, against cases counted by hand and slow versions."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hirag_dist.errors import SchemaMismatch
+from hirag_dist.inspection import Inspection, inspect_tables
+
+Tables = dict[str, pa.Table]
+
+
+@pytest.fixture
+def small(tiny: Tables) -> Inspection:
+    return inspect_tables(tiny, {"snapshot_id": "s1", "created_at": "2025-01-01T00:00:00Z", "complete": True})
+
+
+def test_counts_of_the_tiny_index(small: Inspection) -> None:
+    assert (small.snapshot_id, small.created_at, small.complete) == ("s1", "2025-01-01T00:00:00Z", True)
+    expected = {"documents": 1, "chunks": 1, "entities": 6, "relations": 8, "clusters": 2, "cluster_members": 5}
+    expected |= {"relations.extracted": 6, "relations.summary": 2, "communities": 4, "reports": 2, "layers": 2}
+    assert {name: small.counts[name] for name in expected} == expected
+    assert [(found.type, found.entities) for found in small.entity_types] == [("person", 5), ("concept", 1)]
+
+
+def test_layers_keep_sparsity_and_decision(small: Inspection) -> None:
+    assert [(layer.entities, layer.clusters, layer.sparsity, layer.decision) for layer in small.layers] == [
+        (5, 2, 0.6, "go on"),
+        (1, 0, None, "one entity is left"),
+    ]
+
+
+def test_parallel_and_dangling_relations_do_not_raise_a_degree(small: Inspection) -> None:
+    # a knows b (twice), c and S; b knows a, c and S; c knows a, b and d.
+    assert [(hub.name, hub.degree) for hub in small.hubs] == [("a", 3), ("b", 3), ("c", 3), ("S", 2), ("d", 1)]
+    assert (small.graph.edges, small.graph.components, small.graph.isolated) == (6, 2, 1)
+    assert small.graph.largest_share == pytest.approx(5 / 6)
+    assert [(found.low, found.high, found.entities) for found in small.graph.degrees] == [
+        (0, 0, 1),
+        (1, 1, 1),
+        (2, 3, 4),
+    ]
+
+
+def test_the_clustering_coefficient_is_of_layer_0_and_of_all_layers(small: Inspection) -> None:
+    # Layer 0: a triangle with a tail, 3 closed of 5 triples. S adds the triangle a-b-S: 6 closed of 3 + 3 + 3 + 1.
+    assert small.base_graph.clustering.transitivity == pytest.approx(3 / 5)
+    assert small.graph.clustering.transitivity == pytest.approx(6 / 10)
+    assert (small.base_graph.clustering.triangles, small.graph.clustering.triangles) == (1, 2)
+
+
+def test_levels_and_reports(small: Inspection) -> None:
+    top, below = small.levels
+    assert (top.communities, top.leaves, top.reports, top.sizes) == (2, 1, 1, (1.0, 2.0, 3.0, 4.0, 5.0))
+    assert [(found.title, found.entities) for found in top.largest] == [("Friends", 5), ("", 1)]
+    assert (below.entities_covered, top.entities_covered) == (pytest.approx(3 / 6), pytest.approx(5 / 6))
+    assert (small.reports.communities_share, small.reports.entities_share) == (0.5, pytest.approx(5 / 6))
+
+
+def test_the_bill_adds_up_by_stage_and_in_total(small: Inspection) -> None:
+    assert [(line.stage, line.calls, line.cost_usd, line.models) for line in small.bill] == [
+        ("extract", 6, 0.375, ("m", "n")),
+        ("report", 2, 0.5, ("m",)),
+    ]
+    assert (small.total.calls, small.total.cost_usd, small.total.input_tokens) == (8, 0.875, 30)
+
+
+def test_it_goes_to_json_and_back(small: Inspection) -> None:
+    plain = small.to_dict()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert plain["layers"][0]["sparsity"] == 0.6
+
+
+def test_nan_sparsity_is_none(tiny: Tables) -> None:
+    layers = tiny["layers"]
+    at = layers.schema.get_field_index("sparsity")
+    tiny["layers"] = layers.set_column(at, layers.schema.field(at), [[math.nan, math.inf]])
+    assert [layer.sparsity for layer in inspect_tables(tiny, {}).layers] == [None, None]
+
+
+def test_an_empty_index(empty: Tables) -> None:
+    found = inspect_tables(empty, {})
+    assert (found.graph.entities, found.graph.components, found.hubs, found.levels, found.bill) == (0, 0, (), (), ())
+    assert found.complete is None
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_missing_table_is_named(tiny: Tables) -> None:
+    del tiny["layers"]
+    with pytest.raises(SchemaMismatch, match="layers"):
+        inspect_tables(tiny, {})
+
+
+def test_a_generated_index_agrees_with_networkx(generated: Tables) -> None:
+    found = inspect_tables(generated, {})
+    entities, relations = generated["entities"].to_pylist(), generated["relations"].to_pylist()
+    graph = nx.Graph()
+    graph.add_nodes_from(row["entity_id"] for row in entities)
+    graph.add_edges_from((row["source_id"], row["target_id"]) for row in relations)
+    base = graph.subgraph([row["entity_id"] for row in entities if row["layer"] == 0])
+    for summary, oracle in ((found.graph, graph), (found.base_graph, base)):
+        assert (summary.entities, summary.edges) == (oracle.number_of_nodes(), oracle.number_of_edges())
+        assert summary.components == nx.number_connected_components(oracle)
+        assert summary.isolated == nx.number_of_isolates(oracle)
+        assert summary.clustering.transitivity == pytest.approx(nx.transitivity(oracle))
+        assert summary.clustering.average_local == pytest.approx(nx.average_clustering(oracle))
+    degrees: dict[str, int] = dict(graph.degree)
+    assert [hub.degree for hub in found.hubs] == sorted(degrees.values(), reverse=True)[:20]
+    assert sum(entry.entities for entry in found.graph.degrees) == len(entities)
+    for level in found.levels:
+        rows: list[dict[str, Any]] = [
+            row for row in generated["communities"].to_pylist() if row["level"] == level.level
+        ]
+        sizes = [row["n_entities"] for row in rows]
+        assert level.communities == len(rows)
+        assert level.sizes == tuple(np.quantile(sizes, [0, 0.25, 0.5, 0.75, 1]))
+        reported = {row["community_id"] for row in generated["reports"].to_pylist()}
+        covered = {name for row in rows if row["community_id"] in reported for name in row["entity_ids"]}
+        assert level.entities_covered == pytest.approx(len(covered) / len(entities))
