@@ -190,15 +190,14 @@ class Execution(_Section):
     tasks_in_flight: int = Field(4, ge=1, description="tasks that one worker holds at a time")
 
 
-
-
 class Config(_Section):
     """The whole configuration."""
 
     seed: int = 0
     reading: Reading = Reading()
     chunking: Literal["sentences", "tokens", "none"] = Field(
-        "sentences", description="sentences: end at sentence ends; tokens: cut at fixed positions; none: INPUT is chunks"
+        "sentences",
+        description="sentences: end at sentence ends; tokens: cut at fixed positions; none: INPUT is chunks",
     )
     chunk_tokens: int = Field(1200, ge=16)
     chunk_overlap_tokens: int = Field(100, ge=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +28,9 @@ class LoadedConfig:
     origins: Mapping[str, str]
 
 
-def load_config(path: str | None, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> LoadedConfig:
+def load_config(
+    path: str | None, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None
+) -> LoadedConfig:
     """Return the effective configuration.
 
     Args:

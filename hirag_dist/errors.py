@@ -1,24 +1,24 @@
 """Every error that a caller may meet. The message says what to do; the class says what kind of trouble it is.
 
-    HiragError
-    ├── ConfigError            the configuration is wrong                         exit 2
-    ├── InputError             the INPUT arguments are wrong                      exit 2
-    ├── InvalidQuery           the question or its parameters are wrong           exit 2
-    ├── BackendUnavailable     a named backend is missing or out of reach
-    ├── SchemaMismatch         a table does not have the columns it should
-    ├── StoreError             the index folder cannot be read or written
-    ├── SnapshotError          a snapshot cannot be served
-    │   ├── SnapshotNotFound   nothing is published there
-    │   ├── SnapshotCorrupt    a file is missing, short or altered
-    │   └── SnapshotTooNew     a later version of hirag_dist wrote it
-    ├── IndexBusy              another run holds the index
-    ├── ModelError             a model endpoint did not do its work
-    │   ├── RateLimited        429; retryable, says when
-    │   ├── ModelUnavailable   no answer, 5xx, time-out; retryable
-    │   └── RequestRejected    4xx: asking again will not help
-    ├── StageFailed            a stage cannot go on
-    ├── BudgetReached          --max-usd or --max-tokens would be passed          exit 4
-    └── ServiceError           a running query service refused or is out of reach
+HiragError
+├── ConfigError            the configuration is wrong                         exit 2
+├── InputError             the INPUT arguments are wrong                      exit 2
+├── InvalidQuery           the question or its parameters are wrong           exit 2
+├── BackendUnavailable     a named backend is missing or out of reach
+├── SchemaMismatch         a table does not have the columns it should
+├── StoreError             the index folder cannot be read or written
+├── SnapshotError          a snapshot cannot be served
+│   ├── SnapshotNotFound   nothing is published there
+│   ├── SnapshotCorrupt    a file is missing, short or altered
+│   └── SnapshotTooNew     a later version of hirag_dist wrote it
+├── IndexBusy              another run holds the index
+├── ModelError             a model endpoint did not do its work
+│   ├── RateLimited        429; retryable, says when
+│   ├── ModelUnavailable   no answer, 5xx, time-out; retryable
+│   └── RequestRejected    4xx: asking again will not help
+├── StageFailed            a stage cannot go on
+├── BudgetReached          --max-usd or --max-tokens would be passed          exit 4
+└── ServiceError           a running query service refused or is out of reach
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +35,9 @@ from hirag_dist.stages.read import SOURCES, ReadDocuments, UniqueDocuments
 from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.stages.summarise import MergeSummaries, SummariseClusters
 from hirag_dist.wiring import Resolved
+
+if TYPE_CHECKING:
+    from hirag_dist.importing import ImportedGraph
 
 log = logging.getLogger(__name__)
 _UNCOVERING_LIMIT = 0.3  # a layer with a larger share of summaries that cover nobody is dropped
@@ -92,10 +95,38 @@ class Build:
         chunks = self._run.stage(self._chunking(), "chunks", documents=documents)["chunks"]
         if chunks.rows == 0:
             raise InputError("INPUT holds no text that can be indexed")
+        return self._finish(documents, chunks, self._basic_graph(chunks), rejects, require_complete)
+
+    def index_graph(self, graph: ImportedGraph) -> BuildResult:
+        """Build the hierarchy on a graph that another tool extracted, and publish the snapshot.
+
+        Raises:
+            StageFailed: too many dead letters in a stage.
+        """
+        put = self._run.put
+        documents, chunks, entities, relations = (
+            put(f"imported_{name}", table, table_digest(table))
+            for name, table in (
+                ("documents", graph.documents),
+                ("chunks", graph.chunks),
+                ("entities", graph.entities),
+                ("relations", graph.relations),
+            )
+        )
+        rejects = [
+            {"stage": "import", "unit_id": what, "reason": reason, "attempts": 1, "request": "", "reply": ""}
+            for what, reason in graph.left_out
+        ]
+        table = pa.Table.from_pylist(rejects, REJECTS)
+        layers = self._described(entities, relations)
+        return self._finish(documents, chunks, layers, put("imported_rejects", table, table_digest(table)), False)
+
+    def _finish(
+        self, documents: Dataset, chunks: Dataset, layers: _Layers, rejects: Dataset, require_complete: bool
+    ) -> BuildResult:
         chunk_vectors = self._run.stage(
             EmbedChunks(self._resolved.embedder, self._resolved.dim), "chunk vectors", chunks=chunks
         )["vectors"]
-        layers = self._basic_graph(chunks)
         self._grow(layers)
         entities = sum(layers.entities[1:], layers.entities[0])
         communities = self._run.stage(self._leiden(), "communities", entities=entities, relations=layers.relations)[
@@ -122,7 +153,7 @@ class Build:
     def _publish(self, parts: Parts) -> BuildResult:
         before = current_id(self._run.store)
         manifest = publish(
-            self._run, parts, embedder=self._resolved.embedder, dim=self._resolved.dim, build=self._described()
+            self._run, parts, embedder=self._resolved.embedder, dim=self._resolved.dim, build=self._provenance()
         )
         if before != manifest.snapshot_id:
             make_current(self._run.store, manifest.snapshot_id)
@@ -163,17 +194,24 @@ class Build:
         relations = run.stage(
             MergeRelations(config.description_tokens), "merge relations", relation_mentions=found["relation_mentions"]
         )["relations"]
+        layers = self._described(merged["entities"], relations)
+        layers.rejects = found["rejects"] + layers.rejects
+        return layers
+
+    def _described(self, entities: Dataset, relations: Dataset) -> _Layers:
+        """Give each entity one description and a vector: layer 0 of the hierarchy."""
+        config = self._config
         describe = DescribeEntities(
             config.description_tokens, _PROMPT_TOKENS, self._prompts, self._resolved.models["summarise"]
         )
-        described = run.stage(describe, "describe", entities=merged["entities"])
+        described = self._run.stage(describe, "describe", entities=entities)
         vectors = self._embed(described["entities"], 0)
         return _Layers(
             entities=[described["entities"]],
             vectors=[vectors],
             relations=relations,
             clusters=Dataset(CLUSTERS, ()),
-            rejects=found["rejects"] + described["rejects"],
+            rejects=described["rejects"],
         )
 
     def _grow(self, layers: _Layers) -> None:
@@ -297,11 +335,9 @@ class Build:
 
     def _limits(self) -> Limits:
         config = self._config
-        return Limits(
-            config.stop, config.min_change_rate, config.clustering.target_size, config.max_layers
-        )
+        return Limits(config.stop, config.min_change_rate, config.clustering.target_size, config.max_layers)
 
-    def _described(self) -> dict[str, Any]:
+    def _provenance(self) -> dict[str, Any]:
         config = self._config
         return {
             "models": {role: list(names) for role, names in self._resolved.models.items()},
@@ -363,4 +399,3 @@ def _below(argument: str, path: str) -> str:
     root = fixed.resolve()
     file = Path(path).resolve()
     return file.name if file == root or root not in file.parents else file.relative_to(root).as_posix()
-

@@ -102,9 +102,13 @@ def _stages(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> l
     described = entities * DESCRIBED_SHARE
     roles = config.llm.roles
     stages = [
-        _stage("extract", roles.extract, n_chunks * passes, (n_tokens + n_chunks * fixed) * passes, EXTRACT_OUT, config),
+        _stage(
+            "extract", roles.extract, n_chunks * passes, (n_tokens + n_chunks * fixed) * passes, EXTRACT_OUT, config
+        ),
         _stage("describe", roles.summarise, described, described * 2 * config.description_tokens, 250, config),
-        _stage("summarise", roles.summarise, clusters, clusters * (SUMMARISE_IN + fixed_summary), SUMMARISE_OUT, config),
+        _stage(
+            "summarise", roles.summarise, clusters, clusters * (SUMMARISE_IN + fixed_summary), SUMMARISE_OUT, config
+        ),
         _stage("reports", roles.report, communities, communities * (REPORT_IN + fixed_report), REPORT_OUT, config),
     ]
     embed = config.llm.endpoints[roles.embed]

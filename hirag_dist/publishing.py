@@ -11,12 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph import build_graph, rows_of
+from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.run import Dataset, Run
 from hirag_dist.index.manifest import Manifest
 from hirag_dist.index.reader import current_id, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.index.writer import write_snapshot
-from hirag_dist.errors import SnapshotError
 from hirag_dist.pool.metering import Meter
 from hirag_dist.schemas import USAGE
 from hirag_dist.stages.embed import vector_matrix
@@ -129,5 +129,3 @@ def _aligned(vectors: pa.Table, order: pa.ChunkedArray, dim: int) -> NDArray[np.
     if not len(order):
         return np.zeros((0, dim), np.float32)
     return matrix[rows_of(order, vectors["id"])]
-
-

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
+from threadpoolctl import threadpool_limits
 
 from hirag_dist.config import Retrieval as RetrievalConfig
 from hirag_dist.core.context import UNKNOWN_ANSWER, check_citations, render_context
@@ -43,7 +44,7 @@ _LEVELS = {
     "naive": (),
     "flat": ("local",),
 }
-_COUNTED_TEXTS = 4096  # records whose token counts are remembered between questions
+_COUNTED_TEXTS = 16_384  # records whose token counts are remembered between questions
 _DESCENT = 5  # members that stand for a summary entity when its sources are looked for
 
 
@@ -71,6 +72,7 @@ class QueryEngine:
                 f"the index was built with embedder {built.embedder} of {built.dim} dimensions, and {embedder.name} of "
                 f"{embedder.dim} is configured; set llm.roles.embed to the one it was built with"
             )
+        threadpool_limits(1)  # a question's products are too small to be worth waking other threads for
         self._index = LoadedIndex(snapshot)
         self._info = snapshot.info()
         self._search = vectors
@@ -97,8 +99,8 @@ class QueryEngine:
             InvalidQuery: an empty question, an unknown mode, a number out of bounds, a vector of the wrong size.
         """
         result = Retrieval(query.question, query.mode, self._index.snapshot_id)
-        async for _, result in self.retrieve_stream(query, deadline_s=deadline_s):
-            pass
+        async for _, found in self.retrieve_stream(query, deadline_s=deadline_s):
+            result = found
         return result
 
     async def retrieve_stream(
@@ -140,8 +142,8 @@ class QueryEngine:
     async def answer(self, query: Query, *, deadline_s: float | None = None) -> Answer:
         """Return the answer with its citations."""
         last: Retrieval | str | Answer = ""
-        async for last in self.answer_stream(query, deadline_s=deadline_s):
-            pass
+        async for item in self.answer_stream(query, deadline_s=deadline_s):
+            last = item
         if not isinstance(last, Answer):
             raise HiragError("the answer ended before it was complete; ask again")
         return last

@@ -182,4 +182,3 @@ VECTORS = pa.schema(
         _column("vector", pa.binary()),  # float32, little endian, unit length or all zero
     ]
 )
-

@@ -111,9 +111,7 @@ def resolve(config: Config) -> Resolved:
     }
     embedder = make_embedder(config)
     return Resolved(
-        structured={
-            role: all(structured[name] for name in role_endpoints(config, role)) for role in CHAT_ROLES
-        },
+        structured={role: all(structured[name] for name in role_endpoints(config, role)) for role in CHAT_ROLES},
         models=models,
         embedder=embedder.name,
         dim=embedder.dim,
@@ -280,7 +278,6 @@ def _settings(name: str, endpoint: Endpoint, config: Config) -> Any:
         extra_body=endpoint.extra_body,
         batch_size=endpoint.batch_size,
     )
-
 
 
 def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts) -> QueryEngine:

@@ -81,7 +81,8 @@ def open_milvus_lite(snapshot: Snapshot) -> MilvusVectors:
         from pymilvus import MilvusClient, MilvusException
     except ImportError as error:
         raise BackendUnavailable("Milvus Lite needs `pip install milvus-lite`") from error
-    logging.getLogger("milvus_lite").setLevel(logging.CRITICAL)  # it logs a traceback for a lock that is taken
+    for name in ("milvus_lite", "grpc._server"):  # they log tracebacks for a lock that is taken, a call it lacks
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     folder = Path(root) / "milvus"
     try:
         folder.mkdir(exist_ok=True)
@@ -90,8 +91,8 @@ def open_milvus_lite(snapshot: Snapshot) -> MilvusVectors:
         raise BackendUnavailable(f"Milvus Lite cannot write to {folder}: {error.strerror}") from error
     except MilvusException as error:
         raise BackendUnavailable(
-            f"another process owns the Milvus Lite file of {snapshot.store.uri}; ask that service with `query --server`, "
-            "or set vectors.backend to memory"
+            f"another process owns the Milvus Lite file of {snapshot.store.uri}; ask that service with "
+            "`query --server`, or set vectors.backend to memory"
         ) from error
     return _ready(client, snapshot, "milvus-lite")
 
@@ -157,9 +158,7 @@ def _fill(client: Any, snapshot: Snapshot) -> None:
     layers = snapshot.table("entities")["layer"].to_pylist()
     for first in range(0, len(vectors), _BATCH_ROWS):
         block = np.asarray(vectors[first : first + _BATCH_ROWS])
-        rows = [
-            {"row": first + at, "layer": layers[first + at], "vector": vector} for at, vector in enumerate(block)
-        ]
+        rows = [{"row": first + at, "layer": layers[first + at], "vector": vector} for at, vector in enumerate(block)]
         client.insert(collection, rows)
     client.flush(collection)
     client.load_collection(collection)

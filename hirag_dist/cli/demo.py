@@ -66,7 +66,7 @@ def _index(corpus: Path, folder: str, executor: str) -> None:
     config = configuration(None, None, {"execution.executor": executor}).config
     store = Store(folder)
     started = time.perf_counter()
-    result, sent = build(config, store, [str(corpus)], bars=True)
+    result, sent = build(config, store, lambda made: made.index([str(corpus)]), bars=True)
     report = summary(store, result, sent, time.perf_counter() - started)
     counts = report["counts"]
     how = "built" if report["stages_run"] else "already there, nothing to do"

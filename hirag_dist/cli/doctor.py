@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -41,7 +42,9 @@ def register(app: typer.Typer) -> None:
 def doctor(
     config: ConfigOption = None,
     settings: SetOption = None,
-    index: Annotated[str | None, typer.Option("--index", "-i", metavar="URI", help="An index folder to look at.")] = None,
+    index: Annotated[
+        str | None, typer.Option("--index", "-i", metavar="URI", help="An index folder to look at.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Check the installation, the configuration and, with one probe each, the endpoints it names."""
@@ -68,7 +71,7 @@ def examine(config: Config, index: str | None) -> list[Finding]:
     if config.execution.executor == "ray":
         findings.append(_check("Ray", lambda: _ray(config), "use --executor inline to do without it"))
     for name in sorted({name for role in CHAT_ROLES for name in role_endpoints(config, role)}):
-        findings.append(_check(f"endpoint {name}", lambda name=name: asyncio.run(_chat(name, config))))
+        findings.append(_check(f"endpoint {name}", partial(_chat_once, name, config)))
     findings.append(_check(f"embedder {config.llm.roles.embed}", lambda: asyncio.run(_embed(config))))
     if config.vectors.backend == "milvus":
         findings.append(_check("Milvus", lambda: _milvus(config), "check vectors.uri and vectors.token"))
@@ -110,6 +113,10 @@ def _ray(config: Config) -> str:
     return describe_cluster(config.execution.ray_address)
 
 
+def _chat_once(name: str, config: Config) -> str:
+    return asyncio.run(_chat(name, config))
+
+
 async def _chat(name: str, config: Config) -> str:
     model = make_chat_model(name, config)
     try:
@@ -117,7 +124,9 @@ async def _chat(name: str, config: Config) -> str:
             return f"{model.name}, replies from a recording"
         task = "Task: describe\n\nWrite one short description."
         body = "<entity>\nping (concept)\n</entity>\n<descriptions>\n- A probe.\n- Asked once.\n</descriptions>"
-        request = ChatRequest("summarise", (Message("system", task), Message("user", body)), unit="doctor", max_tokens=16)
+        request = ChatRequest(
+            "summarise", (Message("system", task), Message("user", body)), unit="doctor", max_tokens=16
+        )
         reply = await model.complete(request)
         forms = getattr(model, "supports_forms", None)
         structured = f", structured outputs {'on' if await forms() else 'off'}" if forms is not None else ""

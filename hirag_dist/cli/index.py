@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -58,8 +59,14 @@ def index(
     ).config
     started = time.perf_counter()
     store = Store(index)
-    result, sent = build(loaded, store, inputs, max_usd, max_tokens, fresh, require_complete, bars=not json)
-    report = summary(store, result, sent, time.perf_counter() - started)
+    result, sent = build(
+        loaded, store, lambda made: made.index(inputs, require_complete), max_usd, max_tokens, fresh, bars=not json
+    )
+    conclude(summary(store, result, sent, time.perf_counter() - started), json)
+
+
+def conclude(report: dict[str, Any], json: bool) -> None:
+    """Print a build's summary; exit with 3 where there are dead letters."""
     if json:
         emit(report)
     else:
@@ -71,14 +78,17 @@ def index(
 def build(
     config: Config,
     store: Store,
-    inputs: list[str],
+    work: Callable[[Build], BuildResult],
     max_usd: float | None = None,
     max_tokens: int | None = None,
     fresh: bool = False,
-    require_complete: bool = False,
     bars: bool = False,
 ) -> tuple[BuildResult, Use]:
-    """Run one build under the lock; return its result and what this run itself sent to models."""
+    """Run one build under the lock; return its result and what this run itself sent to models.
+
+    Args:
+        work: is given the build and says what to do with it.
+    """
     prompts = load_prompts(config.prompts)
     store.check_writable()
     with BuildLock(store), Bars(bars) as shown:
@@ -87,7 +97,7 @@ def build(
         executor = make_executor(config, store, max_usd, max_tokens)
         try:
             run = Run(store, executor, (shown, record), config.max_reject_ratio, fresh)
-            result = Build(config, prompts, resolved, run).index(inputs, require_complete)
+            result = work(Build(config, prompts, resolved, run))
             record.close("done", snapshot=result.manifest.snapshot_id)
         except HiragError as error:
             record.close("failed", error=str(error))

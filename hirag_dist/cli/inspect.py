@@ -77,7 +77,10 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
         f"Clustering coefficient (Eq. 18): {inspection.base_graph.clustering.transitivity:.4f} in "
         f"layer 0, {graph.clustering.transitivity:.4f} over all layers."
     )
-    levels = [(level.level, level.communities, level.sizes[2], level.sizes[4], level.reports) for level in inspection.levels]
-    out.print(table("Communities", ["level", "communities", "median size", "largest", "reports"], levels, (0, 1, 2, 3, 4)))
+    levels = [
+        (level.level, level.communities, level.sizes[2], level.sizes[4], level.reports) for level in inspection.levels
+    ]
+    out.print(
+        table("Communities", ["level", "communities", "median size", "largest", "reports"], levels, (0, 1, 2, 3, 4))
+    )
     out.print(bill_table(snapshot.table("usage").to_pylist()))
-

@@ -7,12 +7,13 @@ import logging
 import os
 import sys
 
-import click
 import typer
 
 from hirag_dist import __version__
 from hirag_dist.cli.output import emit_error
 from hirag_dist.errors import HiragError
+
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="hirag-dist",
@@ -53,6 +54,7 @@ def _add_commands() -> None:
         demo,
         doctor,
         export,
+        import_graph,
         index,
         init,
         inspect,
@@ -63,7 +65,21 @@ def _add_commands() -> None:
         status,
     )
 
-    for module in (init, plan, index, status, query, serve, inspect, export, simulate, config, doctor, demo):
+    for module in (
+        init,
+        plan,
+        index,
+        import_graph,
+        status,
+        query,
+        serve,
+        inspect,
+        export,
+        simulate,
+        config,
+        doctor,
+        demo,
+    ):
         module.register(app)
 
 
@@ -80,14 +96,10 @@ def main() -> None:
         code = error.exit_code
         if os.environ.get("HIRAG_DEBUG"):
             raise
-    except click.exceptions.Abort:
-        code = 130
     except KeyboardInterrupt:
-        emit_error("interrupted; what was finished is kept, run the same command again to go on")
-        code = 130
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
+        code = _INTERRUPTED
+    except typer.TyperException as error:
+        code = _explain_usage(error)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
@@ -96,4 +108,18 @@ def main() -> None:
             raise
         emit_error(f"internal error: {type(error).__name__}: {error}; run with --debug and report what it prints")
         code = 1
+    if code == _INTERRUPTED:
+        emit_error("interrupted; what was finished is kept, run the same command again to go on")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain_usage(error: typer.TyperException) -> int:
+    """Print one line for a wrong command line, or the help where nothing was asked for."""
+    context = getattr(error, "ctx", None)
+    said = error.format_message() if hasattr(error, "format_message") else str(error)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(said)
+        return 2
+    path = context.command_path if context is not None else "hirag-dist"
+    emit_error(f"{said.rstrip('.')} (see `{path} --help`)")
+    return 2

@@ -119,4 +119,3 @@ def _print_piece(piece: str) -> None:
 
 def _swallow(piece: str) -> None:
     """Keep the pieces for the answer at the end."""
-

@@ -74,4 +74,4 @@ async def run_service(config: Config, index: str, ready: Callable[[str], None]) 
 
 
 def _announce(address: str) -> None:
-    err.print(f"Serving on {address}. Ask it: hirag-dist query --server {address} \"…\". Ctrl-C stops it.")
+    err.print(f'Serving on {address}. Ask it: hirag-dist query --server {address} "…". Ctrl-C stops it.')

@@ -44,7 +44,7 @@ def status(index: IndexOption, json: JsonOption = False) -> None:
 
 
 def _snapshots(store: Store) -> list[dict[str, Any]]:
-    found = []
+    found: list[dict[str, Any]] = []
     for name in store.names("snapshots"):
         folder = f"snapshots/{name}"
         if not store.exists(f"{folder}/{MANIFEST}"):
@@ -70,7 +70,7 @@ def _show(report: dict[str, Any]) -> None:
             for s in build["stages"]
         ]
         out.print(table("Stages", ["stage", "units", "dead letters", "time"], rows, right=(1, 2, 3)))
-    rows = [
+    snapshots = [
         (
             ("→ " if one["snapshot"] == report["current"] else "  ") + one["snapshot"],
             one["state"],
@@ -80,7 +80,9 @@ def _show(report: dict[str, Any]) -> None:
         )
         for one in report["snapshots"]
     ]
-    out.print(table("Snapshots (→ is served)", ["snapshot", "state", "created", "entities", "reports"], rows, (3, 4)))
+    out.print(
+        table("Snapshots (→ is served)", ["snapshot", "state", "created", "entities", "reports"], snapshots, (3, 4))
+    )
     letters = report.get("dead_letters") or []
     if letters:
         shown = [(one["stage"], one["unit_id"], one["attempts"], one["reason"]) for one in letters[:50]]

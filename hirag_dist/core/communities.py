@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -104,4 +105,4 @@ def membership(communities: pa.Table, entity_ids: pa.ChunkedArray) -> tuple[IntV
 def _members(labels: NDArray[np.int64], n_labels: int) -> list[IntVector]:
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], np.arange(n_labels + 1))
-    return [order[first:last] for first, last in zip(starts[:-1], starts[1:], strict=True)]
+    return [order[first:last] for first, last in pairwise(starts)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from hirag_dist.core.text import one_line, shorten
@@ -35,7 +35,13 @@ def render_context(retrieval: Retrieval, max_tokens: int, count_tokens: Callable
         ("Communities", "global", _community_records(retrieval)),
         ("Sources", "sources", _source_records(retrieval)),
     ]
-    present = [section for section in sections if section[2]]
+    held = {
+        "local": retrieval.local,
+        "bridge": retrieval.triples,
+        "global": retrieval.communities,
+        "sources": retrieval.sources,
+    }
+    present = [section for section in sections if held[section[1]]]
     whole = sum(_SHARES[level] for _, level, _ in present) or 1.0
     parts: list[str] = []
     refs: dict[str, str] = {}
@@ -53,7 +59,7 @@ def render_context(retrieval: Retrieval, max_tokens: int, count_tokens: Callable
 
 
 def _fit(
-    title: str, records: Sequence[_Record], room: int, count_tokens: Callable[[str], int]
+    title: str, records: Iterable[_Record], room: int, count_tokens: Callable[[str], int]
 ) -> tuple[list[str], dict[str, str], int]:
     lines = [f"## {title}"]
     cost = count_tokens(lines[0]) + 1
@@ -77,48 +83,48 @@ def _fit(
     return (lines, refs, cost) if refs else ([], {}, 0)
 
 
-def _entity_records(retrieval: Retrieval) -> list[_Record]:
-    return [
+def _entity_records(retrieval: Retrieval) -> Iterator[_Record]:
+    return (
         _Record(
             f"E{at}",
             item.entity_id,
             f"[E{at}] {_safe(item.name)} ({_safe(item.type)}, layer {item.layer}): {_safe(item.description)}",
         )
         for at, item in enumerate(retrieval.local, 1)
-    ]
+    )
 
 
-def _relation_records(retrieval: Retrieval) -> list[_Record]:
-    return [
+def _relation_records(retrieval: Retrieval) -> Iterator[_Record]:
+    return (
         _Record(
             f"R{at}",
             item.relation_id,
             f"[R{at}] {_safe(item.source_name)} — {_safe(item.target_name)}: {_safe(item.description)}",
         )
         for at, item in enumerate(retrieval.triples, 1)
-    ]
+    )
 
 
-def _community_records(retrieval: Retrieval) -> list[_Record]:
-    return [
+def _community_records(retrieval: Retrieval) -> Iterator[_Record]:
+    return (
         _Record(
             f"C{at}",
             item.community_id,
             f"[C{at}] {_safe(item.title)} (level {item.level}, rating {item.rating:g})\n{_body(item.report)}",
         )
         for at, item in enumerate(retrieval.communities, 1)
-    ]
+    )
 
 
-def _source_records(retrieval: Retrieval) -> list[_Record]:
-    return [
+def _source_records(retrieval: Retrieval) -> Iterator[_Record]:
+    return (
         _Record(
             f"S{at}",
             item.chunk_id,
             f"[S{at}] {_safe(item.title)}, characters {item.start}–{item.end}\n{_body(item.text)}",
         )
         for at, item in enumerate(retrieval.sources, 1)
-    ]
+    )
 
 
 def _safe(text: str) -> str:

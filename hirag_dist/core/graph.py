@@ -52,7 +52,9 @@ def subgraph(graph: CsrGraph, nodes: IntVector) -> CsrGraph:
     place = np.full(graph.n_nodes, -1, np.int32)
     place[nodes] = np.arange(len(nodes), dtype=np.int32)
     counts = graph.indptr[nodes + 1] - graph.indptr[nodes]
-    at = np.repeat(graph.indptr[nodes] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
+    at = np.repeat(graph.indptr[nodes] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(
+        counts.sum()
+    )
     heads = np.repeat(np.arange(len(nodes)), counts)
     tails = place[graph.indices[at]]
     inside = tails >= 0

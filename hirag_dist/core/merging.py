@@ -169,7 +169,9 @@ def same_name_relations(lower: pa.Table, upper: pa.Table) -> pa.Table:
             top = max(layer for layer, _ in below)
             for layer, other in below:
                 if layer == top:
-                    rows.append(inter_layer_relation("same_name", other, own, layer, "The same name, a layer higher.", 1.0))
+                    rows.append(
+                        inter_layer_relation("same_name", other, own, layer, "The same name, a layer higher.", 1.0)
+                    )
     return pa.Table.from_pylist(rows, RELATIONS).sort_by("relation_id")
 
 
@@ -200,5 +202,3 @@ def _groups(keys: Sequence[Any]) -> Iterator[tuple[int, int]]:
 def _most_common(values: Any) -> str:
     counts = Counter(values)  # keeps first-seen order, and most_common is stable
     return str(counts.most_common(1)[0][0])
-
-

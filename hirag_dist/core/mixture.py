@@ -143,9 +143,7 @@ def standardise(rows: FloatMatrix) -> FloatMatrix:
     return centred / np.float32(scale) if scale > 0 else centred
 
 
-def soft_clusters(
-    rows: FloatMatrix, target_size: int, max_size: int, threshold: float, seed: int
-) -> SoftClusters:
+def soft_clusters(rows: FloatMatrix, target_size: int, max_size: int, threshold: float, seed: int) -> SoftClusters:
     """Group rows into overlapping clusters that cover all of them (Eq. 8).
 
     A row belongs to every cluster whose responsibility passes the threshold, and always to its best one. A cluster
@@ -186,7 +184,9 @@ def _split(
     mixture = fit_mixture(inside, n_parts, seed)
     labels = np.concatenate(
         [
-            _posterior(inside[first : first + _BLOCK_ROWS], mixture.weights, mixture.means, mixture.variances)[0].argmax(1)
+            _posterior(inside[first : first + _BLOCK_ROWS], mixture.weights, mixture.means, mixture.variances)[
+                0
+            ].argmax(1)
             for first in range(0, len(inside), _BLOCK_ROWS)
         ]
     )
@@ -213,9 +213,7 @@ def _flatten(parts: list[tuple[IntVector, NDArray[np.float32]]], n_components: i
 def _assign(rows: FloatMatrix, mixture: Mixture, threshold: float) -> tuple[IntVector, IntVector, NDArray[np.float32]]:
     clusters, members, shares = [], [], []
     for first in range(0, len(rows), _BLOCK_ROWS):
-        posterior, _ = _posterior(
-            rows[first : first + _BLOCK_ROWS], mixture.weights, mixture.means, mixture.variances
-        )
+        posterior, _ = _posterior(rows[first : first + _BLOCK_ROWS], mixture.weights, mixture.means, mixture.variances)
         keep = posterior >= threshold
         keep[np.arange(len(posterior)), posterior.argmax(axis=1)] = True
         at, cluster = np.nonzero(keep)

@@ -8,6 +8,7 @@ where the graph holds millions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numba
@@ -58,14 +59,14 @@ class PathFinder:
 
     def chain(self, rows: Sequence[int]) -> list[list[int]]:
         """Return the path of each consecutive pair of rows."""
-        return [self.path(first, second) for first, second in zip(rows, rows[1:], strict=False)]
+        return [self.path(first, second) for first, second in pairwise(rows)]
 
 
 def _has_edges(graph: CsrGraph, row: int) -> bool:
     return bool(graph.indptr[row + 1] > graph.indptr[row])
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def _search(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -122,7 +123,7 @@ def _search(
     return path
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def _settle(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -159,7 +160,7 @@ def _settle(
                 width[node] = best
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def _widest(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -176,7 +177,7 @@ def _widest(
     return best
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def _walk(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],

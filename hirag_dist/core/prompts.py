@@ -218,7 +218,9 @@ def gleaning_request(before: ChatRequest, reply: str) -> ChatRequest:
     )
 
 
-def describe_request(name: str, kind: str, descriptions: Sequence[str], prompts: Prompts, max_words: int) -> ChatRequest:
+def describe_request(
+    name: str, kind: str, descriptions: Sequence[str], prompts: Prompts, max_words: int
+) -> ChatRequest:
     """Return the call that makes one description of many."""
     lines = "\n".join(f"- {one_line(text)}" for text in descriptions)
     body = tagged("entity", f"{one_line(name)} ({kind})") + "\n" + tagged("descriptions", lines)

@@ -158,7 +158,12 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str])
     if data is not None and "entities" in data:
         entities = _json_entities(data)
         pairs = [
-            (item.get("member", ""), str(item.get("entity", "")), _text(item, "description"), _strength(item.get("strength")))
+            (
+                item.get("member", ""),
+                str(item.get("entity", "")),
+                _text(item, "description"),
+                _strength(item.get("strength")),
+            )
             for item in _items(data, "relations")
         ]
     else:

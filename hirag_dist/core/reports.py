@@ -94,7 +94,9 @@ def report_material(
             cost[link.relation_id] for link in strongest if not _inside(link, replaced)
         )
     room = max_tokens - report_cost
-    entity_lines, refs, room, complete = _fill([m.entity_id for m in ranked if m.entity_id not in replaced], "E", lines, cost, room)
+    entity_lines, refs, room, complete = _fill(
+        [m.entity_id for m in ranked if m.entity_id not in replaced], "E", lines, cost, room
+    )
     relation_lines, relation_refs, _, _ = _fill(
         [link.relation_id for link in strongest if not _inside(link, replaced)], "R", lines, cost, room
     )

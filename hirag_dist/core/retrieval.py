@@ -43,7 +43,9 @@ class RankedCommunity:
     score: float
 
 
-def invert(indptr: IntVector, members: NDArray[np.int32], levels: NDArray[np.int32], n_rows: int) -> tuple[IntVector, NDArray[np.int32]]:
+def invert(
+    indptr: IntVector, members: NDArray[np.int32], levels: NDArray[np.int32], n_rows: int
+) -> tuple[IntVector, NDArray[np.int32]]:
     """Return (of_indptr, of): the communities of each row, coarsest first."""
     owner = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
     order = np.lexsort((owner, levels[owner], members))
@@ -134,7 +136,7 @@ def bridge_relations(
     return sorted(found)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def _joined(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], relation_rows: NDArray[np.int32], inside: NDArray[np.int64]
 ) -> Any:
@@ -187,7 +189,9 @@ def rank_triples(
     return sorted(scored, key=lambda item: (-item[1], item[0]))
 
 
-def rank_sources(votes: Mapping[int, float], chunk_vectors: FloatMatrix, query: NDArray[np.float32], limit: int) -> list[tuple[int, float]]:
+def rank_sources(
+    votes: Mapping[int, float], chunk_vectors: FloatMatrix, query: NDArray[np.float32], limit: int
+) -> list[tuple[int, float]]:
     """Return (chunk row, score) of the chunks behind what was retrieved, best first, ties by row.
 
     Reciprocal-rank fusion of two orders: the votes that retrieved entities and relations give their chunks, and the

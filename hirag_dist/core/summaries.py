@@ -64,7 +64,9 @@ def next_layer(clusters: Sequence[SummarisedCluster], layer: int, max_descriptio
         for cover in cluster.summary.covers:
             covered.add(cover.member)
             covering.add(keys[cover.entity])
-            _strengthen(edges, (cluster.member_ids[cover.member], keys[cover.entity]), cover.strength, cover.description)
+            _strengthen(
+                edges, (cluster.member_ids[cover.member], keys[cover.entity]), cover.strength, cover.description
+            )
         for member in range(len(cluster.member_ids)):
             if member not in covered:
                 n_attached += 1

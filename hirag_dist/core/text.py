@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_SPACES = re.compile(r"\s+")
 _QUOTES = "\"'`“”‘’«»‹›„‚「」『』"
 _EDGES = _QUOTES + " .,;:!?()[]{}<>*_#|"
 
@@ -16,7 +15,7 @@ def one_line(text: str) -> str:
     >>> one_line(" a\\n b ")
     'a b'
     """
-    return _SPACES.sub(" ", text).strip()
+    return " ".join(text.split())
 
 
 def clean_name(name: str) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 
 from hirag_dist.execution.task import Task, TaskResult, run_task
 from hirag_dist.stages.base import Services
+
+log = logging.getLogger(__name__)
 
 
 class InlineExecutor:
@@ -24,38 +27,54 @@ class InlineExecutor:
         self._make_services = make_services
         self._close_services = close_services
         self._in_flight = in_flight
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner()  # turns Ctrl-C into a cancelled wait: no task is torn apart in mid-step
         self._services: Services | None = None
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
-        """Run tasks, yield results as they come."""
+        """Run tasks, yield results as they come.
+
+        Raises:
+            HiragError: a task failed; the others in flight have finished and are stored.
+            KeyboardInterrupt: requests that were sent have ended and are stored. A second Ctrl-C drops them.
+        """
         waiting = iter(tasks)
         running: set[asyncio.Task[TaskResult]] = set()
+        loop = self._runner.get_loop()
         try:
             while True:
                 while len(running) < self._in_flight and (task := next(waiting, None)) is not None:
-                    running.add(self._loop.create_task(self._run(task)))
+                    running.add(loop.create_task(self._run(task)))
                 if not running:
                     return
-                done, running = self._loop.run_until_complete(
-                    asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                )
-                for finished in sorted(done, key=lambda task: task.get_name()):
-                    yield finished.result()
+                done, running = self._runner.run(_wait(running, asyncio.FIRST_COMPLETED))
+                failures = [error for finished in done if (error := finished.exception()) is not None]
+                yield from (finished.result() for finished in done if finished.exception() is None)
+                if failures:
+                    raise failures[0]
+        except KeyboardInterrupt:
+            log.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
+            for task_running in running:
+                task_running.cancel()
+            raise
         finally:
             if running:  # what was sent ends and is stored before the failure rises
-                self._loop.run_until_complete(asyncio.wait(running))
-                for rest in running:
+                for rest in self._runner.run(_wait(running, asyncio.ALL_COMPLETED))[0]:
                     if not rest.cancelled():
                         rest.exception()
 
     def close(self) -> None:
         """Close the services and the loop."""
         if self._services is not None:
-            self._loop.run_until_complete(self._close_services(self._services))
-        self._loop.close()
+            self._runner.run(self._close_services(self._services))
+        self._runner.close()
 
     async def _run(self, task: Task) -> TaskResult:
         if self._services is None:
             self._services = self._make_services()
         return await run_task(task, self._services)
+
+
+async def _wait(
+    tasks: set[asyncio.Task[TaskResult]], until: str
+) -> tuple[set[asyncio.Task[TaskResult]], set[asyncio.Task[TaskResult]]]:
+    return await asyncio.wait(tasks, return_when=until)

@@ -6,7 +6,7 @@ import logging
 import os
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from hirag_dist.errors import BackendUnavailable, HiragError, StageFailed
@@ -17,16 +17,19 @@ from hirag_dist.stages.base import Services
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
-import ray  # noqa: E402  (reads the two switches above when it is imported)
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+log = logging.getLogger(__name__)
+_MOST_LOSSES = 5  # a task that took so many workers with it is to blame itself
 MakeServices = Callable[[Budget], Services]
 
 
 class RayExecutor:
     """Implements `ports.Executor`. Starts a Ray of its own unless it is given an address or one is running here.
 
-    A worker or node that dies is replaced, and its tasks run again: a task writes its marker last, and replies are
-    in the ledger, so nothing is paid or counted twice.
+    The tasks of a worker or node that dies go to the other workers, and it takes part again once it is replaced: a
+    task writes its marker last, and replies are in the ledger, so nothing is paid or counted twice.
     """
 
     name = "ray"
@@ -58,30 +61,51 @@ class RayExecutor:
         self._in_flight = in_flight
         count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         name = f"budget-{uuid.uuid4().hex}"  # workers look it up by name: a handle would tie their restart to us
-        self._budget = _BudgetActor.options(name=name).remote(make_budget)
-        forever = {"max_restarts": -1, "max_task_retries": -1}
-        self._workers = [
-            _Worker.options(**forever).remote(make_services, name) for _ in range(count)
-        ]
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        self._budget = _BudgetActor.options(name=name, scheduling_strategy=here).remote(make_budget)  # lives as we do
+        self._workers = [_Worker.remote(make_services, name) for _ in range(count)]
+        self._away: dict[Any, int] = {}  # a call that ends when the worker is there again → the worker
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
-        """Run tasks on the least busy workers, yield results as they come."""
+        """Run tasks on the least busy workers, yield results as they come.
+
+        Raises:
+            HiragError: a task failed; the others in flight have finished and are stored.
+            KeyboardInterrupt: requests that were sent have ended and are stored.
+        """
         waiting = iter(tasks)
-        running: dict[Any, int] = {}
+        lost: list[Task] = []  # with the worker that had them
+        losses: dict[int, int] = {}
+        running: dict[Any, tuple[int, Task]] = {}
         load = [0] * len(self._workers)
         failure: HiragError | None = None
+        following: Task | None = None
         while True:
-            while failure is None and min(load) < self._in_flight and (task := next(waiting, None)) is not None:
-                chosen = load.index(min(load))
-                running[self._workers[chosen].run.remote(task)] = chosen
+            while failure is None:
+                following = following or (lost.pop() if lost else next(waiting, None))
+                chosen = self._least_busy(load)
+                if following is None or chosen is None:
+                    break
+                running[self._workers[chosen].run.remote(following)] = chosen, following
                 load[chosen] += 1
-            if not running:
+                following = None
+            if not running and (following is None or failure is not None):
                 break
-            done, _ = ray.wait(list(running), num_returns=1)
-            for ref in done:
-                load[running.pop(ref)] -= 1
+            for ref in self._first_of(running):
+                if ref in self._away:
+                    self._come_back(ref)
+                    continue
+                chosen, task = running.pop(ref)
+                load[chosen] -= 1
                 try:
                     outcome = ray.get(ref)
+                except ray.exceptions.RayActorError as error:
+                    self._go_away(chosen, error)
+                    losses[task.number] = losses.get(task.number, 0) + 1
+                    if losses[task.number] < _MOST_LOSSES:
+                        lost.append(task)
+                        continue
+                    outcome = StageFailed(f"{_MOST_LOSSES} workers died over the same task: {_last_line(error)}")
                 except ray.exceptions.RayError as error:
                     outcome = StageFailed(f"a worker failed: {_last_line(error)}")
                 if isinstance(outcome, HiragError):
@@ -90,6 +114,36 @@ class RayExecutor:
                     yield outcome
         if failure is not None:
             raise failure
+
+    def _least_busy(self, load: list[int]) -> int | None:
+        """Return a worker that is there and has room, None where there is none."""
+        away = set(self._away.values())
+        free = [n for n in range(len(load)) if n not in away and load[n] < self._in_flight]
+        return min(free, key=lambda n: (load[n], n), default=None)
+
+    def _first_of(self, running: Mapping[Any, object]) -> list[Any]:
+        try:
+            done, _ = ray.wait([*running, *self._away], num_returns=1)
+            return list(done)
+        except KeyboardInterrupt:
+            log.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
+            for ref in running:
+                ray.cancel(ref)
+            ray.wait(list(running), num_returns=len(running))
+            raise
+
+    def _go_away(self, worker: int, error: Exception) -> None:
+        """Give a worker no tasks until it is there again: its node may never be, and the others go on."""
+        if worker not in self._away.values():
+            log.warning("a worker was lost, its tasks go to the others: %s", _last_line(error))
+            self._away[self._workers[worker].ready.options(max_task_retries=-1).remote()] = worker
+
+    def _come_back(self, ref: Any) -> None:
+        worker = self._away.pop(ref)
+        try:
+            ray.get(ref)
+        except ray.exceptions.RayActorError as error:
+            self._go_away(worker, error)
 
     def close(self) -> None:
         """Stop the workers, and the Ray that this executor started."""
@@ -140,12 +194,15 @@ class _BudgetActor:
         await self._budget.pause(endpoint, seconds)
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1, max_restarts=-1)
 class _Worker:
     def __init__(self, make_services: MakeServices, budget_name: str) -> None:
         self._make_services = make_services
         self._budget_name = budget_name
         self._services: Services | None = None
+
+    async def ready(self) -> None:
+        """Answer: this worker is there."""
 
     async def run(self, task: Task) -> TaskResult | HiragError:
         try:
@@ -198,4 +255,3 @@ def describe_cluster(address: str | None) -> str:
 def _last_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__
-

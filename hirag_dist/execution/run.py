@@ -54,7 +54,12 @@ class Run:
     """One build over one store. Stages are called in order; finished ones give their datasets at once."""
 
     def __init__(
-        self, store: Store, executor: Executor, listeners: tuple[Listener, ...], max_reject_ratio: float, fresh: bool = False
+        self,
+        store: Store,
+        executor: Executor,
+        listeners: tuple[Listener, ...],
+        max_reject_ratio: float,
+        fresh: bool = False,
     ) -> None:
         """Prepare a run.
 
@@ -103,7 +108,9 @@ class Run:
         return {
             name: Dataset(
                 schema,
-                tuple(Part(output_path(folder, name, r.number), *r.outputs[name]) for r in results if r.outputs[name][0]),
+                tuple(
+                    Part(output_path(folder, name, r.number), *r.outputs[name]) for r in results if r.outputs[name][0]
+                ),
             )
             for name, schema in stage.writes.items()
         }
@@ -118,11 +125,11 @@ class Run:
     def read(self, dataset: Dataset) -> pa.Table:
         """Return a dataset as one table."""
         tables = [self.store.read_table(part.path) for part in dataset.parts]
-        return pa.concat_tables(tables).cast(dataset.schema).combine_chunks() if tables else dataset.schema.empty_table()
+        return (
+            pa.concat_tables(tables).cast(dataset.schema).combine_chunks() if tables else dataset.schema.empty_table()
+        )
 
-    def _run_tasks(
-        self, stage: Stage, label: str, folder: str, inputs: Mapping[str, Dataset]
-    ) -> list[TaskResult]:
+    def _run_tasks(self, stage: Stage, label: str, folder: str, inputs: Mapping[str, Dataset]) -> list[TaskResult]:
         tasks = list(_tasks(stage, folder, self.store, inputs))
         kept = {} if self._fresh else self._finished(folder)
         missing = [task for task in tasks if task.number not in kept]
@@ -138,7 +145,9 @@ class Run:
         return [results[task.number] for task in tasks]
 
     def _finished(self, folder: str) -> dict[int, TaskResult]:
-        results = (result_of(self.store.read_json(f"{folder}/tasks/{name}")) for name in self.store.names(f"{folder}/tasks"))
+        results = (
+            result_of(self.store.read_json(f"{folder}/tasks/{name}")) for name in self.store.names(f"{folder}/tasks")
+        )
         return {result.number: result for result in results}
 
     def _check_rejects(self, folder: str, label: str, results: list[TaskResult], n_units: int) -> None:

@@ -124,4 +124,3 @@ def _keep(table: pa.Table, part: KeyPart) -> pa.Table:
     keys = table[part.column].to_pylist()
     mask = pa.array([zlib.crc32(key.encode("utf-8", "surrogatepass")) % part.count == part.number for key in keys])
     return table.filter(mask)
-

@@ -1,13 +1,13 @@
 """Where things are in an index folder.
 
-    URI/
-      current                     the id of the snapshot being served: writing it is going live
-      snapshots/<id>/             immutable: Parquet tables, graph/*.npy, vectors/*.npy, manifest.json written last
-      work/<stage>/<key>/         outputs of finished tasks and stages; safe to delete, they are made again
-      ledger/                     every paid reply; never delete it, it was paid for
-      dead_letters.json           the dead letters of the last build
-      run.lock                    who is building
-      milvus/                     Milvus Lite's file, made from the snapshot
+URI/
+  current                     the id of the snapshot being served: writing it is going live
+  snapshots/<id>/             immutable: Parquet tables, graph/*.npy, vectors/*.npy, manifest.json written last
+  work/<stage>/<key>/         outputs of finished tasks and stages; safe to delete, they are made again
+  ledger/                     every paid reply; never delete it, it was paid for
+  dead_letters.json           the dead letters of the last build
+  run.lock                    who is building
+  milvus/                     Milvus Lite's file, made from the snapshot
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -34,9 +36,12 @@ class LoadedIndex:
         self.graph: CsrGraph = snapshot.graph
         self.vectors: FloatMatrix = snapshot.entity_vectors
         self.chunk_vectors: FloatMatrix = snapshot.chunk_vectors
-        self.entities = snapshot.table("entities")
-        self.relations = snapshot.table("relations")
-        self.chunks = snapshot.table("chunks")
+        self.entities = snapshot.table("entities").combine_chunks()
+        self.relations = snapshot.table("relations").combine_chunks()
+        self.chunks = snapshot.table("chunks").combine_chunks()
+        self._entity = _Columns(self.entities)
+        self._relation = _Columns(self.relations)
+        self._chunk = _Columns(self.chunks)
         self.layers: NDArray[np.int32] = self.entities["layer"].to_numpy()
         documents = snapshot.table("documents").select(["document_id", "title", "uri"]).to_pylist()
         self._documents = {row["document_id"]: (row["title"], row["uri"]) for row in documents}
@@ -52,10 +57,8 @@ class LoadedIndex:
 
     def entity(self, row: int, score: float | None = None) -> EntityItem:
         """Return an entity."""
-        values = self.entities.slice(row, 1).to_pylist()[0]
-        return EntityItem(
-            values["entity_id"], values["name"], values["type"], values["description"], values["layer"], score
-        )
+        own, name, kind, description = self._entity.at(row, "entity_id", "name", "type", "description")
+        return EntityItem(own, name, kind, description, int(self.layers[row]), score)
 
     def community(self, ranked: RankedCommunity) -> CommunityItem | None:
         """Return a community with its report, None where its report is a dead letter."""
@@ -75,52 +78,34 @@ class LoadedIndex:
 
     def path(self, source: int, target: int, rows: list[int]) -> PathItem:
         """Return a path by names; `rows` is empty for an unconnected pair."""
-        ids, names = self.entities["entity_id"], self.entities["name"]
+        pairs = [self._entity.at(row, "entity_id", "name") for row in rows]
         return PathItem(
-            ids[source].as_py(),
-            ids[target].as_py(),
-            tuple(ids[row].as_py() for row in rows),
-            tuple(names[row].as_py() for row in rows),
+            self._entity.at(source, "entity_id")[0],
+            self._entity.at(target, "entity_id")[0],
+            tuple(own for own, _ in pairs),
+            tuple(name for _, name in pairs),
         )
 
     def triple(self, row: int, score: float) -> TripleItem:
         """Return a relation."""
-        values = self.relations.slice(row, 1).to_pylist()[0]
-        names = self.entities["name"]
-        return TripleItem(
-            values["relation_id"],
-            values["source_id"],
-            values["target_id"],
-            names[int(self.ends[row, 0])].as_py(),
-            names[int(self.ends[row, 1])].as_py(),
-            values["kind"],
-            values["description"],
-            values["weight"],
-            score,
-        )
+        own, kind, description, weight = self._relation.at(row, "relation_id", "kind", "description", "weight")
+        source_id, source = self._entity.at(int(self.ends[row, 0]), "entity_id", "name")
+        target_id, target = self._entity.at(int(self.ends[row, 1]), "entity_id", "name")
+        return TripleItem(own, source_id, target_id, source, target, kind, description, weight, score)
 
     def source(self, row: int, score: float) -> SourceItem:
         """Return a chunk with its place in its document."""
-        values = self.chunks.slice(row, 1).to_pylist()[0]
-        title, uri = self._documents[values["document_id"]]
-        return SourceItem(
-            values["chunk_id"],
-            values["document_id"],
-            title,
-            uri,
-            values["start"],
-            values["end"],
-            values["text"],
-            score,
-        )
+        own, document, start, end, text = self._chunk.at(row, "chunk_id", "document_id", "start", "end", "text")
+        title, uri = self._documents[document]
+        return SourceItem(own, document, title, uri, start, end, text, score)
 
     def entity_chunks(self, row: int) -> list[int]:
         """Return the chunk rows that mention an entity of layer 0."""
-        return self._known(self.entities["chunk_ids"][row].as_py())
+        return self._known(self._entity.at(row, "chunk_ids")[0])
 
     def relation_chunks(self, row: int) -> list[int]:
         """Return the chunk rows that state a relation."""
-        return self._known(self.relations["chunk_ids"][row].as_py())
+        return self._known(self._relation.at(row, "chunk_ids")[0])
 
     def members_below(self, row: int) -> NDArray[np.int64]:
         """Return the entities of the layer below that a summary entity is made of."""
@@ -140,6 +125,20 @@ class LoadedIndex:
         order[np.argsort(np.array(ids, object), kind="stable")] = np.arange(len(ids))
         of_indptr, of = invert(indptr, members, levels, self.entities.num_rows)
         return CommunityIndex(levels, ratings, order, indptr, members, of_indptr, of)
+
+
+class _Columns:
+    """Single values of a table, without the cost of slicing it."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._arrays = {
+            name: column.chunk(0) if column.num_chunks else pa.array([], column.type)
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+
+    def at(self, row: int, *names: str) -> list[Any]:
+        """Return the values of some columns in one row."""
+        return [self._arrays[name][row].as_py() for name in names]
 
 
 def _rows_by_id(ids: pa.ChunkedArray) -> dict[str, int]:

@@ -67,12 +67,14 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
         loose = _Version.model_validate_json(data)
         if loose.format_version > FORMAT_VERSION:
             raise SnapshotTooNew(
-                f"{where} has format {loose.format_version}, and this hirag_dist reads up to {FORMAT_VERSION}: upgrade it"
+                f"{where} has format {loose.format_version}, this hirag_dist reads up to {FORMAT_VERSION}: upgrade it"
             )
         return Manifest.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise SnapshotCorrupt(f"{where}/manifest.json is damaged: {first['msg']}; build again or serve another") from None
+        raise SnapshotCorrupt(
+            f"{where}/manifest.json is damaged: {first['msg']}; build again or serve another"
+        ) from None
 
 
 class _Version(BaseModel):

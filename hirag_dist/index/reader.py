@@ -118,7 +118,9 @@ def open_snapshot(store: Store, own_id: str | None = None, full_check: bool = Fa
     """
     chosen = own_id or current_id(store)
     if chosen is None:
-        raise SnapshotNotFound(f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`")
+        raise SnapshotNotFound(
+            f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"
+        )
     folder = snapshot_path(chosen)
     if not store.exists(f"{folder}/{MANIFEST}"):
         half = "was never finished" if store.exists(folder) else "is not there"
@@ -138,5 +140,6 @@ def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool
             digest = hashlib.sha256(store.read_bytes(f"{folder}/{name}")).hexdigest()
             if digest != entry.sha256:
                 raise SnapshotCorrupt(
-                    f"{store.uri}/{folder}/{name} was altered after it was published; build again or serve another snapshot"
+                    f"{store.uri}/{folder}/{name} was altered after it was published; build again or serve "
+                    "another snapshot"
                 )

@@ -88,9 +88,12 @@ class Store:
         """Write a file whole: beside its name first, then renamed; on object stores a put is whole by itself."""
         if not replace and self.exists(path):
             return
-        with self._errors("write", path):
-            with self._landing(path) as target, self._fs.open_output_stream(target, compression=None) as stream:
-                stream.write(data)
+        with (
+            self._errors("write", path),
+            self._landing(path) as target,
+            self._fs.open_output_stream(target, compression=None) as stream,
+        ):
+            stream.write(data)
 
     def write_json(self, path: str, value: Any) -> None:
         """Write a JSON file whole, keys sorted."""

@@ -76,11 +76,11 @@ class LocalBudget:
     def _check_money(self, tokens: int, cost_usd: float) -> None:
         if self._max_usd is not None and self._usd + cost_usd > self._max_usd:
             raise BudgetReached(
-                f"stopped before --max-usd {self._max_usd:g} was passed (${self._usd:.4f} spent or reserved by this run); "
-                "raise it and run again to go on from here"
+                f"stopped before --max-usd {self._max_usd:g} was passed (${self._usd:.4f} spent or reserved by this "
+                "run); raise it and run again to go on from here"
             )
         if self._max_tokens is not None and self._tokens + tokens > self._max_tokens:
             raise BudgetReached(
-                f"stopped before --max-tokens {self._max_tokens} was passed ({self._tokens} used or reserved by this run); "
-                "raise it and run again to go on from here"
+                f"stopped before --max-tokens {self._max_tokens} was passed ({self._tokens} used or reserved by this "
+                "run); raise it and run again to go on from here"
             )

@@ -99,12 +99,13 @@ class Pool:
                 if error.fatal:
                     raise
                 return Rejected(request.unit, str(error), attempt + 1, _as_text(request), "")
-            meter.count(request.role, chosen.model.name, reply, chosen.cost(reply), stored)
+            name = reply.model or chosen.model.name
+            meter.count(request.role, name, reply, chosen.cost(reply), stored)
             try:
                 return accept(reply)
             except Malformed as refusal:
                 reason = str(refusal)
-                meter.use(request.role, chosen.model.name).rejected += 1
+                meter.use(request.role, name).rejected += 1
                 asked = _again(request, reply, reason)
         return Rejected(request.unit, reason, self._patience.attempts, _as_text(request), reply.text)
 
@@ -148,6 +149,8 @@ class Pool:
             return await asyncio.shield(sending), False
         except asyncio.CancelledError:
             await asyncio.wait([sending])
+            if not sending.cancelled():
+                sending.exception()  # known, and of no account to a caller that gave up
             raise
 
     async def _send(self, request: ChatRequest, chosen: PricedModel, key: str) -> ChatReply:

@@ -64,7 +64,11 @@ class LedgerEmbedder:
         places = list(missing.values())
         batches = [places[first : first + self._batch_size] for first in range(0, len(places), self._batch_size)]
         found = await asyncio.gather(*(self._batch([texts[at] for at in batch]) for batch in batches))
-        new = {keys[at]: row for batch, rows in zip(batches, found, strict=True) for at, row in zip(batch, rows, strict=True)}
+        new = {
+            keys[at]: row
+            for batch, rows in zip(batches, found, strict=True)
+            for at, row in zip(batch, rows, strict=True)
+        }
         for at, key in enumerate(keys):
             if key in new:
                 vectors[at] = new[key]

@@ -1,6 +1,5 @@
 """Which legacy encoding bytes are in: the one under which they are likeliest (`scripts.character_model`)."""
 
-# ruff: noqa: RUF001
 
 from __future__ import annotations
 

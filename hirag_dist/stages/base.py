@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 import tiktoken
@@ -12,7 +13,9 @@ import tiktoken
 from hirag_dist.ports import ChatPool, Embedder, Kernels
 from hirag_dist.types import Rejected
 
+T = TypeVar("T")
 Tables = dict[str, pa.Table]
+Schemas = Mapping[str, pa.Schema]
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,28 @@ class Stage(Protocol):
     name: ClassVar[str]
     version: ClassVar[int]  # raise it when the same input would give another output
     split: ClassVar[Split]
-    reads: ClassVar[Mapping[str, pa.Schema]]
-    writes: ClassVar[Mapping[str, pa.Schema]]
+    reads: ClassVar[Schemas]
+    writes: ClassVar[Schemas]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the outputs of one task."""
         ...
+
+
+async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return what all calls give, in their order.
+
+    Where one fails the others are cancelled and waited for before it rises: a request that was sent ends and is
+    stored, and no call outlives its task.
+    """
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 def reject_row(stage: str, rejected: Rejected) -> dict[str, object]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hirag_dist.core.chunking import Span, chunk_spans
 from hirag_dist.core.ids import chunk_id
 from hirag_dist.schemas import CHUNKS, DOCUMENTS
-from hirag_dist.stages.base import ByRows, Services, Tables
+from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class ChunkDocuments:
 
     name: ClassVar[str] = "chunk"
     version: ClassVar[int] = 1
-    split: ClassVar[ByRows] = ByRows(64)
-    reads: ClassVar = {"documents": DOCUMENTS}
-    writes: ClassVar = {"chunks": CHUNKS}
+    split: ClassVar[Split] = ByRows(64)
+    reads: ClassVar[Schemas] = {"documents": DOCUMENTS}
+    writes: ClassVar[Schemas] = {"chunks": CHUNKS}
 
     tokenizer: str
     size: int

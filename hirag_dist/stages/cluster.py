@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from hirag_dist.core.mixture import soft_clusters
 from hirag_dist.core.sparsity import cluster_sparsity
 from hirag_dist.core.text import one_line, shorten
 from hirag_dist.schemas import CLUSTERS, ENTITIES, VECTORS
-from hirag_dist.stages.base import Services, Tables, Whole
+from hirag_dist.stages.base import Schemas, Services, Split, Tables, Whole
 from hirag_dist.stages.embed import vector_matrix
 
 CLUSTER_MEMBERS = pa.schema(
@@ -44,9 +45,9 @@ class ClusterLayer:
 
     name: ClassVar[str] = "cluster"
     version: ClassVar[int] = 1
-    split: ClassVar[Whole] = Whole("one process: about 200,000 entities a layer at 384 dimensions in 4 GiB")
-    reads: ClassVar = {"vectors": VECTORS, "entities": ENTITIES}
-    writes: ClassVar = {"clusters": CLUSTERS, "members": CLUSTER_MEMBERS, "stats": CLUSTER_STATS}
+    split: ClassVar[Split] = Whole("one process: about 200,000 entities a layer at 384 dimensions in 4 GiB")
+    reads: ClassVar[Schemas] = {"vectors": VECTORS, "entities": ENTITIES}
+    writes: ClassVar[Schemas] = {"clusters": CLUSTERS, "members": CLUSTER_MEMBERS, "stats": CLUSTER_STATS}
 
     layer: int
     dim: int
@@ -69,7 +70,7 @@ class ClusterLayer:
         bounds = np.concatenate([[0], np.cumsum(soft.sizes)])
         cluster_ids = [
             content_id("cluster", str(self.layer), *sorted(ids[soft.rows[first:last]]))
-            for first, last in zip(bounds[:-1], bounds[1:], strict=True)
+            for first, last in pairwise(bounds)
         ]
         clusters = pa.table(
             {
@@ -85,7 +86,7 @@ class ClusterLayer:
         where = rows_of(order, entities["entity_id"])
         columns = [entities[name].to_pylist() for name in ("name", "type", "description")]
         members = []
-        for number, (first, last) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        for number, (first, last) in enumerate(pairwise(bounds)):
             rows = sorted(soft.rows[first:last].tolist(), key=lambda row: ids[row])
             members.append(
                 {

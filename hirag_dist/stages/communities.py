@@ -12,7 +12,7 @@ from hirag_dist.core.communities import community_table, membership
 from hirag_dist.core.graph import build_graph, rows_of
 from hirag_dist.core.text import one_line, shorten
 from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS
-from hirag_dist.stages.base import Services, Tables, Whole
+from hirag_dist.stages.base import Schemas, Services, Split, Tables, Whole
 from hirag_dist.types import IntVector
 
 _LINE = pa.struct(
@@ -54,9 +54,9 @@ class DetectCommunities:
 
     name: ClassVar[str] = "communities"
     version: ClassVar[int] = 1
-    split: ClassVar[Whole] = Whole("one process: about 1 million entities and 5 million relations in 4 GiB")
-    reads: ClassVar = {"entities": ENTITIES, "relations": RELATIONS}
-    writes: ClassVar = {"communities": COMMUNITIES}
+    split: ClassVar[Split] = Whole("one process: about 1 million entities and 5 million relations in 4 GiB")
+    reads: ClassVar[Schemas] = {"entities": ENTITIES, "relations": RELATIONS}
+    writes: ClassVar[Schemas] = {"communities": COMMUNITIES}
 
     max_size: int
     resolution: float
@@ -80,9 +80,9 @@ class GatherReportMaterial:
 
     name: ClassVar[str] = "report_material"
     version: ClassVar[int] = 1
-    split: ClassVar[Whole] = Whole("one process: about 1 million entities and 5 million relations in 4 GiB")
-    reads: ClassVar = {"communities": COMMUNITIES, "entities": ENTITIES, "relations": RELATIONS}
-    writes: ClassVar = {"material": REPORT_MATERIAL}
+    split: ClassVar[Split] = Whole("one process: about 1 million entities and 5 million relations in 4 GiB")
+    reads: ClassVar[Schemas] = {"communities": COMMUNITIES, "entities": ENTITIES, "relations": RELATIONS}
+    writes: ClassVar[Schemas] = {"material": REPORT_MATERIAL}
 
     max_lines: int
     description_chars: int

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from hirag_dist.errors import StageFailed
 from hirag_dist.schemas import CHUNKS, ENTITIES, VECTORS
-from hirag_dist.stages.base import ByRows, Services, Tables
+from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables
 from hirag_dist.types import FloatMatrix
 
 
@@ -32,9 +32,9 @@ class EmbedEntities:
 
     name: ClassVar[str] = "embed_entities"
     version: ClassVar[int] = 1
-    split: ClassVar[ByRows] = ByRows(1024)
-    reads: ClassVar = {"entities": ENTITIES}
-    writes: ClassVar = {"vectors": VECTORS}
+    split: ClassVar[Split] = ByRows(1024)
+    reads: ClassVar[Schemas] = {"entities": ENTITIES}
+    writes: ClassVar[Schemas] = {"vectors": VECTORS}
 
     embedder: str
     dim: int
@@ -53,9 +53,9 @@ class EmbedChunks:
 
     name: ClassVar[str] = "embed_chunks"
     version: ClassVar[int] = 1
-    split: ClassVar[ByRows] = ByRows(256)
-    reads: ClassVar = {"chunks": CHUNKS}
-    writes: ClassVar = {"vectors": VECTORS}
+    split: ClassVar[Split] = ByRows(256)
+    reads: ClassVar[Schemas] = {"chunks": CHUNKS}
+    writes: ClassVar[Schemas] = {"vectors": VECTORS}
 
     embedder: str
     dim: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -13,7 +12,7 @@ from hirag_dist.core.prompts import Prompts, extraction_request, gleaning_reques
 from hirag_dist.core.replies import Extraction, parse_extraction
 from hirag_dist.core.text import name_key
 from hirag_dist.schemas import CHUNKS, MENTIONS, REJECTS, RELATION_MENTIONS
-from hirag_dist.stages.base import ByRows, Services, Tables, reject_row
+from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables, reject_row, together
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 
@@ -23,9 +22,9 @@ class ExtractGraph:
 
     name: ClassVar[str] = "extract"
     version: ClassVar[int] = 1
-    split: ClassVar[ByRows] = ByRows(16)
-    reads: ClassVar = {"chunks": CHUNKS}
-    writes: ClassVar = {"mentions": MENTIONS, "relation_mentions": RELATION_MENTIONS, "rejects": REJECTS}
+    split: ClassVar[Split] = ByRows(16)
+    reads: ClassVar[Schemas] = {"chunks": CHUNKS}
+    writes: ClassVar[Schemas] = {"mentions": MENTIONS, "relation_mentions": RELATION_MENTIONS, "rejects": REJECTS}
 
     method: Literal["joint", "two_step"]
     structured: bool
@@ -38,7 +37,7 @@ class ExtractGraph:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the mentions in chunk order, and the chunks whose reply was refused to the last."""
         chunks = tables["chunks"].select(["chunk_id", "text"]).to_pylist()
-        results = await asyncio.gather(*(self._chunk(chunk["text"], services) for chunk in chunks))
+        results = await together(self._chunk(chunk["text"], services) for chunk in chunks)
         mentions, relations, rejects = [], [], []
         for chunk, result in zip(chunks, results, strict=True):
             if isinstance(result, Rejected):
@@ -86,7 +85,5 @@ class ExtractGraph:
             if isinstance(more, Rejected) or not (more[0].entities or more[0].relations):
                 break
             text = more[1]
-            extraction = Extraction(
-                extraction.entities + more[0].entities, extraction.relations + more[0].relations
-            )
+            extraction = Extraction(extraction.entities + more[0].entities, extraction.relations + more[0].relations)
         return extraction

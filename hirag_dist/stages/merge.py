@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from hirag_dist.core.replies import parse_text
 from hirag_dist.core.summaries import split_descriptions
 from hirag_dist.core.text import one_line
 from hirag_dist.schemas import ENTITIES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS
-from hirag_dist.stages.base import ByKey, ByRows, Services, Tables, reject_row
+from hirag_dist.stages.base import ByKey, ByRows, Schemas, Services, Split, Tables, reject_row, together
 from hirag_dist.types import Rejected
 
 _CHARS_PER_TOKEN = 4
@@ -26,9 +25,9 @@ class MergeEntities:
 
     name: ClassVar[str] = "merge_entities"
     version: ClassVar[int] = 1
-    split: ClassVar[ByKey] = ByKey("name_key", 500_000)
-    reads: ClassVar = {"mentions": MENTIONS}
-    writes: ClassVar = {"entities": ENTITIES}
+    split: ClassVar[Split] = ByKey("name_key", 500_000)
+    reads: ClassVar[Schemas] = {"mentions": MENTIONS}
+    writes: ClassVar[Schemas] = {"entities": ENTITIES}
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the entities of this partition of names."""
@@ -41,9 +40,9 @@ class MergeRelations:
 
     name: ClassVar[str] = "merge_relations"
     version: ClassVar[int] = 1
-    split: ClassVar[ByKey] = ByKey("source_key", 500_000)
-    reads: ClassVar = {"relation_mentions": RELATION_MENTIONS}
-    writes: ClassVar = {"relations": RELATIONS}
+    split: ClassVar[Split] = ByKey("source_key", 500_000)
+    reads: ClassVar[Schemas] = {"relation_mentions": RELATION_MENTIONS}
+    writes: ClassVar[Schemas] = {"relations": RELATIONS}
 
     max_tokens: int
 
@@ -58,9 +57,9 @@ class DescribeEntities:
 
     name: ClassVar[str] = "describe"
     version: ClassVar[int] = 1
-    split: ClassVar[ByRows] = ByRows(512)
-    reads: ClassVar = {"entities": ENTITIES}
-    writes: ClassVar = {"entities": ENTITIES, "rejects": REJECTS}
+    split: ClassVar[Split] = ByRows(512)
+    reads: ClassVar[Schemas] = {"entities": ENTITIES}
+    writes: ClassVar[Schemas] = {"entities": ENTITIES, "rejects": REJECTS}
 
     max_tokens: int
     prompt_tokens: int
@@ -71,7 +70,7 @@ class DescribeEntities:
         """Return the entities with one description each; where the model fails, the joined ones up to the limit."""
         entities = tables["entities"]
         rows = entities.select(["entity_id", "name", "type", "description"]).to_pylist()
-        results = await asyncio.gather(*(self._describe(row, services) for row in rows))
+        results = await together(self._describe(row, services) for row in rows)
         rejects = []
         texts = []
         for row, result in zip(rows, results, strict=True):

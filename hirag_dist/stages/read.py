@@ -10,7 +10,7 @@ import pyarrow as pa
 from hirag_dist.core.ids import document_id
 from hirag_dist.reading import Document, ReadOptions, SourceFile, read_source
 from hirag_dist.schemas import DOCUMENTS, REJECTS
-from hirag_dist.stages.base import ByKey, ByRows, Services, Tables
+from hirag_dist.stages.base import ByKey, ByRows, Schemas, Services, Split, Tables
 
 SOURCES = pa.schema(
     [
@@ -30,9 +30,9 @@ class ReadDocuments:
 
     name: ClassVar[str] = "read"
     version: ClassVar[int] = 1
-    split: ClassVar[ByRows] = ByRows(32)
-    reads: ClassVar = {"sources": SOURCES}
-    writes: ClassVar = {"documents": DOCUMENTS, "rejects": REJECTS}
+    split: ClassVar[Split] = ByRows(32)
+    reads: ClassVar[Schemas] = {"sources": SOURCES}
+    writes: ClassVar[Schemas] = {"documents": DOCUMENTS, "rejects": REJECTS}
 
     options: ReadOptions
 
@@ -79,9 +79,9 @@ class UniqueDocuments:
 
     name: ClassVar[str] = "unique"
     version: ClassVar[int] = 1
-    split: ClassVar[ByKey] = ByKey("document_id", 20_000)
-    reads: ClassVar = {"documents": DOCUMENTS}
-    writes: ClassVar = {"documents": DOCUMENTS}
+    split: ClassVar[Split] = ByKey("document_id", 20_000)
+    reads: ClassVar[Schemas] = {"documents": DOCUMENTS}
+    writes: ClassVar[Schemas] = {"documents": DOCUMENTS}
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the distinct documents of this partition."""

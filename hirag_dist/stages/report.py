@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +11,7 @@ from hirag_dist.core.prompts import Prompts, report_request
 from hirag_dist.core.replies import parse_report
 from hirag_dist.core.reports import ChildReport, Link, Member, members_report, report_material, report_row
 from hirag_dist.schemas import REJECTS, REPORTS
-from hirag_dist.stages.base import ByRows, Services, Tables, reject_row
+from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables, reject_row, together
 from hirag_dist.stages.communities import REPORT_MATERIAL
 from hirag_dist.types import Rejected
 
@@ -32,9 +31,9 @@ class WriteReports:
 
     name: ClassVar[str] = "reports"
     version: ClassVar[int] = 1
-    split: ClassVar[ByRows] = ByRows(16)
-    reads: ClassVar = {"material": REPORT_MATERIAL, "children": CHILD_REPORTS}
-    writes: ClassVar = {"reports": REPORTS, "as_children": CHILD_REPORTS, "rejects": REJECTS}
+    split: ClassVar[Split] = ByRows(16)
+    reads: ClassVar[Schemas] = {"material": REPORT_MATERIAL, "children": CHILD_REPORTS}
+    writes: ClassVar[Schemas] = {"reports": REPORTS, "as_children": CHILD_REPORTS, "rejects": REJECTS}
 
     level: int
     structured: bool
@@ -54,7 +53,7 @@ class WriteReports:
             for row in tables["children"].to_pylist()
             if row["community_id"] in wanted
         }
-        results = await asyncio.gather(*(self._report(row, children, services) for row in material))
+        results = await together(self._report(row, children, services) for row in material)
         reports, above, rejects = [], [], []
         for row, result in zip(material, results, strict=True):
             if isinstance(result, Rejected):

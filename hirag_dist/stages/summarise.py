@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +11,7 @@ from hirag_dist.core.prompts import Prompts, summary_request
 from hirag_dist.core.replies import Cover, EntityRecord, Summary, parse_summary
 from hirag_dist.core.summaries import SummarisedCluster, next_layer
 from hirag_dist.schemas import ENTITIES, REJECTS, RELATIONS
-from hirag_dist.stages.base import ByRows, Services, Tables, Whole, reject_row
+from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables, Whole, reject_row, together
 from hirag_dist.stages.cluster import CLUSTER_MEMBERS
 from hirag_dist.types import Rejected
 
@@ -42,9 +41,9 @@ class SummariseClusters:
 
     name: ClassVar[str] = "summarise"
     version: ClassVar[int] = 1
-    split: ClassVar[ByRows] = ByRows(16)
-    reads: ClassVar = {"members": CLUSTER_MEMBERS}
-    writes: ClassVar = {"summaries": CLUSTER_SUMMARIES, "rejects": REJECTS}
+    split: ClassVar[Split] = ByRows(16)
+    reads: ClassVar[Schemas] = {"members": CLUSTER_MEMBERS}
+    writes: ClassVar[Schemas] = {"summaries": CLUSTER_SUMMARIES, "rejects": REJECTS}
 
     layer: int
     structured: bool
@@ -55,7 +54,7 @@ class SummariseClusters:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return a summary for each cluster, and the clusters whose reply was refused to the last."""
         clusters = tables["members"].to_pylist()
-        results = await asyncio.gather(*(self._summarise(cluster, services) for cluster in clusters))
+        results = await together(self._summarise(cluster, services) for cluster in clusters)
         rows, rejects = [], []
         for cluster, result in zip(clusters, results, strict=True):
             if isinstance(result, Rejected):
@@ -88,9 +87,7 @@ class SummariseClusters:
         members = list(zip(cluster["names"], cluster["types"], cluster["descriptions"], strict=True))
         form = "summarise" if self.structured else None
         request = summary_request(members, self.prompts, self.meta_types, form)
-        return await services.chat.ask(
-            request, lambda reply: parse_summary(reply, len(members), cluster["names"])
-        )
+        return await services.chat.ask(request, lambda reply: parse_summary(reply, len(members), cluster["names"]))
 
 
 @dataclass(frozen=True)
@@ -99,9 +96,9 @@ class MergeSummaries:
 
     name: ClassVar[str] = "merge_summaries"
     version: ClassVar[int] = 1
-    split: ClassVar[Whole] = Whole("one process: about 5 million memberships in 4 GiB")
-    reads: ClassVar = {"members": CLUSTER_MEMBERS, "summaries": CLUSTER_SUMMARIES}
-    writes: ClassVar = {"entities": ENTITIES, "relations": RELATIONS, "stats": LAYER_STATS}
+    split: ClassVar[Split] = Whole("one process: about 5 million memberships in 4 GiB")
+    reads: ClassVar[Schemas] = {"members": CLUSTER_MEMBERS, "summaries": CLUSTER_SUMMARIES}
+    writes: ClassVar[Schemas] = {"entities": ENTITIES, "relations": RELATIONS, "stats": LAYER_STATS}
 
     layer: int
     max_description_chars: int
@@ -123,9 +120,7 @@ class MergeSummaries:
                 tuple(EntityRecord(**entity) for entity in found["entities"]),
                 tuple(Cover(**cover) for cover in found["covers"]),
             )
-            clusters.append(
-                SummarisedCluster(cluster["cluster_id"], tuple(cluster["member_ids"]), texts, summary)
-            )
+            clusters.append(SummarisedCluster(cluster["cluster_id"], tuple(cluster["member_ids"]), texts, summary))
         layer = next_layer(clusters, self.layer, self.max_description_chars)
         stats = {
             "n_attached": layer.n_attached,

@@ -1,0 +1,60 @@
+.DEFAULT_GOAL := help
+SHELL := bash
+MAKEFLAGS += --no-print-directory
+BIN := .venv/bin
+LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --build-deps-for=editable \
+	--no-config --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
+
+# bytecode is kept even where the environment says otherwise: each of Ray's processes would compile everything again
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: help demo test check bench proto lock clean run-env dev-env lint types layers licences wire
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
+
+demo: run-env ## index the sample corpus, serve it, ask two questions: no key, no server, no GPU
+	@$(BIN)/hirag-dist demo
+
+test: dev-env ## the default tests; ARGS="tests/core -x" runs others
+	@$(BIN)/pytest -q -m "not gpu and not slow" $(ARGS)
+
+check: dev-env ## ruff, mypy, import layers, licences, buf lint, generated code; says all that is wrong
+	@$(MAKE) -k lint types layers licences wire
+
+bench: dev-env ## the benchmarks that fit a laptop
+	@$(BIN)/python -m benchmarks
+
+proto: dev-env ## hirag_dist/service/_pb anew from proto/
+	@$(BIN)/python tools/proto.py
+
+lock: dev-env ## requirements/ anew from pyproject.toml; UPGRADE=--upgrade takes newer versions
+	@CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra dev -o requirements/dev.txt
+	@CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -c requirements/dev.txt -o requirements/run.txt
+
+clean: ## remove .venv, caches and what the demo left
+	@rm -rf .venv build dist hirag-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/buf/node_modules
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+run-env:
+	@tools/venv.sh run
+
+dev-env:
+	@tools/venv.sh dev
+
+lint:
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+types:
+	@$(BIN)/mypy
+
+layers:
+	@$(BIN)/pytest -q tests/test_layers.py
+
+licences:
+	@$(BIN)/python tools/licences.py
+
+wire:
+	@tools/buf/lint.sh
+	@$(BIN)/python tools/proto.py --check

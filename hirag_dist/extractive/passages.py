@@ -1,0 +1,130 @@
+"""Text to sentences and words: markup, addresses and special tokens go, and what is left is read."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+GAP = "…"  # stands where something unreadable was taken out; no name or phrase runs across it
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufffd\ud800-\udfff]")
+_SPECIAL = re.compile(r"<\|[^<>\n]{0,40}\|?>|\|>|#{2,}|</?s>|\[/?INST\]|<[a-z_]+>|</[a-z_]+>", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"\b(?:https?|ftp)[:/]\S+|\bwww\.\S+|\b[\w.+-]+@[\w-]+\.[\w.-]+|\b[\w-]+\.(?:com|org|net|html?|php)\b\S*"
+)
+_MARKUP = re.compile(
+    r"<!--.{0,4000}?-->|<(?:script|style)\b.{0,4000}?</(?:script|style)>|</?[a-zA-Z][^<>\n]{0,300}>", re.DOTALL
+)
+_ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[a-z]{2,8});")
+_LATEX_DROP = re.compile(
+    r"\\(?:cite[a-z]*|ref|eqref|label|url|autoref|cref|bibliography|bibliographystyle|includegraphics|vspace|hspace)\*?"
+    r"(?:\s*\[[^\]]*\])?\s*\{[^{}]*\}"
+)
+_LATEX_BLOCK = re.compile(
+    r"\\begin\{(equation|align|eqnarray|array|gather|multline|table|tabular|displaymath)(\*?)\}.{0,4000}?\\end\{\1\2\}"
+    r"|\$\$.{0,4000}?\$\$|\\\[.{0,4000}?\\\]|\$[^$\n]{1,300}\$|\\\(.{0,4000}?\\\)",
+    re.DOTALL,
+)
+_LATEX_HEADING = re.compile(r"\\(?:sub)*(?:section|paragraph|chapter|title|caption)\*?\s*\{([^{}]*)\}")
+_LATEX_KEPT = re.compile(r"\\(?:emph|text[a-z]{2,4}|mathrm|underline)\s*\{([^{}]*)\}")
+_LATEX_COMMAND = re.compile(r"\\(?:begin|end)\{[^{}]*\}|\\[a-zA-Z]+\*?|[{}\\]")
+_PLACEHOLDER = re.compile(r"\b(?:BIB|SEC|FIG|TAB|EQ|INLINEFORM|DISPLAYFORM|TABREF|FIGREF|SECREF)(?:REF)?\d+\b[ ,]*")
+_GLUED = re.compile(r"(?<=[a-zà-þ0-9)\]”\"])([.!?])(?=[A-ZÀ-Þ][a-zà-þ’']+[ ,])|(?<=[a-z])(\[\d+\])+")
+_LONG = re.compile(r"[^\s\u3000-\u9fff]{48,}")
+_BLANK = re.compile(r"\n[ \t]*\n")
+_SENTENCE_END = re.compile(
+    r"""(?:[.!?…]+["'”’»)\]]*\s+(?=["'“‘«(\[—-]*[A-ZÀ-ÞА-ЯЁ0-9ΆΈ-Ϋ])|[。！？；]+[”’」』）]*(?=[^\s”’」』）]))"""
+)
+_ABBREVIATED = re.compile(
+    r"(?:^|[\s(\[\"“'‘])(?:Mr|Mrs|Ms|Dr|St|Prof|Sr|Jr|Rev|Hon|Capt|Gen|Col|Lt|Sgt|Gov|Sen|Mt|Ft|Inc|Ltd|Co|Corp|vs|No|"
+    r"Nos|Fig|Figs|Eq|Eqs|Sec|Ref|Refs|Vol|pp|ed|eds|al|cf|ca|e\.g|i\.e|viz|approx|Messrs|[bcdfr]|fl|Jan|Feb|Mar|Apr|Aug|Sept?|"
+    r"Oct|Nov|Dec|[A-ZÀ-ÞА-Я]|(?:[A-Z]\.)+[A-Z])\.$"
+)
+_TOKEN = re.compile(
+    r"(?:Mr|Mrs|Ms|Dr|St|Prof|Capt|Col|Lt|Sgt|Rev|Hon|Jr|Sr|Mt|Messrs|Mme|Mlle)\.(?=\s)"
+    r"|(?:[A-ZÀ-ÞА-Я]\.(?:-?[A-ZÀ-ÞА-Я]\.)*)(?![^\W_])|[A-Z]&[A-Z]\b"
+    r"|[^\W_]+(?:['’\-‐–.][^\W_]+)*['’]?|[^\w\s]|_"
+)
+_ROMAN = re.compile(r"[IVXLC]+$")
+
+
+def clean(text: str) -> str:
+    """Return readable text: no markup, formulas, addresses, special tokens or control characters; lines are kept."""
+    text = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n")
+    text = _CONTROL.sub("", text)
+    if "\\" in text:
+        text = _LATEX_DROP.sub("", text)
+    if "$" in text or "\\" in text:
+        text = _LATEX_BLOCK.sub(GAP, text)
+        text = _LATEX_HEADING.sub(r"\n\1\n", text)
+        text = _LATEX_KEPT.sub(r"\1", text)
+        text = _LATEX_COMMAND.sub(" ", text)
+    if "<" in text:
+        text = _MARKUP.sub(" ", text)
+    if "&" in text:
+        text = _ENTITY.sub(" ", text)
+    if "<" in text or "#" in text or "|" in text or "[" in text:
+        text = _SPECIAL.sub(f" {GAP} ", text)
+    if "://" in text or "www." in text or "@" in text or ".com" in text or ".org" in text:
+        text = _ADDRESS.sub(GAP, text)
+    if "REF" in text or "FORM" in text:
+        text = _PLACEHOLDER.sub("", text)
+    return _LONG.sub(GAP, _GLUED.sub(r"\1 ", text))
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of cleaned text, each on one line; headings and list items are sentences of their own."""
+    found: list[str] = []
+    for block in _BLANK.split(text):
+        for unit in _joined(block.split("\n")):
+            start = 0
+            for match in _SENTENCE_END.finditer(unit):
+                if _ABBREVIATED.search(unit, max(match.start() - 12, 0), match.start() + 1):
+                    continue
+                _add(found, unit[start : match.end()])
+                start = match.end()
+            _add(found, unit[start:])
+    return found
+
+
+def _add(found: list[str], piece: str) -> None:
+    flat = " ".join(piece.split())
+    if flat:
+        found.append(flat)
+
+
+def _joined(lines: list[str]) -> list[str]:
+    """Join the lines of a hard-wrapped paragraph: a line well short of the others ends what it says."""
+    if len(lines) < 2:
+        return lines
+    width = max(map(len, lines))
+    full = sum(len(line) > 0.75 * width for line in lines)
+    if width > 110 or width < 36:
+        return lines
+    wrapped_block = full * 2 >= len(lines)
+    units: list[str] = []
+    wrapped = False
+    for line in lines:
+        bare = line.strip()
+        goes_on = (wrapped_block and not bare.startswith(("- ", "* ", "• ", "|"))) or bare[:1].islower()
+        if wrapped and bare and goes_on:
+            units[-1] = f"{units[-1]} {bare}"
+        else:
+            units.append(bare)
+        wrapped = len(line.rstrip()) > width * 0.6
+    return units
+
+
+def tokens(sentence: str) -> list[str]:
+    """Return the words of a sentence and its punctuation marks, in order; a heading in capitals gets common spelling.
+
+    >>> tokens("Mr. Cox's dog ran.")
+    ['Mr.', "Cox's", 'dog', 'ran', '.']
+    """
+    found = _TOKEN.findall(sentence)
+    if len(found) > 1 and sentence.isupper():
+        return [
+            word.capitalize() if len(word) > 1 and word[0].isalpha() and not _ROMAN.match(word) else word
+            for word in found
+        ]
+    return found

@@ -1,0 +1,351 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODE_UNSPECIFIED: _ClassVar[Mode]
+    MODE_HIRAG: _ClassVar[Mode]
+    MODE_LOCAL: _ClassVar[Mode]
+    MODE_GLOBAL: _ClassVar[Mode]
+    MODE_BRIDGE: _ClassVar[Mode]
+    MODE_NOBRIDGE: _ClassVar[Mode]
+    MODE_NAIVE: _ClassVar[Mode]
+    MODE_FLAT: _ClassVar[Mode]
+
+class Level(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LEVEL_UNSPECIFIED: _ClassVar[Level]
+    LEVEL_LOCAL: _ClassVar[Level]
+    LEVEL_GLOBAL: _ClassVar[Level]
+    LEVEL_BRIDGE: _ClassVar[Level]
+    LEVEL_SOURCES: _ClassVar[Level]
+    LEVEL_DONE: _ClassVar[Level]
+MODE_UNSPECIFIED: Mode
+MODE_HIRAG: Mode
+MODE_LOCAL: Mode
+MODE_GLOBAL: Mode
+MODE_BRIDGE: Mode
+MODE_NOBRIDGE: Mode
+MODE_NAIVE: Mode
+MODE_FLAT: Mode
+LEVEL_UNSPECIFIED: Level
+LEVEL_LOCAL: Level
+LEVEL_GLOBAL: Level
+LEVEL_BRIDGE: Level
+LEVEL_SOURCES: Level
+LEVEL_DONE: Level
+
+class Query(_message.Message):
+    __slots__ = ("question", "mode", "top_n", "top_m", "top_c", "community_level", "context_tokens", "vector")
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    TOP_N_FIELD_NUMBER: _ClassVar[int]
+    TOP_M_FIELD_NUMBER: _ClassVar[int]
+    TOP_C_FIELD_NUMBER: _ClassVar[int]
+    COMMUNITY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    VECTOR_FIELD_NUMBER: _ClassVar[int]
+    question: str
+    mode: Mode
+    top_n: int
+    top_m: int
+    top_c: int
+    community_level: str
+    context_tokens: int
+    vector: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., top_n: _Optional[int] = ..., top_m: _Optional[int] = ..., top_c: _Optional[int] = ..., community_level: _Optional[str] = ..., context_tokens: _Optional[int] = ..., vector: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class RetrieveRequest(_message.Message):
+    __slots__ = ("query", "omit_context", "omit_source_text")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    OMIT_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    OMIT_SOURCE_TEXT_FIELD_NUMBER: _ClassVar[int]
+    query: Query
+    omit_context: bool
+    omit_source_text: bool
+    def __init__(self, query: _Optional[_Union[Query, _Mapping]] = ..., omit_context: _Optional[bool] = ..., omit_source_text: _Optional[bool] = ...) -> None: ...
+
+class RetrieveResponse(_message.Message):
+    __slots__ = ("retrieval",)
+    RETRIEVAL_FIELD_NUMBER: _ClassVar[int]
+    retrieval: Retrieval
+    def __init__(self, retrieval: _Optional[_Union[Retrieval, _Mapping]] = ...) -> None: ...
+
+class RetrieveStreamRequest(_message.Message):
+    __slots__ = ("query", "omit_context", "omit_source_text")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    OMIT_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    OMIT_SOURCE_TEXT_FIELD_NUMBER: _ClassVar[int]
+    query: Query
+    omit_context: bool
+    omit_source_text: bool
+    def __init__(self, query: _Optional[_Union[Query, _Mapping]] = ..., omit_context: _Optional[bool] = ..., omit_source_text: _Optional[bool] = ...) -> None: ...
+
+class RetrieveStreamResponse(_message.Message):
+    __slots__ = ("level", "retrieval")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    RETRIEVAL_FIELD_NUMBER: _ClassVar[int]
+    level: Level
+    retrieval: Retrieval
+    def __init__(self, level: _Optional[_Union[Level, str]] = ..., retrieval: _Optional[_Union[Retrieval, _Mapping]] = ...) -> None: ...
+
+class AnswerRequest(_message.Message):
+    __slots__ = ("query", "omit_context", "omit_source_text")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    OMIT_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    OMIT_SOURCE_TEXT_FIELD_NUMBER: _ClassVar[int]
+    query: Query
+    omit_context: bool
+    omit_source_text: bool
+    def __init__(self, query: _Optional[_Union[Query, _Mapping]] = ..., omit_context: _Optional[bool] = ..., omit_source_text: _Optional[bool] = ...) -> None: ...
+
+class AnswerResponse(_message.Message):
+    __slots__ = ("retrieval", "text", "answer")
+    RETRIEVAL_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    retrieval: Retrieval
+    text: str
+    answer: FinalAnswer
+    def __init__(self, retrieval: _Optional[_Union[Retrieval, _Mapping]] = ..., text: _Optional[str] = ..., answer: _Optional[_Union[FinalAnswer, _Mapping]] = ...) -> None: ...
+
+class DescribeIndexRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeIndexResponse(_message.Message):
+    __slots__ = ("info",)
+    INFO_FIELD_NUMBER: _ClassVar[int]
+    info: IndexInfo
+    def __init__(self, info: _Optional[_Union[IndexInfo, _Mapping]] = ...) -> None: ...
+
+class Entity(_message.Message):
+    __slots__ = ("entity_id", "name", "type", "description", "layer", "score")
+    ENTITY_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    LAYER_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    entity_id: str
+    name: str
+    type: str
+    description: str
+    layer: int
+    score: float
+    def __init__(self, entity_id: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., description: _Optional[str] = ..., layer: _Optional[int] = ..., score: _Optional[float] = ...) -> None: ...
+
+class Community(_message.Message):
+    __slots__ = ("community_id", "level", "title", "report", "rating", "hits", "score")
+    COMMUNITY_ID_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    RATING_FIELD_NUMBER: _ClassVar[int]
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    community_id: str
+    level: int
+    title: str
+    report: str
+    rating: float
+    hits: int
+    score: float
+    def __init__(self, community_id: _Optional[str] = ..., level: _Optional[int] = ..., title: _Optional[str] = ..., report: _Optional[str] = ..., rating: _Optional[float] = ..., hits: _Optional[int] = ..., score: _Optional[float] = ...) -> None: ...
+
+class Path(_message.Message):
+    __slots__ = ("source_id", "target_id", "entity_ids", "entity_names", "connected")
+    SOURCE_ID_FIELD_NUMBER: _ClassVar[int]
+    TARGET_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_IDS_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_NAMES_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    source_id: str
+    target_id: str
+    entity_ids: _containers.RepeatedScalarFieldContainer[str]
+    entity_names: _containers.RepeatedScalarFieldContainer[str]
+    connected: bool
+    def __init__(self, source_id: _Optional[str] = ..., target_id: _Optional[str] = ..., entity_ids: _Optional[_Iterable[str]] = ..., entity_names: _Optional[_Iterable[str]] = ..., connected: _Optional[bool] = ...) -> None: ...
+
+class Triple(_message.Message):
+    __slots__ = ("relation_id", "source_id", "target_id", "source_name", "target_name", "kind", "description", "weight", "score")
+    RELATION_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_ID_FIELD_NUMBER: _ClassVar[int]
+    TARGET_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    TARGET_NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    relation_id: str
+    source_id: str
+    target_id: str
+    source_name: str
+    target_name: str
+    kind: str
+    description: str
+    weight: float
+    score: float
+    def __init__(self, relation_id: _Optional[str] = ..., source_id: _Optional[str] = ..., target_id: _Optional[str] = ..., source_name: _Optional[str] = ..., target_name: _Optional[str] = ..., kind: _Optional[str] = ..., description: _Optional[str] = ..., weight: _Optional[float] = ..., score: _Optional[float] = ...) -> None: ...
+
+class Source(_message.Message):
+    __slots__ = ("chunk_id", "document_id", "title", "uri", "start", "end", "text", "score")
+    CHUNK_ID_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    chunk_id: str
+    document_id: str
+    title: str
+    uri: str
+    start: int
+    end: int
+    text: str
+    score: float
+    def __init__(self, chunk_id: _Optional[str] = ..., document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., score: _Optional[float] = ...) -> None: ...
+
+class Retrieval(_message.Message):
+    __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial")
+    class ContextRefsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class TimingsMsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_ID_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    COMMUNITIES_FIELD_NUMBER: _ClassVar[int]
+    KEY_ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    TRIPLES_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_REFS_FIELD_NUMBER: _ClassVar[int]
+    TIMINGS_MS_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    question: str
+    mode: Mode
+    snapshot_id: str
+    local: _containers.RepeatedCompositeFieldContainer[Entity]
+    communities: _containers.RepeatedCompositeFieldContainer[Community]
+    key_entities: _containers.RepeatedCompositeFieldContainer[Entity]
+    paths: _containers.RepeatedCompositeFieldContainer[Path]
+    triples: _containers.RepeatedCompositeFieldContainer[Triple]
+    sources: _containers.RepeatedCompositeFieldContainer[Source]
+    context: str
+    context_tokens: int
+    context_refs: _containers.ScalarMap[str, str]
+    timings_ms: _containers.ScalarMap[str, float]
+    partial: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., snapshot_id: _Optional[str] = ..., local: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., key_entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., paths: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., context: _Optional[str] = ..., context_tokens: _Optional[int] = ..., context_refs: _Optional[_Mapping[str, str]] = ..., timings_ms: _Optional[_Mapping[str, float]] = ..., partial: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Citation(_message.Message):
+    __slots__ = ("ref", "kind", "id", "title")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    ref: str
+    kind: str
+    id: str
+    title: str
+    def __init__(self, ref: _Optional[str] = ..., kind: _Optional[str] = ..., id: _Optional[str] = ..., title: _Optional[str] = ...) -> None: ...
+
+class FinalAnswer(_message.Message):
+    __slots__ = ("text", "citations", "dropped_citations", "model", "input_tokens", "output_tokens", "retrieval")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    CITATIONS_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_CITATIONS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    RETRIEVAL_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    citations: _containers.RepeatedCompositeFieldContainer[Citation]
+    dropped_citations: int
+    model: str
+    input_tokens: int
+    output_tokens: int
+    retrieval: Retrieval
+    def __init__(self, text: _Optional[str] = ..., citations: _Optional[_Iterable[_Union[Citation, _Mapping]]] = ..., dropped_citations: _Optional[int] = ..., model: _Optional[str] = ..., input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., retrieval: _Optional[_Union[Retrieval, _Mapping]] = ...) -> None: ...
+
+class IndexInfo(_message.Message):
+    __slots__ = ("snapshot_id", "created_at", "complete", "counts", "layers", "communities_by_level", "embedder", "dim")
+    class CountsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class CommunitiesByLevelEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    SNAPSHOT_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    COMMUNITIES_BY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDER_FIELD_NUMBER: _ClassVar[int]
+    DIM_FIELD_NUMBER: _ClassVar[int]
+    snapshot_id: str
+    created_at: str
+    complete: bool
+    counts: _containers.ScalarMap[str, int]
+    layers: _containers.RepeatedCompositeFieldContainer[Layer]
+    communities_by_level: _containers.ScalarMap[int, int]
+    embedder: str
+    dim: int
+    def __init__(self, snapshot_id: _Optional[str] = ..., created_at: _Optional[str] = ..., complete: _Optional[bool] = ..., counts: _Optional[_Mapping[str, int]] = ..., layers: _Optional[_Iterable[_Union[Layer, _Mapping]]] = ..., communities_by_level: _Optional[_Mapping[int, int]] = ..., embedder: _Optional[str] = ..., dim: _Optional[int] = ...) -> None: ...
+
+class Layer(_message.Message):
+    __slots__ = ("values",)
+    class ValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Value
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.MessageMap[str, Value]
+    def __init__(self, values: _Optional[_Mapping[str, Value]] = ...) -> None: ...
+
+class Value(_message.Message):
+    __slots__ = ("integer", "number", "text", "flag")
+    INTEGER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    FLAG_FIELD_NUMBER: _ClassVar[int]
+    integer: int
+    number: float
+    text: str
+    flag: bool
+    def __init__(self, integer: _Optional[int] = ..., number: _Optional[float] = ..., text: _Optional[str] = ..., flag: _Optional[bool] = ...) -> None: ...

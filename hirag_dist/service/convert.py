@@ -1,0 +1,390 @@
+"""Between the wire's messages and the package's records, both ways. Pure.
+
+Strings that the wire cannot hold (lone surrogates) become U+FFFD on the way out of the server; in a client's question
+they are an `InvalidQuery`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hirag_dist.errors import InvalidQuery
+from hirag_dist.service._pb import query_pb2 as pb
+from hirag_dist.types import (
+    Answer,
+    Citation,
+    CommunityItem,
+    EntityItem,
+    IndexInfo,
+    PathItem,
+    Query,
+    Retrieval,
+    SourceItem,
+    TripleItem,
+)
+
+MODES: Mapping[str, Any] = {
+    name.removeprefix("MODE_").lower(): number for name, number in pb.Mode.items() if number != pb.MODE_UNSPECIFIED
+}
+LEVELS: Mapping[str, Any] = {
+    name.removeprefix("LEVEL_").lower(): number for name, number in pb.Level.items() if number != pb.LEVEL_UNSPECIFIED
+}
+QUERY_FIELDS = frozenset(pb.Query.DESCRIPTOR.fields_by_name)
+
+_MODE_NAMES: Mapping[int, str] = {number: name for name, number in MODES.items()}
+_LEVEL_NAMES: Mapping[int, str] = {number: name for name, number in LEVELS.items()}
+_COUNTS = ("top_n", "top_m", "top_c", "context_tokens")
+_INT32_MAX = 2**31 - 1
+
+
+def query_from_proto(message: pb.Query) -> Query:
+    """Return the query of a request.
+
+    The length of the vector is left to the engine, which knows the embedder.
+
+    Raises:
+        InvalidQuery: the question is blank, the mode unknown, a count below 1, or the vector not finite. The message
+            begins with the field's name.
+    """
+    if message.mode == pb.MODE_UNSPECIFIED:
+        mode = "hirag"
+    elif message.mode in _MODE_NAMES:
+        mode = _MODE_NAMES[message.mode]
+    else:
+        raise InvalidQuery(f"mode must be one of {', '.join(MODES)}; the number {message.mode} is none of them")
+    vector = np.array(message.vector, dtype=np.float32) if message.vector else None
+    query = Query(
+        question=message.question,
+        mode=mode,
+        top_n=message.top_n if message.HasField("top_n") else None,
+        top_m=message.top_m if message.HasField("top_m") else None,
+        top_c=message.top_c if message.HasField("top_c") else None,
+        community_level=message.community_level if message.HasField("community_level") else None,
+        context_tokens=message.context_tokens if message.HasField("context_tokens") else None,
+        vector=vector,
+    )
+    _check(query)
+    return query
+
+
+def query_to_proto(query: Query) -> pb.Query:
+    """Return the message for a query; an empty vector counts as none.
+
+    Raises:
+        InvalidQuery: as `query_from_proto`, and a text that is not valid Unicode or a count that is too large.
+    """
+    if query.mode not in MODES:
+        raise InvalidQuery(f"mode must be one of {', '.join(MODES)}, got {query.mode!r}")
+    _check(query)
+    vector = None if query.vector is None else np.asarray(query.vector, dtype=np.float32).ravel().tolist()
+    try:
+        return pb.Query(
+            question=query.question,
+            mode=MODES[query.mode],
+            top_n=query.top_n,
+            top_m=query.top_m,
+            top_c=query.top_c,
+            community_level=query.community_level,
+            context_tokens=query.context_tokens,
+            vector=vector,
+        )
+    except UnicodeEncodeError as error:
+        raise InvalidQuery("question and community_level must be valid Unicode without lone surrogates") from error
+
+
+def _check(query: Query) -> None:
+    if not query.question.strip():
+        raise InvalidQuery("question must not be blank")
+    for name in _COUNTS:
+        value = getattr(query, name)
+        if value is not None and not 1 <= value <= _INT32_MAX:
+            raise InvalidQuery(f"{name} must be between 1 and {_INT32_MAX}, got {value}")
+    if query.vector is not None and not np.isfinite(query.vector).all():
+        raise InvalidQuery("vector must hold finite numbers only")
+
+
+def level_to_proto(level: str) -> pb.Level:
+    """Return the number of local, global, bridge, sources or done.
+
+    Raises:
+        KeyError: any other name.
+    """
+    number: pb.Level = LEVELS[level]
+    return number
+
+
+def level_from_proto(level: int) -> str:
+    """Return a level's name; "level 9" for one that a later server sends."""
+    return _LEVEL_NAMES.get(level, f"level {level}")
+
+
+def retrieval_to_proto(
+    retrieval: Retrieval, *, omit_context: bool = False, omit_source_text: bool = False
+) -> pb.Retrieval:
+    """Return the message for a retrieval, without the rendered context or the chunks' text where asked."""
+    try:
+        return _retrieval_to_proto(retrieval, omit_context, omit_source_text)
+    except UnicodeEncodeError:  # a snapshot that was imported may hold anything
+        return _retrieval_to_proto(_cleaned(retrieval), omit_context, omit_source_text)
+
+
+def _retrieval_to_proto(retrieval: Retrieval, omit_context: bool, omit_source_text: bool) -> pb.Retrieval:
+    return pb.Retrieval(
+        question=retrieval.question,
+        mode=MODES[retrieval.mode],
+        snapshot_id=retrieval.snapshot_id,
+        local=[_entity(item) for item in retrieval.local],
+        communities=[
+            pb.Community(
+                community_id=item.community_id,
+                level=item.level,
+                title=item.title,
+                report=item.report,
+                rating=item.rating,
+                hits=item.hits,
+                score=item.score,
+            )
+            for item in retrieval.communities
+        ],
+        key_entities=[_entity(item) for item in retrieval.key_entities],
+        paths=[
+            pb.Path(
+                source_id=item.source_id,
+                target_id=item.target_id,
+                entity_ids=item.entity_ids,
+                entity_names=item.entity_names,
+                connected=item.connected,
+            )
+            for item in retrieval.paths
+        ],
+        triples=[_triple(item) for item in retrieval.triples],
+        sources=[_source(item, omit_source_text) for item in retrieval.sources],
+        context="" if omit_context else retrieval.context,
+        context_tokens=retrieval.context_tokens,
+        context_refs=dict(retrieval.context_refs),
+        timings_ms=dict(retrieval.timings_ms),
+        partial=retrieval.partial,
+    )
+
+
+def _entity(item: EntityItem) -> pb.Entity:
+    return pb.Entity(
+        entity_id=item.entity_id,
+        name=item.name,
+        type=item.type,
+        description=item.description,
+        layer=item.layer,
+        score=item.score,
+    )
+
+
+def _triple(item: TripleItem) -> pb.Triple:
+    return pb.Triple(
+        relation_id=item.relation_id,
+        source_id=item.source_id,
+        target_id=item.target_id,
+        source_name=item.source_name,
+        target_name=item.target_name,
+        kind=item.kind,
+        description=item.description,
+        weight=item.weight,
+        score=item.score,
+    )
+
+
+def _source(item: SourceItem, omit_text: bool) -> pb.Source:
+    return pb.Source(
+        chunk_id=item.chunk_id,
+        document_id=item.document_id,
+        title=item.title,
+        uri=item.uri,
+        start=item.start,
+        end=item.end,
+        text="" if omit_text else item.text,
+        score=item.score,
+    )
+
+
+def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
+    """Return the retrieval of a message; texts that were left out are empty."""
+    return Retrieval(
+        question=message.question,
+        mode=_MODE_NAMES.get(message.mode, f"mode {message.mode}"),
+        snapshot_id=message.snapshot_id,
+        local=tuple(map(_entity_item, message.local)),
+        communities=tuple(
+            CommunityItem(item.community_id, item.level, item.title, item.report, item.rating, item.hits, item.score)
+            for item in message.communities
+        ),
+        key_entities=tuple(map(_entity_item, message.key_entities)),
+        paths=tuple(
+            PathItem(item.source_id, item.target_id, tuple(item.entity_ids), tuple(item.entity_names))
+            for item in message.paths
+        ),
+        triples=tuple(map(_triple_item, message.triples)),
+        sources=tuple(map(_source_item, message.sources)),
+        context=message.context,
+        context_tokens=message.context_tokens,
+        context_refs=dict(message.context_refs),
+        timings_ms=dict(message.timings_ms),
+        partial=tuple(message.partial),
+    )
+
+
+def _entity_item(item: pb.Entity) -> EntityItem:
+    return EntityItem(
+        entity_id=item.entity_id,
+        name=item.name,
+        type=item.type,
+        description=item.description,
+        layer=item.layer,
+        score=item.score if item.HasField("score") else None,
+    )
+
+
+def _triple_item(item: pb.Triple) -> TripleItem:
+    return TripleItem(
+        relation_id=item.relation_id,
+        source_id=item.source_id,
+        target_id=item.target_id,
+        source_name=item.source_name,
+        target_name=item.target_name,
+        kind=item.kind,
+        description=item.description,
+        weight=item.weight,
+        score=item.score,
+    )
+
+
+def _source_item(item: pb.Source) -> SourceItem:
+    return SourceItem(
+        chunk_id=item.chunk_id,
+        document_id=item.document_id,
+        title=item.title,
+        uri=item.uri,
+        start=item.start,
+        end=item.end,
+        text=item.text,
+        score=item.score,
+    )
+
+
+def answer_to_proto(answer: Answer, retrieval: pb.Retrieval | None = None) -> pb.FinalAnswer:
+    """Return the message that ends an answer.
+
+    Args:
+        answer: what the engine gave.
+        retrieval: put in where it is not the one that the stream has already sent.
+    """
+    return pb.FinalAnswer(
+        text=_valid(answer.text),
+        citations=[
+            pb.Citation(ref=_valid(item.ref), kind=item.kind, id=_valid(item.id), title=_valid(item.title))
+            for item in answer.citations
+        ],
+        dropped_citations=answer.dropped_citations,
+        model=_valid(answer.model),
+        input_tokens=answer.input_tokens,
+        output_tokens=answer.output_tokens,
+        retrieval=retrieval,
+    )
+
+
+def answer_from_proto(message: pb.FinalAnswer, retrieval: Retrieval) -> Answer:
+    """Return the answer; `retrieval` is what the stream sent, used unless the message brings another."""
+    return Answer(
+        text=message.text,
+        citations=tuple(Citation(item.ref, item.kind, item.id, item.title) for item in message.citations),
+        dropped_citations=message.dropped_citations,
+        retrieval=retrieval_from_proto(message.retrieval) if message.HasField("retrieval") else retrieval,
+        model=message.model,
+        input_tokens=message.input_tokens,
+        output_tokens=message.output_tokens,
+    )
+
+
+def text_to_proto(text: str) -> str:
+    """Return a text that the wire can hold."""
+    return _valid(text)
+
+
+def info_to_proto(info: IndexInfo) -> pb.IndexInfo:
+    """Return the message for a snapshot's description.
+
+    Raises:
+        TypeError: a layer holds something that is no number, text or truth value.
+    """
+    return pb.IndexInfo(
+        snapshot_id=info.snapshot_id,
+        created_at=info.created_at,
+        complete=info.complete,
+        counts=dict(info.counts),
+        layers=[pb.Layer(values={name: _value(value) for name, value in layer.items()}) for layer in info.layers],
+        communities_by_level=dict(info.communities_by_level),
+        embedder=info.embedder,
+        dim=info.dim,
+    )
+
+
+def info_from_proto(message: pb.IndexInfo) -> IndexInfo:
+    """Return the description of a snapshot."""
+    return IndexInfo(
+        snapshot_id=message.snapshot_id,
+        created_at=message.created_at,
+        complete=message.complete,
+        counts=dict(message.counts),
+        layers=tuple({name: _plain(layer.values[name]) for name in sorted(layer.values)} for layer in message.layers),
+        communities_by_level=dict(message.communities_by_level),
+        embedder=message.embedder,
+        dim=message.dim,
+    )
+
+
+def _value(value: Any) -> pb.Value:
+    plain = value.item() if isinstance(value, np.generic) else value
+    match plain:
+        case None:
+            return pb.Value()
+        case bool():
+            return pb.Value(flag=plain)
+        case int():
+            return pb.Value(integer=plain)
+        case float():
+            return pb.Value(number=plain)
+        case str():
+            return pb.Value(text=_valid(plain))
+    raise TypeError(f"a layer's value must be a number, a text or a truth value, got {type(plain).__name__}")
+
+
+def _plain(value: pb.Value) -> Any:
+    kind = value.WhichOneof("kind")
+    return None if kind is None else getattr(value, kind)
+
+
+def _valid(text: str) -> str:
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not _encodes(text) else text
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _cleaned(value: Any) -> Any:
+    """The same record with every text made valid."""
+    match value:
+        case str():
+            return _valid(value)
+        case Mapping():
+            return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+        case Sequence():
+            return tuple(map(_cleaned, value))
+        case Retrieval() | EntityItem() | CommunityItem() | PathItem() | TripleItem() | SourceItem():
+            return type(value)(**{name: _cleaned(getattr(value, name)) for name in value.__slots__})
+    return value

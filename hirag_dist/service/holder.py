@@ -1,0 +1,164 @@
+"""Which engine answers now, and how a new snapshot takes over without a failed request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from hirag_dist.service.engine import Engine
+from hirag_dist.service.status import NotReady
+
+_LOG = logging.getLogger(__name__)
+_MAX_PAUSE = 32  # polls between two attempts to open a snapshot that fails
+
+
+class _Shared:
+    """An engine and how many requests are using it."""
+
+    def __init__(self, engine: Engine, opened_for: str | None) -> None:
+        self.engine = engine
+        self.opened_for = opened_for
+        self.requests = 0
+        self.retired = False
+
+
+class EngineHolder:
+    """Holds the engine of the current snapshot and replaces it when another one goes live.
+
+    Args:
+        open_engine: opens the current snapshot.
+        current_id: names it, or None when nothing is published; runs in a thread, so it may read a file.
+        poll_s: seconds between two looks at `current_id`.
+    """
+
+    def __init__(
+        self,
+        open_engine: Callable[[], Awaitable[Engine]],
+        current_id: Callable[[], str | None],
+        poll_s: float = 5.0,
+    ) -> None:
+        self._open_engine = open_engine
+        self._current_id = current_id
+        self._poll_s = poll_s
+        self._shared: _Shared | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._trouble: str | None = None  # what was logged last, so that it is logged once
+        self._failing: str | None = None  # the snapshot that could not be opened
+        self._failures = 0
+        self._looking = asyncio.Lock()
+        self._retry_at = 0.0  # event loop's clock
+
+    @property
+    def loaded(self) -> bool:
+        """Whether there is an engine."""
+        return self._shared is not None
+
+    async def start(self) -> None:
+        """Open the first engine and begin to watch for others.
+
+        Raises:
+            HiragError: what `open_engine` or `current_id` raised: there is nothing to serve.
+        """
+        wanted = await asyncio.to_thread(self._current_id)
+        self._shared = _Shared(await self._open_engine(), wanted)
+        _LOG.info("serving snapshot %s", self._shared.engine.info.snapshot_id)
+        self._watcher = asyncio.create_task(self._watch())
+
+    @contextmanager
+    def lease(self) -> Iterator[Engine]:
+        """Keep the present engine open for one request.
+
+        Raises:
+            NotReady: no snapshot is loaded.
+        """
+        shared = self._shared
+        if shared is None:
+            raise NotReady("the service is up but has no snapshot loaded; ask again in a moment")
+        shared.requests += 1
+        try:
+            yield shared.engine
+        finally:
+            shared.requests -= 1
+            if shared.retired and not shared.requests:
+                self._let_go(shared)
+
+    async def refresh(self) -> bool:
+        """Look once whether another snapshot is current, and switch to it. Return whether that happened.
+
+        A snapshot that cannot be opened is logged once and tried again after growing pauses; the old engine goes on.
+        """
+        async with self._looking:
+            return await self._refresh()
+
+    async def _refresh(self) -> bool:
+        try:
+            wanted = await asyncio.to_thread(self._current_id)
+        except Exception as error:  # whatever it is, the old snapshot must go on serving
+            self._report(f"cannot see which snapshot is current, the old one goes on: {error}")
+            return False
+        shared = self._shared
+        if wanted is None or (shared is not None and wanted in (shared.opened_for, shared.engine.info.snapshot_id)):
+            self._well()
+            return False
+        if wanted == self._failing and asyncio.get_running_loop().time() < self._retry_at:
+            return False
+        try:
+            engine = await self._open_engine()
+        except Exception as error:  # as above
+            self._failures = self._failures + 1 if wanted == self._failing else 1
+            self._failing = wanted
+            pause_s = self._poll_s * min(2**self._failures, _MAX_PAUSE)
+            self._retry_at = asyncio.get_running_loop().time() + pause_s
+            self._report(f"snapshot {wanted} cannot be served, the old one goes on: {error}")
+            return False
+        self._switch(engine, wanted)
+        return True
+
+    async def close(self) -> None:
+        """Stop watching and close every engine. Requests should have ended."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.gather(self._watcher, return_exceptions=True)
+            self._watcher = None
+        if self._shared is not None:
+            shared, self._shared = self._shared, None
+            self._let_go(shared)
+        while self._closing:
+            await asyncio.gather(*self._closing)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._poll_s)
+            await self.refresh()
+
+    def _report(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            _LOG.error("%s", trouble)
+        self._trouble = trouble
+
+    def _well(self) -> None:
+        self._trouble, self._failing, self._failures = None, None, 0
+
+    def _switch(self, engine: Engine, wanted: str | None) -> None:
+        old, self._shared = self._shared, _Shared(engine, wanted)
+        self._well()
+        _LOG.info("serving snapshot %s", engine.info.snapshot_id)
+        if old is not None:
+            old.retired = True
+            if not old.requests:
+                self._let_go(old)
+
+    def _let_go(self, shared: _Shared) -> None:
+        task = asyncio.create_task(_close(shared.engine))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+async def _close(engine: Engine) -> None:
+    try:
+        await engine.close()
+    except Exception:  # nobody waits for this engine any more, and the service must go on
+        _LOG.exception("snapshot %s did not close cleanly", engine.info.snapshot_id)

@@ -1,0 +1,121 @@
+"""How the service listens."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from hirag_dist.errors import ConfigError
+
+DEFAULT_LISTEN = "127.0.0.1:50051"
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How the service listens, and its limits.
+
+    Attributes:
+        listen: HOST:PORT; port 0 takes a free one. Beyond loopback it needs TLS or tokens.
+        max_message_bytes: of a request and of a reply.
+        max_concurrent: requests at work at once in this process; more are turned away with RESOURCE_EXHAUSTED.
+        keepalive_s: seconds of silence after which a connection is probed.
+        max_connection_age_s: seconds after which a connection is asked to reconnect, so that balancers can move it; 0
+            for never. Requests on it finish.
+        drain_s: seconds that requests have to finish when the service stops.
+        reflection: whether the service describes its own protocol to tools such as grpcurl.
+        reuse_port: let several processes share the port.
+        tls_cert, tls_key: PEM files of the server's certificate chain and key.
+        tls_client_ca: PEM file of the authority that signs clients' certificates; with it, clients need one (mTLS).
+        tokens_file: a line "name:sha256-hex-of-token" for each caller; with it, callers need a bearer token.
+
+    Raises:
+        ConfigError: a value is out of range, TLS is half configured, or the address is open to the network with neither
+            TLS nor tokens.
+    """
+
+    listen: str = DEFAULT_LISTEN
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    max_concurrent: int = 64
+    keepalive_s: float = 60.0
+    max_connection_age_s: float = 600.0
+    drain_s: float = 20.0
+    reflection: bool = True
+    reuse_port: bool = False
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+    tokens_file: str | None = None
+
+    def __post_init__(self) -> None:
+        host, _ = split_address(self.listen)
+        if self.max_message_bytes < 1024:
+            raise ConfigError(f"max_message_bytes must be at least 1024, got {self.max_message_bytes}")
+        if self.max_concurrent < 1:
+            raise ConfigError(f"max_concurrent must be at least 1, got {self.max_concurrent}")
+        if self.keepalive_s < 1:
+            raise ConfigError(f"keepalive_s must be at least 1, got {self.keepalive_s}")
+        if self.max_connection_age_s < 0 or self.drain_s < 0:
+            raise ConfigError("max_connection_age_s and drain_s must not be negative")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ConfigError("TLS needs both tls_cert and tls_key")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise ConfigError("tls_client_ca needs tls_cert and tls_key too")
+        if not is_loopback(host) and self.tls_cert is None and self.tokens_file is None:
+            raise ConfigError(
+                f"listening on {self.listen} opens the index to the network: give tls_cert and tls_key, or a "
+                f"tokens_file, or listen on 127.0.0.1"
+            )
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT, brackets around IPv6 removed.
+
+    Raises:
+        ConfigError: it is not of that form.
+
+    >>> split_address("[::1]:50051")
+    ('::1', 50051)
+    """
+    host, colon, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    ok = colon and host and port.isascii() and port.isdigit() and int(port) <= 65535 and (bracketed or ":" not in host)
+    if not ok:
+        raise ConfigError(f"an address must be HOST:PORT, such as {DEFAULT_LISTEN} or [::1]:50051; got {address!r}")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`: "localhost" or a loopback address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def server_credentials(options: ServerOptions) -> grpc.ServerCredentials | None:
+    """Return the TLS credentials, or None where the options have none.
+
+    Raises:
+        ConfigError: a file cannot be read, is not PEM, or key and certificate do not belong together.
+    """
+    if options.tls_cert is None or options.tls_key is None:
+        return None
+    try:
+        check = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        check.load_cert_chain(options.tls_cert, options.tls_key)
+        if options.tls_client_ca is not None:
+            check.load_verify_locations(options.tls_client_ca)
+        key, cert = Path(options.tls_key).read_bytes(), Path(options.tls_cert).read_bytes()
+        client_ca = None if options.tls_client_ca is None else Path(options.tls_client_ca).read_bytes()
+    except OSError as error:  # ssl.SSLError is one
+        files = ", ".join(name for name in (options.tls_cert, options.tls_key, options.tls_client_ca) if name)
+        raise ConfigError(f"TLS cannot be set up from {files}: {error}") from error
+    return grpc.ssl_server_credentials([(key, cert)], client_ca, require_client_auth=client_ca is not None)

@@ -1,0 +1,218 @@
+"""The process side of the service: ports, health, signals, draining."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from hirag_dist.errors import BackendUnavailable
+from hirag_dist.service._pb import query_pb2, query_pb2_grpc
+from hirag_dist.service.health import Health
+from hirag_dist.service.holder import EngineHolder
+from hirag_dist.service.options import ServerOptions, server_credentials, split_address
+from hirag_dist.service.servicer import QueryServicer
+from hirag_dist.service.tokens import TokenInterceptor, read_tokens
+
+SERVICE_NAME: str = query_pb2.DESCRIPTOR.services_by_name["QueryService"].full_name
+
+_HEALTH: Any = health_pb2_grpc  # the published stubs want a subclass, and are older than `List` and `Watch`
+_QUERY: Any = query_pb2_grpc  # generated without types
+_LOG = logging.getLogger(__name__)
+_KEEPALIVE_TIMEOUT_S = 20
+_MIN_CLIENT_PING_S = 10
+
+
+class QueryServer:
+    """A listening service. Health says NOT_SERVING until `serving`.
+
+    Args:
+        holder: gives the engine; may still be without one.
+        options: how to listen.
+    """
+
+    def __init__(self, holder: EngineHolder, options: ServerOptions) -> None:
+        self._options = options
+        self._servicer = QueryServicer(
+            holder, max_concurrent=options.max_concurrent, max_message_bytes=options.max_message_bytes
+        )
+        self._health = Health(("", SERVICE_NAME))
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> str:
+        """Listen. Return HOST:PORT with the real port.
+
+        Raises:
+            ConfigError: the TLS or tokens files are wrong.
+            BackendUnavailable: the address cannot be listened on.
+        """
+        options = self._options
+        credentials = server_credentials(options)
+        interceptors = [] if options.tokens_file is None else [TokenInterceptor(read_tokens(options.tokens_file))]
+        host, port = split_address(options.listen)
+        _probe(host, port, reuse_port=options.reuse_port)
+        server = grpc.aio.server(interceptors=interceptors, options=_channel_options(options))
+        _QUERY.add_QueryServiceServicer_to_server(self._servicer, server)
+        _HEALTH.add_HealthServicer_to_server(self._health, server)
+        if options.reflection:
+            names = (SERVICE_NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, server)
+        address = f"[{host}]" if ":" in host else host
+        try:
+            if credentials is None:
+                port = server.add_insecure_port(f"{address}:{port}")
+            else:
+                port = server.add_secure_port(f"{address}:{port}", credentials)
+        except RuntimeError as error:  # taken between the probe and now
+            raise BackendUnavailable(f"{options.listen} cannot be listened on; choose another with --listen") from error
+        await server.start()
+        self._server = server
+        return f"{address}:{port}"
+
+    async def serving(self) -> None:
+        """Tell health checks that there is an engine."""
+        await self._health.serving()
+
+    async def stop(self, drain_s: float) -> None:
+        """Turn new requests away and let those at work finish, for at most `drain_s` seconds.
+
+        A second call with a smaller value cuts the first one short.
+        """
+        await self._health.stopping()
+        if self._server is not None:
+            if self._servicer.at_work:
+                _LOG.info("stopping; %d requests have %g s to finish", self._servicer.at_work, drain_s)
+            await self._server.stop(drain_s)
+
+
+async def serve(
+    holder: EngineHolder,
+    options: ServerOptions,
+    ready: Callable[[str], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Listen, load the first engine and answer until SIGTERM or SIGINT; then drain, close the engine and return.
+
+    A second signal ends the draining at once. Signals are heard in the main thread only; elsewhere use `stop`.
+
+    Args:
+        holder: not started yet.
+        options: how to listen.
+        ready: called with HOST:PORT once questions are answered.
+        stop: ends the service when set, as a signal does.
+
+    Raises:
+        ConfigError: the TLS or tokens files are wrong.
+        BackendUnavailable: the address cannot be listened on.
+        HiragError: the first engine cannot be opened.
+    """
+    stop = asyncio.Event() if stop is None else stop
+    hurry = asyncio.Event()
+    server = QueryServer(holder, options)
+    with _signals(stop, hurry):
+        address = await server.start()
+        try:
+            if await _unless(stop, asyncio.create_task(holder.start())):
+                await server.serving()
+                _LOG.info("listening on %s", address)
+                if ready is not None:
+                    ready(address)
+                await stop.wait()
+        finally:
+            draining = asyncio.create_task(server.stop(options.drain_s))
+            if not await _unless(hurry, draining, cancel=False):
+                await server.stop(0)
+                await draining
+            await holder.close()
+
+
+async def _unless(event: asyncio.Event, task: asyncio.Task[None], *, cancel: bool = True) -> bool:
+    """Wait for the task, or for the event. Return whether the task ended; what it raised is raised."""
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        if cancel and not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+    if task.done() and not task.cancelled():
+        await task
+        return True
+    return False
+
+
+@contextmanager
+def _signals(stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
+    """Set `stop` at the first SIGTERM or SIGINT, `hurry` at the second."""
+
+    def heard() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, heard)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
+    chosen = [
+        ("grpc.so_reuseport", int(options.reuse_port)),  # on by default, and then a port in use goes unnoticed
+        ("grpc.max_receive_message_length", options.max_message_bytes),
+        ("grpc.max_send_message_length", options.max_message_bytes),
+        ("grpc.keepalive_time_ms", int(options.keepalive_s * 1000)),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_S * 1000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_S * 1000),
+    ]
+    if options.max_connection_age_s:
+        chosen.append(("grpc.max_connection_age_ms", int(options.max_connection_age_s * 1000)))
+    return chosen
+
+
+def _probe(host: str, port: int, *, reuse_port: bool) -> None:
+    """Bind and let go, because gRPC does not say why it cannot bind, and takes one free address of several.
+
+    Raises:
+        BackendUnavailable: the host is unknown, the port in use, or the address not this machine's.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise BackendUnavailable(f"the host {host} is unknown; choose another with --listen") from error
+    refused: list[OSError] = []
+    for family, kind, protocol, _, address in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if reuse_port:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                probe.bind(address)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise BackendUnavailable(f"port {port} is in use; choose another with --listen") from error
+            if error.errno == errno.EACCES:
+                raise BackendUnavailable(
+                    f"port {port} needs more rights; choose one above 1023 with --listen"
+                ) from error
+            refused.append(error)
+    if len(refused) == len(found):
+        reason = refused[0].strerror if refused else "no address"
+        raise BackendUnavailable(f"{host} is no address of this machine ({reason}); choose another with --listen")

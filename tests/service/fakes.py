@@ -1,0 +1,219 @@
+"""An engine that does as it is told, a service around it, and certificates. The conftests load it by its path."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import grpc
+
+from hirag_dist.service.holder import EngineHolder
+from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.server import QueryServer
+from hirag_dist.types import (
+    Answer,
+    Citation,
+    CommunityItem,
+    EntityItem,
+    IndexInfo,
+    PathItem,
+    Query,
+    Retrieval,
+    SourceItem,
+    TripleItem,
+)
+
+INFO = IndexInfo(
+    snapshot_id="s1",
+    created_at="2026-11-21T06:00:00Z",
+    complete=True,
+    counts={"documents": 3, "entities": 2**40},
+    layers=(
+        {"layer": 0, "n_entities": 5, "sparsity": 0.25, "change_rate": None, "decision": "go on", "kept": True},
+        {"layer": 1, "n_entities": 1, "sparsity": 1.0, "change_rate": 3.0, "decision": "one cluster", "kept": False},
+    ),
+    communities_by_level={0: 2, 1: 4},
+    embedder="hashing",
+    dim=4,
+)
+
+LIGHTHOUSE = EntityItem("e1", "Lighthouse", "location", "Stands on the rock.", 0, 0.75)
+KEEPER = EntityItem("e2", "Wärterin 灯台守", "person", "Lit the lamp.", 1)
+WHOLE = Retrieval(
+    question="Who lit the lamp?",
+    mode="hirag",
+    snapshot_id="s1",
+    local=(LIGHTHOUSE,),
+    communities=(CommunityItem("c1", 1, "The rock", "All about it.", 7.5, 2, 0.75),),
+    key_entities=(LIGHTHOUSE, KEEPER),
+    paths=(PathItem("e1", "e2", ("e1", "e2"), ("Lighthouse", "Wärterin 灯台守")), PathItem("e2", "e9", (), ())),
+    triples=(TripleItem("r1", "e2", "e1", "Wärterin 灯台守", "Lighthouse", "extracted", "keeps", 9.0, 0.5),),
+    sources=(SourceItem("k1", "d1", "Log", "file:///log.txt", 10, 42, "The keeper lit the lamp.", 0.3),),
+    context="E1: Lighthouse",
+    context_tokens=5,
+    context_refs={"E1": "e1", "S1": "k1"},
+    timings_ms={"search": 1.25, "total": 3.5},
+)
+PIECES = ("The keeper ", "lit it [E2].")
+ANSWER = Answer(
+    "The keeper lit it [E2].", (Citation("E2", "entity", "e2", "Wärterin"),), 1, WHOLE, "extractive", 100, 7
+)
+
+
+class FakeEngine:
+    """Answers with `whole`. With a `gate` it waits for it first, or for the deadline, which cuts all but local off.
+
+    `started`, `cancelled` and `closed` are set when the first request begins, when one is cancelled, and at the end.
+    """
+
+    def __init__(self, snapshot_id: str = "s1", whole: Retrieval = WHOLE) -> None:
+        self.info = replace(INFO, snapshot_id=snapshot_id)
+        self.whole = replace(whole, snapshot_id=snapshot_id)
+        self.late = replace(self.whole, communities=(), key_entities=(), paths=(), triples=(), sources=())
+        self.late = replace(self.late, partial=("global", "bridge", "sources"))
+        self.gate: asyncio.Event | None = None
+        self.error: Exception | None = None
+        self.queries: list[Query] = []
+        self.deadlines: list[float | None] = []
+        self.started, self.cancelled, self.closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.at_work = 0
+
+    async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
+        try:
+            await self._work(query, deadline_s)
+        except TimeoutError:
+            return self.late
+        return self.whole
+
+    async def retrieve_stream(
+        self, query: Query, *, deadline_s: float | None = None
+    ) -> AsyncIterator[tuple[str, Retrieval]]:
+        yield "local", replace(self.late, partial=())
+        await self._work(query, deadline_s)
+        for level in ("global", "bridge", "sources", "done"):
+            yield level, self.whole
+
+    async def answer_stream(
+        self, query: Query, *, deadline_s: float | None = None
+    ) -> AsyncIterator[Retrieval | str | Answer]:
+        yield self.whole
+        await self._work(query, deadline_s)
+        for piece in PIECES:
+            yield piece
+        yield replace(ANSWER, retrieval=self.whole)
+
+    async def close(self) -> None:
+        assert not self.at_work, "closed under a request"
+        assert not self.closed.is_set(), "closed twice"
+        self.closed.set()
+
+    async def _work(self, query: Query, deadline_s: float | None) -> None:
+        assert not self.closed.is_set(), "used after it was closed"
+        self.queries.append(query)
+        self.deadlines.append(deadline_s)
+        self.started.set()
+        self.at_work += 1
+        try:
+            if self.error is not None:
+                raise self.error
+            if self.gate is not None:
+                await asyncio.wait_for(self.gate.wait(), deadline_s)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        finally:
+            self.at_work -= 1
+
+
+@dataclass
+class Service:
+    """A service that listens."""
+
+    address: str
+    server: QueryServer
+    holder: EngineHolder
+
+
+def holder_of(engine: FakeEngine) -> EngineHolder:
+    """A holder whose snapshot never changes."""
+
+    async def opened() -> FakeEngine:
+        return engine
+
+    return EngineHolder(opened, lambda: engine.info.snapshot_id, poll_s=3600)
+
+
+class Services:
+    """Starts services and stops them all at the end."""
+
+    def __init__(self) -> None:
+        self._running: list[Service] = []
+
+    async def start(self, engine: FakeEngine | EngineHolder, *, load: bool = True, **options: object) -> Service:
+        holder = holder_of(engine) if isinstance(engine, FakeEngine) else engine
+        chosen = {"listen": "127.0.0.1:0"} | options
+        server = QueryServer(holder, ServerOptions(**chosen))  # type: ignore[arg-type]
+        address = await server.start()
+        service = Service(address, server, holder)
+        self._running.append(service)
+        if load:
+            await holder.start()
+            await server.serving()
+        return service
+
+    async def stop(self) -> None:
+        for service in self._running:
+            await service.server.stop(0)
+            await service.holder.close()
+
+
+Start = Callable[..., Awaitable[Service]]
+
+
+def certificates(folder: Path) -> dict[str, str]:
+    """Write an authority, and a certificate with key for server and client; return name → path."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    now = datetime.datetime.now(datetime.UTC)
+    authority_key = ec.generate_private_key(ec.SECP256R1())
+    authority = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test authority")])
+    paths: dict[str, str] = {}
+
+    def write(name: str, content: bytes) -> None:
+        (folder / name).write_bytes(content)
+        paths[name] = str(folder / name)
+
+    for name, key in (
+        ("ca", authority_key),
+        *((n, ec.generate_private_key(ec.SECP256R1())) for n in ("server", "client")),
+    ):
+        subject = authority if name == "ca" else x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(authority)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(hours=1))
+            .add_extension(x509.BasicConstraints(ca=name == "ca", path_length=None), critical=True)
+        )
+        if name != "ca":
+            here = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            builder = builder.add_extension(x509.SubjectAlternativeName(here), critical=False)
+        certificate = builder.sign(authority_key, hashes.SHA256())
+        write(f"{name}.pem", certificate.public_bytes(serialization.Encoding.PEM))
+        form = serialization.PrivateFormat.PKCS8
+        write(f"{name}.key", key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    return paths
+
+
+def channel(service: Service) -> grpc.aio.Channel:
+    """A plain channel, with gRPC's own retries off."""
+    return grpc.aio.insecure_channel(service.address, options=[("grpc.enable_retries", 0)])

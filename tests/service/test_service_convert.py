@@ -1,0 +1,161 @@
+"""Records → messages → records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hirag_dist.errors import InvalidQuery
+from hirag_dist.service import convert
+from hirag_dist.service._pb import query_pb2 as pb
+from hirag_dist.types import (
+    Answer,
+    Citation,
+    CommunityItem,
+    EntityItem,
+    IndexInfo,
+    PathItem,
+    Query,
+    Retrieval,
+    SourceItem,
+    TripleItem,
+)
+
+TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=6)
+SCORE = st.floats(allow_nan=False)
+SMALL = st.integers(0, 2**31 - 1)
+ENTITY = st.builds(EntityItem, TEXT, TEXT, TEXT, TEXT, SMALL, st.none() | SCORE)
+
+
+def few(item: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(item, max_size=2).map(tuple)
+
+
+RETRIEVAL = st.builds(
+    Retrieval,
+    question=TEXT,
+    mode=st.sampled_from(list(convert.MODES)),
+    snapshot_id=TEXT,
+    local=few(ENTITY),
+    communities=few(st.builds(CommunityItem, TEXT, SMALL, TEXT, TEXT, SCORE, SMALL, SCORE)),
+    key_entities=few(ENTITY),
+    paths=few(st.builds(PathItem, TEXT, TEXT, few(TEXT), few(TEXT))),
+    triples=few(st.builds(TripleItem, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT, SCORE, SCORE)),
+    sources=few(st.builds(SourceItem, TEXT, TEXT, TEXT, TEXT, SMALL, SMALL, TEXT, SCORE)),
+    context=TEXT,
+    context_tokens=SMALL,
+    context_refs=st.dictionaries(TEXT, TEXT, max_size=2),
+    timings_ms=st.dictionaries(TEXT, SCORE, max_size=2),
+    partial=few(TEXT),
+)
+
+
+def over_the_wire(message: Any) -> Any:
+    return type(message).FromString(message.SerializeToString())
+
+
+@given(RETRIEVAL)
+def test_a_retrieval_comes_back_equal(retrieval: Retrieval) -> None:
+    assert convert.retrieval_from_proto(over_the_wire(convert.retrieval_to_proto(retrieval))) == retrieval
+
+
+@given(RETRIEVAL, RETRIEVAL, st.booleans(), few(st.builds(Citation, TEXT, TEXT, TEXT, TEXT)), SMALL)
+def test_an_answer_comes_back_equal(
+    sent: Retrieval, own: Retrieval, other: bool, citations: tuple[Citation, ...], count: int
+) -> None:
+    answer = Answer("text", citations, count, own if other else sent, "model", count, count)
+    message = convert.answer_to_proto(answer, convert.retrieval_to_proto(own) if other else None)
+    assert convert.answer_from_proto(over_the_wire(message), sent) == answer
+
+
+@given(
+    st.builds(
+        Query,
+        question=TEXT.filter(lambda text: bool(text.strip())),
+        mode=st.sampled_from(list(convert.MODES)),
+        top_n=st.none() | st.integers(1, 2**31 - 1),
+        top_m=st.none() | st.integers(1, 99),
+        top_c=st.none() | st.integers(1, 99),
+        community_level=st.none() | TEXT,
+        context_tokens=st.none() | st.integers(1, 99),
+    )
+)
+def test_a_query_comes_back_equal(query: Query) -> None:
+    assert convert.query_from_proto(over_the_wire(convert.query_to_proto(query))) == query
+
+
+def test_a_query_vector_comes_back_bit_by_bit() -> None:
+    vector = np.array([0.1, -1e-30, 3.0], dtype=np.float32)
+    back = convert.query_from_proto(convert.query_to_proto(Query("q", vector=vector))).vector
+    assert back is not None
+    assert back.dtype == np.float32
+    np.testing.assert_array_equal(back, vector)
+
+
+def test_an_index_description_comes_back_equal(fakes: Any) -> None:
+    info: IndexInfo = fakes.INFO
+    assert convert.info_from_proto(over_the_wire(convert.info_to_proto(info))) == info
+
+
+def test_numbers_of_numpy_in_a_description_become_plain(fakes: Any) -> None:
+    info = replace(fakes.INFO, layers=({"layer": np.int32(2), "sparsity": np.float64(0.5)},))
+    assert convert.info_from_proto(convert.info_to_proto(info)).layers == ({"layer": 2, "sparsity": 0.5},)
+
+
+def test_a_description_with_a_list_in_it_is_refused(fakes: Any) -> None:
+    with pytest.raises(TypeError, match="list"):
+        convert.info_to_proto(replace(fakes.INFO, layers=({"ids": [1]},)))
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (pb.Query(question=" \n"), "question must not be blank"),
+        (pb.Query(question="q", mode=99), "mode must be one of hirag, .*99"),  # type: ignore[arg-type]
+        (pb.Query(question="q", top_n=0), "top_n must be between 1"),
+        (pb.Query(question="q", top_m=-1), "top_m must be between 1"),
+        (pb.Query(question="q", top_c=0), "top_c must be between 1"),
+        (pb.Query(question="q", context_tokens=0), "context_tokens must be between 1"),
+        (pb.Query(question="q", vector=[1.0, float("nan")]), "vector must hold finite"),
+    ],
+)
+def test_a_wrong_query_is_refused_by_the_name_of_its_field(message: pb.Query, words: str) -> None:
+    with pytest.raises(InvalidQuery, match=f"^{words}"):
+        convert.query_from_proto(message)
+
+
+def test_an_absent_mode_is_hirag() -> None:
+    assert convert.query_from_proto(pb.Query(question="q")).mode == "hirag"
+
+
+@pytest.mark.parametrize(
+    "query", [Query("q", mode="fast"), Query("q\ud800"), Query("q", top_n=2**40), Query("q", community_level="\udfff")]
+)
+def test_a_client_refuses_what_the_wire_cannot_hold(query: Query) -> None:
+    with pytest.raises(InvalidQuery):
+        convert.query_to_proto(query)
+
+
+def test_lone_surrogates_of_a_snapshot_do_not_fail_a_result(fakes: Any) -> None:
+    broken = replace(fakes.WHOLE, local=(replace(fakes.LIGHTHOUSE, name="half \ud83d"),), context_refs={"E\ud83d": "x"})
+    back = convert.retrieval_from_proto(convert.retrieval_to_proto(broken))
+    assert "half" in back.local[0].name
+    assert "\ufffd" in back.local[0].name
+    assert back.communities == fakes.WHOLE.communities
+    assert convert.answer_to_proto(replace(fakes.ANSWER, text="\ud83d")).text.startswith("\ufffd")
+
+
+def test_texts_can_be_left_out(fakes: Any) -> None:
+    message = convert.retrieval_to_proto(fakes.WHOLE, omit_context=True, omit_source_text=True)
+    assert (message.context, message.sources[0].text) == ("", "")
+    assert (message.context_tokens, message.sources[0].end) == (5, 42)
+
+
+def test_names_that_a_later_server_may_send_are_kept_readable() -> None:
+    assert convert.level_from_proto(9) == "level 9"
+    assert convert.retrieval_from_proto(pb.Retrieval(mode=77)).mode == "mode 77"  # type: ignore[arg-type]

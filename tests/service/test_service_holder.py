@@ -1,0 +1,223 @@
+"""One engine after another, without a failed request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import pytest
+
+from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
+from hirag_dist.service._pb import query_pb2 as pb
+from hirag_dist.service._pb import query_pb2_grpc
+from hirag_dist.service.holder import EngineHolder
+from hirag_dist.service.status import NotReady
+
+
+class Store:
+    """What is current, and the engines opened of it."""
+
+    def __init__(self, fakes: Any) -> None:
+        self._fakes = fakes
+        self.current: str | None = "s1"
+        self.broken: dict[str, Exception] = {}
+        self.unreadable: Exception | None = None
+        self.opened: list[Any] = []
+        self.attempts: list[str | None] = []
+
+    async def open(self) -> Any:
+        self.attempts.append(self.current)
+        if self.current is None:
+            raise SnapshotNotFound("nothing is published")
+        if self.current in self.broken:
+            raise self.broken[self.current]
+        self.opened.append(self._fakes.FakeEngine(self.current))
+        return self.opened[-1]
+
+    def current_id(self) -> str | None:
+        if self.unreadable:
+            raise self.unreadable
+        return self.current
+
+
+@pytest.fixture
+def store(fakes: Any) -> Store:
+    return Store(fakes)
+
+
+@pytest.fixture
+async def holder(store: Store) -> Any:
+    holder = EngineHolder(store.open, store.current_id, poll_s=3600)
+    await holder.start()
+    yield holder
+    await holder.close()
+    await asyncio.gather(*(engine.closed.wait() for engine in store.opened))  # none is left open
+
+
+async def test_nothing_is_lent_before_the_start(store: Store) -> None:
+    holder = EngineHolder(store.open, store.current_id)
+    assert not holder.loaded
+    with pytest.raises(NotReady), holder.lease():
+        pass
+    await holder.close()
+
+
+async def test_a_first_snapshot_that_is_not_there(store: Store) -> None:
+    store.current = None
+    holder = EngineHolder(store.open, store.current_id)
+    with pytest.raises(SnapshotNotFound):
+        await holder.start()
+    assert not holder.loaded
+
+
+async def test_an_unchanged_snapshot_is_not_opened_again(store: Store, holder: EngineHolder) -> None:
+    assert not await holder.refresh()
+    store.current = None
+    assert not await holder.refresh()
+    assert len(store.opened) == 1
+
+
+async def test_the_old_engine_closes_after_its_last_request(store: Store, holder: EngineHolder) -> None:
+    with holder.lease() as first:
+        with holder.lease() as second:
+            store.current = "s2"
+            assert await holder.refresh()
+            with holder.lease() as third:
+                assert third.info.snapshot_id == "s2"
+            assert first is second
+            assert first.info.snapshot_id == "s1"
+        assert not store.opened[0].closed.is_set()
+    await store.opened[0].closed.wait()
+    assert not store.opened[1].closed.is_set()
+
+
+async def test_an_idle_engine_closes_at_once(store: Store, holder: EngineHolder) -> None:
+    store.current = "s2"
+    assert await holder.refresh()
+    await store.opened[0].closed.wait()
+
+
+async def test_a_snapshot_published_while_another_opens_is_opened_once(fakes: Any, store: Store) -> None:
+    async def late() -> Any:
+        store.current = "s2"  # published after the id was read
+        return await store.open()
+
+    holder = EngineHolder(late, store.current_id, poll_s=3600)
+    await holder.start()
+    assert not await holder.refresh()
+    assert [engine.info.snapshot_id for engine in store.opened] == ["s2"]
+    await holder.close()
+
+
+async def test_a_failing_snapshot_is_logged_once_and_the_old_one_serves(
+    store: Store, holder: EngineHolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.current, store.broken = "s2", {"s2": SnapshotCorrupt("entities.parquet is short")}
+    for _ in range(3):
+        assert not await holder.refresh()
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
+        "snapshot s2 cannot be served, the old one goes on: entities.parquet is short"
+    ]
+    assert store.attempts == ["s1", "s2"]  # the next attempt comes after a pause
+    with holder.lease() as engine:
+        assert engine.info.snapshot_id == "s1"
+    store.current = "s3"
+    assert await holder.refresh()  # a better one is not kept waiting
+
+
+async def test_a_failing_snapshot_is_tried_again(store: Store) -> None:
+    async def better_the_second_time() -> Any:
+        try:
+            return await store.open()
+        except StoreError:
+            store.broken = {}
+            raise
+
+    holder = EngineHolder(better_the_second_time, store.current_id, poll_s=0.01)
+    await holder.start()
+    store.current, store.broken = "s2", {"s2": StoreError("no network")}
+    await store.opened[0].closed.wait()
+    assert store.attempts == ["s1", "s2", "s2"]
+    await holder.close()
+
+
+async def test_two_looks_at_once_open_a_snapshot_once(store: Store, holder: EngineHolder) -> None:
+    store.current = "s2"
+    assert sorted(await asyncio.gather(holder.refresh(), holder.refresh())) == [False, True]
+    assert store.attempts == ["s1", "s2"]
+
+
+async def test_a_store_out_of_reach_is_logged_once(
+    store: Store, holder: EngineHolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.unreadable = StoreError("no network")
+    for _ in range(3):
+        assert not await holder.refresh()
+    store.unreadable = None
+    assert not await holder.refresh()
+    store.unreadable = StoreError("no network")
+    assert not await holder.refresh()
+    assert caplog.text.count("cannot see which snapshot is current") == 2
+
+
+async def test_the_watch_finds_a_new_snapshot_by_itself(store: Store) -> None:
+    holder = EngineHolder(store.open, store.current_id, poll_s=0.01)
+    await holder.start()
+    store.current = "s2"
+    await store.opened[0].closed.wait()
+    with holder.lease() as engine:
+        assert engine.info.snapshot_id == "s2"
+    await holder.close()
+
+
+async def test_an_engine_that_cannot_close_is_logged(fakes: Any, caplog: pytest.LogCaptureFixture) -> None:
+    class Stuck(fakes.FakeEngine):  # type: ignore[misc, name-defined]
+        async def close(self) -> None:
+            raise OSError("busy")
+
+    holder = fakes.holder_of(Stuck())
+    await holder.start()
+    await holder.close()
+    assert "did not close cleanly" in caplog.text
+
+
+async def test_no_request_fails_while_snapshots_change(store: Store, start: Any, fakes: Any) -> None:
+    holder = EngineHolder(store.open, store.current_id, poll_s=3600)
+    service = await start(holder)
+    swaps, seen = asyncio.Event(), set()
+
+    async def ask(stub: Any) -> int:
+        asked = 0
+        while not swaps.is_set():
+            response = await stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q")))
+            seen.add(response.retrieval.snapshot_id)
+            parts = [part async for part in stub.Answer(pb.AnswerRequest(query=pb.Query(question="q")))]
+            assert parts[-1].answer.text
+            asked += 2
+        return asked
+
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        callers = [asyncio.create_task(ask(stub)) for _ in range(8)]
+        for number in range(2, 12):
+            store.current = f"s{number}"
+            assert await holder.refresh()
+            describe = await stub.DescribeIndex(pb.DescribeIndexRequest())
+            assert describe.info.snapshot_id == store.current
+            while store.current not in seen:  # requests have reached the new one
+                response = await stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q")))
+                seen.add(response.retrieval.snapshot_id)
+        swaps.set()
+        assert sum(await asyncio.gather(*callers)) > 0
+    await asyncio.gather(*(engine.closed.wait() for engine in store.opened[:-1]))
+    assert len(store.opened) == 11
+
+
+async def test_a_request_before_anything_is_loaded(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine, load=False)
+    async with fakes.channel(service) as channel:
+        with pytest.raises(grpc.aio.AioRpcError, match="no snapshot loaded") as caught:
+            await query_pb2_grpc.QueryServiceStub(channel).DescribeIndex(pb.DescribeIndexRequest())
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -1,0 +1,237 @@
+"""The RPCs over a real channel."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from hirag_dist import errors
+from hirag_dist.errors import HiragError, InvalidQuery, RateLimited
+from hirag_dist.service import convert, status
+from hirag_dist.service._pb import query_pb2 as pb
+from hirag_dist.service._pb import query_pb2_grpc
+
+QUERY = pb.Query(question="Who lit the lamp?", top_n=5, vector=[0.5, 0.25])
+
+
+async def finish(call: Any) -> list[Any]:
+    """The replies of a call of either kind."""
+    return [await call] if isinstance(call, grpc.aio.UnaryUnaryCall) else [message async for message in call]
+
+
+@pytest.fixture
+async def service(start: Any, engine: Any) -> Any:
+    return await start(engine)
+
+
+@pytest.fixture
+async def stub(service: Any, fakes: Any) -> Any:
+    async with fakes.channel(service) as channel:
+        yield query_pb2_grpc.QueryServiceStub(channel)
+
+
+async def test_retrieve(stub: Any, engine: Any) -> None:
+    response = await stub.Retrieve(pb.RetrieveRequest(query=QUERY))
+    assert convert.retrieval_from_proto(response.retrieval) == engine.whole
+    (query,) = engine.queries
+    assert (query.question, query.top_n, query.top_m, query.vector.tolist()) == (
+        "Who lit the lamp?",
+        5,
+        None,
+        [0.5, 0.25],
+    )
+    assert engine.deadlines == [None]
+
+
+async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, engine: Any) -> None:
+    engine.gate = asyncio.Event()
+    call = stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY))
+    messages = aiter(call)
+    first = await anext(messages)
+    assert first.level == pb.LEVEL_LOCAL
+    assert not engine.gate.is_set()  # the engine has not got further
+    engine.gate.set()
+    rest = [message async for message in messages]
+    assert [message.level for message in rest] == [pb.LEVEL_GLOBAL, pb.LEVEL_BRIDGE, pb.LEVEL_SOURCES, pb.LEVEL_DONE]
+    assert convert.retrieval_from_proto(rest[-1].retrieval) == engine.whole
+
+
+async def test_an_answer_is_retrieval_then_pieces_then_citations(stub: Any, fakes: Any) -> None:
+    parts = [message async for message in stub.Answer(pb.AnswerRequest(query=QUERY))]
+    assert [part.WhichOneof("part") for part in parts] == ["retrieval", "text", "text", "answer"]
+    assert tuple(part.text for part in parts[1:3]) == fakes.PIECES
+    assert not parts[-1].answer.HasField("retrieval")
+    retrieval = convert.retrieval_from_proto(parts[0].retrieval)
+    assert convert.answer_from_proto(parts[-1].answer, retrieval) == fakes.ANSWER
+
+
+async def test_texts_are_left_out_where_asked(stub: Any) -> None:
+    request = pb.RetrieveRequest(query=QUERY, omit_context=True, omit_source_text=True)
+    retrieval = (await stub.Retrieve(request)).retrieval
+    assert (retrieval.context, retrieval.sources[0].text) == ("", "")
+
+
+async def test_describe(stub: Any, engine: Any) -> None:
+    response = await stub.DescribeIndex(pb.DescribeIndexRequest())
+    assert convert.info_from_proto(response.info) == engine.info
+
+
+async def test_a_deadline_gives_what_was_found_by_then(stub: Any, engine: Any) -> None:
+    engine.gate = asyncio.Event()  # never set
+    response = await stub.Retrieve(pb.RetrieveRequest(query=QUERY), timeout=0.3)
+    assert list(response.retrieval.partial) == ["global", "bridge", "sources"]
+    assert response.retrieval.local
+    assert 0 < engine.deadlines[0] < 0.3
+
+
+async def test_a_deadline_before_anything_was_found(stub: Any, engine: Any, fakes: Any) -> None:
+    engine.late = fakes.Retrieval("q", "hirag", "s1", partial=("local", "global"))
+    engine.gate = asyncio.Event()
+    with pytest.raises(grpc.aio.AioRpcError, match="local, global") as caught:
+        await stub.Retrieve(pb.RetrieveRequest(query=QUERY), timeout=0.3)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_an_engine_that_raises_timeout(stub: Any, engine: Any) -> None:
+    engine.gate = asyncio.Event()
+    with pytest.raises(grpc.aio.AioRpcError, match="allow more time") as caught:
+        await finish(stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY), timeout=0.3))
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize("method", ["Retrieve", "RetrieveStream", "Answer"])
+async def test_a_caller_that_hangs_up_stops_the_work(stub: Any, engine: Any, method: str) -> None:
+    engine.gate = asyncio.Event()
+    call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
+    if method != "Retrieve":
+        await call.read()
+    await engine.started.wait()
+    call.cancel()
+    await engine.cancelled.wait()
+    assert engine.at_work == 0
+
+
+KINDS = [kind for kind, _ in status.STATUS]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("method", ["Retrieve", "Answer"])
+async def test_each_error_reaches_the_caller(stub: Any, engine: Any, kind: type[HiragError], method: str) -> None:
+    engine.error = kind("the oven is cold")
+    call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await finish(call)
+    assert caught.value.code() is status.status_of(engine.error)
+    assert caught.value.details() == "the oven is cold"
+    back = status.error_of(caught.value.code(), caught.value.details(), list(caught.value.trailing_metadata()))
+    assert type(back) is kind
+
+
+async def test_details_are_read_by_the_library_of_google(stub: Any, engine: Any) -> None:
+    engine.error = RateLimited("wait a little", 3.0)
+    call = stub.Retrieve(pb.RetrieveRequest(query=QUERY))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call
+    found = await rpc_status.aio.from_call(call)
+    retry = error_details_pb2.RetryInfo()
+    assert any(detail.Unpack(retry) for detail in found.details)
+    assert retry.retry_delay.ToSeconds() == 3
+
+
+async def test_a_long_message_in_any_script_arrives(stub: Any, engine: Any) -> None:
+    engine.error = errors.StoreError("灯" * 9000)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Retrieve(pb.RetrieveRequest(query=QUERY))
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert caught.value.details().startswith("灯灯")
+
+
+async def test_a_wrong_query_names_its_field(stub: Any, engine: Any) -> None:
+    for method in ("Retrieve", "RetrieveStream", "Answer"):
+        call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=pb.Query(question="q", top_m=-3)))
+        with pytest.raises(grpc.aio.AioRpcError, match="top_m must be between") as caught:
+            await finish(call)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert not engine.queries
+
+
+async def test_the_inside_of_an_unforeseen_error_stays_in_the_log(
+    stub: Any, engine: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.error = ZeroDivisionError("secret path")
+    with pytest.raises(grpc.aio.AioRpcError, match="request id r-1") as caught:
+        await stub.Retrieve(pb.RetrieveRequest(query=QUERY), metadata=(("x-request-id", "r-1"),))
+    assert caught.value.code() is grpc.StatusCode.INTERNAL
+    assert "secret" not in caught.value.details()
+    assert "ZeroDivisionError: secret path" in caplog.text
+    assert "Unexpected" not in caplog.text  # gRPC's own complaint
+
+
+async def test_more_requests_than_the_service_takes(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine, max_concurrent=1)
+    engine.gate = asyncio.Event()
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        first = asyncio.ensure_future(stub.Retrieve(pb.RetrieveRequest(query=QUERY)))
+        await engine.started.wait()
+        call = stub.Retrieve(pb.RetrieveRequest(query=QUERY))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        retry = error_details_pb2.RetryInfo()
+        assert any(detail.Unpack(retry) for detail in (await rpc_status.aio.from_call(call)).details)
+        await stub.DescribeIndex(pb.DescribeIndexRequest())  # costs nothing, so it is not counted
+        engine.gate.set()
+        assert (await first).retrieval.local
+        assert (await stub.Retrieve(pb.RetrieveRequest(query=QUERY))).retrieval.local
+
+
+async def test_a_request_beyond_the_limit_of_size(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine, max_message_bytes=2048)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError, match="larger than max") as caught:
+            await stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q" * 4000)))
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert (await stub.Retrieve(pb.RetrieveRequest(query=QUERY))).retrieval.local
+
+
+@pytest.mark.parametrize("method", ["Retrieve", "Answer"])
+async def test_a_reply_beyond_the_limit_of_size(start: Any, fakes: Any, method: str) -> None:
+    engine = fakes.FakeEngine(whole=fakes.replace(fakes.WHOLE, context="c" * 4000))
+    service = await start(engine, max_message_bytes=2048)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
+        with pytest.raises(grpc.aio.AioRpcError, match="omit_context") as caught:
+            await finish(call)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert (await stub.Retrieve(pb.RetrieveRequest(query=QUERY, omit_context=True))).retrieval.local
+
+
+async def test_a_line_in_the_log_for_each_request(stub: Any, engine: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "hirag_dist.service.access")
+    call = stub.Retrieve(pb.RetrieveRequest(query=QUERY), metadata=(("x-request-id", "mine.7"),))
+    await call
+    assert dict(await call.trailing_metadata())["x-request-id"] == "mine.7"
+    engine.error = InvalidQuery("vector must have 4 numbers")
+    bad = stub.Answer(pb.AnswerRequest(query=QUERY), metadata=(("x-request-id", "two words"),))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await finish(bad)
+    made = dict(await bad.trailing_metadata())["x-request-id"]
+    first, second = (record.access for record in caplog.records if record.name == "hirag_dist.service.access")  # type: ignore[attr-defined]
+    assert (
+        first.items()
+        >= {"method": "Retrieve", "code": "OK", "mode": "hirag", "snapshot": "s1", "request_id": "mine.7"}.items()
+    )
+    assert first["peer"].startswith("ipv4:127.0.0.1:")
+    assert first["ms"] >= 0
+    assert second.items() >= {"method": "Answer", "code": "INVALID_ARGUMENT", "request_id": made}.items()
+    assert len(made) == 32
+    assert "method=Retrieve code=OK ms=" in caplog.text

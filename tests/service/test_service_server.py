@@ -1,0 +1,331 @@
+"""Health, reflection, tokens, TLS, ports, signals and draining."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from hirag_dist.errors import BackendUnavailable, ConfigError, SnapshotNotFound
+from hirag_dist.service._pb import query_pb2 as pb
+from hirag_dist.service._pb import query_pb2_grpc
+from hirag_dist.service.holder import EngineHolder
+from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.server import SERVICE_NAME, serve
+
+REQUEST = pb.RetrieveRequest(query=pb.Query(question="q"))
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def asked(name: str) -> health_pb2.HealthCheckRequest:
+    return health_pb2.HealthCheckRequest(service=name)
+
+
+@pytest.mark.parametrize("name", ["", SERVICE_NAME])
+async def test_health_from_start_to_end(start: Any, engine: Any, fakes: Any, name: str) -> None:
+    service = await start(engine, load=False)
+    async with fakes.channel(service) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        watch = aiter(health.Watch(asked(name)))
+        assert (await anext(watch)).status == NOT_SERVING
+        assert (await health.Check(asked(name))).status == NOT_SERVING
+        await service.holder.start()
+        await service.server.serving()
+        assert (await anext(watch)).status == SERVING
+        assert (await health.Check(asked(name))).status == SERVING
+        assert dict((await health.List(health_pb2.HealthListRequest())).statuses)[name].status == SERVING
+        await service.server.stop(30)  # the open watch does not hold it up
+        assert [reply.status async for reply in watch] == [NOT_SERVING]
+
+
+async def test_health_of_an_unknown_name(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine)
+    async with fakes.channel(service) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await health.Check(asked("other"))
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        unknown = await anext(aiter(health.Watch(asked("other"))))
+        assert unknown.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_reflection_is_a_switch(start: Any, engine: Any, fakes: Any, on: bool) -> None:
+    service = await start(engine, reflection=on)
+    async with fakes.channel(service) as channel:
+        requests = [reflection_pb2.ServerReflectionRequest(list_services="")]
+        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(requests))
+        if on:
+            (reply,) = [reply async for reply in call]
+            names = {found.name for found in reply.list_services_response.service}
+            assert {SERVICE_NAME, "grpc.health.v1.Health"} <= names
+        else:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                _ = [reply async for reply in call]
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> str:
+    path = tmp_path / "tokens"
+    path.write_text(f"web:{hashlib.sha256(b'open sesame').hexdigest()}\n")
+    return str(path)
+
+
+async def test_tokens(start: Any, engine: Any, fakes: Any, tokens: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "hirag_dist.service.access")
+    service = await start(engine, tokens_file=tokens)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        good = (("authorization", "Bearer open sesame"),)
+        assert (await stub.Retrieve(REQUEST, metadata=good)).retrieval.local
+        parts = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=good)]
+        assert parts[-1].answer.text
+        assert "caller=web" in caplog.text
+        for bad in ((("authorization", "Bearer wrong"),), ()):
+            for call in (
+                stub.Retrieve(REQUEST, metadata=bad),
+                stub.DescribeIndex(pb.DescribeIndexRequest(), metadata=bad),
+            ):
+                with pytest.raises(grpc.aio.AioRpcError, match="bearer token") as caught:
+                    await call
+                assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            with pytest.raises(grpc.aio.AioRpcError, match="bearer token"):
+                _ = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=bad)]
+            requests = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+            reflect = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
+            with pytest.raises(grpc.aio.AioRpcError, match="bearer token"):
+                _ = [reply async for reply in reflect(requests, metadata=bad)]
+        assert "code=UNAUTHENTICATED" in caplog.text
+        assert (await health_pb2_grpc.HealthStub(channel).Check(asked(""))).status == SERVING
+    assert len(engine.queries) == 2
+
+
+async def test_tls(start: Any, engine: Any, certificates: dict[str, str]) -> None:
+    service = await start(engine, tls_cert=certificates["server.pem"], tls_key=certificates["server.key"])
+    root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
+    async with grpc.aio.secure_channel(service.address, root) as channel:
+        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
+    async with grpc.aio.insecure_channel(service.address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=1)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_mutual_tls(start: Any, engine: Any, certificates: dict[str, str]) -> None:
+    service = await start(
+        engine,
+        tls_cert=certificates["server.pem"],
+        tls_key=certificates["server.key"],
+        tls_client_ca=certificates["ca.pem"],
+    )
+    ca, key, cert = (Path(certificates[name]).read_bytes() for name in ("ca.pem", "client.key", "client.pem"))
+    async with grpc.aio.secure_channel(service.address, grpc.ssl_channel_credentials(ca, key, cert)) as channel:
+        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
+    async with grpc.aio.secure_channel(service.address, grpc.ssl_channel_credentials(ca)) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=1)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_port_in_use(start: Any, engine: Any, fakes: Any) -> None:
+    first = await start(engine)
+    port = first.address.rpartition(":")[2]
+    for host in ("127.0.0.1", "localhost"):
+        with pytest.raises(BackendUnavailable, match=f"^port {port} is in use; choose another with --listen$"):
+            await start(engine, listen=f"{host}:{port}")
+
+
+async def test_several_servers_share_a_port_where_asked(start: Any, engine: Any) -> None:
+    first = await start(engine, reuse_port=True)
+    second = await start(engine, reuse_port=True, listen=first.address)
+    assert second.address == first.address
+
+
+@pytest.mark.parametrize(
+    ("listen", "words"),
+    [("192.0.2.7:50051", "192.0.2.7 is no address of this machine"), ("no-such-host.invalid:1", "host .* is unknown")],
+)
+async def test_an_address_of_another_machine(start: Any, engine: Any, tokens: str, listen: str, words: str) -> None:
+    with pytest.raises(BackendUnavailable, match=words):
+        await start(engine, listen=listen, tokens_file=tokens)
+
+
+async def test_an_unreadable_tokens_file_stops_the_start(start: Any, engine: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        await start(engine, tokens_file=str(tmp_path / "missing"))
+
+
+async def test_random_bytes_do_no_harm(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine)
+    host, _, port = service.address.rpartition(":")
+    dice = random.Random(7)
+
+    def disturb() -> None:
+        for start_of in (b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"):
+            with socket.create_connection((host, int(port)), timeout=5) as connection:
+                connection.sendall(start_of + dice.randbytes(2000))
+
+    await asyncio.to_thread(disturb)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        raw = channel.unary_unary(f"/{SERVICE_NAME}/Retrieve")
+        with pytest.raises(grpc.aio.AioRpcError):
+            await raw(dice.randbytes(500))
+        assert (await stub.Retrieve(REQUEST)).retrieval.local
+
+
+async def test_what_is_at_work_finishes_before_the_end(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine)
+    engine.gate = asyncio.Event()
+    async with fakes.channel(service) as channel, fakes.channel(service) as other:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        unary = asyncio.ensure_future(stub.Retrieve(REQUEST))
+        stream = aiter(stub.Answer(pb.AnswerRequest(query=REQUEST.query)))
+        assert (await anext(stream)).retrieval.local
+        await engine.started.wait()
+        stopping = asyncio.create_task(service.server.stop(30))
+        await _refused(query_pb2_grpc.QueryServiceStub(other))
+        assert not stopping.done()
+        engine.gate.set()
+        assert (await unary).retrieval.local
+        assert [part.WhichOneof("part") async for part in stream] == ["text", "text", "answer"]
+        await stopping
+
+
+async def _refused(stub: Any) -> None:
+    """Ask until the service takes no more."""
+
+    async def ask() -> None:
+        while True:
+            await stub.DescribeIndex(pb.DescribeIndexRequest())
+
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ask()
+    assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
+async def test_the_drain_has_an_end(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine)
+    engine.gate = asyncio.Event()
+    async with fakes.channel(service) as channel:
+        unary = asyncio.ensure_future(query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST))
+        await engine.started.wait()
+        await service.server.stop(0.05)
+        await engine.cancelled.wait()
+        with pytest.raises(grpc.aio.AioRpcError):
+            await unary
+
+
+class Running:
+    """`serve` as a task."""
+
+    def __init__(self, holder: EngineHolder, options: ServerOptions) -> None:
+        self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.done = asyncio.create_task(serve(holder, options, self._ready.set_result))
+
+    async def address(self) -> str:
+        await asyncio.wait({self.done, self._ready}, return_when=asyncio.FIRST_COMPLETED)
+        if self.done.done():
+            await self.done
+        return await self._ready
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_drains_and_ends(engine: Any, fakes: Any, number: signal.Signals) -> None:
+    running = Running(fakes.holder_of(engine), ServerOptions(listen="127.0.0.1:0"))
+    engine.gate = asyncio.Event()
+    async with grpc.aio.insecure_channel(await running.address()) as channel:
+        unary = asyncio.ensure_future(query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST))
+        await engine.started.wait()
+        watch = aiter(health_pb2_grpc.HealthStub(channel).Watch(asked("")))
+        assert (await anext(watch)).status == SERVING
+        os.kill(os.getpid(), number)
+        assert (await anext(watch)).status == NOT_SERVING
+        assert not running.done.done()
+        engine.gate.set()
+        assert (await unary).retrieval.local
+        await running.done
+    assert engine.closed.is_set()
+
+
+async def test_a_second_signal_does_not_wait(engine: Any, fakes: Any) -> None:
+    running = Running(fakes.holder_of(engine), ServerOptions(listen="127.0.0.1:0", drain_s=3600))
+    engine.gate = asyncio.Event()
+    async with grpc.aio.insecure_channel(await running.address()) as channel:
+        unary = asyncio.ensure_future(query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST))
+        await engine.started.wait()
+        watch = aiter(health_pb2_grpc.HealthStub(channel).Watch(asked("")))
+        assert (await anext(watch)).status == SERVING
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (await anext(watch)).status == NOT_SERVING
+        os.kill(os.getpid(), signal.SIGTERM)
+        await running.done
+        with pytest.raises(grpc.aio.AioRpcError):
+            await unary
+    assert engine.cancelled.is_set()
+    assert engine.closed.is_set()
+
+
+async def test_a_signal_while_the_snapshot_is_opened(fakes: Any) -> None:
+    opening, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def never() -> Any:
+        opening.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    running = Running(EngineHolder(never, lambda: "s1"), ServerOptions(listen="127.0.0.1:0"))
+    await opening.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await running.done
+    assert cancelled.is_set()
+
+
+async def test_without_a_snapshot_the_service_ends_with_the_reason() -> None:
+    async def nothing() -> Any:
+        raise SnapshotNotFound("nothing is published there")
+
+    running = Running(EngineHolder(nothing, lambda: None), ServerOptions(listen="127.0.0.1:0"))
+    with pytest.raises(SnapshotNotFound, match="nothing is published"):
+        await running.address()
+
+
+async def test_a_taken_port_ends_the_service_before_anything_is_opened(start: Any, engine: Any, fakes: Any) -> None:
+    taken = (await start(engine)).address
+    running = Running(fakes.holder_of(fakes.FakeEngine()), ServerOptions(listen=taken))
+    with pytest.raises(BackendUnavailable, match="is in use"):
+        await running.address()
+
+
+def test_in_another_thread_an_event_stops_it(fakes: Any) -> None:
+    found: dict[str, Any] = {}
+    ready = threading.Event()
+
+    async def main() -> None:
+        found["loop"], found["stop"] = asyncio.get_running_loop(), asyncio.Event()
+        engine = fakes.FakeEngine()
+        await serve(fakes.holder_of(engine), ServerOptions(listen="127.0.0.1:0"), lambda _: ready.set(), found["stop"])
+        found["closed"] = engine.closed.is_set()
+
+    thread = threading.Thread(target=asyncio.run, args=(main(),))
+    thread.start()
+    assert ready.wait(10)
+    found["loop"].call_soon_threadsafe(found["stop"].set)
+    thread.join(10)
+    assert found["closed"]

@@ -1,0 +1,141 @@
+"""The import fence: a module imports lower ranks, its own package, or (rank 0) its peers; libraries have rooms."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "hirag_dist"
+
+ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
+    "errors schemas types ports config data",
+    "core",
+    "index reading extractive config_file",
+    "pool stages query inspection exporting importing planning",
+    "backends execution service",
+    "publishing wiring client simulator",
+    "pipeline planning",
+    "cli",
+    "__main__",
+)
+RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms.split()}
+
+_GRPC = ("service/", "client/")
+_GPU = ("backends/gpu.py",)
+FENCED = {  # library: where it may be imported, by the beginning of the path
+    "ray": ("execution/ray.py", "execution/ray_"),
+    "grpc": _GRPC,
+    "grpc_health": _GRPC,
+    "grpc_reflection": _GRPC,
+    "grpc_status": _GRPC,
+    "pymilvus": ("backends/milvus.py",),
+    "milvus_lite": ("backends/milvus.py",),
+    "cuml": _GPU,
+    "cugraph": _GPU,
+    "cupy": _GPU,
+    "cudf": _GPU,
+    "openai": ("backends/openai",),
+    "aiohttp": ("backends/openai", "simulator/"),
+}
+
+# core is pure: tables and arrays in, the same out
+CORE_LIBRARIES = {"numpy", "scipy", "pyarrow", "numba", "sklearn"}
+NOT_IN_CORE = {
+    *("os", "pathlib", "io", "logging", "time", "socket", "asyncio", "subprocess", "open", "print", "input"),
+    *(f"pyarrow.{module}" for module in ("fs", "parquet", "dataset", "csv", "json", "feather", "orc", "ipc", "flight")),
+}
+
+
+def imports(path: Path, root: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and dotted name of every import, those inside functions too, and of the built-in ways to do I/O."""
+    package = ("hirag_dist", *path.relative_to(root).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*base, *filter(None, [node.module])))
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Name) and node.id in ("open", "print", "input"):
+            yield node.lineno, node.id
+
+
+def fault(here: str, name: str) -> str | None:
+    """Return why the file at `here` may not import `name`, or None."""
+    own = here.split("/")[0].removesuffix(".py")
+    top, _, rest = name.partition(".")
+    below = rest.split(".")[0]
+    if top in FENCED and not here.startswith(FENCED[top]):
+        return f"{top} belongs in {' or '.join(FENCED[top])}"
+    if own == "core" and top != "hirag_dist":
+        if top in NOT_IN_CORE or f"{top}.{below}" in NOT_IN_CORE:
+            return "core is pure"
+        allowed = CORE_LIBRARIES | sys.stdlib_module_names | ({"tiktoken"} if here == "core/tokens.py" else set())
+        if top not in allowed:
+            return f"core takes nothing but {', '.join(sorted(CORE_LIBRARIES))}"
+    if top == "hirag_dist" and own != "__init__" and below not in ("", own, "__version__"):
+        if unranked := {own, below} - RANK.keys():
+            return f"no rank for {', '.join(sorted(unranked))} in tests/test_layers.py"
+        if RANK[below] >= RANK[own] and not RANK[below] == RANK[own] == 0:
+            return f"{own} has rank {RANK[own]}, {below} has {RANK[below]}"
+    return None
+
+
+def faults(path: Path, root: Path = ROOT) -> list[str]:
+    here = path.relative_to(root).as_posix()
+    found = [(line, name, fault(here, name)) for line, name in imports(path, root)]
+    return [f"hirag_dist/{here}:{line} {name}: {why}" for line, name, why in found if why]
+
+
+MODULES = sorted(path for path in ROOT.rglob("*.py") if "_pb" not in path.parts)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_imports_stay_inside_the_fence(path: Path) -> None:
+    assert not faults(path), "\n".join(faults(path))
+
+
+@pytest.mark.parametrize(
+    ("here", "code", "why"),
+    [
+        ("index/reader.py", "from hirag_dist.stages.base import Services", "index has rank 2, stages has 3"),
+        ("index/reader.py", "from ..pipeline import build", "index has rank 2, pipeline has 6"),
+        ("stages/chunk.py", "def run():\n    from hirag_dist import wiring", "stages has rank 3, wiring has 5"),
+        ("query.py", "import hirag_dist.inspection", "query has rank 3, inspection has 3"),
+        ("attic/old.py", "import hirag_dist.core", "no rank for attic"),
+        ("stages/chunk.py", "import ray", "ray belongs in"),
+        ("service/server.py", "def f():\n    import aiohttp.web", "aiohttp belongs in"),
+        ("core/paths.py", "from os import path", "core is pure"),
+        ("core/paths.py", "from pyarrow import parquet", "core is pure"),
+        ("core/paths.py", "text = open('x').read()", "core is pure"),
+        ("core/paths.py", "import tiktoken", "core takes nothing but"),
+    ],
+)
+def test_a_planted_import_is_caught(tmp_path: Path, here: str, code: str, why: str) -> None:
+    planted = tmp_path / here
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_text(code, encoding="utf-8")
+    (found,) = faults(planted, tmp_path)
+    assert found.startswith(f"hirag_dist/{here}:")
+    assert why in found
+
+
+@pytest.mark.parametrize(
+    ("here", "code"),
+    [
+        (
+            "core/tokens.py",
+            "import lzma, tiktoken, numpy as np\nfrom hirag_dist.types import Chunk\nfrom .text import x",
+        ),
+        ("execution/ray.py", "import ray\nfrom hirag_dist.stages.base import Services"),
+        ("schemas.py", "from hirag_dist.types import Chunk"),
+        ("cli/main.py", "from hirag_dist import __version__, pipeline"),
+    ],
+)
+def test_imports_that_keep_the_rules_pass(tmp_path: Path, here: str, code: str) -> None:
+    planted = tmp_path / here
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_text(code, encoding="utf-8")
+    assert faults(planted, tmp_path) == []

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Makes .venv hold requirements/$1.txt (run, or dev, which holds run too) and this project; costs nothing when it does.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+here=$(pwd -P)
+installed=.venv/installed # what was installed; not there while an installation is under way
+
+holds() {
+    cmp -s "requirements/$1.txt" "$installed/$1.txt" && cmp -s pyproject.toml "$installed/pyproject.toml" &&
+        [ "$(cat "$installed/path")" = "$here" ] && .venv/bin/python -c '' 2>/dev/null
+}
+
+exec 9<Makefile
+if command -v flock >/dev/null; then flock 9; fi # two makes at once: the second waits
+if holds dev || { [ "$1" = run ] && holds run; }; then exit 0; fi
+
+if [ -f "$installed/path" ] && [ "$(cat "$installed/path")" = "$here" ] && .venv/bin/python -c '' 2>/dev/null; then
+    echo "Updating .venv ..."
+    rm -rf "$installed"
+else # none, half made, or moved here from elsewhere
+    for python in python3.11 python3 python3.12 python3.13; do
+        if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then break; fi
+        python=
+    done
+    if [ -z "$python" ]; then
+        echo "Python 3.11 or later is needed, and neither python3.11 nor python3 is one." >&2
+        exit 1
+    fi
+    echo "Setting up .venv (first run only) ..."
+    rm -rf .venv
+    if ! "$python" -m venv .venv >/dev/null; then
+        echo "$python cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2
+        exit 1
+    fi
+fi
+
+# The lock is complete, so nothing is resolved (--no-deps); bytecode is compiled on first import, not for every file.
+pip=(.venv/bin/python -m pip install -qq --no-compile --no-deps --disable-pip-version-check --progress-bar off)
+"${pip[@]}" --require-hashes -r "requirements/$1.txt"
+"${pip[@]}" --no-build-isolation -e .
+mkdir "$installed.new"
+cp "requirements/$1.txt" pyproject.toml "$installed.new/"
+echo "$here" >"$installed.new/path"
+mv "$installed.new" "$installed"
