@@ -87,9 +87,9 @@ def fit_mixture(rows: FloatMatrix, n_components: int, seed: int) -> Mixture:
     if not 1 <= n_components <= n_rows:
         raise ValueError(f"n_components must be between 1 and the {n_rows} rows, got {n_components}")
     rng = np.random.default_rng(seed)
-    means = _spread_start(rows, n_components, rng)
+    means, spread = _spread_start(rows, n_components, rng)
     weights = np.full(n_components, 1.0 / n_components)
-    variances = np.full((n_components, n_dims), max(float(rows.var()), _MIN_VARIANCE), np.float32)
+    variances = np.full((n_components, n_dims), max(spread, _MIN_VARIANCE), np.float32)
     before = -np.inf
     for _ in range(_MAX_ITERATIONS):
         counts = np.zeros(n_components)
@@ -140,7 +140,8 @@ def standardise(rows: FloatMatrix) -> FloatMatrix:
     finite = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32, copy=False)
     centred = finite - finite.mean(axis=0, dtype=np.float64).astype(np.float32)
     scale = float(np.sqrt(np.mean(np.square(centred, dtype=np.float64))))
-    return centred / np.float32(scale) if scale > 0 else centred
+    scaled: FloatMatrix = centred / np.float32(scale) if scale > 0 else centred
+    return scaled
 
 
 def soft_clusters(rows: FloatMatrix, target_size: int, max_size: int, threshold: float, seed: int) -> SoftClusters:
@@ -245,20 +246,31 @@ def _posterior(
     return log_joint, (top + np.log(total))[:, 0]
 
 
-def _spread_start(rows: FloatMatrix, k: int, rng: np.random.Generator) -> FloatMatrix:
-    """Return k rows as first means, each drawn with a chance by its squared distance to those before (k-means++)."""
+def _spread_start(rows: FloatMatrix, k: int, rng: np.random.Generator) -> tuple[FloatMatrix, float]:
+    """Return k rows as first means, and the variance of the rows around the nearest of them: greedy k-means++.
+
+    Each mean is the best of a few rows drawn with a chance by their squared distance to the means before, so that
+    no group far from the others is left without one.
+    """
     chosen = [int(rng.integers(len(rows)))]
     norms = np.einsum("ij,ij->i", rows, rows)
-    nearest = np.full(len(rows), np.inf, np.float32)
+    nearest = np.maximum(norms - 2.0 * (rows @ rows[chosen[0]]) + norms[chosen[0]], 0.0)
+    nearest[chosen[0]] = 0.0
+    n_drawn = 2 + int(np.log(k))
     for _ in range(1, k):
-        last = rows[chosen[-1]]
-        distance = np.maximum(norms - 2.0 * (rows @ last) + norms[chosen[-1]], 0.0)
-        nearest = np.minimum(nearest, distance)
-        nearest[chosen[-1]] = 0.0
         heights = np.cumsum(nearest, dtype=np.float64)
         if heights[-1] <= 0:  # only copies of the chosen rows are left
             free = np.setdiff1d(np.arange(len(rows)), chosen)
             chosen.append(int(free[0]))
             continue
-        chosen.append(int(np.searchsorted(heights, rng.random() * heights[-1], side="right")))
-    return rows[np.minimum(chosen, len(rows) - 1)]
+        drawn = np.searchsorted(heights, rng.random(n_drawn) * heights[-1], side="right")
+        distances = rows[drawn] @ rows.T
+        distances *= -2.0
+        distances += norms
+        distances += norms[drawn][:, None]
+        np.clip(distances, 0.0, nearest, out=distances)
+        distances[np.arange(n_drawn), drawn] = 0.0
+        best = int(distances.sum(axis=1, dtype=np.float64).argmin())
+        chosen.append(int(drawn[best]))
+        nearest = distances[best]
+    return rows[chosen], float(nearest.mean(dtype=np.float64)) / rows.shape[1]

@@ -20,7 +20,7 @@ _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL |
 _THOUGHT_BEFORE = re.compile(r"\A.*</(think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)  # opened in the prompt
 _RECORD_BREAK = re.compile(r"##|\r?\n")
 _KIND = re.compile(
-    r"""^[\s\-*•>]*(?:\d+[.)])?[\s\-*•>(\["'`“”]*(entity|relation|relationship)\b["'`“”]*\s*$""", re.IGNORECASE
+    r"""^[\s\-*•>]*(?:\d+[.)])?[\s\-*•>(\["'`“”]*(entity|relation|relationship)\b["'`“”*]*\s*$""", re.IGNORECASE
 )
 _REFUSAL = re.compile(r"^\s*(i['’]?m sorry|i am sorry|sorry,|i can(no|['’])t|as an ai\b)", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)

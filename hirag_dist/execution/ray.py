@@ -245,7 +245,7 @@ def describe_cluster(address: str | None) -> str:
         _start(address, None)
     try:
         found = ray.cluster_resources()
-        nodes = sum(name.startswith("node:") and name != "node:__internal_head__" for name in found)
+        nodes = sum(bool(node["Alive"]) for node in ray.nodes())
         return f"{ray.__version__}, {nodes} node(s), {found.get('CPU', 0):g} CPUs, {found.get('GPU', 0):g} GPUs"
     finally:
         if owns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from hirag_dist.types import (
     SourceItem,
     TripleItem,
 )
+
+_REMEMBERED = 65_536
 
 
 class LoadedIndex:
@@ -42,6 +45,9 @@ class LoadedIndex:
         self._entity = _Columns(self.entities)
         self._relation = _Columns(self.relations)
         self._chunk = _Columns(self.chunks)
+        # What questions ask for again and again, bounded: hubs are on many paths.
+        self._named = lru_cache(_REMEMBERED)(partial(self._entity.at, "entity_id", "name"))
+        self.entity_chunks = lru_cache(_REMEMBERED)(self._entity_chunks)
         self.layers: NDArray[np.int32] = self.entities["layer"].to_numpy()
         documents = snapshot.table("documents").select(["document_id", "title", "uri"]).to_pylist()
         self._documents = {row["document_id"]: (row["title"], row["uri"]) for row in documents}
@@ -57,7 +63,8 @@ class LoadedIndex:
 
     def entity(self, row: int, score: float | None = None) -> EntityItem:
         """Return an entity."""
-        own, name, kind, description = self._entity.at(row, "entity_id", "name", "type", "description")
+        own, name = self._named(row)
+        kind, description = self._entity.at("type", "description", row)
         return EntityItem(own, name, kind, description, int(self.layers[row]), score)
 
     def community(self, ranked: RankedCommunity) -> CommunityItem | None:
@@ -78,39 +85,40 @@ class LoadedIndex:
 
     def path(self, source: int, target: int, rows: list[int]) -> PathItem:
         """Return a path by names; `rows` is empty for an unconnected pair."""
-        pairs = [self._entity.at(row, "entity_id", "name") for row in rows]
+        pairs = [self._named(row) for row in rows]
         return PathItem(
-            self._entity.at(source, "entity_id")[0],
-            self._entity.at(target, "entity_id")[0],
+            self._named(source)[0],
+            self._named(target)[0],
             tuple(own for own, _ in pairs),
             tuple(name for _, name in pairs),
         )
 
     def triple(self, row: int, score: float) -> TripleItem:
         """Return a relation."""
-        own, kind, description, weight = self._relation.at(row, "relation_id", "kind", "description", "weight")
-        source_id, source = self._entity.at(int(self.ends[row, 0]), "entity_id", "name")
-        target_id, target = self._entity.at(int(self.ends[row, 1]), "entity_id", "name")
+        own, kind, description, weight = self._relation.at("relation_id", "kind", "description", "weight", row)
+        source_id, source = self._named(int(self.ends[row, 0]))
+        target_id, target = self._named(int(self.ends[row, 1]))
         return TripleItem(own, source_id, target_id, source, target, kind, description, weight, score)
 
     def source(self, row: int, score: float) -> SourceItem:
         """Return a chunk with its place in its document."""
-        own, document, start, end, text = self._chunk.at(row, "chunk_id", "document_id", "start", "end", "text")
+        own, document, start, end, text = self._chunk.at("chunk_id", "document_id", "start", "end", "text", row)
         title, uri = self._documents[document]
         return SourceItem(own, document, title, uri, start, end, text, score)
 
-    def entity_chunks(self, row: int) -> list[int]:
+    def _entity_chunks(self, row: int) -> list[int]:
         """Return the chunk rows that mention an entity of layer 0."""
-        return self._known(self._entity.at(row, "chunk_ids")[0])
+        return self._known(self._entity.at("chunk_ids", row)[0])
 
     def relation_chunks(self, row: int) -> list[int]:
         """Return the chunk rows that state a relation."""
-        return self._known(self._relation.at(row, "chunk_ids")[0])
+        return self._known(self._relation.at("chunk_ids", row)[0])
 
     def members_below(self, row: int) -> NDArray[np.int64]:
         """Return the entities of the layer below that a summary entity is made of."""
         neighbours = self.graph.indices[self.graph.indptr[row] : self.graph.indptr[row + 1]].astype(np.int64)
-        return neighbours[self.layers[neighbours] == self.layers[row] - 1]
+        below: NDArray[np.int64] = neighbours[self.layers[neighbours] == self.layers[row] - 1]
+        return below
 
     def _known(self, ids: list[str]) -> list[int]:
         return [self._chunk_rows[own] for own in ids if own in self._chunk_rows]
@@ -136,8 +144,9 @@ class _Columns:
             for name, column in zip(table.column_names, table.columns, strict=True)
         }
 
-    def at(self, row: int, *names: str) -> list[Any]:
-        """Return the values of some columns in one row."""
+    def at(self, *names_and_row: Any) -> list[Any]:
+        """Return the values of some columns, named first, in one row, given last."""
+        *names, row = names_and_row
         return [self._arrays[name][row].as_py() for name in names]
 
 

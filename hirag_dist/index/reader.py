@@ -66,8 +66,10 @@ class Snapshot:
         try:
             if self.store.local is not None:
                 mapped = np.load(self.store.local / path, mmap_mode="r", allow_pickle=False)
-                return mapped.view(np.ndarray)  # the same pages, without memmap's cost at every slice
-            return np.load(io.BytesIO(self.store.read_bytes(path)), allow_pickle=False)
+                plain: NDArray[Any] = mapped.view(np.ndarray)
+                return plain  # the same pages, without memmap's cost at every slice
+            loaded: NDArray[Any] = np.load(io.BytesIO(self.store.read_bytes(path)), allow_pickle=False)
+            return loaded
         except (OSError, EOFError, ValueError, StoreError) as error:
             raise SnapshotCorrupt(f"{path} is damaged: {error}; build again or serve another snapshot") from error
 

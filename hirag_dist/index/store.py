@@ -27,12 +27,14 @@ class Store:
         Raises:
             StoreError: the URI names no filesystem.
         """
-        self.uri = uri
+        self._opened = uri
+        self.uri = _without_credentials(uri)  # for messages
         if "://" in uri:
             try:
                 self._fs, self.root = fs.FileSystem.from_uri(uri)
             except (pa.ArrowInvalid, OSError, NotImplementedError) as error:
-                raise StoreError(f"cannot open {uri}: {_said(error)}") from error
+                said = _said(error).replace(uri, self.uri)
+                raise StoreError(f"cannot open {self.uri}: {said}") from error
         else:
             self._fs, self.root = fs.LocalFileSystem(), str(Path(uri).absolute())
         self.root = self.root.rstrip("/")
@@ -43,7 +45,7 @@ class Store:
         return Path(self.root) if isinstance(self._fs, fs.LocalFileSystem) else None
 
     def __reduce__(self) -> tuple[type[Store], tuple[str]]:
-        return (type(self), (self.uri if "://" in self.uri else self.root,))
+        return (type(self), (self._opened if "://" in self._opened else self.root,))
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder is there."""
@@ -144,8 +146,12 @@ class Store:
     def check_writable(self) -> None:
         """Raise StoreError where the folder cannot be written to, before any work is done."""
         probe = f".probe-{uuid.uuid4().hex[:8]}"
-        self.write_bytes(probe, b"")
-        self.delete(probe)
+        try:
+            self.write_bytes(probe, b"")
+            self.delete(probe)
+        except StoreError as error:
+            why = str(error).partition(f"{probe}: ")[2] or str(error)
+            raise StoreError(f"{self.uri} cannot be an index folder: {why}; choose another") from error
 
     def _full(self, path: str) -> str:
         return f"{self.root}/{path}".rstrip("/") if path else self.root
@@ -178,11 +184,22 @@ class Store:
                 said = f"cannot {verb} {where}: the disk is full; free space and run again, finished work is kept"
             elif number in (errno.EACCES, errno.EPERM, errno.EROFS) or "Permission denied" in text:
                 said = f"cannot {verb} {where}: permission denied"
+            elif number in (errno.EEXIST, errno.ENOTDIR):
+                said = f"cannot {verb} {where}: a file is in the place of a folder on that path"
             elif number == errno.ENOENT or isinstance(error, FileNotFoundError):
                 said = f"cannot {verb} {where}: it is not there"
             else:
                 said = f"cannot {verb} {where}: {_said(error)}"
             raise StoreError(said) from error
+
+
+def _without_credentials(uri: str) -> str:
+    scheme, mark, rest = uri.partition("://")
+    if not mark:
+        return uri
+    place = rest.partition("?")[0]
+    host, slash, path = place.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}".rstrip("/")
 
 
 def _said(error: BaseException) -> str:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -143,15 +143,7 @@ class Pool:
         record = self._ledger.get(key) if self._ledger is not None else None
         if record is not None:
             return _reply_from(record), True
-        # A request that was sent is never cancelled: it ends, is stored, and only then may the task give up.
-        sending = asyncio.ensure_future(self._send(request, chosen, key))
-        try:
-            return await asyncio.shield(sending), False
-        except asyncio.CancelledError:
-            await asyncio.wait([sending])
-            if not sending.cancelled():
-                sending.exception()  # known, and of no account to a caller that gave up
-            raise
+        return await self._send(request, chosen, key), False
 
     async def _send(self, request: ChatRequest, chosen: PricedModel, key: str) -> ChatReply:
         tokens = sum(self._count_tokens(message.content) for message in request.messages)
@@ -161,24 +153,48 @@ class Pool:
         failures = 0
         while True:
             await self._budget.acquire(chosen.endpoint, reserved, reserved_usd)
-            used, used_usd = 0, 0.0
+            wait = min(0.5 * 2 ** (failures + 1), _LONGEST_WAIT_S) * (0.5 + random.random())
             try:
-                reply = await chosen.model.complete(request)
-                used, used_usd = reply.input_tokens + reply.output_tokens, chosen.cost(reply)
-                if self._ledger is not None:
-                    await self._ledger.put(key, _record_of(reply))
-                return reply
+                return await to_the_end(self._complete(request, chosen, key, reserved, reserved_usd, wait))
             except ModelError as error:
                 failures += 1
-                wait = min(0.5 * 2**failures, _LONGEST_WAIT_S) * (0.5 + random.random())
-                if isinstance(error, RateLimited):
-                    wait = error.retry_after_s if error.retry_after_s is not None else wait
-                    await self._budget.pause(chosen.endpoint, wait)
+                if isinstance(error, RateLimited) and error.retry_after_s is not None:
+                    wait = error.retry_after_s
                 if not error.retryable or time.monotonic() + wait > give_up_at:
                     raise
-            finally:
-                await self._budget.settle(chosen.endpoint, reserved, used, reserved_usd, used_usd)
             await asyncio.sleep(wait)
+
+    async def _complete(
+        self, request: ChatRequest, chosen: PricedModel, key: str, reserved: int, reserved_usd: float, pause_s: float
+    ) -> ChatReply:
+        """Call once, and store the reply. `pause_s` is for a 429 that does not say how long."""
+        used, used_usd = 0, 0.0
+        try:
+            reply = await chosen.model.complete(request)
+            used, used_usd = reply.input_tokens + reply.output_tokens, chosen.cost(reply)
+            if self._ledger is not None:
+                await self._ledger.put(key, _record_of(reply))
+            return reply
+        except RateLimited as error:
+            await self._budget.pause(chosen.endpoint, pause_s if error.retry_after_s is None else error.retry_after_s)
+            raise
+        finally:
+            await self._budget.settle(chosen.endpoint, reserved, used, reserved_usd, used_usd)
+
+
+async def to_the_end(call: Coroutine[Any, Any, T]) -> T:
+    """Return what a call gives. It is never cancelled: a caller that gives up waits for its end first.
+
+    So a request that was sent ends and is stored.
+    """
+    running = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # of no account to a caller that gave up
+        raise
 
 
 def request_hash(request: ChatRequest) -> str:

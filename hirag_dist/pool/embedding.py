@@ -12,7 +12,7 @@ import numpy as np
 
 from hirag_dist.errors import ModelError, RateLimited
 from hirag_dist.pool.budget import Budget
-from hirag_dist.pool.chat import Patience
+from hirag_dist.pool.chat import Patience, to_the_end
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter, current_meter
 from hirag_dist.ports import Embedder
@@ -63,7 +63,14 @@ class LedgerEmbedder:
             use.ledger_hits += -(-hits // self._batch_size)
         places = list(missing.values())
         batches = [places[first : first + self._batch_size] for first in range(0, len(places), self._batch_size)]
-        found = await asyncio.gather(*(self._batch([texts[at] for at in batch]) for batch in batches))
+        outcomes = await asyncio.gather(
+            *(self._batch([texts[at] for at in batch]) for batch in batches), return_exceptions=True
+        )
+        found: list[FloatMatrix] = []
+        for outcome in outcomes:  # all have ended and are stored before a failure rises
+            if isinstance(outcome, BaseException):
+                raise outcome
+            found.append(outcome)
         new = {
             keys[at]: row
             for batch, rows in zip(batches, found, strict=True)
@@ -81,27 +88,43 @@ class LedgerEmbedder:
         failures = 0
         while True:
             await self._budget.acquire(self._endpoint, tokens, cost)
+            wait = min(0.5 * 2 ** (failures + 1), 60.0)
             try:
-                rows = await self._inner.embed(texts)
+                rows = await to_the_end(self._complete(texts, tokens, cost, wait))
                 break
             except ModelError as error:
                 failures += 1
-                wait = min(0.5 * 2**failures, 60.0)
-                if isinstance(error, RateLimited):
-                    wait = error.retry_after_s if error.retry_after_s is not None else wait
-                    await self._budget.pause(self._endpoint, wait)
+                if isinstance(error, RateLimited) and error.retry_after_s is not None:
+                    wait = error.retry_after_s
                 if not error.retryable or time.monotonic() + wait > give_up_at:
                     raise
-            finally:
-                await self._budget.settle(self._endpoint, tokens, tokens, cost, cost)
             await asyncio.sleep(wait)
-        records = [{"vector": base64.b64encode(row.astype("<f4").tobytes()).decode()} for row in rows]
-        await asyncio.gather(
-            *(self._ledger.put(self._key(text), record) for text, record in zip(texts, records, strict=True))
-        )
         meter = current_meter.get() or Meter()
         meter.count("embed", self.name, ChatReply("", input_tokens=tokens), cost, from_ledger=False)
         return rows
+
+    async def _complete(self, texts: list[str], tokens: int, cost: float, pause_s: float) -> FloatMatrix:
+        """Call once, and store the vectors. `pause_s` is for a 429 that does not say how long."""
+        used, used_usd = 0, 0.0
+        try:
+            rows = await self._inner.embed(texts)
+            used, used_usd = tokens, cost
+            records = [{"vector": base64.b64encode(row.astype("<f4").tobytes()).decode()} for row in rows]
+            await asyncio.gather(
+                *(self._ledger.put(self._key(text), record) for text, record in zip(texts, records, strict=True))
+            )
+            return rows
+        except RateLimited as error:
+            await self._budget.pause(self._endpoint, pause_s if error.retry_after_s is None else error.retry_after_s)
+            raise
+        finally:
+            await self._budget.settle(self._endpoint, tokens, used, cost, used_usd)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        close = getattr(self._inner, "close", None)
+        if close is not None:
+            await close()
 
     def _key(self, text: str) -> str:
         return hashlib.sha256(f"embed|{self.name}|{self.dim}|{text}".encode("utf-8", "surrogatepass")).hexdigest()[:40]

@@ -106,8 +106,8 @@ def _source(uri: str, display: str, size_bytes: int, *, named: bool) -> SourceFi
 def _of_folder(folder: str, files: list[SourceFile]) -> list[SourceFile]:
     if all(file.format == "unsupported" for file in files):
         kinds = sorted({split_name(file.uri)[1] for file in files})
-        there = f"only {', '.join(kinds)}" if kinds else "nothing"
-        raise InputError(f"{folder} holds no file that can be read, {there}: supported are {_SUPPORTED}")
+        there = f"nothing but {', '.join(kinds)}" if kinds else "no file"
+        raise InputError(f"{folder} holds {there}; what can be read is {_SUPPORTED}")
     return files
 
 

@@ -71,7 +71,7 @@ def _visible_text(root: etree._Element) -> str | None:
     depth = 0
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
-        tag = element.tag
+        tag = str(element.tag)
         shown = tag not in _DROPPED and "hidden" not in element.attrib
         if event == "start":
             depth += 1

@@ -75,13 +75,21 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     stored, and no call outlives its task.
     """
     tasks = [asyncio.ensure_future(call) for call in calls]
+    if not tasks:
+        return []
     try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        rest = [task for task in tasks if not task.done()]
+        for task in rest:
+            task.cancel()  # once: a second time would tear it from what it waits for
+        if rest:
+            await asyncio.wait(rest)
+        failures = [task.exception() for task in tasks if not task.cancelled()]
+    for failure in failures:
+        if failure is not None:
+            raise failure
+    return [task.result() for task in tasks]
 
 
 def reject_row(stage: str, rejected: Rejected) -> dict[str, object]:

@@ -17,7 +17,9 @@ Edges = list[tuple[int, int, float]]
 
 
 def csr(n_nodes: int, edges: Edges) -> CsrGraph:
-    both = sorted([(a, b, w, at) for at, (a, b, w) in enumerate(edges)] + [(b, a, w, at) for at, (a, b, w) in enumerate(edges)])
+    both = sorted(
+        [(a, b, w, at) for at, (a, b, w) in enumerate(edges)] + [(b, a, w, at) for at, (a, b, w) in enumerate(edges)]
+    )
     heads = np.array([entry[0] for entry in both], np.int64)
     return CsrGraph(
         np.concatenate([[0], np.cumsum(np.bincount(heads, minlength=n_nodes))]).astype(np.int64),

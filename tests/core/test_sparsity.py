@@ -59,13 +59,14 @@ def test_change_rate_by_hand(before: float, now: float, expected: float) -> None
 PAPER = Limits(rule="paper", min_change_rate=0.05, max_layers=50)
 
 
-def test_paper_rule_stops_at_five_per_cent_and_not_above() -> None:
-    assert stop_after_clustering([0.5, 0.525], 9, PAPER) is not None
-    assert stop_after_clustering([0.5, 0.475], 9, PAPER) is not None
-    assert stop_after_clustering([0.5, 0.526], 9, PAPER) is None
-    assert stop_after_clustering([0.5], 1, PAPER) is None, "the first layer has nothing to be compared with"
-    assert stop_after_clustering([0.5, 0.1, 0.1], 9, PAPER) is not None, "only the last two count"
-    assert stop_after_clustering([0.5, 0.5, 0.1], 9, PAPER) is None
+def test_paper_rule_stops_at_its_rate_and_not_above() -> None:
+    limits = Limits(rule="paper", min_change_rate=0.0625)  # exact in binary, as are the sparsities here
+    assert stop_after_clustering([0.5, 0.53125], 9, limits) is not None
+    assert stop_after_clustering([0.5, 0.46875], 9, limits) is not None
+    assert stop_after_clustering([0.5, 0.5313], 9, limits) is None
+    assert stop_after_clustering([0.5], 1, limits) is None, "the first layer has nothing to be compared with"
+    assert stop_after_clustering([0.5, 0.1, 0.1], 9, limits) is not None, "only the last two count"
+    assert stop_after_clustering([0.5, 0.5, 0.1], 9, limits) is None
 
 
 def test_paper_rule_knows_no_other_reason_than_the_layer_cap_and_size() -> None:

@@ -1,0 +1,177 @@
+"""What an import gives, and the records that every reader of a folder turns its files into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from hirag_dist.core.text import one_line
+
+SEP = "<SEP>"  # what nano-graphrag and its descendants join lists with
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_QUOTES = "\"'“”"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedGraph:
+    """A graph that another tool extracted, held in memory whole.
+
+    `entities.num_rows` is `source_counts["entities"]` less `n_merged` and the entities left out, plus `n_added`.
+
+    Attributes:
+        kind: graphrag, graphrag-0.x, nano-graphrag, lightrag, hirag or jsonl.
+        documents: DOCUMENTS, sorted by id.
+        chunks: CHUNKS, sorted by document and position.
+        entities: ENTITIES of layer 0, sorted by id.
+        relations: RELATIONS of kind `extracted`, sorted by id.
+        source_counts: documents, chunks, entities and relations that the folder holds, before anything is merged.
+        left_out: (what, reason) of all that is not in the tables, or not as it was in the folder.
+        n_merged: entities that became one with another since their names differ in case, quotes or edges only.
+        n_merged_relations: relations that became one with another between the same two entities.
+        n_added: entities that the folder names as the end of a relation only.
+    """
+
+    kind: str
+    documents: pa.Table
+    chunks: pa.Table
+    entities: pa.Table
+    relations: pa.Table
+    source_counts: Mapping[str, int]
+    left_out: tuple[tuple[str, str], ...]
+    n_merged: int
+    n_merged_relations: int
+    n_added: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDocument:
+    """A document as the folder has it; `text` is None where it holds none."""
+
+    key: str
+    text: str | None
+    uri: str = ""
+    title: str = ""
+    record: int = 0
+    labels: tuple[str, ...] = ()
+    n_chars: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChunk:
+    """A chunk as the folder has it, with the keys of the documents that it may be from."""
+
+    key: str
+    document_keys: tuple[str, ...]
+    text: str | None
+    start: int | None = None
+    end: int | None = None
+    n_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEntity:
+    """An entity as the folder has it. `n_mentions` and `described` are None where the folder does not say."""
+
+    name: str
+    type: str
+    descriptions: tuple[str, ...]
+    chunk_keys: tuple[str, ...]
+    n_mentions: int | None = None
+    described: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRelation:
+    """A relation as the folder has it; `weight` is None where it holds none that is a number."""
+
+    source: str
+    target: str
+    descriptions: tuple[str, ...]
+    weight: float | None
+    chunk_keys: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class SourceGraph:
+    """All records of a folder: chunks in the order of their documents where the folder says, else in its own."""
+
+    kind: str
+    documents: list[SourceDocument]
+    chunks: list[SourceChunk]
+    entities: list[SourceEntity]
+    relations: list[SourceRelation]
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)  # rows that are in `left_out` and in no list
+
+    def counts(self) -> dict[str, int]:
+        """Return how many records of each sort the folder holds."""
+        held = {
+            "documents": len(self.documents),
+            "chunks": len(self.chunks),
+            "entities": len(self.entities),
+            "relations": len(self.relations),
+        }
+        return {name: count + self.skipped.get(name, 0) for name, count in held.items()}
+
+    def skip(self, sort: str, count: int, what: str, reason: str) -> None:
+        """Account for records that a reader leaves out itself."""
+        self.skipped[sort] = self.skipped.get(sort, 0) + count
+        self.left_out.append((what, reason))
+
+
+def text_of(value: object) -> str:
+    r"""Return a value as text that encodes to UTF-8: a lone surrogate becomes U+FFFD; empty for None.
+
+    >>> text_of("a\ud800"), text_of(None), text_of(3)
+    ('a\ufffd', '', '3')
+    """
+    return "" if value is None else _SURROGATES.sub("\ufffd", str(value))
+
+
+def texts_of(value: object, separator: str = SEP) -> tuple[str, ...]:
+    """Return the texts of a list, or of a string that joins them; empty ones are dropped.
+
+    >>> texts_of("a<SEP><SEP>b"), texts_of(["a", None]), texts_of(None)
+    (('a', 'b'), ('a',), ())
+    """
+    items = value if isinstance(value, (list, tuple)) else text_of(value).split(separator)
+    parts = (part.strip() for item in items for part in text_of(item).split(separator))
+    return tuple(part for part in parts if part)
+
+
+def unquoted(text: str) -> str:
+    """Return a text on one line without the quotes around it, which early nano-graphrag kept.
+
+    >>> unquoted('"He said: «no»."'), unquoted('"a" and "b"')
+    ('He said: «no».', '"a" and "b"')
+    """
+    flat = one_line(text)
+    inner = flat[1:-1]
+    return inner.strip() if len(flat) > 1 and flat[0] == flat[-1] == '"' and '"' not in inner else flat
+
+
+def type_of(value: object) -> str:
+    """Return an entity type in lower case without quotes; empty for none and for `unknown`.
+
+    >>> type_of('"ORGANIZATION"'), type_of("UNKNOWN"), type_of(None)
+    ('organization', '', '')
+    """
+    kind = one_line(text_of(value)).strip(_QUOTES + " ").lower()
+    return "" if kind == "unknown" else kind
+
+
+def number_of(value: object) -> float | None:
+    """Return a number, also one written as text; None for anything else."""
+    try:
+        return float(value) if isinstance(value, (int, float, str)) else None
+    except ValueError:
+        return None
+
+
+def whole_of(value: object) -> int | None:
+    """Return a whole number that is not negative; None for anything else."""
+    number = number_of(value)
+    return int(number) if number is not None and number >= 0 and number == number // 1 else None

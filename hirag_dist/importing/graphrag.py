@@ -1,0 +1,132 @@
+"""Microsoft GraphRAG's Parquet tables, of all its versions: `create_final_*` before 2.0, plain names since.
+
+Their relations name entities by title. A description may have paragraphs and stays one description. What our own
+export adds (labels, spans, mentions, layers) is read back: of a snapshot, layer 0 comes home as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hirag_dist.core.text import one_line
+from hirag_dist.importing.files import read_parquet
+from hirag_dist.importing.graph import (
+    SourceChunk,
+    SourceDocument,
+    SourceEntity,
+    SourceGraph,
+    SourceRelation,
+    number_of,
+    text_of,
+    texts_of,
+    type_of,
+    whole_of,
+)
+
+TABLES = ("documents", "text_units", "entities", "relationships")
+FILES = tuple(f"{name}.parquet" for name in TABLES)
+OLD_FILES = tuple(f"create_final_{name}.parquet" for name in TABLES)
+
+# columns to read, and whether the table must have them; a|b: either
+_DOCUMENTS = {"id": True, "text|raw_content": True, "title": False, "uri": False, "labels": False, "metadata": False}
+_TEXT_UNITS = {"id": True, "text": True, "document_id|document_ids": False, "start": False, "end": False}
+_ENTITIES = {"title|name": True, "type": False, "description": False, "text_unit_ids": False}
+_RELATIONSHIPS = {"source": True, "target": True, "description": False, "weight": False, "text_unit_ids": False}
+_OURS = {"layer": False, "described": False, "n_mentions": False, "kind": False}
+
+
+def read_graphrag(folder: Path, files: tuple[str, ...]) -> SourceGraph:
+    """Return the records of GraphRAG's tables.
+
+    Raises:
+        InputError: a table is missing or damaged, or lacks a column that it must have.
+    """
+    documents, units, entities, relations = (
+        read_parquet(folder / name, columns)
+        for name, columns in zip(
+            files, (_DOCUMENTS, _TEXT_UNITS, _ENTITIES | _OURS, _RELATIONSHIPS | _OURS), strict=True
+        )
+    )
+    kind = "graphrag" if files == FILES else "graphrag-0.x"
+    source = SourceGraph(kind, [_document(row) for row in documents], [_chunk(row) for row in units], [], [])
+    above = Counter(row.get("layer") or 0 for row in entities)
+    for layer, count in sorted(above.items()):
+        if layer:
+            source.skip("entities", count, f"{count} entities of layer {layer}", "layers above 0 are built anew")
+    source.entities = [_entity(row) for row in entities if not row.get("layer")]
+    kinds = Counter(row.get("kind") or "extracted" for row in relations)
+    for sort, count in sorted(kinds.items()):
+        if sort != "extracted":
+            source.skip("relations", count, f"{count} relations of kind {sort}", "layers above 0 are built anew")
+    source.relations = [_relation(row) for row in relations if (row.get("kind") or "extracted") == "extracted"]
+    return source
+
+
+def _document(row: Mapping[str, Any]) -> SourceDocument:
+    text = row.get("text")
+    if text is None:
+        text = row.get("raw_content")
+    title = text_of(row.get("title"))
+    metadata = row.get("metadata")
+    if isinstance(metadata, str):
+        metadata = _parsed(metadata)
+    record = metadata.get("record") if isinstance(metadata, dict) else None
+    return SourceDocument(
+        text_of(row["id"]),
+        None if text is None else text_of(text),
+        uri=text_of(row.get("uri")) or title,
+        title=title,
+        record=min(whole_of(record) or 0, 2**31 - 1),
+        labels=texts_of(row.get("labels")),
+    )
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _chunk(row: Mapping[str, Any]) -> SourceChunk:
+    one = text_of(row.get("document_id"))
+    text = row.get("text")
+    return SourceChunk(
+        text_of(row["id"]),
+        (one,) if one else texts_of(row.get("document_ids"), ","),
+        None if text is None else text_of(text),
+        whole_of(row.get("start")),
+        whole_of(row.get("end")),
+    )
+
+
+def _entity(row: Mapping[str, Any]) -> SourceEntity:
+    # our own titles are unique names, so entities that are kept apart by type stay apart
+    return SourceEntity(
+        text_of(row["title"] if row.get("title") is not None else row.get("name")),
+        type_of(row.get("type")),
+        _descriptions(row),
+        texts_of(row.get("text_unit_ids"), ","),
+        n_mentions=whole_of(row.get("n_mentions")),
+        described=row.get("described"),
+    )
+
+
+def _relation(row: Mapping[str, Any]) -> SourceRelation:
+    return SourceRelation(
+        text_of(row["source"]),
+        text_of(row["target"]),
+        _descriptions(row),
+        number_of(row.get("weight")),
+        texts_of(row.get("text_unit_ids"), ","),
+    )
+
+
+def _descriptions(row: Mapping[str, Any]) -> tuple[str, ...]:
+    text = text_of(row.get("description"))
+    parts = text.splitlines() if row.get("layer") is not None else [text]
+    return tuple(flat for part in parts if (flat := one_line(part)))

@@ -1,0 +1,120 @@
+"""The JSONL form that recorded indexes are kept in: documents, chunks, entities and relations, one object a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hirag_dist.importing.files import read_lines
+from hirag_dist.importing.graph import (
+    SourceChunk,
+    SourceDocument,
+    SourceEntity,
+    SourceGraph,
+    SourceRelation,
+    number_of,
+    text_of,
+    texts_of,
+    type_of,
+    unquoted,
+    whole_of,
+)
+
+FILES = ("documents.jsonl", "chunks.jsonl", "entities.jsonl", "relations.jsonl")
+CORPUS = "corpus.jsonl"
+
+
+def read_jsonl(folder: Path) -> SourceGraph:
+    """Return the records of such a folder.
+
+    Rows marked `indexed: false` were never part of the index and are left out. Where documents hold no text, a
+    `corpus.jsonl` beside them may (`doc_id`, `text`): it is looked up by `doc_id`, then by any other field of the
+    document that ends in `doc_id`.
+
+    Raises:
+        InputError: a file is missing or damaged.
+    """
+    documents, chunks, entities, relations = (read_lines(folder / name) for name in FILES)
+    source = SourceGraph("jsonl", [], [], [], [])
+    texts = _corpus(folder)
+    source.documents = [_document(row, texts) for row in _indexed(documents, "documents", "doc_id", source)]
+    held = {document.key: document.text for document in source.documents}
+    in_order = sorted(_indexed(chunks, "chunks", "chunk_id", source), key=lambda row: whole_of(row.get("order")) or 0)
+    source.chunks = [_chunk(row, held) for row in in_order]
+    for number, row in enumerate(entities, 1):
+        if not text_of(row.get("name")).strip():
+            source.skip("entities", 1, f"entities.jsonl line {number}", "it has no name")
+            continue
+        source.entities.append(
+            SourceEntity(
+                text_of(row["name"]), type_of(row.get("type")), _descriptions(row), texts_of(row.get("source_ids"))
+            )
+        )
+    for number, row in enumerate(relations, 1):
+        if not (text_of(row.get("source")).strip() and text_of(row.get("target")).strip()):
+            source.skip("relations", 1, f"relations.jsonl line {number}", "it does not name two entities")
+            continue
+        source.relations.append(
+            SourceRelation(
+                text_of(row["source"]),
+                text_of(row["target"]),
+                _descriptions(row),
+                number_of(row.get("weight")),
+                texts_of(row.get("source_ids")),
+            )
+        )
+    return source
+
+
+def _corpus(folder: Path) -> dict[str, str]:
+    path = folder / CORPUS
+    rows = read_lines(path) if path.is_file() else []
+    return {text_of(row.get("doc_id")): text_of(row.get("text")) for row in rows}
+
+
+def _indexed(rows: list[dict[str, Any]], sort: str, key: str, source: SourceGraph) -> list[dict[str, Any]]:
+    kept = []
+    for number, row in enumerate(rows, 1):
+        if row.get("indexed") is False:
+            source.skip(sort, 1, f"{sort[:-1]} {row.get(key)}", "the index does not hold it: indexed is false")
+        elif not text_of(row.get(key)):
+            source.skip(sort, 1, f"{sort}.jsonl line {number}", f"it has no {key}")
+        else:
+            kept.append(row)
+    return kept
+
+
+def _document(row: dict[str, Any], corpus: dict[str, str]) -> SourceDocument:
+    key = text_of(row["doc_id"])
+    text = row.get("text")
+    if text is None:
+        others = (text_of(value) for name, value in row.items() if name.endswith("doc_id"))
+        text = next((corpus[other] for other in (key, *others) if other in corpus), None)
+    return SourceDocument(
+        key,
+        None if text is None else text_of(text),
+        uri=text_of(row.get("uri")),
+        title=text_of(row.get("title")),
+        labels=texts_of(row.get("labels")),
+        n_chars=whole_of(row.get("n_chars")) or 0,
+    )
+
+
+def _chunk(row: dict[str, Any], documents: dict[str, str | None]) -> SourceChunk:
+    start, end = whole_of(row.get("char_start")), whole_of(row.get("char_end"))
+    key, text = text_of(row.get("doc_id")), row.get("text")
+    of_document = documents.get(key)
+    if text is None and of_document and start is not None and end is not None:
+        text = of_document[start:end]
+    return SourceChunk(
+        text_of(row["chunk_id"]),
+        (key,) if key else (),
+        None if text is None else text_of(text),
+        start,
+        end,
+        whole_of(row.get("n_tokens")) or 0,
+    )
+
+
+def _descriptions(row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(unquoted(text) for text in texts_of(row.get("descriptions", row.get("description"))))
