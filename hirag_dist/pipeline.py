@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,7 @@ from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.sparsity import Limits, change_rate, stop_after_clustering, stop_before_clustering
 from hirag_dist.errors import InputError, StageFailed
 from hirag_dist.execution.run import Dataset, Run
+from hirag_dist.importing import ImportedGraph
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.manifest import Manifest
 from hirag_dist.index.reader import current_id
@@ -35,9 +36,6 @@ from hirag_dist.stages.read import SOURCES, ReadDocuments, UniqueDocuments
 from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.stages.summarise import MergeSummaries, SummariseClusters
 from hirag_dist.wiring import Resolved
-
-if TYPE_CHECKING:
-    from hirag_dist.importing import ImportedGraph
 
 log = logging.getLogger(__name__)
 _UNCOVERING_LIMIT = 0.3  # a layer with a larger share of summaries that cover nobody is dropped

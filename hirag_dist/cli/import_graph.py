@@ -11,6 +11,7 @@ from hirag_dist.cli.index import build, conclude, summary
 from hirag_dist.cli.options import ConfigOption, IndexOption, JsonOption, SetOption, configuration
 from hirag_dist.cli.output import err, use_json
 from hirag_dist.core.tokens import counter
+from hirag_dist.importing import read_working_folder
 from hirag_dist.index.store import Store
 
 
@@ -28,8 +29,6 @@ def import_graph(
     json: JsonOption = False,
 ) -> None:
     """Take over a graph that another tool extracted, build the hierarchy on it, and publish a snapshot."""
-    from hirag_dist.importing import read_working_folder
-
     use_json(json)
     loaded = configuration(config, settings, {"execution.executor": executor}).config
     started = time.perf_counter()

@@ -68,7 +68,7 @@ def community_table(levels: list[NDArray[np.int64]], graph: CsrGraph, entity_ids
     rows = []
     above: list[str] = []
     for level, labels in enumerate(levels):
-        n_here = int(labels.max()) + 1
+        n_here = int(labels.max(initial=-1)) + 1
         inner = (labels[heads] >= 0) & (labels[heads] == labels[graph.indices])
         n_relations = np.bincount(labels[heads[inner]], minlength=n_here) // 2
         own_ids = []

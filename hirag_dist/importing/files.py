@@ -126,7 +126,7 @@ def _check_root(path: Path, root: etree._Element) -> None:
     if root.getroottree().docinfo.internalDTD is not None:
         raise damaged(path, "it has a document type definition, which no GraphML of these tools has")
     if str(root.tag).removeprefix(_NAMESPACE) != "graphml":
-        raise damaged(path, f"it is no GraphML: its root is {root.tag}")
+        raise damaged(path, f"it is no GraphML: its root is {root.tag!r}")
 
 
 def _data(element: etree._Element, names: Mapping[str, str]) -> dict[str, str]:

@@ -38,7 +38,7 @@ def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> Places:
     Equal texts are one document. A chunk's text is looked for in its document, from the start of the chunk before
     it on, then from the beginning; where it is not found the whole document is its span and the chunk keeps its text.
     A chunk of a document that is not there becomes a document of its own. Texts that the folder does not hold are
-    empty: such chunks keep their span, rank last among sources and are cited by place only.
+    empty: such chunks keep their span, so that a source can be cited by its place; their vector is zero.
     """
     documents: dict[str, dict[str, Any]] = {}
     by_key: dict[str, dict[str, Any]] = {}

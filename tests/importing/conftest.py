@@ -1,0 +1,165 @@
+"""Tiny working folders of each kind, as their tools write them.
+
+All tell of the same story: Alice (a person) knows Bob in Wonderland, in two chunks of one document; Bob and
+"the HATTER" are joined by a relation only, so nobody described the Hatter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+FIRST = "Alice met Bob in Wonderland. They had tea."
+SECOND = "They had tea. Bob thanked the Hatter."
+TEXT = "Alice met Bob in Wonderland. They had tea. Bob thanked the Hatter."
+
+
+def write_json(path: Path, held: object) -> None:
+    path.write_text(json.dumps(held, ensure_ascii=False), encoding="utf-8")
+
+
+def write_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), path)
+
+
+def kv_stores(folder: Path, **more: Any) -> None:
+    """The two kv_store files of nano-graphrag and its descendants; `more` goes into every row."""
+    write_json(folder / "kv_store_full_docs.json", {"doc-1": {"content": TEXT} | more})
+    chunks = {
+        "chunk-2": {"tokens": 9, "content": SECOND, "chunk_order_index": 1, "full_doc_id": "doc-1"} | more,
+        "chunk-1": {"tokens": 11, "content": FIRST, "chunk_order_index": 0, "full_doc_id": "doc-1"} | more,
+    }
+    write_json(folder / "kv_store_text_chunks.json", chunks)
+
+
+def save_graph(folder: Path, graph: nx.Graph) -> None:
+    nx.write_graphml(graph, folder / "graph_chunk_entity_relation.graphml")
+
+
+@pytest.fixture
+def nano(tmp_path: Path) -> Path:
+    """As nano-graphrag wrote it in 2024: names, types and descriptions in quotes, names in capitals."""
+    kv_stores(tmp_path)
+    graph = nx.Graph()
+    alice = '"Alice is a girl."<SEP>"Alice is curious."'
+    graph.add_node('"ALICE"', entity_type='"PERSON"', description=alice, source_id="chunk-1<SEP>chunk-2")
+    graph.add_node('"BOB"', entity_type='"PERSON"', description='"Bob is polite."', source_id="chunk-1")
+    graph.add_node(
+        '"WONDERLAND"',
+        entity_type='"GEO"',
+        description='"A land & more."',
+        source_id="chunk-1",
+        clusters='[{"level": 0, "cluster": 1}]',
+    )
+    thanks = '"Bob thanked the Hatter."'
+    graph.add_node('"THE HATTER"', entity_type='"UNKNOWN"', description=thanks, source_id="chunk-2")
+    graph.add_edge('"ALICE"', '"BOB"', weight=9.0, description='"They met."', source_id="chunk-1", order=1)
+    graph.add_edge('"BOB"', '"THE HATTER"', weight=7.0, description=thanks, source_id="chunk-2", order=1)
+    save_graph(tmp_path, graph)
+    write_json(tmp_path / "vdb_entities.json", {"embedding_dim": 2, "data": [], "matrix": ""})
+    write_json(tmp_path / "kv_store_llm_response_cache.json", {})
+    return tmp_path
+
+
+@pytest.fixture
+def hirag(tmp_path: Path) -> Path:
+    """As HiRAG writes it: a summary entity without a source chunk, and Alice named by a chunk and by a summary."""
+    kv_stores(tmp_path)
+    graph = nx.Graph()
+    graph.add_node('"ALICE"', entity_type='"PERSON"', description='"A girl."', source_id="<SEP>chunk-1")
+    graph.add_node('"ADVENTURE"', entity_type='"CONCEPT"', description='"What happens."', source_id="")
+    graph.add_edge('"ALICE"', '"ADVENTURE"', weight=8.0, description='"She has one."', source_id="", order=1)
+    save_graph(tmp_path, graph)
+    return tmp_path
+
+
+@pytest.fixture
+def lightrag(tmp_path: Path) -> Path:
+    """As LightRAG 1.4 writes it: file paths, keywords, and all chunks of an entity in a store of their own."""
+    kv_stores(tmp_path, file_path="alice.txt", create_time=1, update_time=1)
+    graph = nx.Graph()
+    more = {"file_path": "alice.txt", "created_at": 1}
+    graph.add_node(
+        "Alice",
+        entity_id="Alice",
+        entity_type="person",
+        description="A girl.",
+        source_id="chunk-1",
+        truncate="",
+        **more,
+    )
+    graph.add_node("alice", entity_id="alice", entity_type="animal", description="A cat.", source_id="chunk-2", **more)
+    graph.add_node("Bob", entity_id="Bob", entity_type="person", description="Polite.", source_id="chunk-1", **more)
+    edge = {"weight": 9.0, "description": "They met.", "keywords": "meeting,tea", "source_id": "chunk-1", **more}
+    graph.add_edge("Alice", "Bob", **edge)
+    graph.add_edge("alice", "Bob", **edge | {"description": "She purrs.", "weight": 2.0, "source_id": "chunk-2"})
+    save_graph(tmp_path, graph)
+    write_json(tmp_path / "kv_store_full_entities.json", {"doc-1": {"entity_names": ["Alice", "Bob"], "count": 2}})
+    chunks = ["chunk-1", "chunk-2"]
+    write_json(tmp_path / "kv_store_entity_chunks.json", {"Bob": {"chunk_ids": chunks, "count": 2}})
+    write_json(tmp_path / "kv_store_relation_chunks.json", {"Alice<SEP>Bob": {"chunk_ids": chunks, "count": 2}})
+    write_json(tmp_path / "kv_store_doc_status.json", {"doc-1": {"status": "processed", "file_path": "alice.txt"}})
+    return tmp_path
+
+
+@pytest.fixture
+def graphrag(tmp_path: Path) -> Callable[..., Path]:
+    """As GraphRAG writes it. `old`: the names of 0.x; `below`: the folder under the root that holds the tables."""
+
+    def make(old: bool = False, below: str = "") -> Path:
+        where = tmp_path / below
+        prefix = "create_final_" if old else ""
+        document = {"id": "d", "title": "alice.txt", "text_unit_ids": ["t1", "t2"]}
+        document |= {"raw_content": TEXT} if old else {"text": TEXT, "creation_date": "2025", "metadata": None}
+        write_parquet(where / f"{prefix}documents.parquet", [document])
+        home: dict[str, Any] = {"document_ids": ["d"]} if old else {"document_id": "d"}
+        units = [{"id": "t1", "text": FIRST, "n_tokens": 11} | home, {"id": "t2", "text": SECOND, "n_tokens": 9} | home]
+        write_parquet(where / f"{prefix}text_units.parquet", units)
+        name = "name" if old else "title"
+        entities = [
+            {name: "ALICE", "type": "PERSON", "description": "A girl.\n\nVery curious.", "text_unit_ids": ["t1", "t2"]},
+            {name: "BOB", "type": "PERSON", "description": "Polite.", "text_unit_ids": ["t1"]},
+            {name: "MARCH HARE", "type": "", "description": "", "text_unit_ids": ["t2"]},
+        ]
+        write_parquet(where / f"{prefix}entities.parquet", [{"id": str(at)} | row for at, row in enumerate(entities)])
+        relations = [
+            {"source": "ALICE", "target": "BOB", "description": "They met.", "weight": 9.0, "text_unit_ids": ["t1"]},
+            {"source": "BOB", "target": "ALICE", "description": "Friends.", "weight": 3.0, "text_unit_ids": ["t2"]},
+            {"source": "BOB", "target": "THE HATTER", "description": "Thanks.", "weight": 7.0, "text_unit_ids": ["t2"]},
+        ]
+        write_parquet(where / f"{prefix}relationships.parquet", relations)
+        return tmp_path
+
+    return make
+
+
+@pytest.fixture
+def jsonl(tmp_path: Path) -> Path:
+    """The form of the recorded indexes; the second document was never indexed."""
+    documents = [{"doc_id": "doc-1", "text": TEXT}, {"doc_id": "doc-2", "text": "Elsewhere.", "indexed": False}]
+    write_lines(tmp_path / "documents.jsonl", documents)
+    chunks = [
+        {"chunk_id": "c2", "doc_id": "doc-1", "order": 1, "n_tokens": 9, "text": SECOND},
+        {"chunk_id": "c1", "doc_id": "doc-1", "order": 0, "n_tokens": 11, "text": FIRST},
+    ]
+    write_lines(tmp_path / "chunks.jsonl", chunks)
+    entities = [
+        {"name": "ALICE", "type": "PERSON", "descriptions": ["A girl.", "Curious.", "A girl."], "source_ids": ["c1"]},
+        {"name": "BOB", "type": "PERSON", "descriptions": ["Polite."], "source_ids": ["c1", "c2", ""]},
+    ]
+    write_lines(tmp_path / "entities.jsonl", entities)
+    relation = {"source": "ALICE", "target": "BOB", "weight": 9.0, "descriptions": ["They met."], "source_ids": ["c1"]}
+    write_lines(tmp_path / "relations.jsonl", [relation])
+    return tmp_path
