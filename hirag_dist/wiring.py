@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.tokens import counter, encoding
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.lazy import LazyExecutor
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pool.budget import Budget, LocalBudget
@@ -179,26 +180,27 @@ async def close_services(services: Services) -> None:
 
 
 def make_executor(config: Config, store: Store, max_usd: float | None, max_tokens: int | None) -> Executor:
-    """Return the configured executor.
-
-    Raises:
-        BackendUnavailable: Ray does not start or is out of reach.
-    """
+    """Return the configured executor. It starts with its first task: BackendUnavailable rises then."""
     execution = config.execution
     budget = partial(make_budget, config, max_usd, max_tokens)
-    if execution.executor == "inline":
-        held = budget()
-        services: Callable[[], Services] = partial(make_services, config, store, held)
-        return InlineExecutor(services, close_services, execution.tasks_in_flight)
-    from hirag_dist.execution.ray import RayExecutor
 
-    return RayExecutor(
-        partial(make_services, config, store),
-        budget,
-        workers=execution.workers,
-        address=execution.ray_address,
-        in_flight=execution.tasks_in_flight,
-    )
+    def inline() -> Executor:
+        return InlineExecutor(
+            partial(make_services, config, store, budget()), close_services, execution.tasks_in_flight
+        )
+
+    def ray() -> Executor:
+        from hirag_dist.execution.ray import RayExecutor
+
+        return RayExecutor(
+            partial(make_services, config, store),
+            budget,
+            workers=execution.workers,
+            address=execution.ray_address,
+            in_flight=execution.tasks_in_flight,
+        )
+
+    return LazyExecutor(execution.executor, ray if execution.executor == "ray" else inline)
 
 
 def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:

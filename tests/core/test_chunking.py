@@ -87,3 +87,38 @@ def test_every_visible_character_is_in_a_chunk(text: str, size: int, overlap: in
 def test_an_overlap_as_large_as_the_chunk_is_refused() -> None:
     with pytest.raises(ValueError, match="overlap"):
         chunk_spans("text", O200K, 10, 10, at_sentences=True)
+
+
+@pytest.mark.parametrize("name", ["o200k_base", "cl100k_base"])
+def test_windows_over_characters_of_several_tokens_end_before_the_cut_character(name: str) -> None:
+    """Every window of tokens, cut back to whole characters on both sides, is a chunk, in order, and nothing else is."""
+    encode = encoding(name)
+    rng = random.Random(3)
+    pieces = ["🧑🏽‍🚀", "𝄞", "🜁", "中", "字。", " the", " word", "é", "ع", "ﷺ", "ༀ", "\n", "  ", "𠜎", "नमस्ते"]
+    for _ in range(60):
+        text = "".join(rng.choices(pieces, k=rng.randint(1, 200)))
+        tokens = encode.encode_ordinary(text)
+        size = rng.randint(1, 30)
+        overlap = rng.randint(0, size - 1)
+        windows = []
+        for first in range(0, len(tokens), size - overlap):
+            start, end = (
+                len(encode.decode_bytes(tokens[:cut]).decode("utf-8", "ignore")) for cut in (first, first + size)
+            )
+            windows.append(text[start:end].strip())
+        spans = chunk_spans(text, encode, size, overlap, at_sentences=False)
+        assert [text[span.start : span.end] for span in spans] == [window for window in windows if window]
+
+
+def test_the_default_cut_by_tokens_is_nano_graphrags() -> None:
+    """1,200 tokens, 100 shared: a window every 1,100 tokens, the last one however short."""
+    tokens = O200K.encode_ordinary(PROSE * 2)
+    windows = [O200K.decode(tokens[first : first + 1200]).strip() for first in range(0, len(tokens), 1100)]
+    assert len(windows) > 5
+    assert cut(PROSE * 2, size=1200, overlap=100, at_sentences=False) == windows
+
+
+def test_special_token_text_is_ordinary_text() -> None:
+    text = "One <|endoftext|> two. " * 30
+    chunks = cut(text, size=40, overlap=0)
+    assert " ".join(chunks) == text.strip()

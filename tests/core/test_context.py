@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hirag_dist.core.context import check_citations, render_context
 from hirag_dist.core.prompts import Prompts, answer_request
@@ -10,6 +12,10 @@ from hirag_dist.core.tokens import counter
 from hirag_dist.types import CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
 
 COUNT = counter("o200k_base")
+NASTY = st.text(
+    st.sampled_from("ab Z9.,;:!?…—[]#ERCS1\n\r\t \u00a0\u2028\x85\u3000中文。🧑🏽‍🚀é\u0301عر") | st.characters(exclude_categories=["Cs"]),
+    max_size=300,
+)
 LONG = "Some words that go on and on about the matter at hand. " * 40
 
 
@@ -82,3 +88,33 @@ def test_citations_that_name_nothing_are_removed_and_counted() -> None:
         ("C1", "community", "c0"),
     ]
     assert dropped == 2
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(texts=st.lists(NASTY, max_size=5), repeated=st.integers(1, 12), budget=st.integers(1, 600))
+def test_no_text_passes_the_budget_or_opens_a_record(texts: list[str], repeated: int, budget: int) -> None:
+    long = [text * repeated for text in texts]
+    found = Retrieval(
+        "q",
+        "hirag",
+        "snap",
+        local=tuple(EntityItem(f"e{i}", text[:30], "x\n##", text, 0, 0.5) for i, text in enumerate(long)),
+        communities=tuple(CommunityItem(f"c{i}", 0, text[:20], text, 5.0, 1, 0.5) for i, text in enumerate(long)),
+        triples=tuple(
+            TripleItem(f"r{i}", "a", "b", text[:9], text[9:20], "extracted", text, 1.0, 0.5) for i, text in enumerate(long)
+        ),
+        sources=tuple(SourceItem(f"s{i}", "d", text[:9], "u", 0, 9, text, 0.5) for i, text in enumerate(long)),
+    )
+    rendered = render_context(found, budget, COUNT)
+    assert COUNT(rendered.context) <= rendered.context_tokens <= budget
+    lines = rendered.context.splitlines()
+    assert [line[1:].split("]")[0] for line in lines if line.startswith("[")] == list(rendered.context_refs)
+    sections = [line for line in lines if line.startswith("##")]
+    assert sections == [f"## {name}" for name in ("Entities", "Bridge", "Communities", "Sources") if f"## {name}" in lines]
+
+
+def test_the_rest_of_an_answer_stays_as_it_is() -> None:
+    rendered = render_context(retrieval("Short."), 10_000, COUNT)
+    answer = "It uses .NET , mostly [E1].\n\n    code ;  [1] [E] [Q7] (S1)"
+    assert check_citations(answer, rendered)[0] == answer
+    assert check_citations("[S98] Nothing [S99], at all [S97]", rendered)[::2] == ("Nothing, at all", 3)

@@ -1,7 +1,11 @@
 """Report material fits its prompt, sub-reports stand in, references are checked."""
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from hirag_dist.core.replies import Finding, ReportRecord
 from hirag_dist.core.reports import ChildReport, Link, Member, members_report, report_material, report_row, report_text
+from hirag_dist.core.tokens import counter
 
 
 def count(text: str) -> int:
@@ -54,3 +58,37 @@ def test_a_small_community_reports_its_members() -> None:
     assert row["origin"] == "members"
     assert row["title"] == "Name0, Name1"
     assert "Name1: ten words" in report_text(row)
+
+
+def test_reports_that_do_not_fit_leave_room_for_members() -> None:
+    verbose = ChildReport("verbose", "Verbose", "word " * 500, frozenset(f"e{i:02d}" for i in range(20)))
+    brief = ChildReport("brief", "Brief", "few words", frozenset(f"e{i:02d}" for i in range(20, 25)))
+    material = report_material(members(30), [], [verbose, brief], 200, count)
+    assert [line.split(":")[0] for line in material.reports] == ["C1. Brief"]
+    assert material.refs["C1"] == "brief"
+    assert len(material.entities) > 5
+    assert not material.complete
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(
+    n_members=st.integers(0, 20),
+    n_links=st.integers(0, 20),
+    parts=st.lists(st.tuples(st.sets(st.integers(0, 19)), st.integers(1, 60)), max_size=8),
+    budget=st.integers(1, 400),
+)
+def test_material_never_passes_the_budget_and_says_whether_it_is_whole(
+    n_members: int, n_links: int, parts: list[tuple[set[int], int]], budget: int
+) -> None:
+    tokens = counter("o200k_base")
+    children = [
+        ChildReport(f"c{at}", "Title", "w " * length, frozenset(f"e{i:02d}" for i in rows))
+        for at, (rows, length) in enumerate(parts)
+    ]
+    material = report_material(members(n_members), links(n_links), children, budget, tokens)
+    lines = [*material.entities, *material.relations, *material.reports]
+    assert tokens("\n".join(lines)) <= budget
+    assert [line.split(".")[0] for line in lines] == list(material.refs)
+    shown = set(material.refs.values())
+    covered = shown.union(*(child.entity_ids for child in children if child.community_id in shown))
+    assert material.complete == ({member.entity_id for member in members(n_members)} <= covered)

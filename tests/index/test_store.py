@@ -60,8 +60,6 @@ def test_a_process_killed_before_the_rename_leaves_the_old_file(store: Store) ->
     script = (
         "import os, sys\n"
         "from hirag_dist.index.store import Store\n"
-        "class Last(Store):\n"
-        "    pass\n"
         "store = Store(sys.argv[1])\n"
         "with store._landing('snapshots/a/t.parquet') as beside:\n"
         "    open(beside, 'wb').write(b'half')\n"

@@ -1,0 +1,35 @@
+"""An executor that starts with its first task: a run with nothing to do starts no cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from hirag_dist.execution.task import Task, TaskResult
+from hirag_dist.ports import Executor
+
+
+class LazyExecutor:
+    """Implements `ports.Executor` by another one, made when it is needed."""
+
+    def __init__(self, name: str, make: Callable[[], Executor]) -> None:
+        self.name = name
+        self._make = make
+        self._made: Executor | None = None
+
+    def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
+        """Run tasks, yield results as they come.
+
+        Raises:
+            BackendUnavailable: the executor does not start.
+        """
+        waiting = list(tasks)
+        if not waiting:
+            return
+        if self._made is None:
+            self._made = self._make()
+        yield from self._made.map(waiting)
+
+    def close(self) -> None:
+        """Stop what was started."""
+        if self._made is not None:
+            self._made.close()

@@ -1,0 +1,154 @@
+"""What every Executor does: run inline, and on a real local Ray."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+import ray
+from ray import cloudpickle
+
+from hirag_dist.errors import BudgetReached, HiragError, RateLimited, RequestRejected, StageFailed
+from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.ray import RayExecutor
+from hirag_dist.execution.task import Slice, Task, result_of
+from hirag_dist.index.store import Store
+from hirag_dist.pool.budget import LocalBudget
+from hirag_dist.ports import Executor
+from hirag_dist.stages.base import ByRows, Services, Tables
+
+NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+SERVICES: Any = "what a worker lends"
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+
+
+@dataclass(frozen=True)
+class Double:
+    """Numbers, twice; refuses the numbers of its schedule, with the error that stands there."""
+
+    name: ClassVar[str] = "double"
+    version: ClassVar[int] = 1
+    split: ClassVar[ByRows] = ByRows(1)
+    reads: ClassVar = {"numbers": NUMBERS}
+    writes: ClassVar = {"doubled": NUMBERS}
+
+    schedule: tuple[tuple[int, HiragError], ...] = ()
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        assert services == SERVICES
+        for number in tables["numbers"]["n"].to_pylist():
+            for refused, error in self.schedule:
+                if number == refused:
+                    raise error
+        return {"doubled": pa.table({"n": [2 * n for n in tables["numbers"]["n"].to_pylist()]}, schema=NUMBERS)}
+
+
+async def _close(services: Services) -> None:
+    assert services == SERVICES
+
+
+def _inline() -> Executor:
+    return InlineExecutor(lambda: SERVICES, _close, in_flight=2)
+
+
+def _on_ray() -> Executor:
+    if not ray.is_initialized():
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    return RayExecutor(lambda budget: SERVICES, lambda: LocalBudget({}), workers=2, in_flight=1)
+
+
+MAKERS: dict[str, Callable[[], Executor]] = {"inline": _inline, "ray": _on_ray}
+
+
+@pytest.fixture(scope="module", params=list(MAKERS))
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        made = MAKERS[request.param]()
+        yield made
+        made.close()
+        if request.param == "ray":
+            assert ray.is_initialized()  # it was not the executor's
+            ray.shutdown()
+
+
+def make_tasks(store: Store, n: int, *schedule: tuple[int, HiragError]) -> list[Task]:
+    store.write_table("numbers.parquet", pa.table({"n": list(range(n))}, schema=NUMBERS))
+    stage = Double(schedule)
+    return [Task(stage, at, {"numbers": (Slice("numbers.parquet", at, at + 1),)}, "work", store) for at in range(n)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path))
+
+
+def test_every_task_runs_once_and_leaves_its_output_and_marker(executor: Executor, store: Store) -> None:
+    tasks = make_tasks(store, 9)
+    results = list(executor.map(tasks))
+    assert sorted(result.number for result in results) == list(range(9))
+    for result in results:
+        assert store.read_table(f"work/doubled/part-{result.number:06d}.parquet")["n"].to_pylist() == [2 * result.number]
+        assert result_of(store.read_json(tasks[result.number].marker)) == result
+        assert result.outputs["doubled"][0] == 1
+
+
+def test_no_tasks_no_results(executor: Executor) -> None:
+    assert list(executor.map([])) == []
+
+
+def test_tasks_are_taken_as_there_is_room(executor: Executor, store: Store) -> None:
+    taken: list[int] = []
+
+    def source() -> Iterator[Task]:
+        for task in make_tasks(store, 30):
+            taken.append(task.number)
+            yield task
+
+    results = executor.map(source())
+    next(results)
+    assert len(taken) < 10
+    assert len(list(results)) == 29
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StageFailed("task four"),
+        BudgetReached("no money"),
+        RateLimited("slowly", retry_after_s=1.5),
+        RequestRejected("wrong key", fatal=True),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_failure_rises_as_it_is_after_the_others_in_flight(
+    executor: Executor, store: Store, error: HiragError
+) -> None:
+    tasks = make_tasks(store, 30, (4, error))
+    kept = []
+    with pytest.raises(type(error), match=str(error)) as caught:
+        for result in executor.map(tasks):
+            kept.append(result.number)
+    assert vars(caught.value) == vars(error)
+    done = {int(name.removesuffix(".json")) for name in store.names("work/tasks")}
+    assert 4 not in done
+    assert set(kept) <= done  # what was told is stored
+    assert {0, 1, 2, 3} <= done
+    assert len(done) < 12  # and nothing new was begun
+
+
+def test_of_several_failures_one_rises(executor: Executor, store: Store) -> None:
+    tasks = make_tasks(store, 8, *((at, StageFailed(f"task {at}")) for at in range(8)))
+    with pytest.raises(StageFailed, match="task [0-3]$"):
+        list(executor.map(tasks))
+
+
+def test_goes_on_after_a_failure(executor: Executor, store: Store) -> None:
+    with pytest.raises(StageFailed):
+        list(executor.map(make_tasks(store, 3, (1, StageFailed("once")))))
+    assert len(list(executor.map(make_tasks(store, 3)))) == 3

@@ -1,0 +1,137 @@
+"""What every Kernels does: components as scikit-learn has them, communities that cover, hang together and nest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+
+from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.core.graph import build_graph
+from hirag_dist.ports import Kernels
+from hirag_dist.types import CsrGraph
+
+MAKERS: dict[str, Callable[[], Kernels]] = {"cpu": CpuKernels}
+
+
+@pytest.fixture(params=list(MAKERS))
+def kernels(request: pytest.FixtureRequest) -> Kernels:
+    return MAKERS[request.param]()
+
+
+def csr(graph: nx.Graph) -> CsrGraph:
+    """A graph of nodes 0 … n − 1, through the tables that the build makes it from."""
+    edges = [(f"{a:05d}", f"{b:05d}", float(data.get("weight", 1.0))) for a, b, data in graph.edges(data=True)]
+    relations = pa.table(
+        {
+            "source_id": pa.chunked_array([[a for a, _, _ in edges]], pa.string()),
+            "target_id": pa.chunked_array([[b for _, b, _ in edges]], pa.string()),
+            "weight": pa.chunked_array([[weight for _, _, weight in edges]], pa.float64()),
+        }
+    )
+    return build_graph(pa.chunked_array([[f"{node:05d}" for node in sorted(graph)]], pa.string()), relations)
+
+
+def planted(groups: int, size: int, seed: int = 1) -> nx.Graph:
+    return nx.convert_node_labels_to_integers(
+        nx.random_partition_graph([size] * groups, min(1.0, 8 / size), 0.3 / size / groups, seed=seed)
+    )
+
+
+def as_sets(labels: NDArray[np.int64]) -> list[set[int]]:
+    return [set(np.flatnonzero(labels == label).tolist()) for label in range(int(labels.max()) + 1)]
+
+
+@pytest.mark.parametrize(("rows", "dim", "kept"), [(300, 24, 6), (20_000, 12, 4), (5, 24, 4), (40, 3, 3)])
+def test_pca_is_scikit_learns_up_to_sign(kernels: Kernels, rows: int, dim: int, kept: int) -> None:
+    random = np.random.default_rng(rows)
+    vectors = (random.normal(size=(rows, dim)) * np.geomspace(4, 0.1, dim) + 2).astype(np.float32)
+    found = kernels.pca(vectors, kept, 0)
+    expected = PCA(kept, svd_solver="full").fit_transform(vectors.astype(np.float64))
+    assert (found.shape, found.dtype) == ((rows, kept), np.float32)
+    for column in range(kept):
+        sign = np.sign(np.dot(found[:, column], expected[:, column]))
+        assert sign * found[:, column] == pytest.approx(expected[:, column], abs=2e-3)
+    variances = found.var(axis=0)
+    assert (np.diff(variances) <= 1e-6).all()
+
+
+def test_pca_takes_what_is_not_finite_for_zeros(kernels: Kernels) -> None:
+    vectors = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
+    clean = vectors.copy()
+    clean[4] = 0
+    vectors[4] = [np.nan, np.inf, -np.inf, np.nan, np.nan, np.nan]
+    assert np.array_equal(kernels.pca(vectors, 2, 0), kernels.pca(clean, 2, 0))
+
+
+def test_pca_of_equal_rows_and_of_one(kernels: Kernels) -> None:
+    assert np.abs(kernels.pca(np.ones((9, 4), np.float32), 2, 0)).max() < 1e-3
+    assert kernels.pca(np.ones((1, 4), np.float32), 1, 0).shape == (1, 1)
+
+
+GRAPHS = {
+    "planted groups": planted(6, 40),
+    "a ring": nx.cycle_graph(60),
+    "a star": nx.star_graph(50),
+    "two parts and lone nodes": nx.disjoint_union(nx.complete_graph(7), nx.empty_graph(5)),
+    "one edge": nx.path_graph(2),
+    "no edge": nx.empty_graph(9),
+    "one node": nx.empty_graph(1),
+    "heavy tails": nx.barabasi_albert_graph(400, 2, seed=3),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("max_size", [2, 15, 1000])
+def test_communities_cover_connect_and_nest(kernels: Kernels, name: str, max_size: int) -> None:
+    graph = GRAPHS[name]
+    levels = kernels.leiden(csr(graph), max_size, 1.0, 7)
+    assert (levels[0] >= 0).all()  # every node is in one
+    for level, labels in enumerate(levels):
+        assert labels.shape == (len(graph),)
+        for community in as_sets(labels):
+            assert community
+            assert nx.is_connected(graph.subgraph(community))
+            above = {int(levels[level - 1][node]) for node in community} if level else {0}
+            assert len(above) == 1
+            assert -1 not in above
+            split = {int(levels[level + 1][node]) >= 0 for node in community} if level + 1 < len(levels) else {False}
+            assert len(split) == 1  # wholly split, or not at all
+            assert split == {False} or len(community) > max_size
+
+
+@pytest.mark.parametrize("max_size", [15, 60])
+def test_is_the_same_for_the_same_seed(kernels: Kernels, max_size: int) -> None:
+    graph = csr(planted(6, 40))
+    first, second = (kernels.leiden(graph, max_size, 1.0, 3) for _ in range(2))
+    assert len(first) == len(second)
+    for one, other in zip(first, second, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_finds_planted_groups_and_splits_them_to_size(kernels: Kernels) -> None:
+    graph = planted(6, 40)
+    levels = kernels.leiden(csr(graph), 1000, 1.0, 0)
+    assert len(levels) == 1
+    planted_sets = [set(range(first, first + 40)) for first in range(0, 240, 40)]
+    quality = nx.community.modularity(graph, as_sets(levels[0]))
+    assert quality > nx.community.modularity(graph, planted_sets) - 0.03
+    smaller = kernels.leiden(csr(graph), 12, 1.0, 0)
+    deepest = np.stack(smaller)
+    last = [tuple(column[column >= 0]) for column in deepest.T]
+    sizes = {key: last.count(key) for key in set(last)}
+    assert max(sizes.values()) <= 12
+
+
+def test_weights_count(kernels: Kernels) -> None:
+    """A ring of eight whose heavy edges pair its nodes."""
+    graph = nx.Graph()
+    for node in range(8):
+        graph.add_edge(node, (node + 1) % 8, weight=50.0 if node % 2 == 0 else 1.0)
+    (labels,) = kernels.leiden(csr(graph), 1000, 4.0, 0)
+    assert sorted(map(sorted, as_sets(labels))) == [[0, 1], [2, 3], [4, 5], [6, 7]]

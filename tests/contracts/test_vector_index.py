@@ -1,0 +1,167 @@
+"""What every VectorIndex does, against brute force: memory, Milvus Lite and, where it is installed, a Milvus server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from hirag_dist import schemas
+from hirag_dist.backends.memory import MemoryVectors
+from hirag_dist.backends.milvus import open_milvus, open_milvus_lite
+from hirag_dist.index.reader import Snapshot, open_snapshot
+from hirag_dist.index.store import Store
+from hirag_dist.index.writer import write_snapshot
+from hirag_dist.ports import VectorIndex
+
+DIM = 16
+LAYERS = [0] * 60 + [1] * 20 + [2] * 7
+Opener = Callable[[Snapshot], VectorIndex]
+
+
+def make_vectors() -> NDArray[np.float32]:
+    """Unit rows; ten of them equal, so that rows must decide; one all zero."""
+    random = np.random.default_rng(5)
+    vectors = random.normal(size=(len(LAYERS), DIM)).astype(np.float32)
+    vectors[20:25] = vectors[70:75] = vectors[3]
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors[40] = 0
+    return vectors
+
+
+def make_snapshot(folder: Path) -> Snapshot:
+    entities = [
+        {
+            "entity_id": f"{at:03d}",
+            "layer": layer,
+            "name": f"n{at}",
+            "type": "concept",
+            "description": "",
+            "described": True,
+            "n_mentions": 1,
+            "chunk_ids": [],
+        }
+        for at, layer in enumerate(LAYERS)
+    ]
+    names = ("documents", "chunks", "relations", "clusters", "layers", "communities", "reports", "usage", "rejects")
+    tables = {name: getattr(schemas, name.upper()).empty_table() for name in names}
+    tables["entities"] = pa.Table.from_pylist(entities, schemas.ENTITIES)
+    arrays: dict[str, NDArray[Any]] = {
+        "graph/indptr": np.zeros(len(LAYERS) + 1, np.int64),
+        "graph/indices": np.zeros(0, np.int32),
+        "graph/weights": np.zeros(0, np.float32),
+        "graph/relation_rows": np.zeros(0, np.int32),
+        "vectors/entities": make_vectors(),
+        "vectors/chunks": np.zeros((0, DIM), np.float32),
+    }
+    store = Store(str(folder))
+    manifest = write_snapshot(store, tables, arrays, embedder="e", complete=True, build={}, notes={})
+    return open_snapshot(store, manifest.snapshot_id)
+
+
+@contextmanager
+def _milvus_server(folder: Path) -> Iterator[Opener]:
+    milvus = pytest.importorskip("milvus")
+    server = milvus.MilvusServer()
+    server.set_base_dir(str(folder))
+    server.config.set("proxy_port", 0)
+    server.listen_port = _free_port()
+    server.start()
+    try:
+        yield lambda snapshot: open_milvus(f"http://127.0.0.1:{server.listen_port}", "", snapshot)
+    finally:
+        server.stop()
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def _plain(opener: Opener) -> Iterator[Opener]:
+    yield opener
+
+
+@pytest.fixture(
+    scope="module",
+    params=["memory", "milvus-lite", pytest.param("milvus", marks=[pytest.mark.server, pytest.mark.timeout(300)])],
+)
+def opener(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
+    made = {"memory": _plain(MemoryVectors), "milvus-lite": _plain(open_milvus_lite)}.get(
+        request.param
+    ) or _milvus_server(tmp_path_factory.mktemp("server"))
+    with made as open_index:
+        yield open_index
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory, opener: Opener) -> Snapshot:
+    return make_snapshot(tmp_path_factory.mktemp("index"))
+
+
+@pytest.fixture(scope="module")
+def index(snapshot: Snapshot, opener: Opener) -> Iterator[VectorIndex]:
+    made = opener(snapshot)
+    yield made
+    made.close()
+
+
+def brute_force(
+    snapshot: Snapshot, vector: NDArray[np.float32], limit: int, max_layer: int | None
+) -> tuple[list[int], list[float]]:
+    scores = [float(np.dot(row, vector)) for row in snapshot.entity_vectors]
+    rows = [row for row in range(len(scores)) if max_layer is None or LAYERS[row] <= max_layer]
+    best = sorted(rows, key=lambda row: (-np.float32(scores[row]), row))[:limit]
+    return best, [scores[row] for row in best]
+
+
+@pytest.mark.parametrize("max_layer", [None, 0, 1, 2, 9])
+@pytest.mark.parametrize("limit", [1, 5, 13, 87, 500])
+def test_gives_the_rows_and_scores_of_brute_force(
+    index: VectorIndex, snapshot: Snapshot, limit: int, max_layer: int | None
+) -> None:
+    for seed in range(3):
+        vector = np.random.default_rng(seed).normal(size=DIM).astype(np.float32)
+        vector /= np.linalg.norm(vector)
+        rows, scores = index.search(vector, limit, max_layer)
+        expected, similarities = brute_force(snapshot, vector, limit, max_layer)
+        assert rows.tolist() == expected
+        assert scores == pytest.approx(similarities, abs=1e-6)
+        assert (rows.dtype, scores.dtype) == (np.int64, np.float32)
+
+
+@pytest.mark.parametrize("limit", [1, 4, 8, 11, 12])
+def test_ties_go_by_row(index: VectorIndex, snapshot: Snapshot, limit: int) -> None:
+    equal = [3, 20, 21, 22, 23, 24, 70, 71, 72, 73, 74]
+    rows, scores = index.search(snapshot.entity_vectors[3], limit)
+    assert rows.tolist()[:11] == equal[:limit]
+    assert scores[: len(equal)] == pytest.approx(1.0, abs=1e-6)
+    rows, _ = index.search(snapshot.entity_vectors[3], limit, 0)
+    assert rows.tolist()[:6] == equal[:6][:limit]
+
+
+def test_a_vector_of_zeros_is_near_nothing(index: VectorIndex) -> None:
+    rows, scores = index.search(np.zeros(DIM, np.float32), 4)
+    assert len(rows) == 4
+    assert scores.tolist() == [0.0] * 4
+
+
+def test_opens_again_and_finds_the_same(snapshot: Snapshot, opener: Opener, index: VectorIndex) -> None:
+    vector = snapshot.entity_vectors[7]
+    before = index.search(vector, 9)[0].tolist()
+    index.close()
+    again = opener(snapshot)
+    try:
+        assert again.search(vector, 9)[0].tolist() == before
+    finally:
+        again.close()

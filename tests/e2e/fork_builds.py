@@ -1,0 +1,147 @@
+"""A process that reads jobs (a JSON line each), forks a child for each, and says how the child ended.
+
+A job with `argv` is a command line, run as `python -m hirag_dist` runs it; any other is a build. A building child kills itself with SIGKILL where the job says so: after its n-th durable write, or at an event of a stage. So
+the same place is hit every time, which a killer from outside cannot promise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+import pyarrow as pa
+
+import hirag_dist.cli.main as command_line
+from hirag_dist.config import Config
+from hirag_dist.config_file import load_prompts
+from hirag_dist.core.tokens import counter
+from hirag_dist.errors import HiragError
+from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
+from hirag_dist.execution.run import Run
+from hirag_dist.index.lock import BuildLock
+from hirag_dist.index.store import Store
+from hirag_dist.pipeline import Build
+from hirag_dist.wiring import make_executor, resolve
+
+EVENTS = {"started": StageStarted, "task": TaskFinished, "finished": StageFinished}
+
+
+class MortalStore(Store):
+    """Counts what became durable, and dies right after the n-th."""
+
+    def __init__(self, uri: str, dies_at: int | None) -> None:
+        super().__init__(uri)
+        self.writes = 0
+        self._dies_at = dies_at
+
+    def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
+        super().write_bytes(path, data, replace)
+        self._count()
+
+    def write_table(self, path: str, table: pa.Table) -> None:
+        super().write_table(path, table)
+        self._count()
+
+    def append(self, path: str, data: bytes) -> tuple[str, int]:
+        found = super().append(path, data)
+        self._count()
+        return found
+
+    def _count(self) -> None:
+        self.writes += 1
+        if self.writes == self._dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def build(
+    inputs: list[str],
+    index: str,
+    config: dict[str, Any],
+    at_write: int | None = None,
+    at_event: tuple[str, str] | None = None,
+    fresh: bool = False,
+) -> dict[str, Any]:
+    """Build, inline.
+
+    Args:
+        at_write: die after this durable write.
+        at_event: (started, task or finished; label of a stage): die when it is told for the first time.
+    """
+    told: list[tuple[str, str, bool]] = []
+
+    def listen(event: object) -> None:
+        kind = next(name for name, of in EVENTS.items() if isinstance(event, of))
+        told.append((kind, event.label, getattr(event, "reused", False)))  # type: ignore[attr-defined]
+        if at_event is not None and (kind, event.label) == tuple(at_event):  # type: ignore[attr-defined]
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store = MortalStore(index, at_write)
+    made = Config.model_validate(config | {"execution": {"executor": "inline"}})
+    with BuildLock(Store(index)):
+        executor = make_executor(made, store, None, None)
+        try:
+            run = Run(store, executor, (listen,), made.max_reject_ratio, fresh)
+            result = Build(made, load_prompts(None), resolve(made), run).index(inputs)
+        finally:
+            executor.close()
+    return {
+        "snapshot": result.manifest.snapshot_id,
+        "stages_run": result.stages_run,
+        "changed": result.changed,
+        "writes": store.writes,
+        "told": told,
+        "sent": sum(use.calls - use.ledger_hits for use in run.sent.uses.values()),
+    }
+
+
+def child(job: dict[str, Any], pipe: int) -> None:
+    try:
+        said = build(**job)
+    except HiragError as error:
+        said = {"error": str(error), "kind": type(error).__name__}
+    os.write(pipe, json.dumps(said).encode())
+
+
+def command(argv: list[str], cwd: str, out: str, err: str) -> None:
+    """Become the command: exits as it exits."""
+    os.chdir(cwd)
+    for number, file, how in ((0, os.devnull, "rb"), (1, out, "wb"), (2, err, "wb")):
+        with open(file, how) as stream:
+            os.dup2(stream.fileno(), number)
+    sys.argv = ["hirag-dist", *argv]
+    command_line.main()
+
+
+def main() -> None:
+    command_line._add_commands()  # imports all of them
+    command_line.app.registered_commands.clear()
+    command_line.app.registered_groups.clear()
+    counter(Config().tokenizer)("read once, by the parent of all builds")
+    for line in sys.stdin:
+        reading, writing = os.pipe()
+        own = os.fork()
+        if own == 0:
+            os.close(reading)
+            job = json.loads(line)
+            if "argv" in job:
+                os.close(writing)
+                return command(**job)
+            child(job, writing)
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as stream:
+            said = stream.read()
+        _, status = os.waitpid(own, 0)
+        answer = json.loads(said) if said else {}
+        if os.WIFSIGNALED(status):
+            answer["signal"] = os.WTERMSIG(status)
+        elif os.WEXITSTATUS(status):
+            answer["code"] = os.WEXITSTATUS(status)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""The command line as a user meets it: exit codes, one clear line for each trouble, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from hirag_dist.simulator import SimulatorOptions
+from hirag_dist.simulator.run import SimulatorThread
+
+QUESTION = "What did Newton write about whiteness and colours?"
+INLINE = ("--executor", "inline")
+
+
+def copy_of(built: Any, folder: Path) -> Path:
+    return Path(shutil.copytree(built.folder, folder / "copy"))
+
+
+class TestIndex:
+    def test_a_second_run_has_nothing_to_do(self, cli: Any, built: Any) -> None:
+        report = cli.json("index", built.corpus, "-i", built.folder, "-c", built.config, *INLINE)
+        assert report["snapshot"] == built.snapshot
+        assert (report["stages_run"], report["changed"], report["this_run"]["calls"]) == (0, False, 0)
+
+    def test_the_corpus_may_move(self, cli: Any, built: Any, tmp_path: Path) -> None:
+        index = copy_of(built, tmp_path)
+        elsewhere = shutil.copytree(built.corpus, tmp_path / "elsewhere")
+        report = cli.json("index", elsewhere, "-i", index, "-c", built.config, *INLINE)
+        assert report["snapshot"] == built.snapshot
+        assert report["stages_run"] == 1  # read again, and the same: nothing downstream was done
+
+    def test_an_unknown_key_is_a_usage_error_with_the_nearest(self, cli: Any, tmp_path: Path, corpus: Path) -> None:
+        (tmp_path / "bad.yaml").write_text("chunk_tokns: 100\n")
+        said = cli("index", corpus, "-i", tmp_path / "index", "-c", "bad.yaml", code=2).stderr
+        assert "unknown key chunk_tokns; did you mean chunk_tokens?" in said
+        assert not (tmp_path / "index").exists()
+
+    @pytest.mark.parametrize("what", ["an empty folder", "no such file", "only white space"])
+    def test_nothing_to_read_is_a_usage_error(self, cli: Any, tmp_path: Path, what: str) -> None:
+        folder = tmp_path / "input"
+        if what != "no such file":
+            folder.mkdir()
+        if what == "only white space":
+            (folder / "a.txt").write_text(" \n\n ")
+        said = cli("index", folder, "-i", tmp_path / "index", *INLINE, code=2).stderr
+        assert said.startswith("hirag-dist: ")
+        assert len(said.splitlines()) == 1
+
+    def test_a_file_that_cannot_be_read_makes_it_incomplete(
+        self, cli: Any, built: Any, corpus: Path, tmp_path: Path
+    ) -> None:
+        folder = shutil.copytree(corpus, tmp_path / "corpus")
+        (folder / "broken.pdf").write_bytes(b"%PDF-1.7\nthis is no PDF\n%%EOF\n")
+        command = ("index", folder, "-i", tmp_path / "index", "-c", built.config, *INLINE)
+        report = cli.json(*command, code=3)
+        assert (report["complete"], report["dead_letters"]) == (False, 1)
+        assert cli.json(*command, code=3)["stages_run"] == 0
+        letters = cli.json("status", "-i", tmp_path / "index")["dead_letters"]
+        assert [(letter["stage"], letter["unit_id"]) for letter in letters] == [("read", "broken.pdf")]
+        assert "PDF" in letters[0]["reason"]
+        assert report["snapshot"] == built.snapshot  # what could be read is what the other index holds
+        said = cli(*command[:3], tmp_path / "strict", *command[4:], "--require-complete", code=1).stderr
+        assert "--require-complete" in said
+        assert not (tmp_path / "strict" / "current").exists()
+
+    def test_stops_before_the_budget_is_passed_and_goes_on_later(
+        self, cli: Any, corpus: Path, paid: Any, make_config: Callable[..., Path], tmp_path: Path
+    ) -> None:
+        thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=10))
+        with thread as url:
+            config = make_config(llm=paid(url))
+            command = ("index", corpus, "-i", tmp_path / "index", "-c", config, *INLINE)
+            said = cli(*command, "--max-tokens", "20000", code=4).stderr
+            assert "--max-tokens 20000" in said
+            total = thread.stats()["total"]
+            assert 0 < total["input_tokens"] + total["output_tokens"] <= 20_000
+            stored = sum(len(file.read_bytes().splitlines()) for file in (tmp_path / "index" / "ledger").iterdir())
+            assert stored == total["calls"]  # whatever was in flight when the limit was met is kept
+            said = cli(*command, "--max-usd", "0.001", code=4).stderr
+            assert "--max-usd 0.001" in said
+            report = cli.json(*command)
+            assert report["this_run"]["calls"] + stored <= thread.stats()["total"]["calls"] + 1
+            assert report["total_usd"] > 0
+
+    @pytest.mark.parametrize("where", ["/proc/hirag", "a file"])
+    def test_an_index_that_cannot_be_written_fails_at_once(
+        self, cli: Any, corpus: Path, tmp_path: Path, where: str
+    ) -> None:
+        if where == "a file":
+            (tmp_path / "file").write_text("not a folder")
+            where = str(tmp_path / "file")
+        said = cli("index", corpus, "-i", where, *INLINE, code=1).stderr
+        assert "cannot be an index folder" in said
+        assert len(said.splitlines()) == 1
+
+    def test_a_full_disk_is_said_in_a_line_and_the_run_goes_on_elsewhere(
+        self, cli: Any, built: Any, corpus: Path, full_disk: Path
+    ) -> None:
+        said = cli("index", corpus, "-i", full_disk / "index", "-c", built.config, *INLINE, code=1).stderr
+        assert "the disk is full" in said
+        assert not (full_disk / "index" / "current").exists()
+        assert not [name for name in full_disk.rglob(".tmp-*")]
+
+    def test_one_build_at_a_time(
+        self, cli: Any, corpus: Path, paid: Any, make_config: Callable[..., Path], until: Any, tmp_path: Path
+    ) -> None:
+        with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=30_000)) as url:
+            command = ("index", corpus, "-i", tmp_path / "index", "-c", make_config(llm=paid(url)), *INLINE)
+            first = cli.start(*command)
+            try:
+                until((tmp_path / "index" / "run.lock").exists, "lock")
+                said = cli(*command, code=1).stderr
+                assert f"is being built by process {first.pid}" in said
+            finally:
+                first.kill()
+                first.communicate()
+        with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0")) as url:  # its holder is dead: taken over
+            command = (*command[:5], make_config(llm=paid(url)), *INLINE)
+            assert cli.json(*command)["complete"]
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a few hundred KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160k", "none", str(folder)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("cannot mount a small file system here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_with_ray_killed_and_started_again(cli: Any, built: Any, corpus: Path, until: Any, tmp_path: Path) -> None:
+    """The default executor: the driver is killed in the middle, the same command gives the inline snapshot."""
+    index = tmp_path / "index"
+    command = ("index", corpus, "-i", index, "-c", built.config, "--workers", "2")
+    process = cli.start(*command)
+    until(lambda: list(index.glob("work/extract/*/tasks/*.json")), "task of extract")
+    process.kill()
+    process.communicate()
+    report = cli.json(*command)
+    assert report["snapshot"] == built.snapshot
+    assert cli.json(*command)["stages_run"] == 0
+
+
+class TestLooking:
+    def test_status(self, cli: Any, built: Any, tmp_path: Path) -> None:
+        said = cli.json("status", "-i", built.folder)
+        assert (said["current"], said["build"]["state"]) == (built.snapshot, "done")
+        assert said["snapshots"][0]["counts"] == built.report["counts"]
+        assert built.snapshot in cli("status", "-i", built.folder).stdout
+        assert "holds no index" in cli("status", "-i", tmp_path / "nowhere", code=1).stderr
+
+    def test_plan_counts_what_the_build_counts(self, cli: Any, built: Any) -> None:
+        said = cli.json("plan", built.corpus, "-c", built.config)
+        assert (said["documents"], said["chunks"]) == tuple(built.report["counts"][n] for n in ("documents", "chunks"))
+        assert "4 documents" in cli("plan", built.corpus, "-c", built.config).stdout
+
+    def test_config(self, cli: Any, built: Any, tmp_path: Path) -> None:
+        assert cli.json("config", "validate", "-c", built.config) == {"valid": True}
+        shown = cli.json("config", "show", "-c", built.config, "--set", "retrieval.top_n=7")
+        assert shown["config"]["retrieval"]["top_n"] == 7
+        assert shown["origins"]["chunk_tokens"].endswith("small.yaml")
+        assert json.loads(cli("config", "schema").stdout)["properties"]["chunk_tokens"]
+        said = cli("config", "validate", "--set", "retrieval.topn=7", code=2).stderr
+        assert "did you mean top_n?" in said
+
+    def test_init_gives_a_configuration_that_works(self, cli: Any, tmp_path: Path) -> None:
+        assert cli.json("init", tmp_path / "new") == {"written": str(tmp_path / "new" / "hirag.yaml")}
+        assert cli.json("config", "validate", "-c", tmp_path / "new" / "hirag.yaml") == {"valid": True}
+        assert "is there already" in cli("init", tmp_path / "new", code=2).stderr
+
+    def test_doctor(self, cli: Any, built: Any) -> None:
+        findings = cli.json("doctor", "-i", built.folder, "--set", "execution.executor=inline")["findings"]
+        assert {finding["state"] for finding in findings} <= {"ok", "note"}
+        closed = "llm.endpoints.gone={kind: openai, base_url: 'http://127.0.0.1:9/v1', model: m, output: delimited}"
+        command = ("doctor", "--set", "execution.executor=inline", "--set", closed, "--set", "llm.roles.answer=gone")
+        findings = cli.json(*command, code=1)["findings"]
+        assert [finding["subject"] for finding in findings if finding["state"] == "fault"] == ["endpoint gone"]
+
+    def test_inspect_and_its_page(self, cli: Any, built: Any, tmp_path: Path) -> None:
+        assert built.snapshot in cli("inspect", "-i", built.folder, "--html", tmp_path / "page.html").stdout
+        page = (tmp_path / "page.html").read_text("utf-8")
+        assert built.snapshot in page
+        assert not re.search(r"""(src|href)=["']https?://""", page)
+        assert cli.json("inspect", "-i", built.folder)
+
+    def test_export(self, cli: Any, built: Any, tmp_path: Path) -> None:
+        cli("export", "-i", built.folder, "--to", tmp_path / "graph.graphml")
+        assert (tmp_path / "graph.graphml").read_text("utf-8").count("<node ") == built.report["counts"]["entities"]
+        written = cli.json("export", "-i", built.folder, "--to", tmp_path / "tables")["written"]
+        rows = {Path(file).stem: pq.read_table(file).num_rows for file in written}
+        assert rows["entities"] == built.report["counts"]["entities"]
+        assert "end it in .graphml" in cli("export", "-i", built.folder, "--to", "x.csv", code=2).stderr
+
+    def test_one_altered_byte_is_told(self, cli: Any, built: Any, tmp_path: Path) -> None:
+        index = copy_of(built, tmp_path)
+        file = index / "snapshots" / built.snapshot / "entities.parquet"
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+        for command in (("query", QUESTION), ("inspect",), ("status",)):
+            said = cli(*command, "-i", index, code=1).stderr
+            assert "entities.parquet was altered" in said
+
+
+class TestQuery:
+    def test_context_only(self, cli: Any, built: Any) -> None:
+        said = cli.json("query", QUESTION, "-i", built.folder, "--context-only", "--set", "vectors.backend=memory")
+        assert said["local"]
+        assert said["communities"]
+        assert "## Sources" in said["context"]
+        assert said["snapshot_id"] == built.snapshot
+        text = cli("query", QUESTION, "-i", built.folder, "--context-only", "--set", "vectors.backend=memory").stdout
+        assert said["local"][0]["name"] in text
+
+    def test_answer(self, cli: Any, built: Any) -> None:
+        said = cli.json("query", QUESTION, "-i", built.folder, "--mode", "nobridge")
+        assert said["text"]
+        assert {citation["ref"] for citation in said["citations"]} <= set(said["retrieval"]["context_refs"])
+        text = cli("query", QUESTION, "-i", built.folder, "--stream").stdout
+        assert said["text"][:40] in text
+
+    def test_wrong_questions_are_usage_errors(self, cli: Any, built: Any, tmp_path: Path) -> None:
+        assert "there is no 'globl'" in cli("query", QUESTION, "-i", built.folder, "--mode", "globl", code=2).stderr
+        assert "it is empty" in cli("query", "  ", "-i", built.folder, code=2).stderr
+        assert "top_n" in cli("query", QUESTION, "-i", built.folder, "--top-n", "0", code=2).stderr
+        assert "--index" in cli("query", QUESTION, code=2).stderr
+        assert "holds no index" in cli("query", QUESTION, "-i", tmp_path / "nowhere", code=1).stderr
+        other = ("--set", "llm.endpoints.small={kind: hashing, dim: 64}", "--set", "llm.roles.embed=small")
+        assert "llm.roles.embed" in cli("query", QUESTION, "-i", built.folder, *other, code=2).stderr
+
+
+class TestServe:
+    @pytest.fixture
+    def served(self, cli: Any, built: Any, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str, Path]]:
+        index = copy_of(built, tmp_path)
+        process = cli.start("serve", "-i", index, "--listen", "127.0.0.1:0")
+        lines = iter(process.stderr.readline, "")
+        address = next(found.group(1) for line in lines if (found := re.search(r"Serving on (\S+)\.", line)))
+        yield process, address, index
+        process.kill()
+        process.communicate()
+
+    def test_asked_drained_and_ended(
+        self, cli: Any, served: tuple[subprocess.Popen[str], str, Path], built: Any
+    ) -> None:
+        process, address, index = served
+        remote = cli.json("query", QUESTION, "--server", address, "--context-only")
+        here = cli.json("query", QUESTION, "-i", index, "--context-only")  # Lite is the service's: memory, and the same
+        for result in (remote, here):
+            result.pop("timings_ms")
+        assert [item["entity_id"] for item in remote["local"]] == [item["entity_id"] for item in here["local"]]
+        assert remote["context"] == here["context"]
+        assert cli.json("query", QUESTION, "--server", address)["text"]
+        own = ("query", QUESTION, "-i", index, "--set", "vectors.backend=milvus-lite")
+        assert "another process owns the Milvus Lite file" in cli(*own, code=1).stderr
+        port = address.rpartition(":")[2]
+        assert f"port {port} is in use" in cli("serve", "-i", index, "--listen", address, code=1).stderr
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert "Traceback" not in process.stderr.read()
+
+    def test_nothing_to_serve(self, cli: Any, tmp_path: Path) -> None:
+        assert "holds no index" in cli("serve", "-i", tmp_path, "--listen", "127.0.0.1:0", code=1).stderr
+
+    def test_nobody_there(self, cli: Any) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+            said = cli("query", QUESTION, "--server", f"127.0.0.1:{port}", code=1).stderr
+        assert f"127.0.0.1:{port}" in said
+
+
+def test_help_lists_the_commands(cli: Any) -> None:
+    said = cli("--help").stdout
+    for name in ("init", "plan", "index", "status", "query", "serve", "inspect", "export", "simulate-llm", "doctor"):
+        assert name in said
+    assert cli("index", code=2).stderr
+    assert cli("--version").stdout.startswith("hirag-dist ")
+
+
+def test_a_closed_pipe_is_no_trouble(cli: Any, built: Any) -> None:
+    process = cli.start("config", "schema", stdout=subprocess.PIPE)
+    os.close(os.dup(process.stdout.fileno()))
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    process.wait(30)
+    assert "Traceback" not in err

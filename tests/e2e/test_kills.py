@@ -1,0 +1,221 @@
+"""kill -9 at any moment, run the same command again: the same snapshot, and no reply paid twice."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hirag_dist.simulator import SimulatorOptions
+from hirag_dist.simulator.run import SimulatorThread
+
+STAGES = ("read", "chunk", "extract", "merge_entities", "describe", "embed_entities", "cluster", "summarise", "reports")
+IN_FLIGHT = 4  # max_concurrent of each endpoint in conftest.paid_endpoint
+
+
+@pytest.fixture(scope="module")
+def job(corpus: Path, built: Any) -> dict[str, Any]:
+    return {"inputs": [str(corpus)], "config": yaml.safe_load(built.config.read_text("utf-8"))}
+
+
+def test_the_second_run_does_nothing(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
+    first = forked.build(**job, index=tmp_path / "index")
+    again = forked.build(**job, index=tmp_path / "index")
+    assert first["snapshot"] == again["snapshot"] == built.snapshot
+    assert (first["changed"], again["changed"]) == (True, False)
+    assert first["stages_run"] > len(STAGES)
+    assert (again["stages_run"], again["writes"]) == (0, 0)
+
+
+def test_killed_after_the_first_task_of_every_stage(
+    forked: Any, job: dict[str, Any], built: Any, tmp_path: Path
+) -> None:
+    told = forked.build(**job, index=tmp_path / "whole")["told"]
+    labels = [label for kind, label, _ in told if kind == "started"]
+    assert len(labels) > 12
+    for label in labels:
+        died = forked.build(**job, index=tmp_path / "index", at_event=("task", label))
+        assert died == {"signal": signal.SIGKILL}, label
+    last = forked.build(**job, index=tmp_path / "index")
+    assert last["snapshot"] == built.snapshot
+    assert last["stages_run"] == 1  # all but the stage of the last kill were kept
+
+
+def test_killed_between_a_stages_last_task_and_its_end(
+    forked: Any, job: dict[str, Any], built: Any, tmp_path: Path
+) -> None:
+    for label in ("extract", "merge entities", "communities"):
+        for kind in ("started", "finished"):
+            died = forked.build(**job, index=tmp_path / "index", at_event=(kind, label))
+            assert died == {"signal": signal.SIGKILL}
+    assert forked.build(**job, index=tmp_path / "index")["snapshot"] == built.snapshot
+
+
+def test_killed_after_every_few_writes(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
+    """Down to the files of the snapshot, its manifest, and `current`."""
+    deaths = 0
+    for writes in cycle((7, 5, 20, 6, 13)):  # a task writes up to five files and publishing 18: each run gets somewhere
+        said = forked.build(**job, index=tmp_path / "index", at_write=writes)
+        if "snapshot" in said:
+            break
+        assert said == {"signal": signal.SIGKILL}
+        deaths += 1
+        assert deaths < 60
+    assert said["snapshot"] == built.snapshot
+    assert deaths > 6
+    again = forked.build(**job, index=tmp_path / "index")
+    assert (again["snapshot"], again["stages_run"], again["changed"]) == (built.snapshot, 0, False)
+
+
+def test_killed_while_publishing(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    total = forked.build(**job, index=tmp_path / "whole")["writes"]
+    published = 10 + 6 + 1 + 1  # tables, arrays, manifest, current
+    assert forked.build(**job, index=index, at_write=total - published + 1) == {"signal": signal.SIGKILL}
+    states = []
+    for write in (1, 9, 17, 18, 1):
+        said = forked.build(**job, index=index, at_write=write)
+        here = index / "snapshots" / built.snapshot
+        states.append(((here / "manifest.json").exists(), (index / "current").exists()))
+        if "snapshot" in said:
+            break
+    assert states[0] == states[1] == (False, False)
+    assert states[2] == (True, False)  # the manifest is last, and going live comes after it
+    assert states[3] == (True, True)
+    assert forked.build(**job, index=index)["snapshot"] == built.snapshot
+
+
+@pytest.mark.slow
+def test_killed_after_each_single_write(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
+    total = forked.build(**job, index=tmp_path / "whole")["writes"]
+    for write in range(1, total + 1):
+        index = tmp_path / str(write)
+        assert forked.build(**job, index=index, at_write=write) == {"signal": signal.SIGKILL}
+        assert forked.build(**job, index=index)["snapshot"] == built.snapshot, write
+
+
+def test_fresh_does_everything_again_and_comes_out_the_same(
+    forked: Any, job: dict[str, Any], built: Any, tmp_path: Path
+) -> None:
+    first = forked.build(**job, index=tmp_path / "index")
+    again = forked.build(**job, index=tmp_path / "index", fresh=True)
+    assert again["snapshot"] == first["snapshot"]
+    assert again["stages_run"] == first["stages_run"]
+    assert not again["changed"]
+
+
+def test_what_a_corpus_grows_by_is_all_that_is_read_by_models(
+    forked: Any, corpus: Path, built: Any, make_config: Callable[..., Path], paid: Any, tmp_path: Path
+) -> None:
+    """A changed corpus pays for its new chunks and for what they reach, never again for the old chunks."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    files = sorted(corpus.iterdir())
+    for file in files[:3]:
+        (folder / file.name).write_bytes(file.read_bytes())
+    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0"))
+    with thread as url:
+        config = yaml.safe_load(built.config.read_text("utf-8")) | {"llm": paid(url), "max_layers": 0}
+        config["communities"] = {"report_min_entities": 1000}  # no reports: the chat calls are extraction's
+        job = {"inputs": [str(folder)], "config": config, "index": tmp_path / "index"}
+        forked.build(**job)
+        before = chat_calls(thread)
+        (folder / files[3].name).write_bytes(files[3].read_bytes())
+        grown = forked.build(**job)
+        after = chat_calls(thread)
+        (folder / files[3].name).unlink()
+        forked.build(**job)
+        assert chat_calls(thread) == after
+    assert grown["changed"]
+    assert 0 < after - before < before
+
+
+def chat_calls(thread: SimulatorThread) -> int:
+    return int(thread.stats()["endpoints"]["/v1/chat/completions"]["calls"])
+
+
+def embedding_calls(thread: SimulatorThread) -> int:
+    return int(thread.stats()["endpoints"]["/v1/embeddings"]["calls"])
+
+
+def test_paid_replies_survive_every_kill(
+    forked: Any, corpus: Path, built: Any, paid: Any, tmp_path: Path
+) -> None:
+    """Killed once in every stage and at many writes (the ledger's among them), against an endpoint over HTTP."""
+    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0"))
+    with thread as url:
+        config = yaml.safe_load(built.config.read_text("utf-8")) | {"llm": paid(url)}
+        job = {"inputs": [str(corpus)], "config": config}
+        whole = forked.build(**job, index=tmp_path / "whole")
+        chat, embeddings = chat_calls(thread), embedding_calls(thread)
+        deaths = 0
+        for writes in cycle((12, 30, 21, 45)):
+            said = forked.build(**job, index=tmp_path / "index", at_write=writes)
+            if "snapshot" in said:
+                break
+            deaths += 1
+            assert deaths < 60
+        paid_chat = chat_calls(thread) - chat
+        paid_embeddings = embedding_calls(thread) - embeddings
+        assert said["snapshot"] == whole["snapshot"]
+        assert deaths > 3
+        assert chat <= paid_chat <= chat + deaths * IN_FLIGHT
+        assert embeddings <= paid_embeddings <= embeddings + deaths * IN_FLIGHT
+        assert forked.build(**job, index=tmp_path / "index")["sent"] == 0
+        fresh = forked.build(**job, index=tmp_path / "index", fresh=True)
+        assert fresh["sent"] == 0  # --fresh ignores finished stages, never the paid replies
+        assert chat_calls(thread) - chat == paid_chat
+
+
+def test_the_command_killed_from_outside(
+    cli: Any, built: Any, corpus: Path, paid: Any, make_config: Callable[..., Path], until: Any, tmp_path: Path
+) -> None:
+    """The real command, killed as soon as a stage's first task marker is seen, and started again."""
+    index = tmp_path / "index"
+    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=2))
+    with thread as url:
+        config = make_config(llm=paid(url))
+        command = ("index", corpus, "-i", index, "-c", config, "--executor", "inline")
+        for stage in ("extract", "summarise"):
+            process = cli.start(*command)
+            until(lambda stage=stage: list(index.glob(f"work/{stage}/*/tasks/*.json")), f"task of {stage}")
+            process.kill()
+            process.communicate()
+            assert process.returncode == -signal.SIGKILL
+            assert not (index / "current").exists()
+        report = cli.json(*command)
+        calls = chat_calls(thread)
+        whole = cli.json("index", corpus, "-i", tmp_path / "whole", *command[4:])
+        assert whole["snapshot"] == report["snapshot"]
+        assert calls <= whole["this_run"]["calls"] + 2 * IN_FLIGHT
+
+
+def test_interrupted_by_ctrl_c(
+    cli: Any, corpus: Path, paid: Any, make_config: Callable[..., Path], until: Any, tmp_path: Path
+) -> None:
+    """Exit 130; every reply that was sent for is stored; the next run goes on."""
+    index = tmp_path / "index"
+    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=25))
+    with thread as url:
+        config = make_config(llm=paid(url))
+        command = ("index", corpus, "-i", index, "-c", config, "--executor", "inline")
+        process = cli.start(*command)
+        until(lambda: chat_calls(thread) > 6, "calls")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+        assert "Traceback" not in err
+        assert "destroyed" not in err
+        assert "run the same command again" in err
+        sent = chat_calls(thread)
+        stored = sum(len(file.read_bytes().splitlines()) for file in (index / "ledger").iterdir())
+        assert stored == sent
+        assert cli.json("status", "-i", index)["build"]["state"] == "interrupted"
+        assert not (index / "run.lock").exists()
+        report = cli.json(*command)
+        assert report["this_run"]["calls"] == chat_calls(thread) + embedding_calls(thread) - sent

@@ -1,0 +1,256 @@
+"""A real cluster of several nodes on this machine: tasks spread, processes and nodes die, the snapshot is the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+import ray
+from ray import cloudpickle
+from ray.cluster_utils import Cluster
+
+from hirag_dist.config import Config
+from hirag_dist.core.prompts import Prompts
+from hirag_dist.errors import BackendUnavailable, BudgetReached, StageFailed
+from hirag_dist.execution.events import TaskFinished
+from hirag_dist.execution.ray import RayExecutor, describe_cluster
+from hirag_dist.execution.run import Run
+from hirag_dist.execution.task import Slice, Task
+from hirag_dist.index.store import Store
+from hirag_dist.pipeline import Build, BuildResult
+from hirag_dist.pool.budget import LocalBudget
+from hirag_dist.ports import Executor
+from hirag_dist.simulator import SimulatorOptions
+from hirag_dist.simulator.run import SimulatorThread
+from hirag_dist.stages.base import ByRows, Services, Tables
+from hirag_dist.wiring import make_budget, make_executor, make_services, resolve
+
+CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
+FILES = ("newton-whiteness-from-colours.md", "jefferson-1803-louisiana.md")
+SMALL = {
+    "chunk_tokens": 100,
+    "chunk_overlap_tokens": 0,
+    "clustering": {"target_size": 6, "max_size": 12},
+    "execution": {"executor": "inline"},
+}
+HEALTH = {  # a dead node is noticed within two seconds, not thirty
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 500,
+    "health_check_failure_threshold": 3,
+}
+WHERE = pa.schema(
+    [pa.field("node", pa.string(), nullable=False), pa.field("pid", pa.int64(), nullable=False)]
+)
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A head and a second node, one CPU each. Tests that kill a node add one of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": HEALTH})
+        made.add_node(num_cpus=1)
+        ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+        yield made
+        ray.shutdown()
+        made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for name in FILES:
+        shutil.copy(CORPUS / name, folder / name)
+    return folder
+
+
+def over_ray(config: Config, store: Store, **options: Any) -> RayExecutor:
+    return RayExecutor(partial(make_services, config, store), partial(make_budget, config), **options)
+
+
+def build(
+    config: Config,
+    corpus: Path,
+    index: Path,
+    make: Callable[[Config, Store], Executor],
+    listen: Callable[[object], None] = lambda event: None,
+) -> BuildResult:
+    store = Store(str(index))
+    executor = make(config, store)
+    try:
+        run = Run(store, executor, (listen,), config.max_reject_ratio)
+        return Build(config, Prompts(), resolve(config), run).index([str(corpus)])
+    finally:
+        executor.close()
+
+
+def inline(config: Config, store: Store) -> Executor:
+    return make_executor(config, store, None, None)
+
+
+@pytest.fixture(scope="module")
+def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The snapshot id of an inline build."""
+    made = build(Config.model_validate(SMALL), corpus, tmp_path_factory.mktemp("inline"), inline)
+    return made.manifest.snapshot_id
+
+
+@dataclass(frozen=True)
+class Report:
+    """A row with the node and process that the task ran in. Kills its process while the file `fatal` is there."""
+
+    name: ClassVar[str] = "report_place"
+    version: ClassVar[int] = 1
+    split: ClassVar[ByRows] = ByRows(1)
+    reads: ClassVar = {"anything": WHERE}
+    writes: ClassVar = {"places": WHERE}
+
+    fatal: str = ""
+    spares: str = ""  # deleted by the first death where given, so that the second try lives
+    broken: bool = False
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        if self.broken:
+            raise ZeroDivisionError("a bug of ours")
+        if self.fatal and Path(self.fatal).exists():
+            if self.spares:
+                Path(self.fatal).unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        node = ray.get_runtime_context().get_node_id()
+        return {"places": pa.table({"node": [node], "pid": [os.getpid()]}, schema=WHERE)}
+
+
+def places(executor: RayExecutor, store: Store, stage: Report, n: int) -> list[tuple[str, int]]:
+    """Run n tasks and return (node, process) of each."""
+    store.write_table("in.parquet", WHERE.empty_table())
+    tasks = [Task(stage, at, {"anything": (Slice("in.parquet", 0, 0),)}, "work", store) for at in range(n)]
+    numbers = [result.number for result in executor.map(tasks)]
+    assert sorted(numbers) == list(range(n))
+    tables = [store.read_table(f"work/places/part-{at:06d}.parquet") for at in range(n)]
+    return [(table["node"][0].as_py(), table["pid"][0].as_py()) for table in tables]
+
+
+@pytest.fixture
+def plain(cluster: Cluster) -> Iterator[RayExecutor]:
+    executor = RayExecutor(lambda budget: SERVICES, lambda: LocalBudget({}), in_flight=2)
+    yield executor
+    executor.close()
+
+
+SERVICES: Any = "lent"
+
+
+def test_a_cluster_out_of_reach_is_said_in_a_line() -> None:
+    if ray.is_initialized():
+        pytest.skip("this process is connected to a cluster")
+    with pytest.raises(BackendUnavailable, match=r"127\.0\.0\.1:1 is out of reach"):
+        describe_cluster("127.0.0.1:1")
+
+
+def test_tasks_spread_over_the_nodes(plain: RayExecutor, cluster: Cluster, tmp_path: Path) -> None:
+    nodes = {node for node, _ in places(plain, Store(str(tmp_path)), Report(), 12)}
+    assert nodes == {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+    assert len(nodes) == 2
+
+
+def test_a_worker_killed_by_its_task_is_replaced(plain: RayExecutor, tmp_path: Path) -> None:
+    fatal = tmp_path / "fatal"
+    fatal.touch()
+    found = places(plain, Store(str(tmp_path)), Report(fatal=str(fatal), spares="yes"), 8)
+    assert len(found) == 8
+    assert not fatal.exists()
+
+
+def test_a_task_that_kills_every_worker_fails_the_stage(plain: RayExecutor, tmp_path: Path) -> None:
+    fatal = tmp_path / "fatal"
+    fatal.touch()
+    with pytest.raises(StageFailed, match="5 workers died over the same task"):
+        places(plain, Store(str(tmp_path)), Report(fatal=str(fatal)), 1)
+    fatal.unlink()
+    assert places(plain, Store(str(tmp_path)), Report(fatal=str(fatal)), 2)  # they come back
+
+
+def test_a_bug_in_a_stage_is_told_in_a_line(plain: RayExecutor, tmp_path: Path) -> None:
+    with pytest.raises(StageFailed, match="a worker failed: ZeroDivisionError: a bug of ours$"):
+        places(plain, Store(str(tmp_path)), Report(broken=True), 3)
+
+
+def test_the_cluster_gives_the_inline_snapshot(cluster: Cluster, corpus: Path, expected: str, tmp_path: Path) -> None:
+    config = Config.model_validate(SMALL)
+    for workers, in_flight in ((2, 4), (1, 1)):
+        make = partial(over_ray, workers=workers, in_flight=in_flight)
+        made = build(config, corpus, tmp_path / str(workers), make)
+        assert made.manifest.snapshot_id == expected
+        assert build(config, corpus, tmp_path / str(workers), make).stages_run == 0
+
+
+def slow_endpoint(url: str) -> Config:
+    """Extraction over HTTP, slow enough that a killed worker has calls in flight."""
+    chat = {"base_url": url, "model": "extractive", "output": "json_schema", "max_concurrent": 64}
+    return Config.model_validate(SMALL | {"llm": {"endpoints": {"slow": chat}, "roles": {"extract": "slow"}}})
+
+
+def chat_calls(thread: SimulatorThread) -> int:
+    return int(thread.stats()["endpoints"]["/v1/chat/completions"]["calls"])
+
+
+def test_a_killed_worker_and_a_killed_node_change_nothing(
+    cluster: Cluster, corpus: Path, tmp_path: Path
+) -> None:
+    """Also where nothing takes the node's place: the workers that are left do its tasks."""
+    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=400))
+    with thread as url:
+        config = slow_endpoint(url)
+        whole = build(config, corpus, tmp_path / "whole", inline)
+        paid = chat_calls(thread)
+        doomed = cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        killed: list[str] = []
+
+        def kill(event: object) -> None:
+            if isinstance(event, TaskFinished) and event.label == "extract" and not killed:
+                killed.append(event.label)
+                cluster.remove_node(doomed, allow_graceful=False)
+
+        make = partial(over_ray, workers=3, in_flight=1)
+        made = build(config, corpus, tmp_path / "index", make, kill)
+        assert killed
+        assert made.manifest.snapshot_id == whole.manifest.snapshot_id
+        assert paid <= chat_calls(thread) - paid <= paid + 16  # a task's chunks were in flight, no more
+
+
+def test_the_budget_holds_for_all_workers(cluster: Cluster, corpus: Path, tmp_path: Path) -> None:
+    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=20))
+    with thread as url:
+        config = slow_endpoint(url)
+        chat = config.llm.endpoints["slow"].model_copy(update={"max_concurrent": 3})
+        llm = config.llm.model_copy(update={"endpoints": config.llm.endpoints | {"slow": chat}})
+        config = config.model_copy(update={"llm": llm})
+        build(config, corpus, tmp_path / "index", partial(over_ray, workers=2))
+        assert thread.stats()["endpoints"]["/v1/chat/completions"]["most_in_flight"] <= 3
+        before = chat_calls(thread)
+
+        def capped(config: Config, store: Store) -> Executor:
+            return RayExecutor(
+                partial(make_services, config, store), partial(make_budget, config, None, 8_000), workers=2
+            )
+
+        with pytest.raises(BudgetReached, match="--max-tokens 8000"):
+            build(config, corpus, tmp_path / "capped", capped)
+        assert 0 < chat_calls(thread) - before < before
+
+
+def test_describes_the_cluster(cluster: Cluster) -> None:
+    assert "2 node(s), 2 CPUs, 0 GPUs" in describe_cluster(None)
