@@ -142,7 +142,10 @@ def test_all_mistakes_are_said_at_once(load: Loader) -> None:
     [
         ("chunk_tokens: 100\nchunk_overlap_tokens: 100", "chunk_overlap_tokens must be below chunk_tokens"),
         ("clustering: {target_size: 9, max_size: 8}", "clustering.max_size must be at least clustering.target_size"),
-        ("llm: {endpoints: {gpt: {model: x}}}", "llm.endpoints.gpt: an endpoint of kind openai needs base_url and model"),
+        (
+            "llm: {endpoints: {gpt: {model: x}}}",
+            "llm.endpoints.gpt: an endpoint of kind openai needs base_url and model",
+        ),
         ("llm: {roles: {answer: gpt}}", "role answer names endpoint 'gpt'; there are: builtin, builtin-embedder"),
         ("llm: {roles: {embed: builtin}}", "endpoint 'builtin' of kind extractive cannot play role embed"),
         ("[1, 2]", "FILE must hold keys and values, not a list"),

@@ -93,7 +93,10 @@ def _pattern(wanted: Sequence[str]) -> re.Pattern[str]:
 
 
 def _reads(text: str) -> bool:
-    return 12 <= len(text) <= 700 or (bool(UNSPACED.search(text)) and len(text) > 4)
+    if UNSPACED.search(text):
+        return 4 < len(text) <= 700
+    # A heading or a list of names says what a text is about, not what holds: it does not end as a sentence does.
+    return 12 <= len(text) <= 700 and text.rstrip("\"'”’»").endswith((".", "!", "?", ";"))
 
 
 def _rarity(wanted: Sequence[str], units: Sequence[_Unit]) -> dict[str, float]:

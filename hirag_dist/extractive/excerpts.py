@@ -28,12 +28,13 @@ def about(name: str, numbers: Sequence[int], lines: Sequence[str]) -> str:
         and lines[ranked[0]] != lines[ranked[1]]
     ):
         chosen = sorted(ranked[:2])
-    text = " ".join(lines[number] for number in chosen)
+    text = " ".join(lines[number].lstrip("# ") for number in chosen)
     return safe(text if len(text) <= _LONG else _window(text, [short]), _LONG)
 
 
 def around(one: str, other: str, sentence: str, next_sentence: str) -> str:
     """Return the part of a sentence, or of two in a row, that holds two names."""
+    sentence, next_sentence = sentence.lstrip("# "), next_sentence.lstrip("# ")
     ends = [one.rpartition(" ")[2].lower(), other.rpartition(" ")[2].lower()]
     if sentence != next_sentence:
         half = _LONG // 2
@@ -44,6 +45,8 @@ def around(one: str, other: str, sentence: str, next_sentence: str) -> str:
 def _worth(line: str, short: str) -> float:
     length = len(line)
     at = line.lower().find(short)
+    if line.startswith("#"):
+        return 0.0  # a heading: told only where nothing else is
     worth = 1.0 if 50 <= length <= _LONG else 0.6 if length < 400 else 0.3
     if length < 25:
         worth -= 0.6

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 import uuid
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -81,10 +82,13 @@ class BuildLock:
 
     def _keep_beating(self) -> None:
         while not self._stop.wait(_BEAT_S):
-            self._beat()
+            with suppress(StoreError):  # a full disk is the build's to tell; the next beat may land
+                self._beat()
 
 
 def _alive(holder: dict[str, Any]) -> bool:
+    if time.time() - float(holder["beat"]) >= _DEAD_AFTER_S:
+        return False  # here too: its process id may be another's by now
     if holder["host"] == socket.gethostname():
         try:
             os.kill(int(holder["pid"]), 0)
@@ -93,4 +97,4 @@ def _alive(holder: dict[str, Any]) -> bool:
         except PermissionError:
             return True
         return int(holder["pid"]) != os.getpid()
-    return time.time() - float(holder["beat"]) < _DEAD_AFTER_S
+    return True

@@ -93,7 +93,9 @@ def test_every_task_runs_once_and_leaves_its_output_and_marker(executor: Executo
     results = list(executor.map(tasks))
     assert sorted(result.number for result in results) == list(range(9))
     for result in results:
-        assert store.read_table(f"work/doubled/part-{result.number:06d}.parquet")["n"].to_pylist() == [2 * result.number]
+        assert store.read_table(f"work/doubled/part-{result.number:06d}.parquet")["n"].to_pylist() == [
+            2 * result.number
+        ]
         assert result_of(store.read_json(tasks[result.number].marker)) == result
         assert result.outputs["doubled"][0] == 1
 

@@ -13,7 +13,8 @@ from hirag_dist.types import CommunityItem, EntityItem, Retrieval, SourceItem, T
 
 COUNT = counter("o200k_base")
 NASTY = st.text(
-    st.sampled_from("ab Z9.,;:!?…—[]#ERCS1\n\r\t \u00a0\u2028\x85\u3000中文。🧑🏽‍🚀é\u0301عر") | st.characters(exclude_categories=["Cs"]),
+    st.sampled_from("ab Z9.,;:!?…—[]#ERCS1\n\r\t \u00a0\u2028\x85\u3000中文。🧑🏽‍🚀é\u0301عر")
+    | st.characters(exclude_categories=["Cs"]),
     max_size=300,
 )
 LONG = "Some words that go on and on about the matter at hand. " * 40
@@ -101,7 +102,8 @@ def test_no_text_passes_the_budget_or_opens_a_record(texts: list[str], repeated:
         local=tuple(EntityItem(f"e{i}", text[:30], "x\n##", text, 0, 0.5) for i, text in enumerate(long)),
         communities=tuple(CommunityItem(f"c{i}", 0, text[:20], text, 5.0, 1, 0.5) for i, text in enumerate(long)),
         triples=tuple(
-            TripleItem(f"r{i}", "a", "b", text[:9], text[9:20], "extracted", text, 1.0, 0.5) for i, text in enumerate(long)
+            TripleItem(f"r{i}", "a", "b", text[:9], text[9:20], "extracted", text, 1.0, 0.5)
+            for i, text in enumerate(long)
         ),
         sources=tuple(SourceItem(f"s{i}", "d", text[:9], "u", 0, 9, text, 0.5) for i, text in enumerate(long)),
     )
@@ -110,7 +112,9 @@ def test_no_text_passes_the_budget_or_opens_a_record(texts: list[str], repeated:
     lines = rendered.context.splitlines()
     assert [line[1:].split("]")[0] for line in lines if line.startswith("[")] == list(rendered.context_refs)
     sections = [line for line in lines if line.startswith("##")]
-    assert sections == [f"## {name}" for name in ("Entities", "Bridge", "Communities", "Sources") if f"## {name}" in lines]
+    assert sections == [
+        f"## {name}" for name in ("Entities", "Bridge", "Communities", "Sources") if f"## {name}" in lines
+    ]
 
 
 def test_the_rest_of_an_answer_stays_as_it_is() -> None:

@@ -13,12 +13,25 @@ def test_ids_are_what_they_were() -> None:
 
 
 def test_parts_do_not_run_into_each_other() -> None:
-    kinds = [content_id("ab", "c"), content_id("a", "bc"), content_id("abc"), content_id("abc", ""), content_id("", "abc")]
+    kinds = [
+        content_id("ab", "c"),
+        content_id("a", "bc"),
+        content_id("abc"),
+        content_id("abc", ""),
+        content_id("", "abc"),
+    ]
     assert len(set(kinds)) == len(kinds)
 
 
 def test_kinds_do_not_collide() -> None:
-    ids = [document_id("x"), chunk_id("x", 0, 1), chunk_id("x", 0, 11), entity_id(0, "x"), entity_id(1, "x"), unit_id("x")]
+    ids = [
+        document_id("x"),
+        chunk_id("x", 0, 1),
+        chunk_id("x", 0, 11),
+        entity_id(0, "x"),
+        entity_id(1, "x"),
+        unit_id("x"),
+    ]
     ids += [relation_id("extracted", "a", "b"), relation_id("extracted", "b", "a"), relation_id("summary", "a", "b")]
     assert len(set(ids)) == len(ids)
 

@@ -136,6 +136,8 @@ def test_members_are_numbered_from_one_on_single_lines() -> None:
         ({"describe": "x"}, {}, "must hold the placeholder {max_words}"),
     ],
 )
-def test_prompts_that_cannot_be_used_are_refused(instructions: dict[str, str], examples: dict[str, str], said: str) -> None:
+def test_prompts_that_cannot_be_used_are_refused(
+    instructions: dict[str, str], examples: dict[str, str], said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
         Prompts(instructions, examples)

@@ -50,7 +50,14 @@ def test_spellings_of_one_name_have_one_key(written: str, same: str) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("C", "C#"), ("O'Brien", "OBrien"), ("Acme (Paris)", "Acme (Rome)"), ("Acme", "Acme (Paris)"), ("x-1", "x1"), ("é", "e")],
+    [
+        ("C", "C#"),
+        ("O'Brien", "OBrien"),
+        ("Acme (Paris)", "Acme (Rome)"),
+        ("Acme", "Acme (Paris)"),
+        ("x-1", "x1"),
+        ("é", "e"),
+    ],
 )
 def test_different_names_have_different_keys(one: str, other: str) -> None:
     assert name_key(one) != name_key(other)
@@ -98,7 +105,8 @@ def test_names_are_shown_without_what_surrounds_them(written: str, shown: str) -
 
 
 @pytest.mark.parametrize(
-    ("name", "usable"), [("a", True), ("7", True), ("北", True), ("", False), ("?!", False), ("a" * 200, True), ("a" * 201, False)]
+    ("name", "usable"),
+    [("a", True), ("7", True), ("北", True), ("", False), ("?!", False), ("a" * 200, True), ("a" * 201, False)],
 )
 def test_a_name_holds_a_letter_or_digit_and_is_no_paragraph(name: str, usable: bool) -> None:
     assert is_name(name) is usable

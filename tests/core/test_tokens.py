@@ -5,7 +5,6 @@ import pytest
 from hirag_dist.core.tokens import counter, encoding
 from hirag_dist.errors import ConfigError
 
-
 PUBLISHED = [  # from tiktoken's own tests and from OpenAI's cookbook
     ("cl100k_base", "", []),
     ("cl100k_base", "hello world", [15339, 1917]),

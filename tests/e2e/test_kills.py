@@ -143,9 +143,7 @@ def embedding_calls(thread: SimulatorThread) -> int:
     return int(thread.stats()["endpoints"]["/v1/embeddings"]["calls"])
 
 
-def test_paid_replies_survive_every_kill(
-    forked: Any, corpus: Path, built: Any, paid: Any, tmp_path: Path
-) -> None:
+def test_paid_replies_survive_every_kill(forked: Any, corpus: Path, built: Any, paid: Any, tmp_path: Path) -> None:
     """Killed once in every stage and at many writes (the ledger's among them), against an endpoint over HTTP."""
     thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0"))
     with thread as url:

@@ -48,9 +48,7 @@ HEALTH = {  # a dead node is noticed within two seconds, not thirty
     "health_check_timeout_ms": 500,
     "health_check_failure_threshold": 3,
 }
-WHERE = pa.schema(
-    [pa.field("node", pa.string(), nullable=False), pa.field("pid", pa.int64(), nullable=False)]
-)
+WHERE = pa.schema([pa.field("node", pa.string(), nullable=False), pa.field("pid", pa.int64(), nullable=False)])
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 pytestmark = pytest.mark.timeout(180)
 
@@ -206,9 +204,7 @@ def chat_calls(thread: SimulatorThread) -> int:
     return int(thread.stats()["endpoints"]["/v1/chat/completions"]["calls"])
 
 
-def test_a_killed_worker_and_a_killed_node_change_nothing(
-    cluster: Cluster, corpus: Path, tmp_path: Path
-) -> None:
+def test_a_killed_worker_and_a_killed_node_change_nothing(cluster: Cluster, corpus: Path, tmp_path: Path) -> None:
     """Also where nothing takes the node's place: the workers that are left do its tasks."""
     thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=400))
     with thread as url:

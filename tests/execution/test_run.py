@@ -44,7 +44,14 @@ class Group:
         if self.breaks_at in words:
             raise StageFailed(f"cannot take {self.breaks_at}")
         dead = [
-            {"stage": "group", "unit_id": word, "reason": f"{word} is refused", "attempts": 1, "request": "", "reply": ""}
+            {
+                "stage": "group",
+                "unit_id": word,
+                "reason": f"{word} is refused",
+                "attempts": 1,
+                "request": "",
+                "reply": "",
+            }
             for word in words
             if word in self.refuses
         ]
@@ -159,7 +166,10 @@ def test_a_finished_stage_is_not_run_again(bench: Bench) -> None:
     assert again.stage(Group(), "again", words=words) == found
     assert (len(ran), first.stages_run, again.stages_run) == (2, 1, 0)
     finished = [event for event in bench.events if isinstance(event, StageFinished)]
-    assert [(event.label, event.reused, event.n_rows) for event in finished] == [("group", False, 4), ("again", True, 4)]
+    assert [(event.label, event.reused, event.n_rows) for event in finished] == [
+        ("group", False, 4),
+        ("again", True, 4),
+    ]
     fresh = bench.run(fresh=True)
     assert fresh.stage(Group(), "group", words=words) == found
     assert (len(ran), fresh.stages_run) == (4, 1)

@@ -2,6 +2,8 @@
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hirag_dist.index.digest import table_digest
 
@@ -46,3 +48,39 @@ def test_order_and_names_show() -> None:
 
 def test_text_does_not_flow_between_rows() -> None:
     assert table_digest(pa.table({"s": ["ab", "c"]})) != table_digest(pa.table({"s": ["a", "bc"]}))
+
+
+KIND = pa.schema(
+    [
+        ("s", pa.string()),
+        ("l", pa.list_(pa.string())),
+        ("t", pa.list_(pa.struct([("k", pa.string()), ("l", pa.list_(pa.string()))]))),
+        ("b", pa.bool_()),
+        ("i", pa.int32()),
+        ("f", pa.float32()),
+        ("v", pa.binary()),
+    ]
+)
+WORDS = st.none() | st.text("ab", max_size=2)
+LISTS = st.none() | st.lists(WORDS, max_size=2)
+ROW = st.fixed_dictionaries(
+    {
+        "s": WORDS,
+        "l": LISTS,
+        "t": st.none() | st.lists(st.fixed_dictionaries({"k": WORDS, "l": LISTS}), max_size=2),
+        "b": st.none() | st.booleans(),
+        "i": st.none() | st.integers(0, 2),
+        "f": st.none() | st.sampled_from([0.0, 1.5]),
+        "v": st.none() | st.binary(max_size=2),
+    }
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(one=st.lists(ROW, max_size=4), other=st.lists(ROW, max_size=4), cut=st.integers(0, 4))
+def test_equal_rows_and_only_these_have_equal_digests(one: list[object], other: list[object], cut: int) -> None:
+    table = pa.Table.from_pylist(one, KIND)
+    pieces = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
+    shifted = pa.concat_tables([pa.Table.from_pylist(other, KIND), table]).combine_chunks().slice(len(other))
+    assert table_digest(pieces) == table_digest(shifted) == table_digest(table)
+    assert (table_digest(pa.Table.from_pylist(other, KIND)) == table_digest(table)) == (one == other)

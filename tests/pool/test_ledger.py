@@ -65,7 +65,9 @@ async def test_a_ledger_sees_what_others_wrote_before_it_was_opened(store: Store
     assert len(store.names("ledger")) == 1, "one that wrote nothing leaves no file"
 
 
-@pytest.mark.parametrize("damage", [b"", b"\n", b"{}\n", b"[1]\n", b'"x"\n', b"\xff\xfe\n", b'{"key": 7}\n', b'{"key": "k", "val'])
+@pytest.mark.parametrize(
+    "damage", [b"", b"\n", b"{}\n", b"[1]\n", b'"x"\n', b"\xff\xfe\n", b'{"key": 7}\n', b'{"key": "k", "val']
+)
 async def test_damaged_lines_are_passed_over(store: Store, damage: bytes) -> None:
     await Ledger(store).put("before", {"n": 1})
     (segment,) = store.names("ledger")
