@@ -162,7 +162,7 @@ class Build:
         files = self._run.put("sources", sources, table_digest(sources))
         reading = self._config.reading
         options = ReadOptions(reading.text_field, reading.title_field, reading.label_field)
-        found = self._run.stage(ReadDocuments(options), "documents", units=10**9, sources=files)
+        found = self._run.stage(ReadDocuments(options), "documents", any_rejects=True, sources=files)
         unique = self._run.stage(UniqueDocuments(), "unique documents", documents=found["documents"])
         return unique["documents"], found["rejects"]
 

@@ -76,12 +76,12 @@ class Run:
         self.sent = Meter()
         self.stages_run = 0
 
-    def stage(self, stage: Stage, /, label: str, units: int | None = None, **inputs: Dataset) -> dict[str, Dataset]:
+    def stage(self, stage: Stage, /, label: str, any_rejects: bool = False, **inputs: Dataset) -> dict[str, Dataset]:
         """Return the outputs of a stage, running what is missing of it.
 
         Args:
             label: for people, and for the bill.
-            units: what the reject ratio is taken of; rows of the first input by default.
+            any_rejects: let the stage pass however many of its units are dead letters.
 
         Raises:
             StageFailed: too many dead letters.
@@ -89,13 +89,14 @@ class Run:
         started = time.perf_counter()
         folder = work_path(stage.name, stage_key(stage, inputs))
         done = f"{folder}/{_DONE}"
-        n_units = next(iter(inputs.values())).rows if units is None else units
+        n_units = next(iter(inputs.values())).rows
         if not self._fresh and self.store.exists(done):
             results = [result_of(marker) for marker in self.store.read_json(done)["tasks"]]
             reused = True
         else:
             results = self._run_tasks(stage, label, folder, inputs)
-            self._check_rejects(folder, label, results, n_units)
+            if not any_rejects:
+                self._check_rejects(folder, label, results, n_units)
             self.store.write_json(done, {"tasks": [dataclasses.asdict(result) for result in results]})
             self.stages_run += 1
             reused = False
