@@ -172,7 +172,7 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
 
 
 def test_the_environment_may_not_go_into_a_value() -> None:
-    with pytest.raises(ConfigError, match="HIRAG__SEED__X: seed.x goes into seed, which is a value"):
+    with pytest.raises(ConfigError, match=r"HIRAG__SEED__X: seed\.x goes into seed, which is a value"):
         load_config(None, {"HIRAG__SEED": "1", "HIRAG__SEED__X": "1"})
 
 

@@ -110,7 +110,7 @@ def owner(snapshot: Snapshot) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_one_process_owns_the_file(snapshot: Snapshot, owner: subprocess.Popen[str]) -> None:
-    with pytest.raises(BackendUnavailable, match="another process owns the Milvus Lite file.*query --server"):
+    with pytest.raises(BackendUnavailable, match=r"another process owns the Milvus Lite file.*query --server"):
         open_milvus_lite(snapshot)
     named = Config.model_validate({"vectors": {"backend": "milvus-lite"}})
     with pytest.raises(BackendUnavailable, match="another process owns"):

@@ -132,10 +132,9 @@ def test_a_failure_rises_as_it_is_after_the_others_in_flight(
     executor: Executor, store: Store, error: HiragError
 ) -> None:
     tasks = make_tasks(store, 30, (4, error))
-    kept = []
+    kept: list[int] = []
     with pytest.raises(type(error), match=str(error)) as caught:
-        for result in executor.map(tasks):
-            kept.append(result.number)
+        kept.extend(result.number for result in executor.map(tasks))
     assert vars(caught.value) == vars(error)
     done = {int(name.removesuffix(".json")) for name in store.names("work/tasks")}
     assert 4 not in done
@@ -146,7 +145,7 @@ def test_a_failure_rises_as_it_is_after_the_others_in_flight(
 
 def test_of_several_failures_one_rises(executor: Executor, store: Store) -> None:
     tasks = make_tasks(store, 8, *((at, StageFailed(f"task {at}")) for at in range(8)))
-    with pytest.raises(StageFailed, match="task [0-3]$"):
+    with pytest.raises(StageFailed, match=r"task [0-3]$"):
         list(executor.map(tasks))
 
 

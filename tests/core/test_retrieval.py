@@ -1,4 +1,4 @@
-"""Eq. 12–16 against the same written as loops over dictionaries. Vectors hold small integers: dot products are exact."""
+"""Eq. 12–16 against the same written as loops over dictionaries. Vectors hold small integers: sums are exact."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A process that reads jobs (a JSON line each), forks a child for each, and says how the child ended.
 
-A job with `argv` is a command line, run as `python -m hirag_dist` runs it; any other is a build. A building child kills itself with SIGKILL where the job says so: after its n-th durable write, or at an event of a stage. So
-the same place is hit every time, which a killer from outside cannot promise.
+A job with `argv` is a command line, run as `python -m hirag_dist` runs it; any other is a build. A building child kills
+itself with SIGKILL where its job says so: after its n-th durable write, or at an event of a stage. So the same place is
+hit every time, which a killer from outside cannot promise.
 """
 
 from __future__ import annotations
