@@ -62,8 +62,13 @@ class RayExecutor:
         count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         name = f"budget-{uuid.uuid4().hex}"  # workers look it up by name: a handle would tie their restart to us
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        self._budget = _BudgetActor.options(name=name, scheduling_strategy=here).remote(make_budget)  # lives as we do
-        self._workers = [_Worker.remote(make_services, name) for _ in range(count)]
+        self._budget = (  # lives as we do
+            _actor(_BudgetActor)
+            .options(name=name, scheduling_strategy=here, num_cpus=0, max_task_retries=-1, max_concurrency=10_000)
+            .remote(make_budget)
+        )
+        worker = _actor(_Worker).options(num_cpus=1)
+        self._workers = [worker.remote(make_services, name) for _ in range(count)]
         self._away: dict[Any, int] = {}  # a call that ends when the worker is there again → the worker
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
@@ -175,7 +180,6 @@ class RemoteBudget:
         await self._actor.pause.remote(endpoint, seconds)
 
 
-@ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=10_000)
 class _BudgetActor:
     def __init__(self, make_budget: Callable[[], LocalBudget]) -> None:
         self._budget = make_budget()
@@ -194,7 +198,6 @@ class _BudgetActor:
         await self._budget.pause(endpoint, seconds)
 
 
-@ray.remote(num_cpus=1, max_restarts=-1)
 class _Worker:
     def __init__(self, make_services: MakeServices, budget_name: str) -> None:
         self._make_services = make_services
@@ -211,6 +214,11 @@ class _Worker:
             return await run_task(task, self._services)
         except HiragError as error:
             return error
+
+
+def _actor(kind: type) -> Any:
+    """Return a class as an actor that is started again whenever it dies; Ray's own types cannot say what it takes."""
+    return ray.remote(max_restarts=-1)(kind)
 
 
 def _start(address: str | None, n_cpus: int | None) -> None:

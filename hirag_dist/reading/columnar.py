@@ -59,8 +59,5 @@ def _rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
     try:
         return cast(list[dict[str, object]], batch.to_pylist())
     except UnicodeDecodeError:
-        fields = [
-            field.with_type(pa.binary()) if pa.types.is_string(field.type) else field
-            for field in batch.schema
-        ]
+        fields = [field.with_type(pa.binary()) if pa.types.is_string(field.type) else field for field in batch.schema]
         return cast(list[dict[str, object]], batch.cast(pa.schema(fields)).to_pylist())

@@ -53,9 +53,7 @@ def _bad_header(header: list[str], maker: DocumentMaker) -> str | None:
     return None
 
 
-def _from_row(
-    header: list[str], row: list[str] | str, record: int, maker: DocumentMaker
-) -> Document | Unreadable:
+def _from_row(header: list[str], row: list[str] | str, record: int, maker: DocumentMaker) -> Document | Unreadable:
     if isinstance(row, str):
         return maker.unreadable(record, row)
     if any(cell.strip() for cell in row[len(header) :]):

@@ -98,9 +98,7 @@ def unicode_codec(head: bytes) -> str | None:
     units = sample[: len(sample) & ~3]
     quarter = len(units) // 4
     nuls = [units[offset::4].count(0) for offset in range(4)]
-    pattern = "".join(
-        "0" if count > 0.4 * quarter else "x" if count <= 0.05 * quarter else "?" for count in nuls
-    )
+    pattern = "".join("0" if count > 0.4 * quarter else "x" if count <= 0.05 * quarter else "?" for count in nuls)
     if quarter and pattern in _NUL_PATTERNS:
         codec = _NUL_PATTERNS[pattern]
         sample = units.decode(codec, errors="replace").encode()

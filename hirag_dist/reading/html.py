@@ -24,9 +24,7 @@ _LINES = frozenset((
 ))  # fmt: skip
 _CELLS = frozenset(("td", "th"))
 _PREFORMATTED = frozenset(("pre", "textarea"))
-_CHARSET = re.compile(
-    rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*["']?([A-Za-z0-9._:-]+)""", re.IGNORECASE
-)
+_CHARSET = re.compile(rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*["']?([A-Za-z0-9._:-]+)""", re.IGNORECASE)
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _HEAD_BYTES = 4096
 _MAX_DEPTH = 2048
@@ -58,11 +56,7 @@ def read_html(data: bytes, maker: DocumentMaker) -> Document | Unreadable:
 
 
 def _text_of(element: etree._Element | None) -> str | None:
-    return (
-        None
-        if element is None
-        else etree.tostring(element, method="text", encoding="unicode", with_tail=False)
-    )
+    return None if element is None else etree.tostring(element, method="text", encoding="unicode", with_tail=False)
 
 
 def _visible_text(root: etree._Element) -> str | None:

@@ -78,9 +78,7 @@ def _from_object(value: dict[str, object], maker: DocumentMaker) -> Iterator[Doc
     elif len(lists) == 1 or named:
         yield from _from_list(cast(list[object], value[(named or lists)[0]]), maker)
     elif len(lists) > 1:
-        yield maker.unreadable(
-            0, f"several lists ({', '.join(lists[:10])}): which holds the documents is not clear"
-        )
+        yield maker.unreadable(0, f"several lists ({', '.join(lists[:10])}): which holds the documents is not clear")
     elif find_field(value, options.title_field, TITLE_FIELDS + LABEL_FIELDS) is None and _is_map(value):
         for record, (key, item) in enumerate(value.items()):
             yield _from_value(item, record, maker, default_title=key)
@@ -112,8 +110,7 @@ def _is_list_of_records(value: object) -> bool:
 def _is_map(value: dict[str, object]) -> bool:
     """Tell a map from id to text or object: all its values are of one of the two kinds."""
     return bool(value) and (
-        all(isinstance(item, str) for item in value.values())
-        or all(isinstance(item, dict) for item in value.values())
+        all(isinstance(item, str) for item in value.values()) or all(isinstance(item, dict) for item in value.values())
     )
 
 

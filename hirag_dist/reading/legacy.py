@@ -1,6 +1,5 @@
 """Which legacy encoding bytes are in: the one under which they are likeliest (`scripts.character_model`)."""
 
-
 from __future__ import annotations
 
 import math
@@ -101,9 +100,7 @@ def log_likelihood(data: bytes, codec: str) -> float:
 
 def _characters(counts: Counter[str], model: dict[str, float]) -> float:
     """Return the log-likelihood of the characters that are not ASCII."""
-    return sum(
-        count * model.get(character, RARE) for character, count in counts.items() if character >= "\x80"
-    )
+    return sum(count * model.get(character, RARE) for character, count in counts.items() if character >= "\x80")
 
 
 def _strange_pairs(text: str) -> int:

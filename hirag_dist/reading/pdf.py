@@ -4,7 +4,6 @@ PDFium reads it (pypdfium2, Apache-2.0 or BSD-3-Clause): next to pypdf it keeps 
 justified text, marks the hyphens at line ends, and is sixteen times as fast.
 """
 
-
 from __future__ import annotations
 
 import re

@@ -7,7 +7,6 @@ encoding whose characters are likeliest wins (`legacy.py`). Letters are listed f
 ideograph counts as common by the level that its national standard gives it.
 """
 
-
 from __future__ import annotations
 
 import math

@@ -17,9 +17,7 @@ def parquet(columns: dict[str, Any], row_group_size: int = 2) -> bytes:
 
 
 def test_rows_of_several_row_groups(read: Read) -> None:
-    data = parquet(
-        {"Text": ["a", None, "", "d", "e"], "labels": [["x"], [], None, ["y", "z"], []], "n": range(5)}
-    )
+    data = parquet({"Text": ["a", None, "", "d", "e"], "labels": [["x"], [], None, ["y", "z"], []], "n": range(5)})
     found = read("d.parquet", data)
     assert [each.record for each in found] == list(range(5))
     assert [getattr(each, "text", each and "-") for each in found] == ["a", "-", "-", "d", "e"]
@@ -43,9 +41,7 @@ def test_strings_that_are_not_utf8(read: Read) -> None:
 def test_tables_without_documents(read: Read) -> None:
     assert "there is: a; name it" in read("d.parquet", parquet({"a": ["x"]}))[0].reason
     assert "no column 'acl'" in read("d.parquet", parquet({"text": ["x"]}), label_field="acl")[0].reason
-    assert (
-        read("d.parquet", parquet({"text": pa.array([], pa.string())}))[0].reason == "the table has no rows"
-    )
+    assert read("d.parquet", parquet({"text": pa.array([], pa.string())}))[0].reason == "the table has no rows"
     assert "not a string" in read("d.parquet", parquet({"text": [1]}))[0].reason
     assert "binary" in read("d.parquet", parquet({"text": [b"\x89PNG\x00\x00"]}))[0].reason
 

@@ -50,9 +50,7 @@ def test_a_folder_is_walked_sorted_without_hidden_names(folder: Path) -> None:
 
 def test_an_unsupported_file_is_accounted_for(folder: Path) -> None:
     picture = next(file for file in find_inputs([str(folder)]) if file.format == "unsupported")
-    assert list(read_source(picture, ReadOptions())) == [
-        Unreadable(picture.uri, 0, "unsupported file type .png")
-    ]
+    assert list(read_source(picture, ReadOptions())) == [Unreadable(picture.uri, 0, "unsupported file type .png")]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +71,7 @@ def test_globs(folder: Path, glob: str, expected: list[str], monkeypatch: pytest
     assert names([glob], folder) == expected
 
 
-def test_the_same_file_named_in_every_way_is_listed_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_file_named_in_every_way_is_listed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     ways = [
         str(folder),

@@ -1,5 +1,3 @@
-# ruff: noqa: RUF001
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -48,9 +46,7 @@ def test_the_title_falls_back_to_heading_and_stem(read: Read) -> None:
     assert read("page.html", "plain")[0].title == "page"
 
 
-@pytest.mark.parametrize(
-    "page", ["", "  ", "<!-- only -->", "<script>x</script>", "<html><body></body></html>"]
-)
+@pytest.mark.parametrize("page", ["", "  ", "<!-- only -->", "<script>x</script>", "<html><body></body></html>"])
 def test_pages_without_text(read: Read, page: str) -> None:
     assert [each.reason for each in read("page.html", page)] == ["the text is empty"]
 

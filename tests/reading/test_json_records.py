@@ -120,9 +120,7 @@ def test_labels(read: Read, labels: str, expected: tuple[str, ...] | None) -> No
 
 
 def test_a_named_label_field_that_is_absent_hides_the_record(read: Read) -> None:
-    found = read(
-        "d.jsonl", '{"text": "a", "acl": "x"}\n{"text": "b"}\n{"text": "c", "acl": null}', label_field="acl"
-    )
+    found = read("d.jsonl", '{"text": "a", "acl": "x"}\n{"text": "b"}\n{"text": "c", "acl": null}', label_field="acl")
     assert [getattr(each, "labels", None) for each in found] == [("x",), None, ()]
     assert found[1].reason == "no field 'acl' with the labels"
 

@@ -50,8 +50,7 @@ def test_pdfs_that_cannot_be_read(read: Read) -> None:
     good = make_pdf([["Alice met Bob."]])
     locked = make_pdf(
         [["Alice"]],
-        extra="/ID [<00> <00>] /Encrypt << /Filter /Standard /V 1 /R 2 /P -4 "
-        f"/O <{'41' * 32}> /U <{'42' * 32}> >>",
+        extra=f"/ID [<00> <00>] /Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <{'41' * 32}> /U <{'42' * 32}> >>",
     )
     reasons = {
         good[:200]: "the PDF is damaged or truncated",
@@ -72,8 +71,7 @@ def test_lines_of_a_paragraph_are_joined() -> None:
     )
     assert join_pages([page]).split("\n") == [
         "Heading",
-        "The quick brown fox jumps over the lazy dog and then it "
-        "runs away from here as fast as it can, over the hill.",
+        "The quick brown fox jumps over the lazy dog and then it runs away from here as fast as it can, over the hill.",
         "1. An item that is about as long as the other lines",
         "2. Another item",
         "7",
@@ -90,8 +88,5 @@ def test_hyphens_at_line_ends() -> None:
 def test_pages_and_scripts_without_spaces() -> None:
     assert join_pages(["it goes on", "to the next page."]) == "it goes on to the next page."
     assert join_pages(["It ends.", "and begins"]) == "It ends.\n\nand begins"
-    assert (
-        join_pages(["覆载群生仰至仁发明万物皆成善欲知造化会元功须看西游释厄传\n盖闻天地之数"]).count("\n")
-        == 0
-    )
+    assert join_pages(["覆载群生仰至仁发明万物皆成善欲知造化会元功须看西游释厄传\n盖闻天地之数"]).count("\n") == 0
     assert join_pages(["oﬃce ﬁnds"]) == "office finds"

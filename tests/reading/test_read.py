@@ -79,10 +79,7 @@ def test_damaged_compression_keeps_what_came_before(read: Read, compression: str
 
 def test_compressed_streams_one_after_the_other(read: Read) -> None:
     for compression, compress in COMPRESS.items():
-        assert (
-            read(f"d.txt{compression}", compress(b"Alice ") + compress(b"met Bob."))[0].text
-            == "Alice met Bob."
-        )
+        assert read(f"d.txt{compression}", compress(b"Alice ") + compress(b"met Bob."))[0].text == "Alice met Bob."
 
 
 @pytest.mark.parametrize(

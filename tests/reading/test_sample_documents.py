@@ -1,7 +1,5 @@
 """Every file of the shared sample documents, where there are any: none raises, none is lost."""
 
-# ruff: noqa: RUF001
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -104,9 +102,7 @@ def test_the_pdf_against_another_extraction() -> None:
     (other,) = read("bitcoin_extracted.txt")
     assert isinstance(pdf, Document)
     assert isinstance(other, Document)
-    expected = set(
-        other.text.split()
-    )  # where it glues words together: "1.Introduction", "Key4.Proof-of-Work"
+    expected = set(other.text.split())  # where it glues words together: "1.Introduction", "Key4.Proof-of-Work"
     assert len(expected & set(pdf.text.split())) / len(expected) > 0.9
     assert "use a proof-of-work system similar to Adam Back's Hashcash [6], rather than" in pdf.text
     assert [each.reason for each in read("small.pdf") if isinstance(each, Unreadable)] == [
