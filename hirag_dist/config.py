@@ -6,9 +6,9 @@ how it is served; `execution` says where it is built and never changes what is b
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 ENTITY_TYPES = ("person", "organization", "location", "event", "work", "technology", "product", "concept")
 META_TYPES = ("organization", "person", "location", "event", "technology", "product", "concept", "field", "process")
@@ -16,6 +16,19 @@ META_TYPES = ("organization", "person", "location", "event", "technology", "prod
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _commented_out(cls, data: Any) -> Any:
+        """A section whose keys are all commented out is null in YAML: it means its defaults."""
+        if not isinstance(data, dict):
+            return data
+        sections = {name for name, field in cls.model_fields.items() if _is_section(field.annotation)}
+        return {key: value for key, value in data.items() if value is not None or key not in sections}
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, _Section)
 
 
 class Price(_Section):
@@ -152,7 +165,7 @@ class Retrieval(_Section):
     top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
     top_sources: int = Field(10, ge=0, le=100)
     max_triples: int = Field(60, ge=1, le=1000, description="bridge relations at most")
-    community_level: str = Field("leaf", pattern=r"^(leaf|all|\d+)$")
+    community_level: Annotated[str, BeforeValidator(str)] = Field("leaf", pattern=r"^(leaf|all|\d+)$")
     context_tokens: int = Field(8000, ge=200)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,6 +22,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 log = logging.getLogger(__name__)
+_CONNECT_S = 5.0
 _MOST_LOSSES = 5  # a task that took so many workers with it is to blame itself
 MakeServices = Callable[[Budget], Services]
 
@@ -234,12 +236,20 @@ def _start(address: str | None, n_cpus: int | None) -> None:
         options["num_cpus"] = n_cpus
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
+        _check_reachable(address)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
         where = f"the Ray cluster {address} is out of reach" if address else "Ray does not start on this machine"
         raise BackendUnavailable(f"{where}: {_last_line(error)}; `--executor inline` does without it") from error
+
+
+def _check_reachable(address: str | None) -> None:
+    """Raise OSError where nobody listens at HOST:PORT: Ray itself tries for minutes."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
 
 
 def describe_cluster(address: str | None) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import threading
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
@@ -33,14 +35,15 @@ class BuildLock:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> BuildLock:
-        holder = self._holder()
-        if holder is not None and _alive(holder):
-            raise IndexBusy(
-                f"{self._store.uri} is being built by process {holder['pid']} on {holder['host']} since "
-                f"{holder['since']}; wait for it, or end it"
-            )
-        self._since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self._beat()
+        with self._one_at_a_time():
+            holder = self._holder()
+            if holder is not None and _alive(holder):
+                raise IndexBusy(
+                    f"{self._store.uri} is being built by process {holder['pid']} on {holder['host']} since "
+                    f"{holder['since']}; wait for it, or end it"
+                )
+            self._since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            self._beat()
         now = self._holder()
         if now is None or now["token"] != self._token:
             raise IndexBusy(f"another build of {self._store.uri} started at the same moment; wait for it")
@@ -57,6 +60,17 @@ class BuildLock:
         holder = self._holder()
         if holder is not None and holder["token"] == self._token:
             self._store.delete(LOCK)
+
+    @contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        """Keep other processes from looking and writing between our look and our writing; on local folders only."""
+        if self._store.local is None:
+            yield
+            return
+        self._store.local.mkdir(parents=True, exist_ok=True)
+        with open(self._store.local / f".{LOCK}.guard", "wb") as guard:
+            fcntl.flock(guard, fcntl.LOCK_EX)  # let go when the file is closed
+            yield
 
     def _holder(self) -> dict[str, Any] | None:
         if not self._store.exists(LOCK):

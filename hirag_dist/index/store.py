@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ class Store:
         Raises:
             StoreError: the URI names no filesystem.
         """
+        self._appending = threading.Lock()  # or two appends would be told the same offset
         self._opened = uri
         self.uri = _without_credentials(uri)  # for messages
         if "://" in uri:
@@ -119,20 +121,8 @@ class Store:
                 return name, 0
             full = Path(self._full(path))
             full.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            try:
-                offset = os.fstat(handle).st_size
-                written = 0
-                while written < len(data):
-                    written += os.write(handle, data[written:])
-                os.fsync(handle)
-            except OSError:
-                with suppress(OSError):
-                    os.ftruncate(handle, offset)  # no half line for the next append to run into
-                raise
-            finally:
-                os.close(handle)
-            return path, offset
+            with self._appending:
+                return path, _append(full, data)
 
     def delete(self, path: str) -> None:
         """Remove a file or folder; nothing where it is not there."""
@@ -191,6 +181,24 @@ class Store:
             else:
                 said = f"cannot {verb} {where}: {_said(error)}"
             raise StoreError(said) from error
+
+
+def _append(file: Path, data: bytes) -> int:
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        offset = os.fstat(handle).st_size
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(handle, data[written:])
+            os.fsync(handle)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(handle, offset)  # no half line for the next append to run into
+            raise
+        return offset
+    finally:
+        os.close(handle)
 
 
 def _without_credentials(uri: str) -> str:

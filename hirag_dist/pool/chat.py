@@ -8,6 +8,7 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -77,6 +78,7 @@ class Pool:
         self._budget = budget
         self._patience = patience
         self._count_tokens = count_tokens
+        self._turns: dict[str, asyncio.Lock] = {}
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         """Return what `accept` makes of the reply, or a `Rejected` after the last attempt.
@@ -140,10 +142,23 @@ class Pool:
         if not chosen.paid:
             return await chosen.model.complete(request), False
         key = ledger_key(request, chosen, attempt)
-        record = self._ledger.get(key) if self._ledger is not None else None
-        if record is not None:
-            return _reply_from(record), True
-        return await self._send(request, chosen, key), False
+        if self._ledger is None:
+            return await self._send(request, chosen, key), False
+        async with self._turn(key):  # of two equal requests the second finds the first one's reply
+            record = self._ledger.get(key)
+            if record is not None:
+                return _reply_from(record), True
+            return await self._send(request, chosen, key), False
+
+    @asynccontextmanager
+    async def _turn(self, key: str) -> AsyncIterator[None]:
+        lock = self._turns.setdefault(key, asyncio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked():
+                self._turns.pop(key, None)
 
     async def _send(self, request: ChatRequest, chosen: PricedModel, key: str) -> ChatReply:
         tokens = sum(self._count_tokens(message.content) for message in request.messages)

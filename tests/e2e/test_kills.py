@@ -91,6 +91,7 @@ def test_killed_while_publishing(forked: Any, job: dict[str, Any], built: Any, t
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_killed_after_each_single_write(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
     total = forked.build(**job, index=tmp_path / "whole")["writes"]
     for write in range(1, total + 1):

@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -84,6 +85,17 @@ def test_appending_says_where_the_bytes_are(store: Store) -> None:
     assert store.append("ledger/one.jsonl", b"abc\n") == ("ledger/one.jsonl", 0)
     assert store.append("ledger/one.jsonl", b"defg\n") == ("ledger/one.jsonl", 4)
     assert store.read_bytes("ledger/one.jsonl") == b"abc\ndefg\n"
+
+
+def test_appends_of_many_threads_do_not_mix(store: Store) -> None:
+    def append(number: int) -> tuple[bytes, str, int]:
+        data = f"{number}:{'x' * (number % 50)}\n".encode()
+        return data, *store.append("ledger/one.jsonl", data)
+
+    with ThreadPoolExecutor(8) as threads:
+        placed = list(threads.map(append, range(400)))
+    assert all(store.read_range(file, offset, len(data)) == data for data, file, offset in placed)
+    assert store.size("ledger/one.jsonl") == sum(len(data) for data, _, _ in placed)
 
 
 def test_deleting_files_folders_and_nothing(store: Store) -> None:

@@ -71,6 +71,14 @@ async def test_a_reply_is_paid_once_across_runs(store: Store) -> None:
     assert (use.calls, use.ledger_hits, use.input_tokens, use.sent_tokens) == (1, 1, 10, 0)
 
 
+async def test_two_equal_requests_at_once_are_paid_once(store: Store) -> None:
+    model = Model(lambda request, n: reply("yes"))
+    asking = pool(model, store)
+    answers = await asyncio.gather(*(asking.ask(question(), lambda r: r.text) for _ in range(5)))
+    assert answers == ["yes"] * 5
+    assert len(model.asked) == 1
+
+
 async def test_a_refused_reply_is_asked_again_with_the_reason(store: Store) -> None:
     model = Model(lambda request, n: reply("bad" if n == 1 else "good"))
 
