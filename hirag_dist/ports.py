@@ -73,6 +73,8 @@ class AnswerModel(Protocol):
 class VectorIndex(Protocol):
     """Nearest rows by cosine similarity."""
 
+    waits: bool  # whether `search` waits for something outside this process, and belongs in a thread
+
     def search(
         self, vector: NDArray[np.float32], limit: int, max_layer: int | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -202,9 +202,8 @@ class _Search:
         if self.levels:
             with self._timed("search"):
                 top_layer = 0 if self._query.mode == "flat" else None
-                self._rows, self._scores = await asyncio.to_thread(
-                    vectors.search, self._vector, self._limits.top_n, top_layer
-                )
+                search = partial(vectors.search, self._vector, self._limits.top_n, top_layer)
+                self._rows, self._scores = await asyncio.to_thread(search) if vectors.waits else search()
         if "global" in self.levels or "bridge" in self.levels:
             with self._timed("communities"):
                 self._ranked = ranked_communities(

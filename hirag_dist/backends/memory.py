@@ -14,6 +14,7 @@ class MemoryVectors:
     """Implements `ports.VectorIndex`. Rows are sorted by layer, so a layer limit is a shorter matrix."""
 
     name = "memory"
+    waits = False
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._vectors: FloatMatrix = snapshot.entity_vectors

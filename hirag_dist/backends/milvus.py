@@ -25,6 +25,8 @@ _SLACK = 16  # more than asked for, so that ties at the end are decided by us
 class MilvusVectors:
     """Implements `ports.VectorIndex` over an open client."""
 
+    waits = True
+
     def __init__(self, client: Any, snapshot: Snapshot, name: str) -> None:
         self.name = name
         self._client = client
