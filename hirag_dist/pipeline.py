@@ -42,7 +42,7 @@ _UNCOVERING_LIMIT = 0.3  # a layer with a larger share of summaries that cover n
 _DESCRIPTION_CHARS = 480  # of a member in a prompt
 _SUMMARY_CHARS = 1200
 _PROMPT_TOKENS = 6000  # descriptions in one describe call
-_REPORT_LINES = 400  # members, and relations, that a report's prompt can show at most
+_LEAST_LINE_TOKENS = 6  # a member's or relation's line in a prompt costs more, so no more can be shown
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,11 @@ class Build:
         """Give each entity one description and a vector: layer 0 of the hierarchy."""
         config = self._config
         describe = DescribeEntities(
-            config.description_tokens, _PROMPT_TOKENS, self._prompts, self._resolved.models["summarise"]
+            config.description_tokens,
+            _PROMPT_TOKENS,
+            config.tokenizer,
+            self._prompts,
+            self._resolved.models["summarise"],
         )
         described = self._run.stage(describe, "describe", entities=entities)
         vectors = self._embed(described["entities"], 0)
@@ -301,7 +305,7 @@ class Build:
         """Reports from the deepest level up, so that sub-reports are there when they are needed."""
         run, config = self._run, self._config.communities
         material = run.stage(
-            GatherReportMaterial(_REPORT_LINES, _DESCRIPTION_CHARS),
+            GatherReportMaterial(config.report_tokens // _LEAST_LINE_TOKENS, _DESCRIPTION_CHARS),
             "report material",
             communities=communities,
             entities=entities,
@@ -316,6 +320,7 @@ class Build:
                 structured=self._resolved.structured["report"],
                 max_tokens=config.report_tokens,
                 min_entities=config.report_min_entities,
+                tokenizer=self._config.tokenizer,
                 prompts=self._prompts,
                 models=self._resolved.models["report"],
             )

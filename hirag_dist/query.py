@@ -239,7 +239,8 @@ class _Search:
     def _global(self) -> None:
         with self._timed("communities"):
             items = [self._index.community(ranked) for ranked in self._ranked]
-            self._vote(list(zip(self._rows.tolist(), self._scores.tolist(), strict=True)))
+            if "local" not in self.levels:  # else they have voted
+                self._vote(list(zip(self._rows.tolist(), self._scores.tolist(), strict=True)))
             self.result = replace(self.result, communities=tuple(item for item in items if item is not None))
 
     def _bridge(self) -> None:

@@ -41,7 +41,7 @@ class Resolved:
 
     Attributes:
         structured: role → whether JSON schemas are asked for.
-        models: role → names of the models that may answer.
+        models: role → the models that may answer, each with whatever else decides its replies.
         embedder, dim: name and size of the vectors.
         kernels: name of the numerical backend.
     """
@@ -108,7 +108,8 @@ def resolve(config: Config) -> Resolved:
     """Find out what the endpoints can do: at most one probe an endpoint, none for built-in models."""
     structured = asyncio.run(_probe(config))
     models = {
-        role: tuple(make_chat_model(name, config).name for name in role_endpoints(config, role)) for role in CHAT_ROLES
+        role: tuple(_answerer(name, weight, config) for name, weight in _shares(getattr(config.llm.roles, role)))
+        for role in CHAT_ROLES
     }
     embedder = make_embedder(config)
     return Resolved(
@@ -168,7 +169,9 @@ def make_services(config: Config, store: Store, budget: Budget) -> Services:
     if endpoint.kind == "openai":
         price, size = endpoint.price.input, endpoint.batch_size
         embedder = LedgerEmbedder(embedder, name, price, ledger, budget, _patience(config), count, size)
-    return Services(make_pool(config, ledger, budget), embedder, CpuKernels(), encoding(config.tokenizer), count)
+    return Services(
+        make_pool(config, ledger, budget), embedder, CpuKernels(), encoding(config.tokenizer), count, ledger.catch_up
+    )
 
 
 async def close_services(services: Services) -> None:
@@ -241,15 +244,27 @@ def _shares(target: RoleTarget) -> list[tuple[str, float]]:
     return [(share.endpoint, share.weight) for share in target]
 
 
+def _answerer(name: str, weight: float, config: Config) -> str:
+    """Return a model's name with its share and settings, where they are not the usual ones: for stage keys."""
+    endpoint = config.llm.endpoints[name]
+    usual = endpoint.temperature == 0.0 and not endpoint.extra_body
+    settings = "" if usual else f" {_reply_settings(endpoint)}"
+    share = "" if weight == 1.0 else f" ×{weight:g}"
+    return f"{make_chat_model(name, config).name}{settings}{share}"
+
+
+def _reply_settings(endpoint: Endpoint) -> str:
+    return json.dumps([endpoint.temperature, endpoint.extra_body], sort_keys=True)
+
+
 def _priced(name: str, config: Config) -> PricedModel:
     endpoint = config.llm.endpoints[name]
     price = endpoint.price
     cached = price.input if price.cached is None else price.cached
-    settings = json.dumps([endpoint.temperature, endpoint.extra_body], sort_keys=True)
     return PricedModel(
         name,
         make_chat_model(name, config),
-        settings,
+        _reply_settings(endpoint),
         (price.input, cached, price.output),
         paid=endpoint.kind == "openai",
     )

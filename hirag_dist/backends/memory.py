@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval import top_rows
+from hirag_dist.core.retrieval import SLACK, nearest, top_rows
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import FloatMatrix
 
@@ -27,8 +27,7 @@ class MemoryVectors:
         """Return (rows, similarities), best first, ties by row."""
         end = int(self._ends[min(max_layer, len(self._ends) - 1)]) if max_layer is not None else len(self._vectors)
         scores = np.asarray(self._vectors[:end] @ vector, np.float32)
-        rows = top_rows(scores, np.arange(end), limit)
-        return rows, scores[rows]
+        return nearest(self._vectors, top_rows(scores, np.arange(end), limit + SLACK), vector, limit)
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.retrieval import SLACK, nearest
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.index.reader import Snapshot
 
 log = logging.getLogger(__name__)
 _BATCH_ROWS = 2000
-_SLACK = 16  # more than asked for, so that ties at the end are decided by us
 
 
 class MilvusVectors:
@@ -47,7 +47,7 @@ class MilvusVectors:
             hits = self._client.search(
                 self._collection,
                 [np.asarray(vector, np.float32)],
-                limit=min(limit + _SLACK, 16_384),
+                limit=min(limit + SLACK, 16_384),
                 filter="" if max_layer is None else f"layer <= {max_layer}",
                 output_fields=["row"],
                 search_params={"metric_type": "IP"},
@@ -55,9 +55,7 @@ class MilvusVectors:
         except MilvusException as error:
             raise BackendUnavailable(f"Milvus does not search: {error.message}") from error
         rows = np.fromiter((hit["row"] for hit in hits), np.int64, len(hits))
-        scores = np.asarray(self._vectors[rows] @ vector, np.float32)
-        order = np.lexsort((rows, -scores))[:limit]
-        return rows[order], scores[order]
+        return nearest(self._vectors, rows, np.asarray(vector, np.float32), limit)
 
     def close(self) -> None:
         """Close the client; a Lite file is then free for another process."""

@@ -28,8 +28,10 @@ def status(index: IndexOption, json: JsonOption = False) -> None:
     build = store.read_json(BUILD) if store.exists(BUILD) else None
     current = current_id(store)
     if build is None and current is None:
-        raise SnapshotNotFound(f"{index} holds no index; build one with `hirag-dist index INPUT --index {index}`")
-    report: dict[str, Any] = {"index": index, "current": current, "build": build, "snapshots": _snapshots(store)}
+        raise SnapshotNotFound(
+            f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"
+        )
+    report: dict[str, Any] = {"index": store.uri, "current": current, "build": build, "snapshots": _snapshots(store)}
     if current is not None:
         snapshot = open_snapshot(store)
         report["usage"] = snapshot.table("usage").to_pylist()

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from hirag_dist.types import CsrGraph, FloatMatrix, IntVector
 
+SLACK = 16  # candidates beyond the limit that are scored exactly, so that near-ties at the end are decided there
+
 
 @dataclass(frozen=True, slots=True)
 class CommunityIndex:
@@ -71,6 +73,26 @@ def top_rows(scores: NDArray[np.float32], rows: IntVector, limit: int) -> IntVec
     return chosen
 
 
+def exact_scores(vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the similarity of some rows to the question, each by itself.
+
+    A matrix product gives a row other last bits by where it lies among the others, so ties and backends would differ.
+    """
+    scores: NDArray[np.float32] = (
+        (vectors[rows].astype(np.float64) * query.astype(np.float64)).sum(axis=1).astype(np.float32)
+    )
+    return scores
+
+
+def nearest(
+    vectors: FloatMatrix, candidates: IntVector, query: NDArray[np.float32], limit: int
+) -> tuple[IntVector, NDArray[np.float32]]:
+    """Return (rows, similarities) of the best candidates, best first, ties by row."""
+    scores = exact_scores(vectors, candidates, query)
+    order = np.lexsort((candidates, -scores))[:limit]
+    return candidates[order], scores[order]
+
+
 def ranked_communities(
     index: CommunityIndex, local_rows: IntVector, local_scores: NDArray[np.float32], level: str, limit: int
 ) -> list[RankedCommunity]:
@@ -112,9 +134,8 @@ def key_entities(
     found: dict[int, float] = {}
     for community in communities:
         members = index.members[index.indptr[community] : index.indptr[community + 1]].astype(np.int64)
-        scores = vectors[members] @ query
-        for at in top_rows(scores, members, limit).tolist():
-            found.setdefault(int(members[at]), float(scores[at]))
+        for row, score in zip(*(part.tolist() for part in nearest(vectors, members, query, limit)), strict=True):
+            found.setdefault(row, score)
     return list(found.items())
 
 

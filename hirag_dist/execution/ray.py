@@ -59,7 +59,7 @@ class RayExecutor:
         """
         self._owns_ray = not ray.is_initialized()
         if self._owns_ray:
-            _start(address, n_cpus)
+            _start(address, max(n_cpus or os.cpu_count() or 1, workers or 1))
         self._in_flight = in_flight
         count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         name = f"budget-{uuid.uuid4().hex}"  # workers look it up by name: a handle would tie their restart to us
@@ -70,8 +70,11 @@ class RayExecutor:
             .remote(make_budget)
         )
         worker = _actor(_Worker).options(num_cpus=1)
-        self._workers = [worker.remote(make_services, name) for _ in range(count)]
-        self._away: dict[Any, int] = {}  # a call that ends when the worker is there again → the worker
+        self._workers = [worker.remote(make_services, name, n) for n in range(count)]
+        # A call that ends when the worker is there → the worker. A busy cluster may have no room for some yet.
+        self._away: dict[Any, int] = {
+            each.ready.options(max_task_retries=-1).remote(): n for n, each in enumerate(self._workers)
+        }
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         """Run tasks on the least busy workers, yield results as they come.
@@ -136,13 +139,15 @@ class RayExecutor:
             log.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
             for ref in running:
                 ray.cancel(ref)
-            ray.wait(list(running), num_returns=len(running))
+            if running:
+                ray.wait(list(running), num_returns=len(running))
             raise
 
     def _go_away(self, worker: int, error: Exception) -> None:
         """Give a worker no tasks until it is there again: its node may never be, and the others go on."""
         if worker not in self._away.values():
             log.warning("a worker was lost, its tasks go to the others: %s", _last_line(error))
+            self._budget.forget.remote(worker)
             self._away[self._workers[worker].ready.options(max_task_retries=-1).remote()] = worker
 
     def _come_back(self, ref: Any) -> None:
@@ -164,18 +169,19 @@ class RayExecutor:
 class RemoteBudget:
     """The cluster's one budget, asked from a worker. Implements `pool.budget.Budget`."""
 
-    def __init__(self, actor: Any) -> None:
+    def __init__(self, actor: Any, worker: int) -> None:
         self._actor = actor
+        self._holder = worker, uuid.uuid4().hex  # a worker that was started again holds none of its earlier permits
 
     async def acquire(self, endpoint: str, tokens: int, cost_usd: float) -> None:
         """Wait for this call's turn."""
-        refusal = await self._actor.acquire.remote(endpoint, tokens, cost_usd)
+        refusal = await self._actor.acquire.remote(self._holder, endpoint, tokens, cost_usd)
         if refusal is not None:
             raise refusal
 
     async def settle(self, endpoint: str, reserved: int, used: int, reserved_usd: float, used_usd: float) -> None:
         """The call has ended."""
-        await self._actor.settle.remote(endpoint, reserved, used, reserved_usd, used_usd)
+        await self._actor.settle.remote(self._holder, endpoint, reserved, used, reserved_usd, used_usd)
 
     async def pause(self, endpoint: str, seconds: float) -> None:
         """The endpoint asked to be left alone for a while."""
@@ -183,27 +189,52 @@ class RemoteBudget:
 
 
 class _BudgetActor:
+    """Holds the budget, and knows which worker holds which permits, so that those of a dead one return."""
+
     def __init__(self, make_budget: Callable[[], LocalBudget]) -> None:
         self._budget = make_budget()
+        self._lives: dict[int, str] = {}  # worker → its present life
+        self._held: dict[int, list[tuple[str, int, float]]] = {}
 
-    async def acquire(self, endpoint: str, tokens: int, cost_usd: float) -> HiragError | None:
+    async def acquire(self, holder: tuple[int, str], endpoint: str, tokens: int, cost_usd: float) -> HiragError | None:
+        worker, life = holder
+        if self._lives.get(worker) != life:
+            await self.forget(worker)
+            self._lives[worker] = life
         try:
             await self._budget.acquire(endpoint, tokens, cost_usd)
         except HiragError as error:
             return error
+        if self._lives.get(worker) != life:  # it died while it waited
+            await self._budget.settle(endpoint, tokens, 0, cost_usd, 0.0)
+        else:
+            self._held.setdefault(worker, []).append((endpoint, tokens, cost_usd))
         return None
 
-    async def settle(self, endpoint: str, reserved: int, used: int, reserved_usd: float, used_usd: float) -> None:
-        await self._budget.settle(endpoint, reserved, used, reserved_usd, used_usd)
+    async def settle(
+        self, holder: tuple[int, str], endpoint: str, reserved: int, used: int, reserved_usd: float, used_usd: float
+    ) -> None:
+        worker, life = holder
+        permit = endpoint, reserved, reserved_usd
+        if self._lives.get(worker) == life and permit in self._held.get(worker, ()):
+            self._held[worker].remove(permit)
+            await self._budget.settle(endpoint, reserved, used, reserved_usd, used_usd)
+
+    async def forget(self, worker: int) -> None:
+        """Return the permits of a worker that died; what it was charged for stays charged."""
+        self._lives.pop(worker, None)
+        for endpoint, reserved, reserved_usd in self._held.pop(worker, []):
+            await self._budget.settle(endpoint, reserved, reserved, reserved_usd, reserved_usd)
 
     async def pause(self, endpoint: str, seconds: float) -> None:
         await self._budget.pause(endpoint, seconds)
 
 
 class _Worker:
-    def __init__(self, make_services: MakeServices, budget_name: str) -> None:
+    def __init__(self, make_services: MakeServices, budget_name: str, number: int) -> None:
         self._make_services = make_services
         self._budget_name = budget_name
+        self._number = number
         self._services: Services | None = None
 
     async def ready(self) -> None:
@@ -212,7 +243,7 @@ class _Worker:
     async def run(self, task: Task) -> TaskResult | HiragError:
         try:
             if self._services is None:  # built here: clients and device handles do not pickle
-                self._services = self._make_services(RemoteBudget(ray.get_actor(self._budget_name)))
+                self._services = self._make_services(RemoteBudget(ray.get_actor(self._budget_name), self._number))
             return await run_task(task, self._services)
         except HiragError as error:
             return error

@@ -132,7 +132,10 @@ class Run:
 
     def _run_tasks(self, stage: Stage, label: str, folder: str, inputs: Mapping[str, Dataset]) -> list[TaskResult]:
         tasks = list(_tasks(stage, folder, self.store, inputs))
-        kept = {} if self._fresh else self._finished(folder)
+        if self._fresh:  # markers first: an interrupted run must not find them beside other output
+            self.store.delete(f"{folder}/{_DONE}")
+            self.store.delete(f"{folder}/tasks")
+        kept = self._finished(folder)
         missing = [task for task in tasks if task.number not in kept]
         rows = {task.number: sum(piece.stop - piece.start for piece in _first(task.inputs)) for task in tasks}
         self._tell(StageStarted(label, len(tasks), len(tasks) - len(missing), sum(rows.values())))

@@ -37,6 +37,7 @@ def write_snapshot(
         arrays: path without ending ("graph/indptr", "vectors/entities") → array.
     """
     content = {name: table_digest(tables[name]) for name in CONTENT_TABLES}
+    content["rejects"] = table_digest(tables["rejects"].select(["stage", "unit_id"]))  # what is missing is content too
     content |= {name: _array_digest(array) for name, array in arrays.items()}
     dim = int(arrays["vectors/entities"].shape[1])
     own_id = snapshot_id(content, embedder, dim)

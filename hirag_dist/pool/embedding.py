@@ -48,12 +48,13 @@ class LedgerEmbedder:
         vectors = np.zeros((len(texts), self.dim), np.float32)
         keys = [self._key(text) for text in texts]
         missing: dict[str, int] = {}
-        hits = 0
+        hits = tokens = 0
         for at, key in enumerate(keys):
             record = self._ledger.get(key)
             if record is not None:
                 vectors[at] = np.frombuffer(base64.b64decode(record["vector"]), "<f4")
                 hits += 1
+                tokens += int(record.get("tokens", 0))
             elif texts[at]:
                 missing.setdefault(key, at)
         if hits:
@@ -61,6 +62,8 @@ class LedgerEmbedder:
             use = meter.use("embed", self.name)
             use.calls += -(-hits // self._batch_size)
             use.ledger_hits += -(-hits // self._batch_size)
+            use.input_tokens += tokens
+            use.cost_usd += tokens * self._price / 1e6
         places = list(missing.values())
         batches = [places[first : first + self._batch_size] for first in range(0, len(places), self._batch_size)]
         outcomes = await asyncio.gather(
@@ -109,7 +112,10 @@ class LedgerEmbedder:
         try:
             rows = await self._inner.embed(texts)
             used, used_usd = tokens, cost
-            records = [{"vector": base64.b64encode(row.astype("<f4").tobytes()).decode()} for row in rows]
+            records = [
+                {"vector": base64.b64encode(row.astype("<f4").tobytes()).decode(), "tokens": self._count_tokens(text)}
+                for text, row in zip(texts, rows, strict=True)
+            ]
             await asyncio.gather(
                 *(self._ledger.put(self._key(text), record) for text, record in zip(texts, records, strict=True))
             )

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import socket
+import time
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ class _Place:
     file: str
     offset: int
     length: int
+    at: float  # when it was stored: of two records of one key the first counts, for every reader
 
 
 class Ledger:
@@ -38,14 +40,22 @@ class Ledger:
         self._store = store
         self._segment = f"{LEDGER}/{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.jsonl"
         self._places: dict[str, _Place] = {}
-        self._waiting: list[tuple[str, bytes, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[str, float, bytes, asyncio.Future[None]]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._writes: set[asyncio.Task[None]] = set()
-        for name in store.names(LEDGER):
-            self._read_segment(f"{LEDGER}/{name}")
+        self._read_to: dict[str, int] = {}
+        self.catch_up()
 
     def __len__(self) -> int:
         return len(self._places)
+
+    def catch_up(self) -> None:
+        """See what other processes have stored since: new segments, and what was added to known ones."""
+        for name in self._store.names(LEDGER):
+            file = f"{LEDGER}/{name}"
+            known = self._read_to.get(file, 0)
+            if file != self._segment and (self._store.size(file) or 0) > known:
+                self._read_segment(file, known)
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return a record, None where there is none."""
@@ -62,10 +72,14 @@ class Ledger:
         Raises:
             StoreError: it could not be written. Nothing that depends on it may be used then.
         """
-        line = json.dumps({"key": key, "value": value}, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        at = time.time()
+        line = (
+            json.dumps({"key": key, "at": at, "value": value}, ensure_ascii=False).encode("utf-8", "surrogatepass")
+            + b"\n"
+        )
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((key, line, done))
+        self._waiting.append((key, at, line, done))
         if len(self._waiting) >= _GROUP_SIZE:
             self._flush()
         elif self._timer is None:
@@ -82,29 +96,41 @@ class Ledger:
             self._writes.add(task)
             task.add_done_callback(self._writes.discard)
 
-    async def _write(self, group: list[tuple[str, bytes, asyncio.Future[None]]]) -> None:
+    async def _write(self, group: list[tuple[str, float, bytes, asyncio.Future[None]]]) -> None:
         try:
-            data = b"".join(line for _, line, _ in group)
+            data = b"".join(line for _, _, line, _ in group)
             file, offset = await asyncio.to_thread(self._store.append, self._segment, data)
         except StoreError as error:
-            for _, _, done in group:
+            for *_, done in group:
                 if not done.done():
                     done.set_exception(StoreError(str(error)))
             return
-        for key, line, done in group:
-            self._places[key] = _Place(file, offset, len(line))
+        for key, at, line, done in group:
+            self._keep(key, _Place(file, offset, len(line), at))
             offset += len(line)
             if not done.done():
                 done.set_result(None)
 
-    def _read_segment(self, file: str) -> None:
-        offset = 0
-        for line in self._store.read_bytes(file).splitlines(keepends=True):
-            if line.endswith(b"\n"):
-                try:
-                    key = json.loads(line)["key"]
-                except (ValueError, KeyError, TypeError):
-                    key = None
-                if isinstance(key, str):
-                    self._places[key] = _Place(file, offset, len(line))
+    def _read_segment(self, file: str, start: int) -> None:
+        data = self._store.read_bytes(file) if start == 0 else self._tail(file, start)
+        offset = start
+        for line in data.splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                break  # cut off by a crash, or being written at this moment
+            try:
+                record = json.loads(line)
+                key, at = record["key"], float(record.get("at", 0.0))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                key, at = None, 0.0
+            if isinstance(key, str):
+                self._keep(key, _Place(file, offset, len(line), at))
             offset += len(line)
+        self._read_to[file] = offset
+
+    def _tail(self, file: str, start: int) -> bytes:
+        return self._store.read_range(file, start, (self._store.size(file) or start) - start)
+
+    def _keep(self, key: str, place: _Place) -> None:
+        known = self._places.get(key)
+        if known is None or (place.at, place.file, place.offset) < (known.at, known.file, known.offset):
+            self._places[key] = place

@@ -52,6 +52,7 @@ class Services:
     kernels: Kernels
     encoding: tiktoken.Encoding
     count_tokens: Callable[[str], int]
+    catch_up: Callable[[], None] = lambda: None  # see the replies that other workers have stored
 
 
 class Stage(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -38,12 +38,13 @@ class ExtractGraph:
         """Return the mentions in chunk order, and the chunks whose reply was refused to the last."""
         chunks = tables["chunks"].select(["chunk_id", "text"]).to_pylist()
         results = await together(self._chunk(chunk["text"], services) for chunk in chunks)
-        mentions, relations, rejects = [], [], []
+        mentions: list[Any] = []
+        relations: list[Any] = []
+        rejects: list[Any] = []
         for chunk, result in zip(chunks, results, strict=True):
-            if isinstance(result, Rejected):
-                rejects.append(reject_row(self.name, result) | {"unit_id": chunk["chunk_id"]})
-                continue
-            rows, links = mentions_of(result, chunk["chunk_id"], self.split_homonyms)
+            extraction, refused = result
+            rejects.extend(reject_row(self.name, each) | {"unit_id": chunk["chunk_id"]} for each in refused)
+            rows, links = mentions_of(extraction, chunk["chunk_id"], self.split_homonyms)
             mentions.extend(rows)
             relations.extend(links)
         return {
@@ -52,24 +53,23 @@ class ExtractGraph:
             "rejects": pa.Table.from_pylist(rejects, REJECTS),
         }
 
-    async def _chunk(self, text: str, services: Services) -> Extraction | Rejected:
+    async def _chunk(self, text: str, services: Services) -> tuple[Extraction, list[Rejected]]:
+        """Return what was found, and the calls whose reply was refused to the last; one does not undo the other."""
         if self.method == "joint":
             return await self._glean(self._request("extract-graph", text), services)
-        entities = await self._glean(self._request("extract-entities", text), services)
-        if isinstance(entities, Rejected) or not entities.entities:
-            return entities
+        entities, refused = await self._glean(self._request("extract-entities", text), services)
+        if not entities.entities:
+            return entities, refused
         named = {name_key(entity.name): (entity.name, entity.type) for entity in reversed(entities.entities)}
         pairs = tuple(reversed(named.values()))
-        relations = await self._glean(self._request("extract-relations", text, pairs), services)
-        if isinstance(relations, Rejected):
-            return relations
-        return Extraction(entities.entities, relations.relations)
+        relations, more = await self._glean(self._request("extract-relations", text, pairs), services)
+        return Extraction(entities.entities, relations.relations), refused + more
 
     def _request(self, task: str, text: str, entities: tuple[tuple[str, str], ...] = ()) -> ChatRequest:
         form = task if self.structured else None
         return extraction_request(task, text, self.prompts, self.entity_types, form, entities)
 
-    async def _glean(self, request: ChatRequest, services: Services) -> Extraction | Rejected:
+    async def _glean(self, request: ChatRequest, services: Services) -> tuple[Extraction, list[Rejected]]:
         """Ask, and ask again for what was missed; a refused gleaning loses nothing of what came before."""
 
         def accept(reply: ChatReply) -> tuple[Extraction, str]:
@@ -77,13 +77,15 @@ class ExtractGraph:
 
         found = await services.chat.ask(request, accept)
         if isinstance(found, Rejected):
-            return found
+            return Extraction((), ()), [found]
         extraction, text = found
         for _ in range(self.gleaning_rounds):
             request = gleaning_request(request, text)
             more = await services.chat.ask(request, accept)
-            if isinstance(more, Rejected) or not (more[0].entities or more[0].relations):
+            if isinstance(more, Rejected):
+                return extraction, [more]
+            if not (more[0].entities or more[0].relations):
                 break
             text = more[1]
             extraction = Extraction(extraction.entities + more[0].entities, extraction.relations + more[0].relations)
-        return extraction
+        return extraction, []

@@ -63,6 +63,7 @@ class DescribeEntities:
 
     max_tokens: int
     prompt_tokens: int
+    tokenizer: str
     prompts: Prompts
     models: tuple[str, ...]
 
@@ -103,7 +104,7 @@ class DescribeEntities:
                 if isinstance(result, Rejected):
                     return result
                 shorter.append(one_line(result))
-            if len(batches) == 1:
+            if len(batches) == 1 or sum(map(len, shorter)) > 0.8 * n_chars:  # one call did it, or none ever will
                 return join_descriptions(shorter, self.max_tokens * _CHARS_PER_TOKEN * 2)
             pieces = shorter
 

@@ -39,6 +39,7 @@ class WriteReports:
     structured: bool
     max_tokens: int
     min_entities: int
+    tokenizer: str
     prompts: Prompts
     models: tuple[str, ...]
 

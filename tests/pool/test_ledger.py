@@ -48,13 +48,24 @@ async def test_records_are_written_in_groups_of_sixty_four(store: Store) -> None
     assert [ledger.get(str(number)) for number in range(150)] == [{}] * 150
 
 
-async def test_a_key_put_again_keeps_a_whole_record(store: Store) -> None:
+async def test_of_two_records_of_a_key_the_first_counts_for_every_reader(store: Store) -> None:
     ledger = Ledger(store)
     await ledger.put("k", {"n": 1})
-    await ledger.put("k", {"n": 2})
-    assert ledger.get("k") == {"n": 2}
-    assert Ledger(store).get("k") == {"n": 2}
-    assert len(Ledger(store)) == 1
+    await Ledger(store).put("k", {"n": 2})
+    assert ledger.get("k") == {"n": 1}
+    assert Ledger(store).get("k") == {"n": 1}
+
+
+async def test_what_another_process_stores_is_seen_after_catching_up(store: Store) -> None:
+    mine, other = Ledger(store), Ledger(store)
+    await other.put("a", {"n": 1})
+    assert mine.get("a") is None
+    mine.catch_up()
+    assert mine.get("a") == {"n": 1}
+    await other.put("b", {"n": 2})
+    mine.catch_up()
+    assert mine.get("b") == {"n": 2}
+    assert len(Ledger(store)) == 2
 
 
 async def test_a_ledger_sees_what_others_wrote_before_it_was_opened(store: Store) -> None:
