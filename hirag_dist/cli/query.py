@@ -30,7 +30,7 @@ def query(
     server: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")] = None,
     config: ConfigOption = None,
     settings: SetOption = None,
-    mode: Annotated[str, typer.Option(help="hirag, local, global, bridge, nobridge, naive or flat.")] = "hirag",
+    mode: Annotated[str | None, typer.Option(help="hirag, local, global, bridge, nobridge, naive or flat.")] = None,
     context_only: Annotated[bool, typer.Option("--context-only", help="Retrieve, and do not answer.")] = False,
     top_n: Annotated[int | None, typer.Option(help="Local entities (Eq. 12).")] = None,
     top_m: Annotated[int | None, typer.Option(help="Key entities of each community (Eq. 14).")] = None,
@@ -44,7 +44,8 @@ def query(
     use_json(json)
     if (index is None) == (server is None):
         raise ConfigError("give either --index URI or --server HOST:PORT")
-    asked = Query(question, mode, top_n=top_n, top_m=top_m)
+    chosen = mode or configuration(config, settings).config.retrieval.mode
+    asked = Query(question, chosen, top_n=top_n, top_m=top_m)
     say = _print_piece if stream and not json else _swallow
     if server is not None:
         result = _ask_server(server, asked, context_only, say, token_file, ca)

@@ -12,8 +12,10 @@ from hirag_dist.core.retrieval import (
     CommunityIndex,
     RankedCommunity,
     bridge_relations,
+    exact_scores,
     invert,
     key_entities,
+    nearest,
     rank_sources,
     rank_triples,
     ranked_communities,
@@ -222,3 +224,15 @@ def test_sources_fuse_votes_and_similarity_by_rank() -> None:
     assert dict(found) == pytest.approx({0: 1 / 62 + 1 / 60, 2: 1 / 60 + 1 / 62, 1: 2 / 61})
     assert [row for row, _ in rank_sources({0: 1.0, 1: 2.0}, vectors, np.array([1.0], np.float32), 1)] == [0]
     assert rank_sources({}, vectors, np.array([1.0], np.float32), 5) == []
+
+
+def test_equal_vectors_have_equal_scores_wherever_they_lie() -> None:
+    rng = np.random.default_rng(5)
+    vectors = rng.standard_normal((5003, 384)).astype(np.float32)
+    vectors[[7, 2500, 5002]] = vectors[0]
+    query = rng.standard_normal(384).astype(np.float32)
+    rows = np.array([5002, 7, 0, 2500])
+    assert len(set(exact_scores(vectors, rows, query).tolist())) == 1
+    found, scores = nearest(vectors, rows, query, 3)
+    assert found.tolist() == [0, 7, 2500]
+    assert np.array_equal(scores, exact_scores(vectors, found, query))

@@ -57,6 +57,17 @@ def test_usage_does_not_show_in_the_id(store: Store, tmp_path: Path) -> None:
     assert snapshots.publish(store, tables).snapshot_id == snapshots.publish(Store(str(tmp_path / "b"))).snapshot_id
 
 
+def test_what_is_missing_shows_in_the_id(store: Store) -> None:
+    whole = snapshots.publish(store)
+    tables = snapshots.tiny_tables()
+    letter = {"stage": "read", "unit_id": "bad.pdf", "reason": "damaged", "attempts": 1, "request": "", "reply": ""}
+    tables["rejects"] = type(tables["rejects"]).from_pylist([letter], tables["rejects"].schema)
+    short = snapshots.publish(store, tables)
+    assert short.snapshot_id != whole.snapshot_id
+    assert open_snapshot(store).table("rejects").num_rows == 1
+    assert snapshots.publish(store).snapshot_id == whole.snapshot_id
+
+
 def test_nothing_published_is_said(store: Store) -> None:
     with pytest.raises(SnapshotNotFound, match="hirag-dist index"):
         open_snapshot(store)
