@@ -152,6 +152,9 @@ class QueryEngine:
         """Let go of files and connections."""
         self._search.close()
         await self._model.close()
+        close = getattr(self._embedder, "close", None)
+        if close is not None:
+            await close()
 
     def _limits(self, query: Query) -> RetrievalConfig:
         if not query.question.strip():

@@ -23,6 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 log = logging.getLogger(__name__)
 _CONNECT_S = 5.0
+_MOST_LOST_WORKERS = 100  # in one build
 _MOST_LOSSES = 5  # a task that took so many workers with it is to blame itself
 MakeServices = Callable[[Budget], Services]
 
@@ -71,6 +72,7 @@ class RayExecutor:
         )
         worker = _actor(_Worker).options(num_cpus=1)
         self._workers = [worker.remote(make_services, name, n) for n in range(count)]
+        self._n_lost = 0
         # A call that ends when the worker is there → the worker. A busy cluster may have no room for some yet.
         self._away: dict[Any, int] = {
             each.ready.options(max_task_retries=-1).remote(): n for n, each in enumerate(self._workers)
@@ -146,6 +148,9 @@ class RayExecutor:
     def _go_away(self, worker: int, error: Exception) -> None:
         """Give a worker no tasks until it is there again: its node may never be, and the others go on."""
         if worker not in self._away.values():
+            self._n_lost += 1
+            if self._n_lost > _MOST_LOST_WORKERS:
+                raise StageFailed(f"workers die as soon as they start: {_last_line(error)}") from error
             log.warning("a worker was lost, its tasks go to the others: %s", _last_line(error))
             self._budget.forget.remote(worker)
             self._away[self._workers[worker].ready.options(max_task_retries=-1).remote()] = worker
@@ -256,6 +261,7 @@ def _actor(kind: type) -> Any:
 
 def _start(address: str | None, n_cpus: int | None) -> None:
     options: dict[str, Any] = {
+        "address": "local",  # one of our own: another's on this machine may run other code
         "logging_level": logging.ERROR,
         "log_to_driver": False,
         "include_dashboard": False,
