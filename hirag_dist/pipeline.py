@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs
 
 from hirag_dist.config import Config
 from hirag_dist.core.merging import same_name_relations
@@ -24,15 +22,16 @@ from hirag_dist.index.manifest import Manifest
 from hirag_dist.index.reader import current_id
 from hirag_dist.index.writer import make_current
 from hirag_dist.publishing import Parts, publish
-from hirag_dist.reading import ReadOptions, find_inputs
+from hirag_dist.reading import ReadOptions
 from hirag_dist.schemas import CLUSTERS, LAYERS, REJECTS, RELATIONS, REPORTS
+from hirag_dist.sources import source_table
 from hirag_dist.stages.chunk import ChunkDocuments
 from hirag_dist.stages.cluster import ClusterLayer
 from hirag_dist.stages.communities import DetectCommunities, GatherReportMaterial
 from hirag_dist.stages.embed import EmbedChunks, EmbedEntities
 from hirag_dist.stages.extract import ExtractGraph
 from hirag_dist.stages.merge import DescribeEntities, MergeEntities, MergeRelations
-from hirag_dist.stages.read import SOURCES, ReadDocuments, UniqueDocuments
+from hirag_dist.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.stages.summarise import MergeSummaries, SummariseClusters
 from hirag_dist.wiring import Resolved
@@ -363,42 +362,3 @@ _NOTHING: dict[str, Any] = {
     "n_attached": 0,
     "n_unattached": 0,
 }
-
-
-def source_table(inputs: Sequence[str]) -> pa.Table:
-    """Return SOURCES for INPUT arguments, each file once, sorted.
-
-    A local file is named by its path below the INPUT it came from, so that an index does not depend on where its
-    corpus lies; what is on an object store keeps its URI.
-
-    Raises:
-        InputError: an INPUT is not there or holds no file.
-    """
-    rows: dict[str, dict[str, Any]] = {}
-    for argument in inputs:
-        for source in find_inputs([argument]):
-            filesystem, path = fs.FileSystem.from_uri(source.uri)
-            info = filesystem.get_file_info(path)
-            local = isinstance(filesystem, fs.LocalFileSystem)
-            rows.setdefault(
-                source.uri,
-                {
-                    "uri": source.uri,
-                    "shown": _below(argument, path) if local else source.display,
-                    "size_bytes": source.size_bytes,
-                    "format": source.format,
-                    "compression": source.compression,
-                    "modified": str(info.mtime_ns or ""),
-                },
-            )
-    return pa.Table.from_pylist([rows[uri] for uri in sorted(rows)], SOURCES)
-
-
-def _below(argument: str, path: str) -> str:
-    """Return a local file's path below an INPUT: a folder, a glob's fixed part, or the file itself."""
-    fixed = Path(argument.removeprefix("file://"))
-    while any(mark in str(fixed) for mark in "*?["):
-        fixed = fixed.parent
-    root = fixed.resolve()
-    file = Path(path).resolve()
-    return file.name if file == root or root not in file.parents else file.relative_to(root).as_posix()

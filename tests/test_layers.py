@@ -15,7 +15,7 @@ ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
     "index reading extractive config_file",
     "pool stages query inspection exporting importing planning",
     "backends execution service",
-    "publishing wiring client simulator",
+    "publishing sources wiring client simulator",
     "pipeline planning",
     "cli",
     "__main__",

@@ -67,7 +67,7 @@ def test_a_live_process_is_respected_and_a_killed_one_is_not(store: Store) -> No
 def test_a_dead_process_of_this_machine_is_not_waited_for(store: Store) -> None:
     store.write_json("run.lock", holder(host=socket.gethostname(), pid=dead_pid()))
     with BuildLock(store):
-        pass
+        assert store.read_json("run.lock")["pid"] == os.getpid()
 
 
 def test_another_machine_is_believed_as_long_as_its_heart_beats(store: Store) -> None:
