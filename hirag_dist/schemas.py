@@ -166,13 +166,16 @@ USAGE = pa.schema(
         _column("stage", _STRING),
         _column("role", _STRING),
         _column("model", _STRING),
-        _column("calls", pa.int64()),  # sent and paid in this build
-        _column("ledger_hits", pa.int64()),  # replies that were paid before
+        _column("endpoint", _STRING),  # its configured name
+        _column("calls", pa.int64()),  # replies, whenever they were paid
+        _column("ledger_hits", pa.int64()),  # of these, paid before this build asked
         _column("input_tokens", pa.int64()),
         _column("cached_tokens", pa.int64()),  # of the input, at the provider's cache price
         _column("output_tokens", pa.int64()),
         _column("cost_usd", pa.float64()),
         _column("rejected", pa.int64()),  # replies refused by their parser
+        _column("rate_limited", pa.int64()),  # calls that got a 429, and were made again
+        _column("failed", pa.int64()),  # calls without a reply for another reason
     ]
 )
 

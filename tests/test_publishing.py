@@ -63,8 +63,8 @@ def test_nothing_before_or_a_damaged_snapshot(store: Store, tmp_path: Path) -> N
 
 def test_the_bill_by_stage_and_model() -> None:
     meter = Meter()
-    meter.count("extract", "m", ChatReply("x", input_tokens=10, output_tokens=2), 0.5, from_ledger=False)
-    meter.count("extract", "m", ChatReply("x", input_tokens=10, output_tokens=2), 0.5, from_ledger=True)
+    meter.count("extract", "m", "llm", ChatReply("x", input_tokens=10, output_tokens=2), 0.5, from_ledger=False)
+    meter.count("extract", "m", "llm", ChatReply("x", input_tokens=10, output_tokens=2), 0.5, from_ledger=True)
     (row,) = usage_table({"extract": meter, "chunks": Meter()}).to_pylist()
     assert (row["stage"], row["model"]) == ("extract", "m")
     assert (row["calls"], row["ledger_hits"], row["cost_usd"]) == (2, 1, 1.0)

@@ -130,6 +130,8 @@ class BillLine:
     output_tokens: int
     cost_usd: float
     rejected: int
+    rate_limited: int
+    failed: int
     models: tuple[str, ...]
 
 

@@ -216,7 +216,7 @@ def _cover(tables: Mapping[str, pa.Table]) -> ReportCover:
 
 def _bill(usage: pa.Table) -> tuple[BillLine, ...]:
     stages: dict[str, list[BillLine]] = {}
-    for row in usage.drop_columns(["role"]).to_pylist():
+    for row in usage.drop_columns(["role", "endpoint"]).to_pylist():
         model = row.pop("model")
         stages.setdefault(row["stage"], []).append(BillLine(**row, models=(model,) if model else ()))
     return tuple(_added(stage, tuple(lines)) for stage, lines in stages.items())
@@ -232,5 +232,7 @@ def _added(name: str, lines: tuple[BillLine, ...]) -> BillLine:
         output_tokens=sum(line.output_tokens for line in lines),
         cost_usd=math.fsum(line.cost_usd for line in lines),
         rejected=sum(line.rejected for line in lines),
+        rate_limited=sum(line.rate_limited for line in lines),
+        failed=sum(line.failed for line in lines),
         models=tuple(dict.fromkeys(model for line in lines for model in line.models)),
     )

@@ -102,12 +102,12 @@ class Pool:
                     raise
                 return Rejected(request.unit, str(error), attempt + 1, _as_text(request), "")
             name = reply.model or chosen.model.name
-            meter.count(request.role, name, reply, chosen.cost(reply), stored)
+            meter.count(request.role, name, chosen.endpoint, reply, chosen.cost(reply), stored)
             try:
                 return accept(reply)
             except Malformed as refusal:
                 reason = str(refusal)
-                meter.use(request.role, name).rejected += 1
+                meter.use(request.role, name, chosen.endpoint).rejected += 1
                 asked = _again(request, reply, reason)
         return Rejected(request.unit, reason, self._patience.attempts, _as_text(request), reply.text)
 

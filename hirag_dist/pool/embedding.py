@@ -59,7 +59,7 @@ class LedgerEmbedder:
                 missing.setdefault(key, at)
         if hits:
             meter = current_meter.get() or Meter()
-            use = meter.use("embed", self.name)
+            use = meter.use("embed", self.name, self._endpoint)
             use.calls += -(-hits // self._batch_size)
             use.ledger_hits += -(-hits // self._batch_size)
             use.input_tokens += tokens
@@ -103,7 +103,8 @@ class LedgerEmbedder:
                     raise
             await asyncio.sleep(wait)
         meter = current_meter.get() or Meter()
-        meter.count("embed", self.name, ChatReply("", input_tokens=tokens), cost, from_ledger=False)
+        reply = ChatReply("", input_tokens=tokens)
+        meter.count("embed", self.name, self._endpoint, reply, cost, from_ledger=False)
         return rows
 
     async def _complete(self, texts: list[str], tokens: int, cost: float, pause_s: float) -> FloatMatrix:

@@ -11,7 +11,14 @@ from hirag_dist.types import ChatReply
 
 @dataclass(slots=True)
 class Use:
-    """Sums over calls of one role and model. Tokens and cost count replies from the ledger too: they were paid."""
+    """Sums over calls of one role, model and endpoint. Tokens and cost count replies from the ledger: they were paid.
+
+    Attributes:
+        calls: replies, from the ledger or just sent for.
+        rejected: replies that their parser refused.
+        rate_limited, failed: calls that brought no reply, by 429 and otherwise; they were made again.
+        sent_tokens, sent_cost_usd: of the replies that were just sent for.
+    """
 
     calls: int = 0
     ledger_hits: int = 0
@@ -20,6 +27,8 @@ class Use:
     output_tokens: int = 0
     cost_usd: float = 0.0
     rejected: int = 0
+    rate_limited: int = 0
+    failed: int = 0
     sent_cost_usd: float = 0.0
     sent_tokens: int = 0
 
@@ -31,17 +40,19 @@ class Use:
 
 @dataclass(slots=True)
 class Meter:
-    """Use by (role, model)."""
+    """Use by (role, model, endpoint)."""
 
-    uses: dict[tuple[str, str], Use] = field(default_factory=dict)
+    uses: dict[tuple[str, str, str], Use] = field(default_factory=dict)
 
-    def use(self, role: str, model: str) -> Use:
+    def use(self, role: str, model: str, endpoint: str) -> Use:
         """Return the sums to add to."""
-        return self.uses.setdefault((role, model), Use())
+        return self.uses.setdefault((role, model, endpoint), Use())
 
-    def count(self, role: str, model: str, reply: ChatReply, cost_usd: float, from_ledger: bool) -> None:
+    def count(
+        self, role: str, model: str, endpoint: str, reply: ChatReply, cost_usd: float, from_ledger: bool
+    ) -> None:
         """Count one reply."""
-        use = self.use(role, model)
+        use = self.use(role, model, endpoint)
         use.calls += 1
         use.input_tokens += reply.input_tokens
         use.cached_tokens += reply.cached_tokens
@@ -55,21 +66,24 @@ class Meter:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the sums as plain rows, sorted."""
-        return [{"role": role, "model": model, **asdict(use)} for (role, model), use in sorted(self.uses.items())]
+        return [
+            {"role": role, "model": model, "endpoint": endpoint, **asdict(use)}
+            for (role, model, endpoint), use in sorted(self.uses.items())
+        ]
 
     @classmethod
     def from_rows(cls, rows: list[dict[str, Any]]) -> Meter:
         """Return a meter from what `rows` gave."""
         meter = cls()
         for row in rows:
-            values = {key: value for key, value in row.items() if key not in ("role", "model", "stage")}
-            meter.use(row["role"], row["model"]).add(Use(**values))
+            values = {key: value for key, value in row.items() if key not in ("role", "model", "endpoint", "stage")}
+            meter.use(row["role"], row["model"], row["endpoint"]).add(Use(**values))
         return meter
 
     def add(self, other: Meter) -> None:
         """Add another meter's sums to these."""
-        for (role, model), use in other.uses.items():
-            self.use(role, model).add(use)
+        for key, use in other.uses.items():
+            self.use(*key).add(use)
 
 
 current_meter: ContextVar[Meter | None] = ContextVar("current_meter", default=None)

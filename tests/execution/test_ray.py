@@ -45,10 +45,10 @@ SMALL = {
     "clustering": {"target_size": 6, "max_size": 12},
     "execution": {"executor": "inline"},
 }
-HEALTH = {  # a dead node is noticed within two seconds, not thirty
-    "health_check_initial_delay_ms": 1000,
-    "health_check_period_ms": 500,
-    "health_check_timeout_ms": 500,
+HEALTH = {  # a dead node is noticed within a few seconds, not thirty; one that is slow to start is given its time
+    "health_check_initial_delay_ms": 10_000,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 3,
 }
 WHERE = pa.schema([pa.field("node", pa.string(), nullable=False), pa.field("pid", pa.int64(), nullable=False)])

@@ -71,7 +71,7 @@ async def test_the_meter_tells_what_was_sent_from_what_was_there(store: Store) -
     token = current_meter.set(meter)
     await embedder(store, Lengths()).embed(["a", "bb", "ccc"])
     current_meter.reset(token)
-    use = meter.use("embed", "lengths")
+    use = next(iter(meter.uses.values()))
     assert (use.calls, use.ledger_hits, use.sent_tokens, use.sent_cost_usd) == (2, 1, 3, 3.0)
 
 
