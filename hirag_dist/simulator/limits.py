@@ -57,6 +57,7 @@ class Gate:
         self._requests = Bucket(options.rpm, options.burst_s, clock) if options.rpm else None
         self._tokens = Bucket(options.tpm, options.burst_s, clock) if options.tpm else None
         self._max_concurrent = options.max_concurrent
+        self._tells = options.limit_headers
         self._turn_s = max(options.latency_ms / 1000.0, 0.05)
         self.in_flight = 0
 
@@ -90,8 +91,10 @@ class Gate:
             self._tokens.take(tokens)
 
     def headers(self) -> dict[str, str]:
-        """Return the `x-ratelimit-*` headers of this moment."""
+        """Return the `x-ratelimit-*` headers of this moment; none where callers have to find the limits."""
         found: dict[str, str] = {}
+        if not self._tells:
+            return found
         for kind, bucket in (("requests", self._requests), ("tokens", self._tokens)):
             if bucket:
                 found[f"x-ratelimit-limit-{kind}"] = f"{bucket.per_minute:.0f}"
