@@ -17,9 +17,9 @@ _LARGEST_WINDOW = 512.0
 _LESS_AT_ONCE = 0.9  # of the calls in flight when the endpoint refused one for their number
 _LESS_WHEN_SLOW = 0.7
 _LESS_RATE = 0.95  # of the rate that an endpoint answered, after it refused a call for its rate
-_MORE_RATE = 1.01  # a step
+_MORE_RATE, _FASTER, _MOST_MORE = 0.01, 1.5, 0.5  # a step's share more, growing while nothing is refused
 _STEP_S, _STEP_CALLS = 1.0, 10.0
-_WINDOWS_A_STEP = 8.0  # a slot more after so many windows of answers
+_WINDOWS_A_STEP, _LEAST_STEP = 8.0, 50.0  # a slot more after so many windows of answers, and so many answers
 _COLLAPSE = 3.0  # times the usual time a reply
 _RATE_MEMORY_S = 5.0
 _ROUNDS = 10
@@ -80,9 +80,10 @@ class _Recent:
         self.since = min(self.since, now)
 
     def per_s(self, now: float) -> float:
-        seen = min((now - self.since) / _RATE_MEMORY_S, 30.0)
-        share = 1.0 - math.exp(-seen)
-        return self._left(now) / _RATE_MEMORY_S / share if share > 0.05 else 0.0
+        if not self.amount:
+            return 0.0
+        share = 1.0 - math.exp(-max(now - self.since, 0.05) / _RATE_MEMORY_S)  # of the memory that is filled
+        return self._left(now) / _RATE_MEMORY_S / share
 
     def _left(self, now: float) -> float:
         return self.amount * math.exp(-(now - self.at) / _RATE_MEMORY_S) if self.amount else 0.0
@@ -93,6 +94,7 @@ class _Round:
     """The answers of about one window: how many, how fast."""
 
     started: float = 0.0
+    size: float = 0.0
     n: int = 0
     seconds: float = 0.0
     tokens: int = 0
@@ -127,9 +129,12 @@ class Allowance:
         self._recent = {"requests": _Recent(), "tokens": _Recent()}
         self._step_at = -math.inf
         self._step_calls = 0.0
+        self._tokens_each = 0.0
+        self._more = _MORE_RATE
         self._cut_at = -math.inf
         self._latency = 0.0
         self._round = _Round()
+        self._in_flight_then = 0  # when answers were last counted anew
         self._before: tuple[float, float, float] | None = None  # window, answers a second, seconds a reply
         self._usual: list[tuple[float, float]] = []  # of the last rounds: seconds a reply, seconds a token
 
@@ -178,14 +183,15 @@ class Allowance:
 
         Args:
             latency_s: mean seconds a reply.
-            in_flight: calls at the time, these among them.
+            in_flight: the most calls at a time since the last report, these among them.
         """
         self._recent["requests"].add(now, calls)
         self._recent["tokens"].add(now, tokens)
-        self._latency = latency_s if not self._latency else self._latency + 0.1 * (latency_s - self._latency)
+        self._latency += (0.1 if self._latency else 1.0) * (latency_s - self._latency)
+        self._tokens_each += (0.1 if self._tokens_each else 1.0) * (tokens / calls - self._tokens_each)
         self._raise_rates(now, calls)
-        if in_flight >= 0.8 * self.window:
-            more = calls if self._slow_start else calls / (_WINDOWS_A_STEP * self.window)
+        if in_flight >= 0.8 * int(self.window):
+            more = calls if self._slow_start else calls / max(_WINDOWS_A_STEP * self.window, _LEAST_STEP)
             self.window = min(self.window + more, self._ceiling)
         self._count_round(now, calls, tokens, latency_s)
 
@@ -201,7 +207,7 @@ class Allowance:
         self._paused_until = max(self._paused_until, again)
         self._slow_start = False
         for name in ("requests", "tokens") if not kind else (kind,):
-            self._lower_rate(now, name, again)
+            self._lower_rate(now, name, again, in_flight - 1)
 
     def slow(self, now: float) -> None:
         """A call timed out, or the endpoint said that it is overloaded."""
@@ -223,40 +229,53 @@ class Allowance:
         self._cut_at = now
         return True
 
-    def _lower_rate(self, now: float, name: str, again: float) -> None:
+    def _lower_rate(self, now: float, name: str, again: float, in_flight: int) -> None:
         pace = self._paces[name]
         known = pace.per_s is not None and not self._found[name]
         if known:  # the rate is right, what was kept from quieter times was too much
             pace.empty(again)
             pace.burst_s = max(pace.burst_s / 2, 1.0 / (pace.per_s or 1.0), 0.2)
             return
-        answered = self._recent[name].per_s(now)
+        answered = self._accepted_per_s(now, name, in_flight)
         if answered > 0 and (self._may_cut(now) or pace.per_s is None):
             pace.per_s = _LESS_RATE * (answered if pace.per_s is None else min(answered, pace.per_s))
             pace.burst_s = min(pace.burst_s, 1.0)
             pace.begin(now)
             self._found[name] = True
+            self._recent[name] = _Recent(at=now, since=now)  # what it takes from now on is not out of a full bucket
+            self._in_flight_then = in_flight
+            self._more = _MORE_RATE
         pace.empty(again)
+
+    def _accepted_per_s(self, now: float, name: str, in_flight: int) -> float:
+        """Return what the endpoint took lately, a second: it answered that, or is still at it."""
+        recent = self._recent[name]
+        begun = max(in_flight - self._in_flight_then, 0) * (self._tokens_each if name == "tokens" else 1.0)
+        return recent.per_s(now) + begun / min(max(now - recent.since, 0.05), _RATE_MEMORY_S)
 
     def _raise_rates(self, now: float, calls: int) -> None:
         self._step_calls += calls
         if now - self._step_at < _STEP_S or self._step_calls < _STEP_CALLS or now < self._paused_until:
             return
         self._step_at, self._step_calls = now, 0.0
+        raised = False
         for name, pace in self._paces.items():
             used = self._recent[name].per_s(now)
             if self._found[name] and pace.per_s is not None and used > 0.8 * pace.per_s:
-                pace.per_s *= _MORE_RATE
+                pace.per_s *= 1.0 + self._more
+                raised = True
+        if raised:
+            self._more = min(self._more * _FASTER, _MOST_MORE)
 
     def _count_round(self, now: float, calls: int, tokens: int, latency_s: float) -> None:
         """Compare rounds of about a window of answers: slower replies that bring no more of them are too many."""
         current = self._round
         if not current.n:
-            current.started = now - latency_s
+            current.started, current.size = now - latency_s, max(self.window, _FIRST_WINDOW)
         current.n += calls
         current.seconds += latency_s * calls
         current.tokens += tokens
-        if current.n < max(self.window, _FIRST_WINDOW):
+        if current.n < current.size:
             return
         self._round = _Round()
         each = current.seconds / current.n

@@ -194,6 +194,10 @@ class RemoteTreasury:
         order: Order = await self._reached(self._actor.tell.remote(holder, endpoint, state, events))
         return order
 
+    async def leave(self, holder: str) -> None:
+        """As `Treasury.leave`."""
+        await self._reached(self._actor.leave.remote(holder))
+
     async def _reached(self, ref: Any) -> Any:
         try:
             return await ref
@@ -219,6 +223,9 @@ class _TreasuryActor:
     async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
         self._note_life(holder)
         return await self._treasury.tell(holder, endpoint, state, events)
+
+    async def leave(self, holder: str) -> None:
+        await self._treasury.leave(holder)
 
     async def forget(self, worker: int) -> None:
         """Take back what a dead worker held."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,10 @@ class Lender(Protocol):
 
     async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
         """As `Treasury.tell`."""
+        ...
+
+    async def leave(self, holder: str) -> None:
+        """As `Treasury.leave`."""
         ...
 
 
@@ -82,6 +87,8 @@ class Budget:
         self._lender, self._holder, self._clock = lender, holder, clock
         self.spending = spending
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._n_loops = 0
+        self._leaving: asyncio.Task[None] | None = None
         self._desks: dict[str, _Desk] = {}
 
     async def acquire(
@@ -113,13 +120,20 @@ class Budget:
         for desk in self._desks.values():
             desk.close()
 
+    @property
+    def _name(self) -> str:
+        return f"{self._holder}~{self._n_loops}" if self._n_loops else self._holder
+
     def _desk(self, endpoint: str) -> _Desk:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # what was lent to calls of a loop that has ended is of no use here
+            if self._loop is not None:
+                self._leaving = loop.create_task(_left(self._lender, self._name))
+                self._n_loops += 1
             self._loop, self._desks = loop, {}
         desk = self._desks.get(endpoint)
         if desk is None:
-            desk = self._desks[endpoint] = _Desk(self._lender, self._holder, endpoint, self._clock)
+            desk = self._desks[endpoint] = _Desk(self._lender, self._name, endpoint, self._clock)
         return desk
 
 
@@ -143,6 +157,7 @@ class _Desk:
         self._used_tokens, self._used_usd = 0, 0.0
         self._answered = self._answered_tokens = self._slow = 0
         self._latency_s = 0.0
+        self._most_busy = 0
         self._limited: list[tuple[float | None, LimitKind, int]] = []
         self._named: tuple[float | None, float | None] = (None, None)
         self._named_told: tuple[float | None, float | None] = (None, None)
@@ -188,8 +203,10 @@ class _Desk:
 
     def limited(self, retry_after_s: float | None, kind: LimitKind) -> None:
         self._limited.append((retry_after_s, kind, self.busy))
-        if kind != "concurrency" and retry_after_s is not None:
-            self._paused_until = max(self._paused_until, self._clock() + retry_after_s)
+        if kind != "concurrency":  # what was lent before is not to be used now
+            pause_s = _REPORT_S if retry_after_s is None else retry_after_s
+            self._paused_until = max(self._paused_until, self._clock() + pause_s)
+            self._valid_until = -math.inf
         self._report_in(0.0)
 
     def close(self) -> None:
@@ -242,6 +259,7 @@ class _Desk:
 
     def _start(self, call: _Call, now: float) -> Permit:
         self.busy += 1
+        self._most_busy = max(self._most_busy, self.busy)
         self._requests -= 1
         self._tokens -= call.tokens
         self._spend_tokens -= call.most_tokens
@@ -332,6 +350,7 @@ class _Desk:
             answered=n,
             answered_tokens=self._answered_tokens,
             latency_s=self._latency_s / n if n else 0.0,
+            most_busy=max(self._most_busy, self.busy),
             slow=self._slow,
             limited=tuple(self._limited),
             requests_a_minute=named[0],
@@ -342,6 +361,7 @@ class _Desk:
         )
         self._answered = self._answered_tokens = self._slow = 0
         self._latency_s = 0.0
+        self._most_busy = self.busy
         self._limited = []
         self._unused_requests = self._unused_tokens = self._token_error = 0
         return events
@@ -378,3 +398,7 @@ class _Desk:
         self._serve()
         if self.busy:
             self._report_in(_REPORT_S)
+
+
+async def _left(lender: Lender, holder: str) -> None:
+    await lender.leave(holder)

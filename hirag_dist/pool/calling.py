@@ -17,6 +17,7 @@ from hirag_dist.pool.metering import Meter, current_meter
 R = TypeVar("R")
 _LONGEST_WAIT_S = 60.0
 _DOWN_AFTER = 3  # failures in a row, of an endpoint
+_TRIAL_S = 10.0
 _MOST_FAILURES = 10  # of one request at endpoints that answer others: it is to blame itself
 
 
@@ -151,17 +152,24 @@ class Caller:
                 return each.result()
         return await (second if first.done() else first)
 
-    def is_useless(self, target: Target) -> bool:
+    def _is_well(self, target: Target) -> bool:
+        return self._of(target).down_until <= self._clock() and not self._is_useless(target)
+
+    def _is_useless(self, target: Target) -> bool:
         """Whether an endpoint has turned us away for good."""
         return self._of(target).useless is not None
 
     def pick(self, targets: Sequence[T]) -> T | None:
         """Return the endpoint to ask: the least busy for its weight of those that are well, None if none is."""
         now = self._clock()
-        well = [each for each in targets if self._of(each).down_until <= now and not self.is_useless(each)]
+        well = [each for each in targets if self._is_well(each)]
         if not well:
             return None
-        return min(well, key=lambda each: (self.budget.load(each.endpoint) + 1) / each.weight)
+        chosen = min(well, key=lambda each: (self.budget.load(each.endpoint) + 1) / each.weight)
+        health = self._of(chosen)
+        if health.failures >= _DOWN_AFTER:  # one call tries whether it is back; the others wait for what that brings
+            health.down_until = now + _TRIAL_S
+        return chosen
 
     async def close(self) -> None:
         """Wait for the copies of stragglers that still run: they are paid, and are stored. Then ask for no more."""
@@ -218,7 +226,8 @@ class Caller:
                 timed_out = isinstance(error, TimedOut)
                 timeouts, failures = timeouts + timed_out, failures + (not timed_out)
                 last = error
-                wait = 0.0 if timed_out else _backoff_s(failures)
+                elsewhere = any(self._is_well(each) for each in targets if each is not target)
+                wait = 0.0 if timed_out or elsewhere else _backoff_s(failures)
                 if timeouts >= self.patience.attempts or failures >= _MOST_FAILURES:
                     if max(self._of(each).answered_at for each in targets) > begun:
                         n = timeouts + failures
@@ -247,7 +256,7 @@ class Caller:
             target = self.pick(targets)
             if target is not None:
                 return target
-            usable = [self._of(each) for each in targets if not self.is_useless(each)]
+            usable = [self._of(each) for each in targets if not self._is_useless(each)]
             if not usable:
                 raise next(error for each in targets if (error := self._of(each).useless) is not None)
             if last is None and not last_resort:

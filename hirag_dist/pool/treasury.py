@@ -101,12 +101,14 @@ class Events:
         limited: (seconds to wait or None, what was limited, calls in flight here) of each 429.
         requests_a_minute, tokens_a_minute: limits that headers named.
         unused_requests, unused_tokens: of loans that ran out.
+        most_busy: calls in flight at a time, at most.
         token_error: tokens used above those reserved, of calls that ended (below zero: less was used).
     """
 
     answered: int = 0
     answered_tokens: int = 0
     latency_s: float = 0.0
+    most_busy: int = 0
     slow: int = 0
     limited: tuple[tuple[float | None, LimitKind, int], ...] = ()
     requests_a_minute: float | None = None
@@ -210,6 +212,10 @@ class Treasury:
         most = min(int(desk.allowance.window), desk.fair_share() if others_wait else int(desk.allowance.window))
         return Order(most, desk.allowance.pause_s(self._clock()))
 
+    async def leave(self, holder: str) -> None:
+        """Take back what a worker held that is no more; what it may have spent counts as spent."""
+        self.forget(holder)
+
     def forget(self, holder: str) -> None:
         """Take back what a dead worker held; what it may have spent counts as spent."""
         for desk in self._desks.values():
@@ -219,7 +225,8 @@ class Treasury:
                 self._gone_usd += account.used_usd + account.held_usd
             for each in [each for each in desk.waiting if each.holder == holder]:
                 desk.waiting.remove(each)
-                each.answer.cancel()
+                if each.waits():
+                    each.answer.cancel()
         self._serve_all()
 
     def spent(self) -> tuple[int, float]:
@@ -240,12 +247,14 @@ class Treasury:
             account.held_tokens, account.held_usd = state.held_tokens, state.held_usd
         now = self._clock()
         allowance = desk.allowance
+        others = desk.busy() - state.busy
         allowance.heard(now, events.requests_a_minute, events.tokens_a_minute)
         if events.unused_requests or events.unused_tokens or events.token_error:
             allowance.take(now, -events.unused_requests, events.token_error - events.unused_tokens)
         if events.answered:
-            allowance.answered(now, events.answered, events.answered_tokens, events.latency_s, desk.busy())
-        others = desk.busy() - state.busy
+            allowance.answered(
+                now, events.answered, events.answered_tokens, events.latency_s, others + events.most_busy
+            )
         for retry_after_s, kind, in_flight in events.limited:
             allowance.limited(now, retry_after_s, kind, in_flight + others)
         for _ in range(events.slow):
