@@ -22,7 +22,7 @@ from hirag_dist.simulator.counting import total
 from hirag_dist.simulator.files import FilesApi, FileStore
 from hirag_dist.simulator.options import SimulatorOptions
 from hirag_dist.simulator.sending import json_response
-from hirag_dist.simulator.wire import ApiError
+from hirag_dist.simulator.wire import ApiError, server_error
 
 MODELS = ("extractive", "hashing")
 
@@ -132,8 +132,7 @@ class Endpoint:
             return web.Response()  # the caller hung up: nobody gets it
         except Exception:
             _LOG.exception("the built-in model failed on %s", request.path)
-            said = "The server had an error while processing your request."
-            return self._error(visit, ApiError(500, said, kind="server_error"))
+            return self._error(visit, server_error())
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         owned = {"object": "model", "created": 0, "owned_by": "hirag-dist"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ from hirag_dist.simulator.wire import ApiError
 
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 
+_LOG = logging.getLogger(__name__)
 _LOOK_S = 0.05  # how often a call that hangs looks whether its caller is still there
 
 
@@ -167,6 +169,11 @@ class Calls:
             self.batch.errors += 1
             visit.status = error.status
             return Line(error.status, wire.dump(error.body))
+        except Exception:  # as over HTTP: the other lines of the batch can still be done
+            _LOG.exception("the built-in model failed on a line of %s", batch)
+            self.batch.errors += 1
+            visit.status = 500
+            return Line(500, wire.dump(wire.server_error().body))
         finally:
             self._log.add(visit)
 
@@ -250,8 +257,10 @@ class Calls:
                 # aiohttp tells a handler that the caller went only by cancelling it, which must not happen to others
                 await _within(self.stopping, _LOOK_S)
         if request.transport is not None:
-            # what was begun has to get out before the end of it; without a beginning nothing may
-            request.transport.close() if made is not None else request.transport.abort()
+            if made is not None:
+                request.transport.close()  # after what was begun has got out
+            else:
+                request.transport.abort()
         return response
 
     def _failed(self, visit: Visit, counts: Counts, plan: Plan) -> web.Response:

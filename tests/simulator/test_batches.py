@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from hirag_dist.core.prompts import Prompts, describe_request
 from hirag_dist.core.replies import Malformed, usable_text
 from hirag_dist.extractive import reply_to
 from hirag_dist.simulator import Simulator, SimulatorOptions
+from hirag_dist.simulator.app import Endpoint
 from hirag_dist.simulator.calls import CHAT, EMBEDDINGS
-from hirag_dist.types import ChatReply
+from hirag_dist.types import ChatReply, Message
 
 LOOPBACK = "127.0.0.1:0"
 REQUESTS = [
@@ -317,6 +318,20 @@ async def test_faults_strike_lines() -> None:
             unreadable += 1
     assert unreadable == faults["malformed"] + faults["truncate"] > 1
     assert set(faults) == {"fail", "malformed", "truncate"}
+
+
+async def test_a_failure_of_the_model_is_one_line_s(caplog: pytest.LogCaptureFixture) -> None:
+    def reply(messages: Sequence[Message], form: str | None, seed: int) -> str:
+        return "fine" if "Scrooge 0" in messages[1].content else str(1 / 0)
+
+    options = SimulatorOptions(listen=LOOPBACK)
+    async with Simulator(options, Endpoint(options, reply=reply)) as simulator, _client(simulator) as client:
+        done = await _end(client, await _begin(client, [_line(0), _line(1)]))
+        (error,) = await _lines(client, done.error_file_id)
+    assert done.request_counts is not None
+    assert (done.status, done.request_counts.completed) == ("completed", 1)
+    assert (error["custom_id"], error["response"]["status_code"]) == ("r1", 500)
+    assert "ZeroDivisionError" in caplog.text
 
 
 async def test_a_file_deleted_under_its_batch_fails_it() -> None:

@@ -152,5 +152,14 @@ def test_totals_add_up() -> None:
 
 
 def test_limits_need_not_be_told() -> None:
-    assert Gate(SimulatorOptions(rpm=10.0), Clock()).headers()["x-ratelimit-limit-requests"] == "10"
-    assert Gate(SimulatorOptions(rpm=10.0, limit_headers=False), Clock()).headers() == {}
+    for tells in (True, False):
+        gate = Gate(SimulatorOptions(rpm=1.0, limit_headers=tells), Clock())
+        assert gate.enter(1) is None
+        denied = gate.enter(1)
+        assert denied is not None
+        assert ("x-ratelimit-limit-requests" in gate.headers()) is tells
+        assert ("try again in 60.000s" in denied.message) is tells
+        busy = Gate(SimulatorOptions(max_concurrent=7, limit_headers=tells), Clock())
+        said = [busy.enter(1) for _ in range(8)][-1]
+        assert said is not None
+        assert ("7" in said.message) is tells
