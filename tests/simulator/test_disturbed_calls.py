@@ -98,6 +98,18 @@ async def test_a_fault_may_strike_again_and_is_bounded() -> None:
     assert said == ["InternalServerError", "InternalServerError", "stop", "stop"]
 
 
+async def test_asking_again_with_what_was_wrong_is_the_same_request() -> None:
+    options = SimulatorOptions(listen=LOOPBACK, malformed_rate=1.0, max_faults_per_request=2)
+    again = [{"role": "user", "content": "That reply cannot be used."}]
+    said = [{"role": "assistant", "content": "something"}]
+    async with Simulator(options) as simulator, _client(simulator.base_url) as client:
+        for more in ([], said + again, again, said + again + said + again):
+            await client.chat.completions.create(model="m", messages=[*DESCRIBE_MESSAGES, *more])
+        assert simulator.endpoint.stats()["total"]["faults"] == {"malformed": 2}
+        await client.chat.completions.create(model="m", messages=EXTRACT_MESSAGES)
+        assert simulator.endpoint.stats()["total"]["faults"] == {"malformed": 3}
+
+
 async def test_malformed_replies_are_paid_for_and_cannot_be_read() -> None:
     options = SimulatorOptions(listen=LOOPBACK, malformed_rate=1.0)
     texts = set()
