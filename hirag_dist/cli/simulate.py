@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,9 +18,8 @@ def register(app: typer.Typer) -> None:
     app.command("simulate-llm")(simulate)
 
 
-def _rate(help: str) -> float:
-    option: float = typer.Option(metavar="SHARE", help=help, rich_help_panel=_FAULTS)
-    return option
+def _rate(help: str) -> Any:
+    return typer.Option(metavar="SHARE", help=help, rich_help_panel=_FAULTS)
 
 
 def simulate(

@@ -39,11 +39,14 @@ class Prompt:
 
     Attributes:
         call: without messages where `text` is known.
+        origin: hash of the conversation up to its first question: a request that is asked again with what was wrong
+            has another body, and the same origin.
         prefixes: of the prompt cache.
         text: the model's reply, where it was asked before; `output_tokens` with it.
     """
 
     call: ChatCall
+    origin: bytes
     input_tokens: int
     prefixes: tuple[bytes, ...]
     text: str | None = None
@@ -94,7 +97,7 @@ class Answers:
             part for each in call.messages for part in (_ROLE_TOKENS[each.role], self._tokens(each.content))
         )
         prefixes = prefixes_of(f"{call.model}/{call.form}", stream) if self._cache else ()
-        return Prompt(call, len(stream) // TOKEN_BYTES + _REPLY_TOKENS, prefixes)
+        return Prompt(call, _origin(call), len(stream) // TOKEN_BYTES + _REPLY_TOKENS, prefixes)
 
     def answer(self, key: bytes, prompt: Prompt) -> ChatReply:
         """Return the reply. Raises ApiError 400 for what the model cannot do."""
@@ -143,6 +146,15 @@ class Answers:
 
     def _size(self, text: str) -> int:
         return len(self._tokens(text)) // TOKEN_BYTES
+
+
+def _origin(call: ChatCall) -> bytes:
+    parts = [call.model]
+    for message in call.messages:
+        parts.append(message.content)
+        if message.role == "user":
+            break
+    return digest("\0".join(parts).encode("utf-8", "surrogatepass"))
 
 
 class _Bounded(Generic[Value]):

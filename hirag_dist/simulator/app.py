@@ -22,7 +22,7 @@ from hirag_dist.simulator.counting import total
 from hirag_dist.simulator.files import FilesApi, FileStore
 from hirag_dist.simulator.options import SimulatorOptions
 from hirag_dist.simulator.sending import json_response
-from hirag_dist.simulator.wire import ApiError
+from hirag_dist.simulator.wire import ApiError, server_error
 
 MODELS = ("extractive", "hashing")
 
@@ -43,6 +43,9 @@ class Endpoint:
         encode: text → tokens, of the usage that is reported.
         clock: seconds, monotonic.
 
+    Attributes:
+        files: what was uploaded and what batches wrote.
+
     Raises:
         ConfigError: the log cannot be written.
     """
@@ -61,15 +64,15 @@ class Endpoint:
         embedder = embedder or HashingEmbedder(dim=options.dim, seed=options.seed)
         answers = Answers(reply or reply_to, embedder, encode, options.seed, options.prompt_cache)
         self._calls = Calls(options, answers, self._log, clock)
-        self._files = FileStore()
-        self._batches = BatchesApi(options, self._files, self._calls.line)
+        self.files = FileStore()
+        self._batches = BatchesApi(options, self.files, self._calls.line)
 
     def app(self) -> web.Application:
         """Return the application."""
         app = web.Application(middlewares=[self._guard], client_max_size=_MAX_BODY_BYTES)
         for path in self._calls.counts:
             app.router.add_post(path, self._metered)
-        app.router.add_routes(FilesApi(self._files).routes())
+        app.router.add_routes(FilesApi(self.files).routes())
         app.router.add_routes(self._batches.routes())
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/stats", self._stats)
@@ -93,7 +96,7 @@ class Endpoint:
     async def _lifetime(self, app: web.Application) -> AsyncIterator[None]:
         yield
         await self._batches.close()
-        self._files.close()
+        self.files.close()
         self._log.close()
 
     @web.middleware
@@ -129,8 +132,7 @@ class Endpoint:
             return web.Response()  # the caller hung up: nobody gets it
         except Exception:
             _LOG.exception("the built-in model failed on %s", request.path)
-            said = "The server had an error while processing your request."
-            return self._error(visit, ApiError(500, said, kind="server_error"))
+            return self._error(visit, server_error())
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         owned = {"object": "model", "created": 0, "owned_by": "hirag-dist"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ from hirag_dist.simulator.wire import ApiError
 
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 
+_LOG = logging.getLogger(__name__)
 _LOOK_S = 0.05  # how often a call that hangs looks whether its caller is still there
 
 
@@ -63,8 +65,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a body asks for: its tokens, the faults that it can get, how its reply is made."""
+    """What a body asks for: where it comes from, its tokens, the faults that it can get, how its reply is made."""
 
+    origin: bytes
     input_tokens: int
     kinds: frozenset[str]
     make: Callable[[Plan], Awaitable[Made]]
@@ -115,10 +118,10 @@ class Calls:
         if refused is not None:
             return refused
         past = self._enter(visit, key)
-        plan = plan_of(self._options, visit.request, past.attempts - 1, work.kinds, past.faults)
+        plan = plan_of(self._options, visit.request, past.attempts - 1, work.kinds, self._memory.faults(work.origin))
         made = None
         with self._let_in(visit, counts):
-            self._give(plan.fault, visit, past, counts)
+            self._give(plan.fault, work.origin, visit, counts)
             if plan.fault != FAIL and (plan.fault not in (HANG, DROP) or plan.midway):
                 made = await work.make(plan)
                 self._gate.charge(made.output_tokens)
@@ -152,12 +155,12 @@ class Calls:
             if work.streams:
                 raise ApiError(400, "A line of a batch cannot be streamed.", "invalid_value", "stream")
             past = self._enter(visit, key)
-            attempt = past.attempts - 1
-            if expires(self._options, visit.request, attempt, past.faults):
-                self._give(EXPIRED, visit, past, self.batch)
+            attempt, n_faults = past.attempts - 1, self._memory.faults(work.origin)
+            if expires(self._options, visit.request, attempt, n_faults):
+                self._give(EXPIRED, work.origin, visit, self.batch)
                 return Line(None, b"")
-            plan = plan_of(self._options, visit.request, attempt, work.kinds & LINE_FAULTS, past.faults)
-            self._give(plan.fault, visit, past, self.batch)
+            plan = plan_of(self._options, visit.request, attempt, work.kinds & LINE_FAULTS, n_faults)
+            self._give(plan.fault, work.origin, visit, self.batch)
             if plan.fault == FAIL:
                 raise faults.failure(plan.form, plan.share).error
             made = await work.make(plan)
@@ -167,6 +170,11 @@ class Calls:
             self.batch.errors += 1
             visit.status = error.status
             return Line(error.status, wire.dump(error.body))
+        except Exception:  # as over HTTP: the other lines of the batch can still be done
+            _LOG.exception("the built-in model failed on a line of %s", batch)
+            self.batch.errors += 1
+            visit.status = 500
+            return Line(500, wire.dump(wire.server_error().body))
         finally:
             self._log.add(visit)
 
@@ -179,7 +187,7 @@ class Calls:
                 body = await self._answers.embed(key, asked)
                 return Made(Payload((body,)), asked.input_tokens, texts=asked.texts)
 
-            return Work(asked.input_tokens, EMBEDDING_FAULTS, embed)
+            return Work(key, asked.input_tokens, EMBEDDING_FAULTS, embed)
         prompt = self._answers.prompt(key, raw)
 
         async def complete(plan: Plan) -> Made:
@@ -188,7 +196,7 @@ class Calls:
         # a schema that is not ours is a caller's probe of what the endpoint can: it is asked once, and a damaged
         # reply would change how everything after it is asked
         kinds = CHAT_FAULTS if prompt.call.schema is None else CHAT_FAULTS - {MALFORMED}
-        return Work(prompt.input_tokens, kinds, complete, prompt.call.stream)
+        return Work(prompt.origin, prompt.input_tokens, kinds, complete, prompt.call.stream)
 
     def _enter(self, visit: Visit, key: bytes) -> Past:
         past = self._memory.past(key)
@@ -250,8 +258,10 @@ class Calls:
                 # aiohttp tells a handler that the caller went only by cancelling it, which must not happen to others
                 await _within(self.stopping, _LOOK_S)
         if request.transport is not None:
-            # what was begun has to get out before the end of it; without a beginning nothing may
-            request.transport.close() if made is not None else request.transport.abort()
+            if made is not None:
+                request.transport.close()  # after what was begun has got out
+            else:
+                request.transport.abort()
         return response
 
     def _failed(self, visit: Visit, counts: Counts, plan: Plan) -> web.Response:
@@ -281,11 +291,10 @@ class Calls:
         _bill(made, visit)
         return web.Response()  # nobody gets it
 
-    @staticmethod
-    def _give(fault: str | None, visit: Visit, past: Past, counts: Counts) -> None:
+    def _give(self, fault: str | None, origin: bytes, visit: Visit, counts: Counts) -> None:
         if fault is not None:
             visit.fault = fault
-            past.faults += 1
+            self._memory.fault(origin)
             counts.fault(fault)
 
     async def _wait(self, plan: Plan, started: float) -> None:

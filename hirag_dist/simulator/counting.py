@@ -66,10 +66,9 @@ _ANSWERED, _ABANDONED, _FAULTY = 1, 2, 4  # bits, not flags of `enum`: they are 
 
 @dataclass(slots=True)
 class Past:
-    """What happened to one request so far: how often it was let in, its faults, and in which ways it ended."""
+    """What happened to one request so far: how often it was let in, and in which ways it ended."""
 
     attempts: int = 0
-    faults: int = 0
     ended: int = 0
 
 
@@ -79,6 +78,15 @@ class Memory:
     def __init__(self) -> None:
         self._requests: dict[bytes, Past] = {}
         self._texts: dict[bytes, int] = {}
+        self._faults: dict[bytes, int] = {}
+
+    def faults(self, origin: bytes) -> int:
+        """Return how many faults were given to what a conversation began with."""
+        return self._faults.get(origin, 0)
+
+    def fault(self, origin: bytes) -> None:
+        """Remember that one was given."""
+        self._faults[origin] = self._faults.get(origin, 0) + 1
 
     def past(self, key: bytes) -> Past:
         """Return what is known of a request; a new one gets an empty past."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from hirag_dist.core.prompts import DONE, FIELD
 from hirag_dist.core.text import one_line, shorten
-from hirag_dist.simulator.wire import ApiError
+from hirag_dist.simulator.wire import ApiError, server_error
 from hirag_dist.types import ChatReply
 
 _SENTENCE_CHARS = 25  # a text of a reply that is longer is a sentence of it, not a name
@@ -50,10 +50,9 @@ def failure(form: float, share: float) -> Failure:
         share: [0, 1), below a half an overloaded server says when to come back.
     """
     wait_s = _RETRY_AFTER_S if share < 0.5 else None
-    said = "The server had an error while processing your request. Sorry about that!"
     busy = "The engine is currently overloaded, please try again later."
     kinds = (
-        Failure(ApiError(500, said, kind="server_error")),
+        Failure(server_error()),
         Failure(ApiError(502, "Bad Gateway", kind="server_error"), page=_BAD_GATEWAY),
         Failure(ApiError(503, busy, kind="server_error"), wait_s),
         Failure(ApiError(529, "Overloaded", kind="overloaded_error"), wait_s),

@@ -64,7 +64,7 @@ class Gate:
     def enter(self, tokens: int) -> Denied | None:
         """Let a call of so many input tokens in, or return why not. Who was let in has to `leave`."""
         if self._max_concurrent is not None and self.in_flight >= self._max_concurrent:
-            said = f"Too many concurrent requests: limit {self._max_concurrent}."
+            said = "Too many concurrent requests" + (f": limit {self._max_concurrent}." if self._tells else ".")
             return Denied("concurrency", said, self._turn_s)
         if self._tokens is not None and tokens > self._tokens.capacity:
             said = f"Request too large: limit {self._tokens.capacity:.0f} tokens at once, requested {tokens}."
@@ -72,8 +72,10 @@ class Gate:
         for kind, bucket, units in (("requests", self._requests, 1), ("tokens", self._tokens, tokens)):
             wait_s = bucket.wait_s(units) if bucket else 0.0
             if bucket and wait_s > 1e-9:
-                said = f"Rate limit reached for {kind} per min: limit {bucket.per_minute:g}."
-                return Denied(kind, f"{said} Please try again in {wait_s:.3f}s.", wait_s)
+                said = f"Rate limit reached for {kind} per min"
+                if self._tells:
+                    said += f": limit {bucket.per_minute:g}. Please try again in {wait_s:.3f}s"
+                return Denied(kind, f"{said}.", wait_s)
         if self._requests:
             self._requests.take(1)
         if self._tokens:

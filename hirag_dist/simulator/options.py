@@ -29,7 +29,8 @@ class SimulatorOptions:
         hang_rate: share of calls that are not answered until the caller goes.
         drop_rate: share of calls whose connection is closed, before the reply or in the middle of it.
         storm_rate: chance of a call to begin a storm, in which all calls get 429.
-        max_faults_per_request: how many faults one request gets over all its attempts, or None for any number.
+        max_faults_per_request: how many faults one request gets over all its attempts, those included that continue its
+            conversation, or None for any number.
         batch_latency_ms: time that a batch takes.
         batch_expire_rate: share of a batch's lines that expire.
         log: path of a file that gets a JSON line a call, or None.

@@ -32,6 +32,11 @@ class ApiError(Exception):
         self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
+def server_error() -> ApiError:
+    """Return the API's 500."""
+    return ApiError(500, "The server had an error while processing your request.", kind="server_error")
+
+
 @dataclass(frozen=True, slots=True)
 class ChatCall:
     """A checked chat request. `form` is one of our schemas; `schema` is one that is not ours."""
