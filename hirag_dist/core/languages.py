@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 _SAMPLE_CHARS = 6000  # of each text that are looked at
 _LEAST_READ, _LEAST_WRITTEN = 200, 80  # letters below which nothing is said
 _MAIN, _FOREIGN = 0.85, 0.2  # share of one script in the text read, and at most in what was written
-_LEAST_WORDS = 40
+_LEAST_WORDS, _LEAST_COMMON = 40, 6  # words; different ones among them that are common in a language
 _SURE, _HARDLY = 0.2, 0.04  # share of words that are the commonest of a language: of its own, of another one
 
 _SCRIPTS: Mapping[str, str] = {
@@ -43,7 +43,7 @@ _COMMON: Mapping[str, frozenset[str]] = {
         "Portuguese": "os um uma do da dos das em no na que com para por é são como foi seu sua ao pelo pela mais não",
         "Dutch": "het een van en is dat op te met voor zijn niet aan door wordt als bij ook naar deze werd",
         "Swedish": "och att det som en ett av är på för med den till inte har om var från hans",
-        "Polish": "i w na z się jest do nie że przez to jak oraz od który która jego dla był po są",
+        "Polish": "na się jest do nie że przez to jak oraz od który która jego dla był po są",
     }.items()
 }
 
@@ -96,7 +96,9 @@ def _language(text: str) -> str:
 
 
 def _share(text: str, language: str) -> float:
-    """Return which share of the words are among a language's commonest; 0 for too few words."""
+    """Return which share of the words are among a language's commonest; 0 for too few words, or always the same."""
     words = _WORD.findall(text.lower())
-    common = _COMMON[language]
-    return sum(word in common for word in words) / len(words) if len(words) >= _LEAST_WORDS else 0.0
+    known = [word for word in words if word in _COMMON[language]]
+    if len(words) < _LEAST_WORDS or len(set(known)) < _LEAST_COMMON:
+        return 0.0
+    return len(known) / len(words)

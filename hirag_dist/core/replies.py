@@ -116,7 +116,8 @@ def parse_extraction(reply: ChatReply, read: str = "") -> Extraction:
         Malformed: the reply has no record in the requested form and does not say that there is none, or its
             descriptions are surely in another language than the text.
     """
-    text = _without_code(usable_text(reply))
+    whole = usable_text(reply)
+    text = _without_code(whole)
     data = json_object(text)
     if data is not None and ("entities" in data or "relations" in data):
         extraction = Extraction(_json_entities(data), _json_relations(data))
@@ -125,7 +126,7 @@ def parse_extraction(reply: ChatReply, read: str = "") -> Extraction:
         extraction = _delimited(text)
         said_none = text == DONE
     if not extraction.entities and not extraction.relations and not said_none:
-        raise Malformed(_why_nothing(text, data, "the reply holds no record in the requested form"))
+        raise Malformed(_why_nothing(whole, text, data, "no record in the requested form"))
     _check_language([*extraction.entities, *extraction.relations], read)
     return extraction
 
@@ -140,7 +141,8 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str],
         Malformed: no summary entity, none of the reply's relations names a member and a summary entity although it
             has relations, or the descriptions are surely in another language.
     """
-    text = _without_code(usable_text(reply))
+    whole = usable_text(reply)
+    text = _without_code(whole)
     data = json_object(text)
     if data is not None and "entities" in data:
         entities = _json_entities(data)
@@ -158,7 +160,7 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str],
         entities = extraction.entities
         pairs = [(r.source, r.target, r.description, r.strength) for r in extraction.relations]
     if not entities:
-        raise Malformed(_why_nothing(text, data, "the reply holds no summary entity"))
+        raise Malformed(_why_nothing(whole, text, data, "no summary entity"))
     _check_language(entities, read)
     by_name = {name_key(entity.name): place for place, entity in reversed(list(enumerate(entities)))}
     members = {name_key(name): number for number, name in reversed(list(enumerate(member_names)))}
@@ -219,13 +221,13 @@ def _refuse_other_language(written: Iterable[str], read: str) -> None:
         raise Malformed(f"{difference}; descriptions stay in the language of the text")
 
 
-def _why_nothing(text: str, data: Mapping[str, Any] | None, otherwise: str) -> str:
-    """Return why a reply gave no record: it holds the form or its schema itself, or something else."""
+def _why_nothing(whole: str, text: str, data: Mapping[str, Any] | None, nothing: str) -> str:
+    """Return why a reply gave no record: it holds the form or its schema itself, program code, or something else."""
     lines = [line for line in text.splitlines() if FIELD in line]
     quoted = [line for line in lines if line.strip() in _FORM_LINES or _PLACEHOLDER.search(line)]
     if (data is not None and _is_schema(data)) or (lines and len(quoted) == len(lines)):
         return _ECHO
-    return otherwise
+    return f"the reply holds program code, and {nothing}" if text != whole.strip() else f"the reply holds {nothing}"
 
 
 def _is_schema(data: Mapping[str, Any]) -> bool:
