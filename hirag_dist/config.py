@@ -160,6 +160,7 @@ class Clustering(_Section):
     target_size: int = Field(20, ge=2, description="members that a cluster should have, about")
     max_size: int = Field(40, ge=2, description="members that one prompt takes; a larger cluster is split again")
     threshold: float = Field(0.1, gt=0, lt=1, description="responsibility that makes a member")
+    summary_pack_tokens: int = Field(4000, ge=0, description="of clusters that share one call, about; 0: one a call")
 
 
 class Communities(_Section):
@@ -169,6 +170,7 @@ class Communities(_Section):
     resolution: float = Field(1.0, gt=0)
     report_min_entities: int = Field(4, ge=1, description="a smaller community's report is its members, without a call")
     report_tokens: int = Field(4000, ge=200, description="of a report's prompt")
+    report_pack_tokens: int = Field(8000, ge=0, description="of communities that share one call, about; 0: one a call")
 
 
 class Retrieval(_Section):
@@ -239,6 +241,10 @@ class Config(_Section):
     prompts: str | None = Field(None, description="a folder of NAME.md and NAME.examples.md files")
     homonyms: Literal["merge", "split"] = "merge"
     description_tokens: int = Field(400, ge=20, description="longer merged descriptions are summarised")
+    pack_units: int = Field(8, ge=1, description="clusters or communities that share one call, at most")
+    reply_language: Literal["text", "any"] = Field(
+        "text", description="text: a reply surely in another language than the text it is about is refused"
+    )
     max_reject_ratio: float = Field(0.2, ge=0, le=1, description="share of dead letters that fails a stage")
     stop: Literal["compression", "paper"] = "compression"
     min_change_rate: float = Field(0.05, ge=0, description="ε of Algorithm 1, for stop: paper")

@@ -23,6 +23,8 @@ DESCRIBED_SHARE = 0.003
 EXTRACT_OUT = 1500
 SUMMARISE_IN, SUMMARISE_OUT = 1100, 500
 REPORT_IN, REPORT_OUT = 2400, 700
+SUMMARIES_PER_CALL = 2.3  # with the default pack tokens; measured on Mix
+REPORTS_PER_CALL = 2.6
 TOKENS_PER_ENTITY = 60
 
 
@@ -101,15 +103,18 @@ def _stages(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> l
     communities = entities * COMMUNITIES_PER_ENTITY
     described = entities * DESCRIBED_SHARE
     roles = config.llm.roles
+    by_summary = _per_call(SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens, 4000, config.pack_units)
+    by_report = _per_call(REPORTS_PER_CALL, config.communities.report_pack_tokens, 8000, config.pack_units)
+    summaries, reports = clusters / by_summary, communities / by_report
+    summarise_in = clusters * SUMMARISE_IN + summaries * fixed_summary
+    report_in = communities * REPORT_IN + reports * fixed_report
     stages = [
         _stage(
             "extract", roles.extract, n_chunks * passes, (n_tokens + n_chunks * fixed) * passes, EXTRACT_OUT, config
         ),
         _stage("describe", roles.summarise, described, described * 2 * config.description_tokens, 250, config),
-        _stage(
-            "summarise", roles.summarise, clusters, clusters * (SUMMARISE_IN + fixed_summary), SUMMARISE_OUT, config
-        ),
-        _stage("reports", roles.report, communities, communities * (REPORT_IN + fixed_report), REPORT_OUT, config),
+        _stage("summarise", roles.summarise, summaries, summarise_in, SUMMARISE_OUT * by_summary, config),
+        _stage("reports", roles.report, reports, report_in, REPORT_OUT * by_report, config),
     ]
     embed = config.llm.endpoints[roles.embed]
     texts = entities * (1 + CLUSTERS_PER_ENTITY * 2) + n_chunks
@@ -117,6 +122,11 @@ def _stages(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> l
         _stage("embed", roles.embed, texts / embed.batch_size, n_tokens + entities * TOKENS_PER_ENTITY, 0, config)
     )
     return stages
+
+
+def _per_call(usual: float, pack_tokens: int, usual_tokens: int, max_units: int) -> float:
+    """Return how many units share a call, about: in proportion to the tokens that may."""
+    return min(max(usual * pack_tokens / usual_tokens, 1.0), float(max_units))
 
 
 def _stage(

@@ -98,7 +98,13 @@ class Bench:
         for at, text in enumerate(texts):
             (self.folder / "corpus" / f"{at}.txt").write_text(text)
         config = Config.model_validate(
-            {"chunking": "none", "clustering": {"target_size": 4, "max_size": 8}, "max_reject_ratio": 1} | keys
+            {
+                "chunking": "none",
+                "clustering": {"target_size": 4, "max_size": 8},
+                "pack_units": 1,
+                "max_reject_ratio": 1,
+            }
+            | keys
         )
 
         def reply(request: ChatRequest) -> ChatReply | str:
