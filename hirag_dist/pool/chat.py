@@ -10,13 +10,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, TypeVar
 
 from hirag_dist.core.replies import Malformed
 from hirag_dist.errors import ModelError, RateLimited, RequestRejected
 from hirag_dist.pool.budget import Budget
 from hirag_dist.pool.ledger import Ledger
-from hirag_dist.pool.metering import Meter, current_meter
+from hirag_dist.pool.metering import Meter, current_meter, retrying
 from hirag_dist.ports import ChatModel
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -94,13 +95,19 @@ class Pool:
         asked = request
         reason = ""
         reply = ChatReply("")
-        for attempt in range(self._patience.attempts):
+        n_new = 0
+        for attempt in count():
+            may_send = (n_new if retrying.get() else attempt) < self._patience.attempts
             try:
-                reply, stored = await self._reply(asked, chosen, attempt)
+                found = await self._reply(asked, chosen, attempt, may_send)
             except RequestRejected as error:
                 if error.fatal:
                     raise
-                return Rejected(request.unit, str(error), attempt + 1, _as_text(request), "")
+                return Rejected(request.unit, str(error), attempt + 1, request.text, "")
+            if found is None:
+                break
+            reply, stored = found
+            n_new += not stored
             name = reply.model or chosen.model.name
             meter.count(request.role, name, chosen.endpoint, reply, chosen.cost(reply), stored)
             try:
@@ -109,7 +116,7 @@ class Pool:
                 reason = str(refusal)
                 meter.use(request.role, name, chosen.endpoint).rejected += 1
                 asked = _again(request, reply, reason)
-        return Rejected(request.unit, reason, self._patience.attempts, _as_text(request), reply.text)
+        return Rejected(request.unit, reason, attempt, request.text, reply.text)
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
         """Yield the reply's text in pieces; nothing is stored."""
@@ -138,17 +145,20 @@ class Pool:
                 return priced
         return pairs[-1][0]
 
-    async def _reply(self, request: ChatRequest, chosen: PricedModel, attempt: int) -> tuple[ChatReply, bool]:
+    async def _reply(
+        self, request: ChatRequest, chosen: PricedModel, attempt: int, may_send: bool
+    ) -> tuple[ChatReply, bool] | None:
+        """Return a reply and whether it was stored; None where it would have to be sent for, and may not be."""
         if not chosen.paid:
-            return await chosen.model.complete(request), False
+            return (await chosen.model.complete(request), False) if may_send else None
         key = ledger_key(request, chosen, attempt)
         if self._ledger is None:
-            return await self._send(request, chosen, key), False
+            return (await self._send(request, chosen, key), False) if may_send else None
         async with self._turn(key):  # of two equal requests the second finds the first one's reply
             record = self._ledger.get(key)
             if record is not None:
                 return _reply_from(record), True
-            return await self._send(request, chosen, key), False
+            return (await self._send(request, chosen, key), False) if may_send else None
 
     @asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
@@ -232,10 +242,6 @@ def _again(request: ChatRequest, reply: ChatReply, reason: str) -> ChatRequest:
     said = (Message("assistant", reply.text),) if reply.text.strip() else ()
     ask = Message("user", f"That reply cannot be used: {reason}. Reply again, in the requested form and complete.")
     return replace(request, messages=(*request.messages, *said, ask))
-
-
-def _as_text(request: ChatRequest) -> str:
-    return "\n\n".join(f"{message.role}: {message.content}" for message in request.messages)
 
 
 def _record_of(reply: ChatReply) -> dict[str, Any]:

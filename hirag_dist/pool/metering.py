@@ -87,3 +87,5 @@ class Meter:
 
 
 current_meter: ContextVar[Meter | None] = ContextVar("current_meter", default=None)
+# Whether a refused unit gets as many new tries as a new one, or those in the ledger count against the limit.
+retrying: ContextVar[bool] = ContextVar("retrying", default=False)
