@@ -13,7 +13,13 @@ from hirag_dist.errors import InputError
 from hirag_dist.planning import make_plan
 
 CORPUS = Path(__file__).parents[1] / "hirag_dist" / "samples" / "corpus"
-CHAT = {"base_url": "http://127.0.0.1:9", "model": "m", "price": {"input": 2.0, "output": 8.0}, "rpm": 60}
+CHAT = {
+    "base_url": "http://127.0.0.1:9",
+    "model": "m",
+    "price": {"input": 2.0, "output": 8.0},
+    "rpm": 60,
+    "max_concurrent": 1000,
+}
 ROLES = ("extract", "summarise", "report")
 
 

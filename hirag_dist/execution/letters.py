@@ -76,7 +76,9 @@ def task_letters(store: Store, folder: str, result: TaskResult, columns: Sequenc
 def stage_letters(store: Store, folder: str) -> pa.Table:
     """Return the dead letters of a stage (REJECTS), whether or not it has finished."""
     results = stage_results(store, folder)
-    return pa.concat_tables(task_letters(store, folder, results[number]) for number in sorted(results))
+    return pa.concat_tables(
+        [REJECTS.empty_table(), *(task_letters(store, folder, results[number]) for number in sorted(results))]
+    )
 
 
 def split_letters(letters: pa.Table, drops: Drops) -> tuple[pa.Table, pa.Table]:

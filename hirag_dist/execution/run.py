@@ -74,7 +74,7 @@ class Run:
         self.store = store
         self.drops = load_drops(store)
         self._executor = executor
-        self._listeners = listeners
+        self.listeners = listeners
         self._max_reject_ratio = max_reject_ratio
         self._fresh = fresh
         self._retry = retry
@@ -225,7 +225,7 @@ class Run:
         )
 
     def _tell(self, event: object) -> None:
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener(event)
 
 

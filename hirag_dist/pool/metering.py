@@ -48,9 +48,7 @@ class Meter:
         """Return the sums to add to."""
         return self.uses.setdefault((role, model, endpoint), Use())
 
-    def count(
-        self, role: str, model: str, endpoint: str, reply: ChatReply, cost_usd: float, from_ledger: bool
-    ) -> None:
+    def count(self, role: str, model: str, endpoint: str, reply: ChatReply, cost_usd: float, from_ledger: bool) -> None:
         """Count one reply."""
         use = self.use(role, model, endpoint)
         use.calls += 1
