@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hirag_dist import schemas
 from hirag_dist.core.graph import build_graph, rows_of
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.letters import Drops, split_letters
@@ -97,7 +98,8 @@ def republish(store: Store, own_id: str, drops: Drops) -> Manifest:
         SnapshotError: it cannot be opened.
     """
     before = open_snapshot(store, own_id)
-    tables = {name: before.table(name) for name in (*CONTENT_TABLES, "usage")}
+    # Parquet names the items of lists otherwise, and the id is a hash of types too.
+    tables = {name: before.table(name).cast(getattr(schemas, name.upper())) for name in (*CONTENT_TABLES, "usage")}
     letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])
     tables |= _letter_tables(letters, drops)
     return write_snapshot(

@@ -217,23 +217,31 @@ def published(store: Store, record: Mapping[str, Any] | None) -> str | None:
 
 def dead_letters(store: Store, record: Mapping[str, Any] | None, drops: Drops) -> list[dict[str, Any]]:
     """Return the dead letters of the last build, finished or not: rows of REJECTS, and `dropped`."""
-    own_id = published(store, record)
-    if own_id is not None:
+    letters = None if record is None else _stage_letters(store, record)
+    if letters is None:
+        own_id = published(store, record)
+        if own_id is None:
+            return []
         snapshot = open_snapshot(store, own_id)
         letters = pa.concat_tables([snapshot.table("rejects"), snapshot.table(DROPPED).select(REJECTS.names)])
-    else:
-        letters = _unpublished(store, record or {})
     return letter_rows(*split_letters(letters, drops))
 
 
-def _unpublished(store: Store, record: Mapping[str, Any]) -> pa.Table:
+def _stage_letters(store: Store, record: Mapping[str, Any]) -> pa.Table | None:
+    """Return the letters that the stages left in work/, None where they are no longer there.
+
+    A snapshot's may be older: it stays as it is while only the tries of its letters change.
+    """
     left_out = [
         {"stage": "import", "unit_id": what, "reason": why, "attempts": 1, "request": "", "reply": ""}
         for what, why in record.get("given", {}).get("left_out", ())
     ]
     found = [pa.Table.from_pylist(left_out, REJECTS)]
     for stage in record.get("stages", ()):
-        if stage["rejects"] or stage.get("dropped") or stage["state"] not in ("done", "kept"):
+        finished = stage["state"] in ("done", "kept")
+        if stage["rejects"] or stage.get("dropped") or not finished:
+            if finished and not store.exists(stage["folder"]):
+                return None
             found.append(stage_letters(store, stage["folder"]))
     return pa.concat_tables(found)
 

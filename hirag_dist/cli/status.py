@@ -57,6 +57,8 @@ def status(
         report["usage_of_current"] = usage
         if published(store, build) is not None:
             report["usage"] = usage
+        else:
+            report["dead_letters_of_current"] = open_snapshot(store).table("rejects").num_rows
     if all:
         report["builds"] = earlier_builds(store)
     if json:
@@ -105,6 +107,8 @@ def _show(report: dict[str, Any]) -> None:
         columns = ["snapshot", "state", "created", "entities", "reports"]
         out.print(table("Snapshots (→ is served)", columns, snapshots, right=(3, 4), spare=(4, 2)))
     _show_letter_table(report["dead_letters"], report["index"])
+    if report.get("dead_letters_of_current"):
+        out.print(f"The snapshot being served has {report['dead_letters_of_current']:,} dead letters.")
     if report["usage"]:
         finished = build is None or build["state"] == "done"
         title = "" if finished else "Bill: what the replies of this build cost so far, whenever they were paid"
