@@ -233,5 +233,5 @@ def bill_table(usage: list[dict[str, Any]], title: str = "") -> Any:
     total = [sum(row[name] for row in usage) for name in numbers]
     rows.append(("total", "", "", "", *total, dollars(sum(row["cost_usd"] for row in usage))))
     columns = ["stage", "role", "endpoint", "model", "calls", "ledger", "in", "cached", "out", "429", "refused", "cost"]
-    title = title or "Bill: what the replies in this index cost, whenever they were paid"
+    title = title or "Bill: what these replies cost, whenever they were paid"
     return table(title, columns, rows, right=(4, 5, 6, 7, 8, 9, 10, 11), spare=(3, 10, 1, 7, 9, 5, 2))

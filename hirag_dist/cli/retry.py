@@ -192,7 +192,8 @@ def _check_chosen(
         what = f"unit {', '.join(missing)}" if missing else f"stage {stage!r}"
         stages = ", ".join(sorted({letter["stage"] for letter in still_open}))
         raise InputError(
-            f"no dead letter is of {what}; there are {len(still_open)}, of: {stages}; see `status --letters`"
+            f"no open dead letter is of {what}; there are {len(still_open)}, of: {stages}; "
+            f"`hirag-dist status --index {uri} --letters` shows them"
         )
 
 

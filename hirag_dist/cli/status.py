@@ -111,7 +111,7 @@ def _show(report: dict[str, Any]) -> None:
         out.print(f"The snapshot being served has {report['dead_letters_of_current']:,} dead letters.")
     if report["usage"]:
         finished = build is None or build["state"] == "done"
-        title = "" if finished else "Bill: what the replies of this build cost so far, whenever they were paid"
+        title = "" if finished else "Bill so far: what these replies cost, whenever they were paid"
         out.print(bill_table(report["usage"], title))
 
 
