@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,16 +17,18 @@ from hirag_dist.core.merging import same_name_relations
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.sparsity import Limits, change_rate, stop_after_clustering, stop_before_clustering
 from hirag_dist.errors import InputError, StageFailed
+from hirag_dist.execution.letters import split_letters
 from hirag_dist.execution.run import Dataset, Run
 from hirag_dist.importing import ImportedGraph
 from hirag_dist.index.digest import table_digest
+from hirag_dist.index.layout import DROPPED
 from hirag_dist.index.manifest import Manifest
 from hirag_dist.index.reader import current_id
 from hirag_dist.index.writer import make_current
 from hirag_dist.publishing import Parts, publish
 from hirag_dist.reading import ReadOptions
 from hirag_dist.schemas import CLUSTERS, LAYERS, REJECTS, RELATIONS, REPORTS
-from hirag_dist.sources import source_table
+from hirag_dist.sources import check_read, source_table
 from hirag_dist.stages.chunk import ChunkDocuments
 from hirag_dist.stages.cluster import ClusterLayer
 from hirag_dist.stages.communities import DetectCommunities, GatherReportMaterial
@@ -53,12 +57,14 @@ class BuildResult:
         changed: whether `current` names another snapshot than before.
         stages_run: stages that were not there yet; 0 when nothing was to do.
         rejects: dead letters in the snapshot.
+        dropped: dead letters whose loss was accepted.
     """
 
     manifest: Manifest
     changed: bool
     stages_run: int
     rejects: int
+    dropped: int = 0
 
 
 @dataclass
@@ -86,7 +92,7 @@ class Build:
         """Read INPUT, build every layer, publish the snapshot and make it current.
 
         Raises:
-            InputError: nothing to read.
+            InputError: nothing to read, or no record has the text field that was named.
             StageFailed: too many dead letters in a stage, or any with `require_complete`.
         """
         documents, rejects = self._documents(inputs)
@@ -145,7 +151,12 @@ class Build:
             chunk_vectors=chunk_vectors,
         )
         if require_complete and parts.rejects.rows:
-            raise StageFailed(f"{parts.rejects.rows} units are dead letters, and --require-complete was given")
+            n_open = split_letters(self._run.read(parts.rejects), self._run.drops)[0].num_rows
+            if n_open:
+                raise StageFailed(
+                    f"{n_open} units are dead letters, and --require-complete was given; `hirag-dist status --letters` "
+                    "shows them, `hirag-dist retry` asks them again, `retry --drop` accepts the loss"
+                )
         return self._publish(parts)
 
     def _publish(self, parts: Parts) -> BuildResult:
@@ -155,7 +166,9 @@ class Build:
         )
         if before != manifest.snapshot_id:
             make_current(self._run.store, manifest.snapshot_id)
-        return BuildResult(manifest, before != manifest.snapshot_id, self._run.stages_run, parts.rejects.rows)
+        changed = before != manifest.snapshot_id
+        counts = manifest.counts
+        return BuildResult(manifest, changed, self._run.stages_run, counts["rejects"], counts.get(DROPPED, 0))
 
     def _documents(self, inputs: Sequence[str]) -> tuple[Dataset, Dataset]:
         sources = source_table(inputs)
@@ -163,6 +176,9 @@ class Build:
         reading = self._config.reading
         options = ReadOptions(reading.text_field, reading.title_field, reading.label_field)
         found = self._run.stage(ReadDocuments(options), "documents", any_rejects=True, sources=files)
+        if found["rejects"].rows:
+            uris = self._run.read(found["documents"], ["uri"])["uri"].to_pylist()
+            check_read(sources, set(uris), self._run.read(found["rejects"], ["unit_id", "reason"]), reading.text_field)
         unique = self._run.stage(UniqueDocuments(), "unique documents", documents=found["documents"])
         return unique["documents"], found["rejects"]
 
@@ -344,6 +360,17 @@ class Build:
     def _limits(self) -> Limits:
         config = self._config
         return Limits(config.stop, config.min_change_rate, config.clustering.target_size, config.max_layers)
+
+    def decisive(self) -> dict[str, Any]:
+        """Return all that decides the content of the index, INPUT and the ledger aside, as JSON."""
+        resolved = self._resolved
+        said = {"instructions": dict(self._prompts.instructions), "examples": dict(self._prompts.examples)}
+        return self._provenance() | {
+            "structured": dict(resolved.structured),
+            "embedder": resolved.embedder,
+            "dim": resolved.dim,
+            "prompts": hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16],
+        }
 
     def _provenance(self) -> dict[str, Any]:
         config = self._config

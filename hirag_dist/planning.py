@@ -1,36 +1,50 @@
 """What an index would cost, before any call is made: documents and chunks are counted, the rest is estimated.
 
-The ratios were measured with the built-in model on the Mix corpus (576 chunks); a real model finds more or fewer
-entities in a text of another kind, so the estimate is good to about a factor of two.
+The ratios were measured with the built-in model on two corpora, the sample corpus (60 chunks) and Mix (576 chunks,
+644,008 tokens), where calls and tokens of every stage came out within a quarter. A real model finds more or fewer
+entities in a text of another kind and writes longer or shorter, so the estimate is good to about a factor of two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hirag_dist.config import Config, Endpoint
+from hirag_dist.config import Config, Endpoint, RoleTarget
 from hirag_dist.core.chunking import chunk_spans
 from hirag_dist.core.ids import document_id
-from hirag_dist.core.prompts import Prompts, extraction_request, report_request, summary_request
+from hirag_dist.core.prompts import Prompts, describe_request, extraction_request, report_request, summary_request
 from hirag_dist.core.tokens import counter, encoding
 from hirag_dist.reading import Document, ReadOptions, find_inputs, read_source
 
-ENTITIES_PER_CHUNK = 14.5
-CLUSTERS_PER_ENTITY = 0.1
-COMMUNITIES_PER_ENTITY = 0.05
-DESCRIBED_SHARE = 0.003
-EXTRACT_OUT = 1500
-SUMMARISE_IN, SUMMARISE_OUT = 1100, 500
-REPORT_IN, REPORT_OUT = 2400, 700
-SUMMARIES_PER_CALL = 2.3  # with the default pack tokens; measured on Mix
-REPORTS_PER_CALL = 2.6
-TOKENS_PER_ENTITY = 60
+ENTITIES_PER_TOKEN = 0.0133  # distinct, of layer 0
+EXTRACT_OUT_PER_TOKEN = 2.5  # of the text; the least a call writes is LEAST_OUT
+LEAST_OUT = 150
+DESCRIBED_SHARE = 0.0025  # entities whose descriptions grow past the limit
+DESCRIBE_OUT = 240
+CLUSTERS_PER_MEMBER = 1.45  # times entities / target_size: members of several clusters count in each
+SUMMARIES_PER_CLUSTER = 1.75  # entities of the layer above
+MEMBER_IN, MEMBER_IN_ABOVE, MEMBER_OUT = 54, 104, 38  # tokens a cluster's member costs; summaries are longer to show
+SUMMARIES_PER_CALL, REPORTS_PER_CALL = 2.3, 2.6  # units that share one call, with the tokens of a pack below
+_SUMMARY_PACK_TOKENS, _REPORT_PACK_TOKENS = 4000, 8000
+COMMUNITIES_PER_ROOT = 0.55  # times the square root of the entities that Leiden sees
+REPORT_IN_PER_ENTITY = 100  # with its relations, up to the prompt's limit
+REPORT_OUT = 800
+TOKENS_PER_ENTITY = 60  # embedded
+UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
+FIRST_TOKEN_S, S_PER_TOKEN = 1.0, 1 / 60  # the assumed latency of a call
 
 
 @dataclass(frozen=True)
 class StagePlan:
-    """One stage's expected calls, tokens, cost and time under the configured limits."""
+    """One stage at one endpoint: expected calls, tokens, cost, and the least time that the limits allow.
+
+    Attributes:
+        seconds: max(calls / rpm, tokens / tpm, calls × latency / max_concurrent); 0 for built-in models.
+        bound: which of the three it is: rpm, tpm or concurrency; empty for built-in models.
+        latency_s: what a call is assumed to take.
+    """
 
     stage: str
     endpoint: str
@@ -39,11 +53,20 @@ class StagePlan:
     output_tokens: int
     cost_usd: float
     seconds: float
+    bound: str = ""
+    latency_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The whole estimate. `unreadable` are (name, reason) of what could not be read."""
+    """The whole estimate.
+
+    Attributes:
+        unreadable: (name, reason) of what could not be read.
+        stages: one for each stage and endpoint of its role. Replies that an index's ledger already holds are not
+            known here: they cost nothing again.
+        seconds: the stages' least times one after the other, the endpoints of one stage side by side.
+    """
 
     documents: int
     duplicates: int
@@ -51,10 +74,25 @@ class Plan:
     tokens: int
     unreadable: tuple[tuple[str, str], ...]
     stages: tuple[StagePlan, ...]
+    seconds: float
 
 
-def make_plan(inputs: Sequence[str], config: Config, prompts: Prompts) -> Plan:
+@dataclass(frozen=True)
+class _Work:
+    """What a stage asks of its role: calls, and tokens of all of them together."""
+
+    stage: str
+    target: RoleTarget
+    calls: float
+    input_tokens: float
+    output_tokens: float
+
+
+def make_plan(inputs: Sequence[str], config: Config, prompts: Prompts, latency_s: float | None = None) -> Plan:
     """Read INPUT and estimate its index.
+
+    Args:
+        latency_s: what a chat call takes; None for `FIRST_TOKEN_S` and `S_PER_TOKEN` for each token of its reply.
 
     Raises:
         InputError: nothing to read.
@@ -87,58 +125,114 @@ def make_plan(inputs: Sequence[str], config: Config, prompts: Prompts) -> Plan:
             )
             n_chunks += len(spans)
             n_tokens += sum(span.n_tokens for span in spans)
-    stages = tuple(_stages(n_chunks, n_tokens, config, prompts))
-    return Plan(len(seen), copies, n_chunks, n_tokens, tuple(unreadable), stages)
-
-
-def _stages(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> list[StagePlan]:
-    count = counter(config.tokenizer)
-    entities = n_chunks * ENTITIES_PER_CHUNK
-    passes = (2 if config.extraction == "two_step" else 1) * (1 + config.gleaning_rounds)
-    task = "extract-entities" if config.extraction == "two_step" else "extract-graph"
-    fixed = count(extraction_request(task, "", prompts, config.entity_types, None).messages[0].content)
-    fixed_summary = count(summary_request([], prompts, config.meta_types, None).messages[0].content)
-    fixed_report = count(report_request([], [], [], prompts, None).messages[0].content)
-    clusters = entities * CLUSTERS_PER_ENTITY if config.max_layers else 0
-    communities = entities * COMMUNITIES_PER_ENTITY
-    described = entities * DESCRIBED_SHARE
-    roles = config.llm.roles
-    by_summary = _per_call(SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens, 4000, config.pack_units)
-    by_report = _per_call(REPORTS_PER_CALL, config.communities.report_pack_tokens, 8000, config.pack_units)
-    summaries, reports = clusters / by_summary, communities / by_report
-    summarise_in = clusters * SUMMARISE_IN + summaries * fixed_summary
-    report_in = communities * REPORT_IN + reports * fixed_report
-    stages = [
-        _stage(
-            "extract", roles.extract, n_chunks * passes, (n_tokens + n_chunks * fixed) * passes, EXTRACT_OUT, config
-        ),
-        _stage("describe", roles.summarise, described, described * 2 * config.description_tokens, 250, config),
-        _stage("summarise", roles.summarise, summaries, summarise_in, SUMMARISE_OUT * by_summary, config),
-        _stage("reports", roles.report, reports, report_in, REPORT_OUT * by_report, config),
-    ]
-    embed = config.llm.endpoints[roles.embed]
-    texts = entities * (1 + CLUSTERS_PER_ENTITY * 2) + n_chunks
-    stages.append(
-        _stage("embed", roles.embed, texts / embed.batch_size, n_tokens + entities * TOKENS_PER_ENTITY, 0, config)
-    )
-    return stages
-
-
-def _per_call(usual: float, pack_tokens: int, usual_tokens: int, max_units: int) -> float:
-    """Return how many units share a call, about: in proportion to the tokens that may."""
-    return min(max(usual * pack_tokens / usual_tokens, 1.0), float(max_units))
-
-
-def _stage(
-    stage: str, target: object, calls: float, input_tokens: float, output_per_call: float, config: Config
-) -> StagePlan:
-    name = target if isinstance(target, str) else getattr(target[0], "endpoint", "")  # type: ignore[index]
-    endpoint: Endpoint = config.llm.endpoints[name]
-    n_calls, output = round(calls), round(calls * output_per_call)
-    cost = (input_tokens * endpoint.price.input + output * endpoint.price.output) / 1e6
+    stages: list[StagePlan] = []
     seconds = 0.0
+    for work in _works(n_chunks, n_tokens, config, prompts):
+        shares = list(_shares(work, config, latency_s))
+        stages += shares
+        seconds += max(share.seconds for share in shares)
+    return Plan(len(seen), copies, n_chunks, n_tokens, tuple(unreadable), tuple(stages), seconds)
+
+
+def _works(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> Iterator[_Work]:
+    roles = config.llm.roles
+    count = counter(config.tokenizer)
+    fixed = {
+        "extract": count(
+            extraction_request("extract-graph", "", prompts, config.entity_types, None).messages[0].content
+        ),
+        "describe": count(describe_request("", "", [], prompts, 1).messages[0].content),
+        "summarise": count(summary_request([], prompts, config.meta_types, None).messages[0].content),
+        "report": count(report_request([], [], [], prompts, None).messages[0].content),
+    }
+    entities = n_tokens * ENTITIES_PER_TOKEN
+    passes = (2 if config.extraction == "two_step" else 1) * (1 + config.gleaning_rounds)
+    calls = float(n_chunks * passes)
+    # Two steps, or several rounds, write the same records in parts.
+    written = max(n_tokens * EXTRACT_OUT_PER_TOKEN, calls * LEAST_OUT)
+    yield _Work("extract", roles.extract, calls, n_tokens * passes + calls * fixed["extract"], written)
+    described = entities * DESCRIBED_SHARE
+    describe_in = described * (2 * config.description_tokens + fixed["describe"])
+    yield _Work("describe", roles.summarise, described, describe_in, described * DESCRIBE_OUT)
+    clusters, tokens_in, tokens_out, above = _hierarchy(entities, config)
+    calls = clusters / _per_call(
+        SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens / _SUMMARY_PACK_TOKENS, config.pack_units
+    )
+    yield _Work("summarise", roles.summarise, calls, tokens_in + calls * fixed["summarise"], tokens_out)
+    communities, tokens_in = _communities(entities + above, config)
+    calls = communities / _per_call(
+        REPORTS_PER_CALL, config.communities.report_pack_tokens / _REPORT_PACK_TOKENS, config.pack_units
+    )
+    yield _Work("reports", roles.report, calls, tokens_in + calls * fixed["report"], communities * REPORT_OUT)
+    texts = entities + above + n_chunks
+    batches = texts / config.llm.endpoints[roles.embed].batch_size
+    yield _Work("embed", roles.embed, batches, n_tokens + (entities + above) * TOKENS_PER_ENTITY, 0)
+
+
+def _per_call(usual: float, room: float, max_units: int) -> float:
+    """Return how many units share a call, about: in proportion to the tokens that may."""
+    return min(max(usual * room, 1.0), float(max(max_units, 1)))
+
+
+def _hierarchy(entities: float, config: Config) -> tuple[float, float, float, float]:
+    """Return clusters of all layers, the tokens that show and that summarise them, and entities above layer 0."""
+    target = config.clustering.target_size
+    clusters = tokens_in = tokens_out = above = 0.0
+    here, member_in = entities, MEMBER_IN
+    for _ in range(config.max_layers):
+        if here <= target:
+            break
+        members = here * CLUSTERS_PER_MEMBER
+        clusters += members / target
+        tokens_in += members * member_in
+        tokens_out += members * MEMBER_OUT
+        here, member_in = min(members / target * SUMMARIES_PER_CLUSTER, here * 0.8), MEMBER_IN_ABOVE
+        above += here
+    return clusters, tokens_in, tokens_out, above
+
+
+def _communities(entities: float, config: Config) -> tuple[float, float]:
+    """Return communities of all levels and the tokens of their material."""
+    largest, limit = config.communities.max_size, config.communities.report_tokens
+    total = tokens = 0.0
+    n_here, inside = 1.0, entities  # so many groups of so many entities each are parted
+    while n_here >= 0.5 and inside > 1:
+        parts = max(1.0, COMMUNITIES_PER_ROOT * math.sqrt(inside))
+        size = inside / parts
+        total += n_here * parts
+        tokens += n_here * parts * min(size * REPORT_IN_PER_ENTITY, 0.85 * limit)
+        if parts == 1.0:
+            break
+        # sizes differ: where the mean is half the limit few are above it, at half again as much nearly all
+        n_here, inside = n_here * parts * min(max(size / largest - 0.5, 0.0), 1.0), size
+    return total, tokens
+
+
+def _shares(work: _Work, config: Config, latency_s: float | None) -> Iterator[StagePlan]:
+    """Yield a stage's part at each endpoint of its role, by weight."""
+    targets = [(work.target, 1.0)] if isinstance(work.target, str) else [(s.endpoint, s.weight) for s in work.target]
+    whole = sum(weight for _, weight in targets)
+    for name, weight in targets:
+        endpoint = config.llm.endpoints[name]
+        calls, read, written = (round(n * weight / whole) for n in (work.calls, work.input_tokens, work.output_tokens))
+        if calls == 0 and work.calls > 0:
+            calls = math.ceil(work.calls * weight / whole)
+        cost = (read * endpoint.price.input + written * endpoint.price.output) / 1e6
+        latency = FIRST_TOKEN_S + S_PER_TOKEN * written / max(calls, 1)
+        if latency_s is not None and written:
+            latency = latency_s
+        seconds, bound = _least_time(calls, read + written, latency, endpoint)
+        yield StagePlan(work.stage, name, calls, read, written, cost, seconds, bound, latency if bound else 0.0)
+
+
+def _least_time(calls: int, tokens: int, latency_s: float, endpoint: Endpoint) -> tuple[float, str]:
+    """Return the least time that an endpoint's limits allow, and the limit that binds."""
+    if endpoint.kind != "openai" or not calls:
+        return 0.0, ""
+    bounds = {"concurrency": calls * latency_s / min(endpoint.max_concurrent or UNKNOWN_CONCURRENCY, calls)}
     if endpoint.rpm is not None:
-        seconds = max(seconds, n_calls / endpoint.rpm * 60)
+        bounds["rpm"] = calls / endpoint.rpm * 60
     if endpoint.tpm is not None:
-        seconds = max(seconds, (input_tokens + output) / endpoint.tpm * 60)
-    return StagePlan(stage, name, n_calls, round(input_tokens), output, cost, seconds)
+        bounds["tpm"] = tokens / endpoint.tpm * 60
+    bound = max(bounds, key=lambda name: bounds[name])
+    return bounds[bound], bound

@@ -1,4 +1,4 @@
-"""Datasets of a finished build → one snapshot."""
+"""Datasets of a finished build → one snapshot; a snapshot with losses accepted since → another."""
 
 from __future__ import annotations
 
@@ -10,16 +10,28 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hirag_dist import schemas
 from hirag_dist.core.graph import build_graph, rows_of
 from hirag_dist.errors import SnapshotError
+from hirag_dist.execution.letters import Drops, split_letters
 from hirag_dist.execution.run import Dataset, Run
+from hirag_dist.index.layout import CONTENT_TABLES, DROPPED
 from hirag_dist.index.manifest import Manifest
 from hirag_dist.index.reader import current_id, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.index.writer import write_snapshot
 from hirag_dist.pool.metering import Meter
-from hirag_dist.schemas import USAGE
+from hirag_dist.schemas import REJECTS, USAGE
 from hirag_dist.stages.embed import vector_matrix
+
+ARRAYS = (
+    "graph/indptr",
+    "graph/indices",
+    "graph/weights",
+    "graph/relation_rows",
+    "vectors/entities",
+    "vectors/chunks",
+)
 
 
 @dataclass(frozen=True)
@@ -56,8 +68,8 @@ def publish(run: Run, parts: Parts, *, embedder: str, dim: int, build: Mapping[s
         "communities": run.read(parts.communities),
         "reports": run.read(parts.reports).sort_by([("level", "ascending"), ("community_id", "ascending")]),
         "usage": usage_table(run.usage),
-        "rejects": run.read(parts.rejects).sort_by([("stage", "ascending"), ("unit_id", "ascending")]),
     }
+    tables |= _letter_tables(run.read(parts.rejects), run.drops)
     tables = {name: table.combine_chunks() for name, table in tables.items()}
     graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
     arrays: dict[str, NDArray[Any]] = {
@@ -77,6 +89,34 @@ def publish(run: Run, parts: Parts, *, embedder: str, dim: int, build: Mapping[s
         build=build,
         notes={"lineage": lineage(run.store, tables["communities"])},
     )
+
+
+def republish(store: Store, own_id: str, drops: Drops) -> Manifest:
+    """Write a snapshot again with the losses that were accepted since. Its content is the same, dead letters aside.
+
+    Raises:
+        SnapshotError: it cannot be opened.
+    """
+    before = open_snapshot(store, own_id)
+    # Parquet names the items of lists otherwise, and the id is a hash of types too.
+    tables = {name: before.table(name).cast(getattr(schemas, name.upper())) for name in (*CONTENT_TABLES, "usage")}
+    letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])
+    tables |= _letter_tables(letters, drops)
+    return write_snapshot(
+        store,
+        tables,
+        {name: before.array(name) for name in ARRAYS},
+        embedder=before.manifest.embedder,
+        complete=tables["rejects"].num_rows == 0,
+        build=before.manifest.build,
+        notes=before.manifest.notes,
+    )
+
+
+def _letter_tables(letters: pa.Table, drops: Drops) -> dict[str, pa.Table]:
+    """Return `rejects`, and `dropped` where there are any."""
+    rejects, dropped = split_letters(letters.sort_by([("stage", "ascending"), ("unit_id", "ascending")]), drops)
+    return {"rejects": rejects} | ({DROPPED: dropped} if dropped.num_rows else {})
 
 
 def usage_table(usage: Mapping[str, Meter]) -> pa.Table:

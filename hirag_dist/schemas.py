@@ -73,6 +73,15 @@ REJECTS = pa.schema(
     ]
 )
 
+DROPPED = pa.schema(  # dead letters whose loss was accepted
+    [
+        *REJECTS,
+        _column("dropped_by", _STRING),
+        _column("dropped_at", _STRING),
+        _column("dropped_why", _STRING),
+    ]
+)
+
 ENTITIES = pa.schema(
     [
         _column("entity_id", _STRING),  # hash of layer and normalised name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from hirag_dist.reading import find_inputs
+from hirag_dist.errors import InputError
+from hirag_dist.reading import find_inputs, is_missing_text, is_uri, public_uri
 from hirag_dist.stages.read import SOURCES
+
+_RECORD_FORMATS = ("json", "jsonl", "csv", "tsv", "parquet")
 
 
 def source_table(inputs: Sequence[str]) -> pa.Table:
@@ -40,6 +44,37 @@ def source_table(inputs: Sequence[str]) -> pa.Table:
                 },
             )
     return pa.Table.from_pylist([rows[uri] for uri in sorted(rows)], SOURCES)
+
+
+def check_read(sources: pa.Table, read: set[str], rejects: pa.Table, text_field: str | None) -> None:
+    """Refuse to go on where next to nothing was read: an index of the rest would not be what was asked for.
+
+    Args:
+        sources: SOURCES.
+        read: names, as in `shown`, of the files that gave a document.
+        rejects: `unit_id` and `reason` of what could not be read, at least one.
+        text_field: the field of JSON, CSV and Parquet records that was named, or None.
+
+    Raises:
+        InputError: no file gave a document, or no record has the named field while there are files of records.
+    """
+    units, reasons = rejects["unit_id"].to_pylist(), rejects["reason"].to_pylist()
+    if text_field is not None:
+        named = zip(sources["shown"].to_pylist(), sources["format"].to_pylist(), strict=True)
+        if not any(shown in read for shown, format in named if format in _RECORD_FORMATS):
+            for unit, reason in zip(units, reasons, strict=True):
+                if is_missing_text(reason, text_field):
+                    raise InputError(f"no record of INPUT has its text in {text_field!r}: {unit} has {reason}")
+    if not read:
+        raise InputError(
+            f"INPUT holds no text that can be indexed: none of its {sources.num_rows} files could be read; the first, "
+            f"{units[0]}: {reasons[0]}"
+        )
+
+
+def lasting(argument: str) -> str:
+    """Return an INPUT argument so that it means the same from another folder, and holds no credentials."""
+    return public_uri(argument) if is_uri(argument) else os.path.abspath(os.path.expanduser(argument))
 
 
 def _below(argument: str, path: str) -> str:

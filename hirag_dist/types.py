@@ -44,6 +44,11 @@ class ChatRequest:
     max_tokens: int | None = None
     packed: tuple[str, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """The messages as one text, as a dead letter shows them."""
+        return "\n\n".join(f"{message.role}: {message.content}" for message in self.messages)
+
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:

@@ -10,10 +10,20 @@ import pytest
 from hirag_dist.config import Config
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import InputError
-from hirag_dist.planning import make_plan
+from hirag_dist.execution.run import Run
+from hirag_dist.index.store import Store
+from hirag_dist.pipeline import Build
+from hirag_dist.planning import FIRST_TOKEN_S, S_PER_TOKEN, make_plan
+from hirag_dist.wiring import make_executor, resolve
 
 CORPUS = Path(__file__).parents[1] / "hirag_dist" / "samples" / "corpus"
-CHAT = {"base_url": "http://127.0.0.1:9", "model": "m", "price": {"input": 2.0, "output": 8.0}, "rpm": 60}
+CHAT = {
+    "base_url": "http://127.0.0.1:9",
+    "model": "m",
+    "price": {"input": 2.0, "output": 8.0},
+    "rpm": 60,
+    "max_concurrent": 1000,
+}
 ROLES = ("extract", "summarise", "report")
 
 
@@ -74,3 +84,44 @@ def test_no_layers_no_summaries() -> None:
     stages = {stage.stage: stage.calls for stage in plan([CORPUS], max_layers=0).stages}
     assert stages["summarise"] == 0
     assert stages["reports"] > 0
+
+
+def test_shares_of_several_endpoints_and_their_time() -> None:
+    llm = {
+        "endpoints": {"fast": CHAT | {"rpm": 600}, "slow": CHAT | {"rpm": 6}},
+        "roles": {"extract": [{"endpoint": "fast", "weight": 3}, {"endpoint": "slow"}]},
+    }
+    found = plan([CORPUS], llm=llm)
+    fast, slow = (stage for stage in found.stages if stage.stage == "extract")
+    assert (fast.endpoint, slow.endpoint) == ("fast", "slow")
+    assert fast.calls == pytest.approx(3 * slow.calls, abs=2)
+    assert fast.calls + slow.calls == found.chunks
+    assert (slow.bound, slow.seconds) == ("rpm", pytest.approx(slow.calls * 10))
+    assert found.seconds == pytest.approx(slow.seconds)  # side by side, and built-in models have no limits
+
+
+def test_without_limits_the_assumed_latency_bounds_the_time() -> None:
+    llm = priced(rpm=None, max_concurrent=4)
+    extract = make_plan([str(CORPUS)], Config.model_validate({"llm": llm}), Prompts(), latency_s=2.0).stages[0]
+    assert (extract.bound, extract.latency_s) == ("concurrency", 2.0)
+    assert extract.seconds == pytest.approx(extract.calls * 2.0 / 4)
+    assumed = plan([CORPUS], llm=llm).stages[0]
+    assert assumed.latency_s == pytest.approx(FIRST_TOKEN_S + S_PER_TOKEN * assumed.output_tokens / assumed.calls)
+
+
+def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path) -> None:
+    """Calls and tokens of every stage that matters, against a build of the sample corpus with the built-in model."""
+    config = Config.model_validate({"execution": {"executor": "inline"}})
+    executor = make_executor(config, Store(str(tmp_path)), None, None)
+    run = Run(Store(str(tmp_path)), executor, (), config.max_reject_ratio)
+    try:
+        Build(config, Prompts(), resolve(config), run).index([str(CORPUS)])
+    finally:
+        executor.close()
+    planned = make_plan([str(CORPUS)], config, Prompts())
+    for stage in ("extract", "summarise", "reports", ""):
+        uses = [use for label, meter in run.usage.items() if label.startswith(stage) for use in meter.uses.values()]
+        wanted = [each for each in planned.stages if each.stage.startswith(stage) and each.stage != "embed"]
+        calls, tokens = sum(u.calls for u in uses), sum(u.input_tokens + u.output_tokens for u in uses)
+        assert calls / 2 <= sum(each.calls for each in wanted) <= 2 * calls, stage
+        assert tokens / 2 <= sum(each.input_tokens + each.output_tokens for each in wanted) <= 2 * tokens, stage

@@ -13,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.index import bill_table, build, layer_table, summary
+from hirag_dist.cli.builds import Given
+from hirag_dist.cli.index import Order, bill_table, build, layer_table, summary
 from hirag_dist.cli.inspect import write_page
 from hirag_dist.cli.options import configuration
 from hirag_dist.cli.output import out
@@ -66,7 +67,9 @@ def _index(corpus: Path, folder: str, executor: str) -> None:
     config = configuration(None, None, {"execution.executor": executor}).config
     store = Store(folder)
     started = time.perf_counter()
-    result, sent = build(config, store, lambda made: made.index([str(corpus)]), bars=True)
+    inputs = [str(corpus)]
+    order = Order("index", Given.index(inputs, config))
+    result, sent = build(config, store, order, lambda made: made.index(inputs), bars=True)
     report = summary(store, result, sent, time.perf_counter() - started)
     counts = report["counts"]
     how = "built" if report["stages_run"] else "already there, nothing to do"

@@ -164,5 +164,8 @@ def _disk(folder: str) -> Finding:
 
 
 def _writable(index: str) -> str:
-    Store(index).check_writable()
+    store = Store(index)
+    if not store.exists(""):
+        return "is not there yet; `hirag-dist index` makes it"
+    store.check_writable()
     return "can be written to"

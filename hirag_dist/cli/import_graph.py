@@ -7,8 +7,19 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.index import build, conclude, summary
-from hirag_dist.cli.options import ConfigOption, IndexOption, JsonOption, SetOption, configuration
+from hirag_dist.cli.builds import Given
+from hirag_dist.cli.index import Order, build, conclude, summary
+from hirag_dist.cli.options import (
+    ConfigOption,
+    ExecutorOption,
+    IndexOption,
+    JsonOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    SetOption,
+    WorkersOption,
+    configuration,
+)
 from hirag_dist.cli.output import err, use_json
 from hirag_dist.core.tokens import counter
 from hirag_dist.importing import read_working_folder
@@ -25,12 +36,15 @@ def import_graph(
     index: IndexOption,
     config: ConfigOption = None,
     settings: SetOption = None,
-    executor: Annotated[str | None, typer.Option(help="ray or inline.")] = None,
+    executor: ExecutorOption = None,
+    workers: WorkersOption = None,
+    max_usd: MaxUsdOption = None,
+    max_tokens: MaxTokensOption = None,
     json: JsonOption = False,
 ) -> None:
     """Take over a graph that another tool extracted, build the hierarchy on it, and publish a snapshot."""
     use_json(json)
-    loaded = configuration(config, settings, {"execution.executor": executor}).config
+    loaded = configuration(config, settings, {"execution.executor": executor, "execution.workers": workers}).config
     started = time.perf_counter()
     graph = read_working_folder(folder, counter(loaded.tokenizer))
     if not json:
@@ -39,5 +53,6 @@ def import_graph(
             f"{graph.relations.num_rows:,} relations, {graph.chunks.num_rows:,} chunks."
         )
     store = Store(index)
-    result, sent = build(loaded, store, lambda made: made.index_graph(graph), bars=not json)
+    order = Order("import", Given.imported(folder, graph.left_out, loaded), max_usd, max_tokens)
+    result, sent = build(loaded, store, order, lambda made: made.index_graph(graph), bars=not json)
     conclude(summary(store, result, sent, time.perf_counter() - started), json)

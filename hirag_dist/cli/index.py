@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli.options import ConfigOption, IndexOption, JsonOption, SetOption, configuration
+from hirag_dist.cli.builds import BuildRecord, Given, sent_sums
+from hirag_dist.cli.options import (
+    ConfigOption,
+    ExecutorOption,
+    IndexOption,
+    JsonOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    SetOption,
+    WorkersOption,
+    configuration,
+)
 from hirag_dist.cli.output import dollars, emit, out, table, use_json
-from hirag_dist.cli.progress import Bars, BuildRecord
+from hirag_dist.cli.progress import Bars
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
-from hirag_dist.errors import HiragError
 from hirag_dist.execution.run import Run
 from hirag_dist.index.lock import BuildLock
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
-from hirag_dist.pool.metering import Use
+from hirag_dist.pool.metering import Meter
 from hirag_dist.wiring import make_executor, resolve
 
 
@@ -33,13 +44,13 @@ def index(
     index: IndexOption,
     config: ConfigOption = None,
     settings: SetOption = None,
-    executor: Annotated[str | None, typer.Option(help="ray or inline.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Workers of Ray; one a core by default.")] = None,
+    executor: ExecutorOption = None,
+    workers: WorkersOption = None,
     text_field: Annotated[str | None, typer.Option(help="Field of JSON, CSV and Parquet records that is read.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Field with the title.")] = None,
     label_field: Annotated[str | None, typer.Option(help="Field with the labels.")] = None,
-    max_usd: Annotated[float | None, typer.Option(min=0, help="Stop before this run spends more.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=0, help="Stop before this run uses more tokens.")] = None,
+    max_usd: MaxUsdOption = None,
+    max_tokens: MaxTokensOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Do finished stages again; paid replies are kept.")] = False,
     require_complete: Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")] = False,
     json: JsonOption = False,
@@ -59,9 +70,8 @@ def index(
     ).config
     started = time.perf_counter()
     store = Store(index)
-    result, sent = build(
-        loaded, store, lambda made: made.index(inputs, require_complete), max_usd, max_tokens, fresh, bars=not json
-    )
+    order = Order("index", Given.index(inputs, loaded), max_usd, max_tokens, fresh=fresh)
+    result, sent = build(loaded, store, order, lambda made: made.index(inputs, require_complete), bars=not json)
     conclude(summary(store, result, sent, time.perf_counter() - started), json)
 
 
@@ -75,45 +85,61 @@ def conclude(report: dict[str, Any], json: bool) -> None:
         raise typer.Exit(3)
 
 
+@dataclass(frozen=True)
+class Order:
+    """What a run is to do besides its configuration.
+
+    Attributes:
+        action: the command, for the record: index, import or retry.
+        given: what the build reads, for `retry`.
+        max_usd, max_tokens: what this run may spend.
+        fresh: do finished stages again.
+        retry: ask again about dead letters.
+    """
+
+    action: str
+    given: Given
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    fresh: bool = False
+    retry: bool = False
+
+
 def build(
     config: Config,
     store: Store,
+    order: Order,
     work: Callable[[Build], BuildResult],
-    max_usd: float | None = None,
-    max_tokens: int | None = None,
-    fresh: bool = False,
     bars: bool = False,
-) -> tuple[BuildResult, Use]:
+    check: Callable[[Build], None] = lambda made: None,
+) -> tuple[BuildResult, Meter]:
     """Run one build under the lock; return its result and what this run itself sent to models.
 
     Args:
         work: is given the build and says what to do with it.
+        check: may refuse the build, before the record of the one before is put away.
     """
     prompts = load_prompts(config.prompts)
     store.check_writable()
     with BuildLock(store), Bars(bars) as shown:
         resolved = resolve(config)
-        record = BuildRecord(store)
-        executor = make_executor(config, store, max_usd, max_tokens)
+        executor = make_executor(config, store, order.max_usd, order.max_tokens)
         try:
-            run = Run(store, executor, (shown, record), config.max_reject_ratio, fresh)
-            result = work(Build(config, prompts, resolved, run))
-            record.close("done", snapshot=result.manifest.snapshot_id)
-        except HiragError as error:
-            record.close("failed", error=str(error))
-            raise
-        except KeyboardInterrupt:
-            record.close("interrupted")
-            raise
+            run = Run(store, executor, (), config.max_reject_ratio, order.fresh, order.retry)
+            made = Build(config, prompts, resolved, run)
+            check(made)
+            limits = {"max_usd": order.max_usd, "max_tokens": order.max_tokens}
+            record = BuildRecord(store, order.action, order.given, config, made.decisive(), limits)
+            run.listeners = (shown, record)
+            with record.closed():
+                result = work(made)
+                record.close("done", snapshot=result.manifest.snapshot_id)
         finally:
             executor.close()
-    sent = Use()
-    for use in run.sent.uses.values():
-        sent.add(use)
-    return result, sent
+    return result, run.sent
 
 
-def summary(store: Store, result: BuildResult, sent: Use, seconds: float) -> dict[str, Any]:
+def summary(store: Store, result: BuildResult, sent: Meter, seconds: float) -> dict[str, Any]:
     """Return what a build did, as JSON."""
     snapshot = open_snapshot(store, result.manifest.snapshot_id)
     usage = snapshot.table("usage").to_pylist()
@@ -128,8 +154,9 @@ def summary(store: Store, result: BuildResult, sent: Use, seconds: float) -> dic
         "communities_by_level": snapshot.info().communities_by_level,
         "usage": usage,
         "total_usd": sum(row["cost_usd"] for row in usage),
-        "this_run": {"calls": sent.calls - sent.ledger_hits, "tokens": sent.sent_tokens, "usd": sent.sent_cost_usd},
+        "this_run": sent_sums(sent),
         "dead_letters": result.rejects,
+        "dropped": result.dropped,
         "index": store.uri,
     }
 
@@ -149,13 +176,26 @@ def show(report: dict[str, Any]) -> None:
         levels = ", ".join(f"{n:,} at level {level}" for level, n in report["communities_by_level"].items())
         out.print(f"Communities: {levels}.")
         out.print(bill_table(report["usage"]))
-    ran = report["this_run"]
-    out.print(f"This run sent {ran['calls']:,} calls, {ran['tokens']:,} tokens: {dollars(ran['usd'])}.")
+    out.print(f"This run {sent_line(report['this_run'])}.")
+    where = report["index"]
+    if report["dropped"]:
+        out.print(f"{report['dropped']} dead letters were dropped before; their loss is accepted.")
     if not report["complete"]:
         out.print(
-            f"[yellow]Incomplete: {report['dead_letters']} units are dead letters;[/yellow] "
-            f"`hirag-dist status --index {report['index']}` lists them."
+            f"[yellow]Incomplete: {report['dead_letters']} units are dead letters.[/yellow] "
+            f"`hirag-dist status --index {where} --letters` shows them, `hirag-dist retry --index {where}` asks again."
         )
+
+
+def sent_line(sent: dict[str, Any]) -> str:
+    """Return what a run sent, as the rest of a sentence."""
+    said = f"sent {sent['calls']:,} calls, {sent['tokens']:,} tokens: {dollars(sent['usd'])}"
+    again = [
+        f"{sent[key]:,} {what}"
+        for key, what in (("rate_limited", "times 429"), ("failed", "failed calls"))
+        if sent[key]
+    ]
+    return f"{said} ({', '.join(again)}, all made again)" if again else said
 
 
 def layer_table(layers: list[dict[str, Any]]) -> Any:
@@ -172,25 +212,26 @@ def layer_table(layers: list[dict[str, Any]]) -> Any:
         )
         for row in layers
     ]
-    columns = ["layer", "entities", "clusters", "median size", "CS", "change", "then"]
-    return table("Hierarchy", columns, rows, right=(0, 1, 2, 3, 4, 5))
+    columns = ["layer", "entities", "clusters", "median", "CS", "change", "then"]
+    return table("Hierarchy", columns, rows, right=(0, 1, 2, 3, 4, 5), spare=(5, 3))
 
 
-def bill_table(usage: list[dict[str, Any]]) -> Any:
-    """Return the bill as a table, one row a stage and model."""
+def bill_table(usage: list[dict[str, Any]], title: str = "") -> Any:
+    """Return the bill as a table, one row a stage, role, model and endpoint."""
+    numbers = ("calls", "ledger_hits", "input_tokens", "cached_tokens", "output_tokens", "rate_limited", "rejected")
     rows = [
         (
             row["stage"],
+            row["role"],
+            row["endpoint"],
             row["model"],
-            row["calls"],
-            row["ledger_hits"],
-            row["input_tokens"],
-            row["output_tokens"],
+            *(row[name] for name in numbers),
             dollars(row["cost_usd"]),
         )
         for row in usage
     ]
-    total = [sum(row[name] for row in usage) for name in ("calls", "ledger_hits", "input_tokens", "output_tokens")]
-    rows.append(("total", "", *total, dollars(sum(row["cost_usd"] for row in usage))))
-    columns = ["stage", "model", "calls", "from ledger", "tokens in", "tokens out", "cost"]
-    return table("Bill (what the replies in this index cost, whenever they were paid)", columns, rows, (2, 3, 4, 5, 6))
+    total = [sum(row[name] for row in usage) for name in numbers]
+    rows.append(("total", "", "", "", *total, dollars(sum(row["cost_usd"] for row in usage))))
+    columns = ["stage", "role", "endpoint", "model", "calls", "ledger", "in", "cached", "out", "429", "refused", "cost"]
+    title = title or "Bill: what these replies cost, whenever they were paid"
+    return table(title, columns, rows, right=(4, 5, 6, 7, 8, 9, 10, 11), spare=(3, 10, 1, 7, 9, 5, 2))

@@ -10,7 +10,7 @@ import sys
 import typer
 
 from hirag_dist import __version__
-from hirag_dist.cli.output import emit_error
+from hirag_dist.cli.output import claim_stdout, emit_error
 from hirag_dist.errors import HiragError
 
 _INTERRUPTED = 130
@@ -60,6 +60,7 @@ def _add_commands() -> None:
         inspect,
         plan,
         query,
+        retry,
         serve,
         simulate,
         status,
@@ -71,6 +72,7 @@ def _add_commands() -> None:
         index,
         import_graph,
         status,
+        retry,
         query,
         serve,
         inspect,
@@ -89,6 +91,8 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")
     _add_commands()
+    if "--json" in sys.argv[1:]:  # before the command line is understood: a wrong one is answered in JSON too
+        claim_stdout()
     try:
         code = app(standalone_mode=False)
     except HiragError as error:

@@ -21,6 +21,10 @@ SetOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else, on stdout.")]
 IndexOption = Annotated[str, typer.Option("--index", "-i", metavar="URI", help="Index folder, or s3://… .")]
+ExecutorOption = Annotated[str | None, typer.Option(help="ray or inline.")]
+WorkersOption = Annotated[int | None, typer.Option(help="Workers of Ray; one a core by default.")]
+MaxUsdOption = Annotated[float | None, typer.Option(min=0, help="Stop before this run spends more.")]
+MaxTokensOption = Annotated[int | None, typer.Option(min=0, help="Stop before this run uses more tokens.")]
 SnapshotOption = Annotated[
     str | None, typer.Option("--snapshot", metavar="ID", help="Another snapshot than the current one.")
 ]

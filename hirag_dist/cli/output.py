@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
-_state = {"json": False}
+_NARROWEST = 14  # of a column of text that wraps
+_state: dict[str, Any] = {"json": False, "stdout": None}
 
 
 def use_json(wanted: bool) -> None:
@@ -20,10 +23,29 @@ def use_json(wanted: bool) -> None:
     _state["json"] = wanted
 
 
+def claim_stdout() -> None:
+    """Keep stdout for `emit`: whatever else this process or its children write there goes to stderr.
+
+    Ray's libraries write to the file descriptor, past `sys.stdout`, when workers end.
+    """
+    use_json(True)
+    try:
+        _state["stdout"] = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # stdout or stderr is closed: nothing to keep apart
+        _state["stdout"] = None
+
+
 def emit(value: Any) -> None:
     """Print one JSON object."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
-    sys.stdout.flush()
+    line = json.dumps(value, ensure_ascii=False, default=str) + "\n"
+    if _state["stdout"] is None:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        return
+    data = line.encode("utf-8", "replace")
+    while data:
+        data = data[os.write(_state["stdout"], data) :]
 
 
 def emit_error(message: str) -> None:
@@ -33,13 +55,37 @@ def emit_error(message: str) -> None:
     print(f"hirag-dist: {message}", file=sys.stderr)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> Table:
-    """Return a table for a terminal; `right` names the columns of numbers."""
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    right: Sequence[int] = (),
+    spare: Sequence[int] = (),
+    width: int | None = None,
+) -> Table:
+    """Return a table for a terminal. Numbers are never folded; text is.
+
+    Args:
+        right: the columns of numbers.
+        spare: columns that are left out, in this order, where there is no room for all.
+        width: characters there are; None for the terminal's.
+    """
+    cells = [[_cell(value) for value in row] for row in rows]
+    natural = [max(cell_len(text) for text in (name, *(row[at] for row in cells))) for at, name in enumerate(columns)]
+    least = [natural[at] if at in right else min(natural[at], _NARROWEST) for at in range(len(columns))]
+    shown = list(range(len(columns)))
+    for at in spare:
+        if sum(least[one] + 2 for one in shown) - 2 <= (width or out.width):
+            break
+        shown.remove(at)
     built = Table(title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for at, name in enumerate(columns):
-        built.add_column(name, justify="right" if at in right else "left", header_style="dim", overflow="fold")
-    for row in rows:
-        built.add_row(*(_cell(value) for value in row))
+    for at in shown:
+        if at in right:
+            built.add_column(columns[at], justify="right", header_style="dim", no_wrap=True, min_width=natural[at])
+        else:
+            built.add_column(columns[at], header_style="dim", overflow="fold", min_width=least[at])
+    for row in cells:
+        built.add_row(*(row[at] for at in shown))
     return built
 
 
@@ -62,3 +108,15 @@ def dollars(value: float) -> str:
     '$0.0012'
     """
     return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4f}"
+
+
+def short(value: float) -> str:
+    """Return a number in three digits or so.
+
+    >>> short(0.25), short(12.3), short(45_600), short(7_800_000)
+    ('0.25', '12.3', '45.6k', '7.8M')
+    """
+    for limit, unit in ((1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.1f}{unit}" if value < 100 * limit else f"{value / limit:.0f}{unit}"
+    return f"{value:.1f}" if value >= 10 and value % 1 else f"{value:.2g}" if value < 10 else f"{value:.0f}"

@@ -10,7 +10,7 @@ import typer
 from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli.output import dollars, emit, out, table, use_json
 from hirag_dist.config_file import load_prompts
-from hirag_dist.planning import Plan, make_plan
+from hirag_dist.planning import FIRST_TOKEN_S, S_PER_TOKEN, Plan, make_plan
 
 
 def register(app: typer.Typer) -> None:
@@ -22,19 +22,21 @@ def plan(
     inputs: Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… .")],
     config: ConfigOption = None,
     settings: SetOption = None,
+    text_field: Annotated[str | None, typer.Option(help="Field of JSON, CSV and Parquet records that is read.")] = None,
+    latency_s: Annotated[float | None, typer.Option(min=0, help="Seconds that a chat call takes.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Estimate calls, tokens, cost and time of an index. Makes no call."""
     use_json(json)
-    loaded = configuration(config, settings).config
-    made = make_plan(inputs, loaded, load_prompts(loaded.prompts))
+    loaded = configuration(config, settings, {"reading.text_field": text_field}).config
+    made = make_plan(inputs, loaded, load_prompts(loaded.prompts), latency_s)
     if json:
         emit(asdict(made))
         return
-    _show(made)
+    _show(made, latency_s)
 
 
-def _show(made: Plan) -> None:
+def _show(made: Plan, latency_s: float | None) -> None:
     out.print(
         f"{made.documents:,} documents ({made.duplicates:,} copies left out, {len(made.unreadable):,} unreadable), "
         f"{made.chunks:,} chunks, {made.tokens:,} tokens."
@@ -49,12 +51,26 @@ def _show(made: Plan) -> None:
             stage.input_tokens,
             stage.output_tokens,
             dollars(stage.cost_usd),
-            f"{stage.seconds / 60:,.1f} min" if stage.seconds else "no limit set",
+            _minutes(stage.seconds) if stage.bound else None,
+            stage.bound or "built in",
         )
         for stage in made.stages
     ]
     total = [sum(getattr(s, name) for s in made.stages) for name in ("calls", "input_tokens", "output_tokens")]
     cost = sum(stage.cost_usd for stage in made.stages)
-    rows.append(("total", "", *total, dollars(cost), f"{sum(s.seconds for s in made.stages) / 60:,.1f} min"))
-    columns = ["stage", "endpoint", "calls", "tokens in", "tokens out", "cost", "time at the limits"]
-    out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6)))
+    rows.append(("total", "", *total, dollars(cost), _minutes(made.seconds), ""))
+    columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
+    out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
+    said = (
+        f"{latency_s:g} s"
+        if latency_s is not None
+        else f"{FIRST_TOKEN_S:g} s and 1 s more for {1 / S_PER_TOKEN:g} tokens"
+    )
+    out.print(
+        f"[dim]A call is assumed to take {said}; --latency-s sets it. Replies that an index already holds in its "
+        "ledger are not known here and cost nothing again.[/dim]"
+    )
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:,.1f} min"

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli.index import bill_table
+from hirag_dist.cli.builds import build_usage, dead_letters, earlier_builds, last_build, published
+from hirag_dist.cli.index import bill_table, sent_line
 from hirag_dist.cli.options import IndexOption, JsonOption
-from hirag_dist.cli.output import emit, out, table, use_json
+from hirag_dist.cli.output import dollars, emit, out, short, table, use_json
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
-from hirag_dist.index.layout import BUILD, MANIFEST
+from hirag_dist.execution.letters import load_drops
+from hirag_dist.index.layout import MANIFEST
 from hirag_dist.index.manifest import parse_manifest
 from hirag_dist.index.reader import current_id, open_snapshot
 from hirag_dist.index.store import Store
+
+_SHOWN = 50  # dead letters in the table
+_STATES = {
+    "stopped": "stopped by its budget",
+    "killed": "ended without a word (killed, or its machine died); run it again to go on",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -21,28 +29,44 @@ def register(app: typer.Typer) -> None:
     app.command("status")(status)
 
 
-def status(index: IndexOption, json: JsonOption = False) -> None:
-    """Show what an index folder holds and how its last build went."""
+def status(
+    index: IndexOption,
+    letters: Annotated[bool, typer.Option("--letters", help="Show each dead letter's prompt and last reply.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Show earlier builds too.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show what an index folder holds, how its last build went or goes, its dead letters and what it cost."""
     use_json(json)
     store = Store(index)
-    build = store.read_json(BUILD) if store.exists(BUILD) else None
+    build = last_build(store)
     current = current_id(store)
     if build is None and current is None:
         raise SnapshotNotFound(
             f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"
         )
-    report: dict[str, Any] = {"index": store.uri, "current": current, "build": build, "snapshots": _snapshots(store)}
+    report: dict[str, Any] = {
+        "index": store.uri,
+        "current": current,
+        "build": build,
+        "snapshots": _snapshots(store),
+        "dead_letters": dead_letters(store, build, load_drops(store)),
+        "usage": build_usage(build) if build is not None else [],
+    }
     if current is not None:
-        snapshot = open_snapshot(store)
-        report["usage"] = snapshot.table("usage").to_pylist()
-        report["dead_letters"] = [
-            {key: row[key] for key in ("stage", "unit_id", "reason", "attempts")}
-            for row in snapshot.table("rejects").to_pylist()
-        ]
+        usage = open_snapshot(store).table("usage").to_pylist()
+        report["usage_of_current"] = usage
+        if published(store, build) is not None:
+            report["usage"] = usage
+        else:
+            report["dead_letters_of_current"] = open_snapshot(store).table("rejects").num_rows
+    if all:
+        report["builds"] = earlier_builds(store)
     if json:
         emit(report)
-    else:
-        _show(report)
+        return
+    _show(report)
+    if letters:
+        _show_letters(report["dead_letters"])
 
 
 def _snapshots(store: Store) -> list[dict[str, Any]]:
@@ -64,14 +88,11 @@ def _snapshots(store: Store) -> list[dict[str, Any]]:
 
 def _show(report: dict[str, Any]) -> None:
     build = report["build"]
+    for earlier in reversed(report.get("builds", [])):
+        out.print(_build_line(earlier))
     if build is not None:
-        said = f": {build['error']}" if build.get("error") else ""
-        out.print(f"Last build: {build['state']}{said} (began {build['started_at']})")
-        rows = [
-            (s["stage"], s["rows"], s["rejects"], "kept" if s["kept"] else f"{s['seconds']:.2f} s")
-            for s in build["stages"]
-        ]
-        out.print(table("Stages", ["stage", "units", "dead letters", "time"], rows, right=(1, 2, 3)))
+        out.print(f"Last build: {_build_line(build)}")
+        out.print(_stage_table(build["stages"]))
     snapshots = [
         (
             ("→ " if one["snapshot"] == report["current"] else "  ") + one["snapshot"],
@@ -82,12 +103,72 @@ def _show(report: dict[str, Any]) -> None:
         )
         for one in report["snapshots"]
     ]
-    out.print(
-        table("Snapshots (→ is served)", ["snapshot", "state", "created", "entities", "reports"], snapshots, (3, 4))
-    )
-    letters = report.get("dead_letters") or []
-    if letters:
-        shown = [(one["stage"], one["unit_id"], one["attempts"], one["reason"]) for one in letters[:50]]
-        out.print(table(f"Dead letters ({len(letters):,})", ["stage", "unit", "tries", "reason"], shown, (2,)))
-    if report.get("usage"):
-        out.print(bill_table(report["usage"]))
+    if snapshots:
+        columns = ["snapshot", "state", "created", "entities", "reports"]
+        out.print(table("Snapshots (→ is served)", columns, snapshots, right=(3, 4), spare=(4, 2)))
+    _show_letter_table(report["dead_letters"], report["index"])
+    if report.get("dead_letters_of_current"):
+        out.print(f"The snapshot being served has {report['dead_letters_of_current']:,} dead letters.")
+    if report["usage"]:
+        finished = build is None or build["state"] == "done"
+        title = "" if finished else "Bill so far: what these replies cost, whenever they were paid"
+        out.print(bill_table(report["usage"], title))
+
+
+def _build_line(build: dict[str, Any]) -> str:
+    given = build.get("given") or {}
+    what = " ".join([build.get("action", "index"), *given.get("inputs", ()), given.get("folder", "")]).strip()
+    state = _STATES.get(build["state"], build["state"])
+    said = f": {build['error']}" if build.get("error") else ""
+    sent = f" It {sent_line(build['sent'])}." if build.get("sent") else ""
+    return f"{what}, begun {build['started_at']}, {state}{said}.{sent}".replace("[", "\\[")
+
+
+def _stage_table(stages: list[dict[str, Any]]) -> Any:
+    rows = []
+    for stage in stages:
+        usage = stage["usage"]
+        tokens = sum(row["input_tokens"] + row["output_tokens"] for row in usage)
+        done = stage.get("rows_done", stage["rows"])
+        state = stage.get("state", "kept" if stage["kept"] else "done")
+        rows.append(
+            (
+                stage["stage"],
+                stage["rows"] if done == stage["rows"] else f"{done:,}/{stage['rows']:,}",
+                stage["rejects"],
+                short(tokens) if tokens else None,
+                dollars(sum(row["cost_usd"] for row in usage)) if tokens else None,
+                sum(row["rate_limited"] for row in usage) if tokens else None,
+                f"{stage['seconds']:.2f} s" if state == "done" else state,
+            )
+        )
+    columns = ["stage", "units", "dead", "tokens", "cost", "429", "time"]
+    return table("Stages", columns, rows, right=(1, 2, 3, 4, 5, 6), spare=(5,))
+
+
+def _show_letter_table(letters: list[dict[str, Any]], index: str) -> None:
+    if not letters:
+        return
+    rows = [
+        (one["stage"], one["unit_id"], one["attempts"], "yes" if one["dropped"] else "", one["reason"])
+        for one in letters[:_SHOWN]
+    ]
+    n_dropped = sum(one["dropped"] is not None for one in letters)
+    title = f"Dead letters: {len(letters) - n_dropped:,} open, {n_dropped:,} dropped"
+    out.print(table(title, ["stage", "unit", "tries", "dropped", "reason"], rows, right=(2,), spare=(2,)))
+    if len(letters) > _SHOWN:
+        out.print(f"… and {len(letters) - _SHOWN:,} more: `hirag-dist status --index {index} --letters` shows all.")
+
+
+def _show_letters(letters: list[dict[str, Any]]) -> None:
+    for one in letters:
+        out.rule(style="dim")
+        out.print(f"{one['stage']} {one['unit_id']}, {one['attempts']} tries: {one['reason']}", markup=False)
+        if one["dropped"]:
+            gone = one["dropped"]
+            said = f": {gone['why']}" if gone["why"] else ""
+            out.print(f"Dropped by {gone['by']} at {gone['at']}{said}", markup=False)
+        for title, text in (("Prompt", one["request"]), ("Last reply", one["reply"])):
+            if text:
+                out.print(f"[bold]{title}[/bold]")
+                out.print(text, markup=False)

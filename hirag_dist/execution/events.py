@@ -9,12 +9,14 @@ from hirag_dist.pool.metering import Meter
 
 @dataclass(frozen=True, slots=True)
 class StageStarted:
-    """A stage begins. `label` is for people; `n_done` tasks of an earlier run are kept."""
+    """A stage begins. `label` is for people; `n_done` tasks of an earlier run, with `n_rows_done` rows, are kept."""
 
     label: str
     n_tasks: int
     n_done: int
     n_rows: int
+    n_rows_done: int = 0
+    folder: str = ""  # where its tasks leave markers and outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,16 @@ class TaskFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class StageStopped:
+    """A stage was left before its end; `usage` is of tasks of which nobody was told, finished or not."""
+
+    label: str
+    usage: Meter = field(default_factory=Meter)
+
+
+@dataclass(frozen=True, slots=True)
 class StageFinished:
-    """A stage is done. `reused`: its output was there already."""
+    """A stage is done. `reused`: its output was there already. `rejects` are open dead letters, not `dropped` ones."""
 
     label: str
     reused: bool
@@ -38,3 +48,5 @@ class StageFinished:
     rejects: int
     seconds: float
     usage: Meter = field(default_factory=Meter)
+    dropped: int = 0
+    folder: str = ""

@@ -6,23 +6,25 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from hirag_dist.errors import StageFailed
-from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
-from hirag_dist.execution.task import KeyPart, Slice, Task, TaskResult, output_path, result_of
+from hirag_dist.errors import StageFailed, StoreError
+from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.execution.letters import DONE, load_drops, n_rejects, split_letters, stage_results, task_letters
+from hirag_dist.execution.task import KeyPart, Slice, Task, TaskResult, failed_path, output_path, result_of
 from hirag_dist.index.layout import work_path
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter
 from hirag_dist.ports import Executor
 from hirag_dist.stages.base import ByKey, ByRows, Stage
+from hirag_dist.types import Rejected
 
 Listener = Callable[[object], None]
-_DONE = "done.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +62,22 @@ class Run:
         listeners: tuple[Listener, ...],
         max_reject_ratio: float,
         fresh: bool = False,
+        retry: bool = False,
     ) -> None:
         """Prepare a run.
 
         Args:
             max_reject_ratio: a stage of which a larger share of units are dead letters fails.
             fresh: do finished stages again; replies in the ledger are still not paid again.
+            retry: do tasks with dead letters again, each refused unit with new attempts.
         """
         self.store = store
+        self.drops = load_drops(store)
         self._executor = executor
-        self._listeners = listeners
+        self.listeners = listeners
         self._max_reject_ratio = max_reject_ratio
         self._fresh = fresh
+        self._retry = retry
         self.usage: dict[str, Meter] = {}
         self.sent = Meter()
         self.stages_run = 0
@@ -88,30 +94,34 @@ class Run:
         """
         started = time.perf_counter()
         folder = work_path(stage.name, stage_key(stage, inputs))
-        done = f"{folder}/{_DONE}"
+        done = f"{folder}/{DONE}"
         n_units = next(iter(inputs.values())).rows
-        if not self._fresh and self.store.exists(done):
-            results = [result_of(marker) for marker in self.store.read_json(done)["tasks"]]
-            reused = True
+        known = {} if self._fresh else stage_results(self.store, folder)
+        again = self._to_retry(folder, known) if self._retry else {}
+        reused = not self._fresh and not again and self.store.exists(done)
+        if reused:
+            results = list(known.values())
         else:
-            results = self._run_tasks(stage, label, folder, inputs)
+            self.store.delete(done)  # first of all: an interrupted run must not find it beside other output
+            if self._fresh:
+                self.store.delete(f"{folder}/tasks")
+            results = self._run_tasks(stage, label, folder, inputs, known, again)
+        rejects, dropped = self._count_rejects(stage.name, folder, results)
+        if not reused:
             if not any_rejects:
-                self._check_rejects(folder, label, results, n_units)
+                self._check_rejects(folder, label, results, rejects, n_units)
             self.store.write_json(done, {"tasks": [dataclasses.asdict(result) for result in results]})
             self.stages_run += 1
-            reused = False
         meter = Meter()
         for result in results:
             meter.add(Meter.from_rows(result.usage))
         self.usage.setdefault(label, Meter()).add(meter)
-        rejects = sum(result.outputs.get("rejects", (0, ""))[0] for result in results)
-        self._tell(StageFinished(label, reused, n_units, rejects, time.perf_counter() - started, meter))
+        seconds = time.perf_counter() - started
+        self._tell(StageFinished(label, reused, n_units, rejects, seconds, meter, dropped, folder))
         return {
             name: Dataset(
                 schema,
-                tuple(
-                    Part(output_path(folder, name, r.number), *r.outputs[name]) for r in results if r.outputs[name][0]
-                ),
+                tuple(Part(output_path(folder, name, r), *r.outputs[name]) for r in results if r.outputs[name][0]),
             )
             for name, schema in stage.writes.items()
         }
@@ -123,50 +133,106 @@ class Run:
             self.store.write_table(path, table)
         return Dataset(table.schema, (Part(path, table.num_rows, digest),) if table.num_rows else ())
 
-    def read(self, dataset: Dataset) -> pa.Table:
-        """Return a dataset as one table."""
-        tables = [self.store.read_table(part.path) for part in dataset.parts]
-        return (
-            pa.concat_tables(tables).cast(dataset.schema).combine_chunks() if tables else dataset.schema.empty_table()
-        )
+    def read(self, dataset: Dataset, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a dataset, or some columns of it, as one table."""
+        schema = dataset.schema if columns is None else pa.schema([dataset.schema.field(name) for name in columns])
+        tables = [self.store.read_table(part.path, columns) for part in dataset.parts]
+        return pa.concat_tables(tables).cast(schema).combine_chunks() if tables else schema.empty_table()
 
-    def _run_tasks(self, stage: Stage, label: str, folder: str, inputs: Mapping[str, Dataset]) -> list[TaskResult]:
+    def _run_tasks(
+        self,
+        stage: Stage,
+        label: str,
+        folder: str,
+        inputs: Mapping[str, Dataset],
+        known: Mapping[int, TaskResult],
+        again: Mapping[int, tuple[Rejected, ...]],
+    ) -> list[TaskResult]:
         tasks = list(_tasks(stage, folder, self.store, inputs))
-        if self._fresh:  # markers first: an interrupted run must not find them beside other output
-            self.store.delete(f"{folder}/{_DONE}")
-            self.store.delete(f"{folder}/tasks")
-        kept = self._finished(folder)
-        missing = [task for task in tasks if task.number not in kept]
+        missing = [_once_more(task, known, again) for task in tasks if task.number not in known or task.number in again]
         rows = {task.number: sum(piece.stop - piece.start for piece in _first(task.inputs)) for task in tasks}
-        self._tell(StageStarted(label, len(tasks), len(tasks) - len(missing), sum(rows.values())))
-        results = dict(kept)
-        for result in self._executor.map(missing):
-            results[result.number] = result
-            usage = Meter.from_rows(result.usage)
-            self.sent.add(usage)
-            rejects = result.outputs.get("rejects", (0, ""))[0]
-            self._tell(TaskFinished(label, rows[result.number], rejects, result.seconds, usage))
+        self.store.delete(failed_path(folder))  # of a run that was killed
+        n_rows = sum(rows.values())
+        n_left = sum(rows[task.number] for task in missing)
+        self._tell(StageStarted(label, len(tasks), len(tasks) - len(missing), n_rows, n_rows - n_left, folder))
+        results = dict(known)
+        waiting = {task.number: task.round for task in missing}
+        try:
+            for result in self._executor.map(missing):
+                results[result.number] = result
+                waiting.pop(result.number)
+                usage = Meter.from_rows(result.usage)
+                self.sent.add(usage)
+                self._tell(TaskFinished(label, rows[result.number], n_rejects(result), result.seconds, usage))
+        except BaseException:
+            self._account(label, folder, waiting)
+            raise
         return [results[task.number] for task in tasks]
 
-    def _finished(self, folder: str) -> dict[int, TaskResult]:
-        results = (
-            result_of(self.store.read_json(f"{folder}/tasks/{name}")) for name in self.store.names(f"{folder}/tasks")
-        )
-        return {result.number: result for result in results}
+    def _account(self, label: str, folder: str, waiting: Mapping[int, int]) -> None:
+        """Count what was spent by tasks of a stopped stage that did not come home: number → round."""
+        spent = Meter()
+        with suppress(StoreError):  # what stopped the stage is what is told
+            failed = failed_path(folder)
+            for name in self.store.names(failed):
+                spent.add(Meter.from_rows(self.store.read_json(f"{failed}/{name}")))
+            self.store.delete(failed)
+            for name in self.store.names(f"{folder}/tasks"):
+                if waiting.get(int(name.partition(".")[0])) is not None:
+                    result = result_of(self.store.read_json(f"{folder}/tasks/{name}"))
+                    if waiting[result.number] == result.round:
+                        spent.add(Meter.from_rows(result.usage))
+        self.sent.add(spent)
+        self._tell(StageStopped(label, spent))
 
-    def _check_rejects(self, folder: str, label: str, results: list[TaskResult], n_units: int) -> None:
-        rejects = sum(result.outputs.get("rejects", (0, ""))[0] for result in results)
-        if rejects > self._max_reject_ratio * n_units and rejects:
-            path = next(output_path(folder, "rejects", r.number) for r in results if r.outputs["rejects"][0])
-            first = self.store.read_table(path, ["reason"])["reason"][0].as_py()
-            raise StageFailed(
-                f"{label}: {rejects} of {n_units} units were refused, more than max_reject_ratio "
-                f"{self._max_reject_ratio:g} allows; the first reason: {first}"
-            )
+    def _to_retry(self, folder: str, known: Mapping[int, TaskResult]) -> dict[int, tuple[Rejected, ...]]:
+        """Return the tasks with open dead letters, each with the letters that were dropped."""
+        found = {}
+        for number, result in known.items():
+            if n_rejects(result):
+                still_open, dropped = split_letters(task_letters(self.store, folder, result), self.drops)
+                if still_open.num_rows:
+                    found[number] = tuple(
+                        Rejected(row["unit_id"], row["reason"], row["attempts"], row["request"], row["reply"])
+                        for row in dropped.to_pylist()
+                    )
+        return found
+
+    def _count_rejects(self, name: str, folder: str, results: list[TaskResult]) -> tuple[int, int]:
+        """Return how many dead letters of a stage are open, and how many were dropped."""
+        total = sum(map(n_rejects, results))
+        if not total or all(stage != name for stage, _ in self.drops):
+            return total, 0
+        n_open = sum(self._open_letters(folder, result, ["stage", "unit_id"]).num_rows for result in results)
+        return n_open, total - n_open
+
+    def _open_letters(self, folder: str, result: TaskResult, columns: Sequence[str]) -> pa.Table:
+        letters = task_letters(self.store, folder, result, columns)
+        keys = zip(letters["stage"].to_pylist(), letters["unit_id"].to_pylist(), strict=True)
+        return letters.filter(pa.array([key not in self.drops for key in keys], pa.bool_()))
+
+    def _check_rejects(self, folder: str, label: str, results: list[TaskResult], rejects: int, n_units: int) -> None:
+        if rejects <= self._max_reject_ratio * n_units or not rejects:
+            return
+        columns = ["stage", "unit_id", "reason"]
+        letters = (self._open_letters(folder, result, columns) for result in results if n_rejects(result))
+        first = next(table["reason"][0].as_py() for table in letters if table.num_rows)
+        raise StageFailed(
+            f"{label}: {rejects} of {n_units} units were refused, more than max_reject_ratio "
+            f"{self._max_reject_ratio:g} allows; the first reason: {first}. `hirag-dist status --letters` shows them; "
+            "`hirag-dist retry` asks them again, `retry --drop` accepts the loss, and with a higher max_reject_ratio "
+            "`hirag-dist index` goes on without them"
+        )
 
     def _tell(self, event: object) -> None:
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener(event)
+
+
+def _once_more(task: Task, known: Mapping[int, TaskResult], again: Mapping[int, tuple[Rejected, ...]]) -> Task:
+    if task.number not in again:
+        return task
+    return dataclasses.replace(task, round=known[task.number].round + 1, dropped=again[task.number])
 
 
 def stage_key(stage: Stage, inputs: Mapping[str, Dataset]) -> str:

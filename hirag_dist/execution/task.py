@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import time
+import uuid
 import zlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from hirag_dist.errors import SchemaMismatch
+from hirag_dist.errors import SchemaMismatch, StoreError
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
-from hirag_dist.pool.metering import Meter, current_meter
+from hirag_dist.pool.metering import Meter, current_meter, retrying
+from hirag_dist.ports import ChatPool
 from hirag_dist.stages.base import Services, Stage
+from hirag_dist.types import ChatReply, ChatRequest, Rejected
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,13 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A piece of a stage: what to read, and where to write."""
+    """A piece of a stage: what to read, and where to write.
+
+    Attributes:
+        round: 0 for the first time, 1, 2, … where its dead letters are tried again. Each round writes files of its
+            own, since those of the one before may be named by a marker.
+        dropped: dead letters of the round before that stay dead: their loss was accepted.
+    """
 
     stage: Stage
     number: int
@@ -46,6 +59,13 @@ class Task:
     folder: str
     store: Store
     key_part: KeyPart | None = None
+    round: int = 0
+    dropped: tuple[Rejected, ...] = ()
+
+    @property
+    def retry(self) -> bool:
+        """Whether refused units get new attempts beyond those in the ledger."""
+        return self.round > 0
 
     @property
     def marker(self) -> str:
@@ -61,33 +81,55 @@ class TaskResult:
     outputs: dict[str, tuple[int, str]]
     usage: list[dict[str, Any]]
     seconds: float
+    round: int = 0
 
 
 async def run_task(task: Task, services: Services) -> TaskResult:
-    """Run a task and make its output durable; doing it again changes nothing."""
+    """Run a task and make its output durable; doing it again changes nothing.
+
+    What a task spent that then failed is left beside the markers, for the bill.
+    """
     _one_thread()
     started = time.perf_counter()
     meter = Meter()
-    token = current_meter.set(meter)
+    metered, retried = current_meter.set(meter), retrying.set(task.retry)
+    if task.dropped:
+        services = replace(services, chat=_Sparing(services.chat, task.dropped))
     try:
         await services.catch_up()
         tables = {name: _read(task, name) for name in task.inputs}
         outputs = await task.stage.run(tables, services)
+    except BaseException:
+        if meter.uses:
+            left = f"{failed_path(task.folder)}/{task.number:06d}-{uuid.uuid4().hex[:8]}.json"
+            with suppress(StoreError):  # a full disk is what the failure itself tells
+                task.store.write_json(left, meter.rows())
+        raise
     finally:
-        current_meter.reset(token)
+        current_meter.reset(metered)
+        retrying.reset(retried)
     written = {}
     for name, schema in task.stage.writes.items():
         table = outputs[name]
         if not table.schema.equals(schema):
             raise SchemaMismatch(f"stage {task.stage.name} gave {name} with columns {table.schema.names}")
-        task.store.write_table(output_path(task.folder, name, task.number), table)
+        task.store.write_table(_output_file(task.folder, name, task.number, task.round), table)
         written[name] = (table.num_rows, table_digest(table))
-    result = TaskResult(task.number, written, meter.rows(), time.perf_counter() - started)
-    task.store.write_json(
-        task.marker,
-        {"number": result.number, "outputs": written, "usage": result.usage, "seconds": result.seconds},
-    )
+    result = TaskResult(task.number, written, meter.rows(), time.perf_counter() - started, task.round)
+    task.store.write_json(task.marker, asdict(result))
     return result
+
+
+class _Sparing:
+    """A pool that does not ask for units whose loss was accepted: their letters stay as they are."""
+
+    def __init__(self, inner: ChatPool, dropped: tuple[Rejected, ...]) -> None:
+        self._inner = inner
+        self._dropped = {letter.request: letter for letter in dropped}
+
+    async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
+        letter = self._dropped.get(request.text)
+        return letter if letter is not None else await self._inner.ask(request, accept)
 
 
 @cache
@@ -96,15 +138,27 @@ def _one_thread() -> None:
     threadpool_limits(1)
 
 
-def output_path(folder: str, name: str, number: int) -> str:
+def output_path(folder: str, name: str, result: TaskResult) -> str:
     """Return where a task's output lies."""
-    return f"{folder}/{name}/part-{number:06d}.parquet"
+    return _output_file(folder, name, result.number, result.round)
+
+
+def failed_path(folder: str) -> str:
+    """Return where a stage's failed tasks leave what they spent, a JSON file of meter rows each."""
+    return f"{folder}/failed"
+
+
+def _output_file(folder: str, name: str, number: int, round_: int) -> str:
+    again = f".r{round_}" if round_ else ""
+    return f"{folder}/{name}/part-{number:06d}{again}.parquet"
 
 
 def result_of(marker: dict[str, Any]) -> TaskResult:
     """Return the result that a marker holds."""
     outputs = {name: (int(rows), str(digest)) for name, (rows, digest) in marker["outputs"].items()}
-    return TaskResult(int(marker["number"]), outputs, list(marker["usage"]), float(marker["seconds"]))
+    return TaskResult(
+        int(marker["number"]), outputs, list(marker["usage"]), float(marker["seconds"]), int(marker.get("round", 0))
+    )
 
 
 def _read(task: Task, name: str) -> pa.Table:

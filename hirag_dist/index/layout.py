@@ -5,7 +5,8 @@ URI/
   snapshots/<id>/             immutable: Parquet tables, graph/*.npy, vectors/*.npy, manifest.json written last
   work/<stage>/<key>/         outputs of finished tasks and stages; safe to delete, they are made again
   ledger/                     every paid reply; never delete it, it was paid for
-  dead_letters.json           the dead letters of the last build
+  build.json                  what the last build was given, did and spent; builds/ holds earlier ones
+  drops.json                  dead letters whose loss was accepted: by whom, when and why
   run.lock                    who is building
   milvus/                     Milvus Lite's file, made from the snapshot
 """
@@ -19,9 +20,12 @@ MANIFEST: Final = "manifest.json"
 LEDGER: Final = "ledger"
 LOCK: Final = "run.lock"
 BUILD: Final = "build.json"
+BUILDS: Final = "builds"
+DROPS: Final = "drops.json"
 
 CONTENT_TABLES: Final = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports")
 TABLES: Final = (*CONTENT_TABLES, "usage", "rejects")
+DROPPED: Final = "dropped"  # a table that is there only where losses were accepted
 FORMAT_VERSION: Final = 1
 
 

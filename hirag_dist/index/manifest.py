@@ -27,7 +27,8 @@ class Manifest(BaseModel):
     Attributes:
         content: table or array name → digest of its content; the snapshot id is a hash of these.
         counts: rows by table.
-        complete: whether every unit was done; dead letters are in the table `rejects`.
+        complete: whether every unit was done or its loss accepted; dead letters are in the table `rejects`, accepted
+            ones in `dropped`.
         build: models, embedder, kernels, seed, and the configuration that decides content.
         notes: run facts outside the id, such as how communities match the snapshot before.
     """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hirag_dist import schemas
 from hirag_dist.core.communities import membership
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
-from hirag_dist.index.layout import CURRENT, MANIFEST, snapshot_path
+from hirag_dist.index.layout import CURRENT, DROPPED, MANIFEST, snapshot_path
 from hirag_dist.index.manifest import Manifest, parse_manifest
 from hirag_dist.index.store import Store
 from hirag_dist.types import CsrGraph, FloatMatrix, IndexInfo
@@ -30,6 +30,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
     "reports": schemas.REPORTS,
     "usage": schemas.USAGE,
     "rejects": schemas.REJECTS,
+    DROPPED: schemas.DROPPED,
 }
 
 
@@ -50,6 +51,8 @@ class Snapshot:
 
     def table(self, name: str) -> pa.Table:
         """Return a table, read anew at each call."""
+        if name == DROPPED and f"{name}.parquet" not in self.manifest.files:
+            return schemas.DROPPED.empty_table()
         try:
             table = self.store.read_table(f"{self.folder}/{name}.parquet")
         except StoreError as error:

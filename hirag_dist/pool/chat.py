@@ -112,9 +112,9 @@ class Pool:
             except RequestRejected as error:
                 if error.fatal:
                     raise
-                return Rejected(request.unit, str(error), attempt + 1, _as_text(request), reply.text)
+                return Rejected(request.unit, str(error), attempt + 1, request.text, reply.text)
             if found is None:
-                return Rejected(request.unit, reason, attempt, _as_text(request), reply.text)
+                return Rejected(request.unit, reason, attempt, request.text, reply.text)
             reply, answerer, stored = found
             name = reply.model or answerer.name
             meter.count(request.role, name, answerer.endpoint, reply, answerer.cost(reply), stored)

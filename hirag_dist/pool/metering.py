@@ -85,4 +85,5 @@ class Meter:
 
 
 current_meter: ContextVar[Meter | None] = ContextVar("current_meter", default=None)
-retrying: ContextVar[bool] = ContextVar("retrying", default=False)  # dead letters are tried again, with new attempts
+# Whether a refused unit gets as many new tries as a new one, or those in the ledger count against the limit.
+retrying: ContextVar[bool] = ContextVar("retrying", default=False)

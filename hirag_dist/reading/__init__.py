@@ -6,7 +6,20 @@ its reason for whatever gives none. Nothing is dropped silently, and nothing but
 
 from hirag_dist.reading.clean import clean_text
 from hirag_dist.reading.discover import find_inputs
+from hirag_dist.reading.making import is_missing_text
+from hirag_dist.reading.naming import is_uri, public_uri
 from hirag_dist.reading.read import read_source
 from hirag_dist.reading.records import Document, ReadOptions, SourceFile, Unreadable
 
-__all__ = ["Document", "ReadOptions", "SourceFile", "Unreadable", "clean_text", "find_inputs", "read_source"]
+__all__ = [
+    "Document",
+    "ReadOptions",
+    "SourceFile",
+    "Unreadable",
+    "clean_text",
+    "find_inputs",
+    "is_missing_text",
+    "is_uri",
+    "public_uri",
+    "read_source",
+]

@@ -106,6 +106,11 @@ def missing_text(names: list[str], wanted: str | None) -> str:
     return f"{field}; there is: {shown or 'nothing'}; name it with --text-field"
 
 
+def is_missing_text(reason: str, wanted: str) -> bool:
+    """Tell whether `missing_text` gave the reason, for this wanted field."""
+    return reason.startswith(f"no field {wanted!r}; there is: ")
+
+
 def _title(value: object) -> str:
     """Return a title on one line; empty for none."""
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):

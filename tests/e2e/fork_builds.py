@@ -20,14 +20,14 @@ from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
 from hirag_dist.core.tokens import counter
 from hirag_dist.errors import HiragError
-from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
+from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.run import Run
 from hirag_dist.index.lock import BuildLock
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build
 from hirag_dist.wiring import make_executor, resolve
 
-EVENTS = {"started": StageStarted, "task": TaskFinished, "finished": StageFinished}
+EVENTS = {"started": StageStarted, "task": TaskFinished, "finished": StageFinished, "stopped": StageStopped}
 
 
 class MortalStore(Store):
@@ -64,6 +64,7 @@ def build(
     at_write: int | None = None,
     at_event: tuple[str, str] | None = None,
     fresh: bool = False,
+    retry: bool = False,
 ) -> dict[str, Any]:
     """Build, inline.
 
@@ -84,7 +85,7 @@ def build(
     with BuildLock(Store(index)):
         executor = make_executor(made, store, None, None)
         try:
-            run = Run(store, executor, (listen,), made.max_reject_ratio, fresh)
+            run = Run(store, executor, (listen,), made.max_reject_ratio, fresh, retry)
             result = Build(made, load_prompts(None), resolve(made), run).index(inputs)
         finally:
             executor.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -12,13 +12,15 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist.errors import SchemaMismatch, StageFailed
-from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
+from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.run import Dataset, Run, stage_key
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
+from hirag_dist.pool.metering import Meter, current_meter, retrying
 from hirag_dist.schemas import REJECTS
 from hirag_dist.stages.base import ByKey, ByRows, Services, Split, Tables, Whole
+from hirag_dist.types import ChatReply
 
 WORDS = pa.schema([pa.field("word", pa.string(), nullable=False)])
 GROUPS = pa.schema([pa.field("words", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False)])
@@ -83,6 +85,21 @@ class Careless(Group):
         return {"groups": tables["words"], "rejects": REJECTS.empty_table()}
 
 
+@dataclass(frozen=True)
+class Improving(Group):
+    """Refuses its words until a retry; a word that breaks does so in a retry alone. Each row costs a call."""
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        words = tables["words"]["word"].to_pylist()
+        meter = current_meter.get()
+        assert meter is not None
+        for _ in words:
+            meter.count("extract", "m", "llm", ChatReply("", input_tokens=10, output_tokens=1), 0.5, from_ledger=False)
+        if retrying.get():
+            return await Group(self.prefix, (), self.breaks_at).run(tables, services)
+        return await Group(self.prefix, self.refuses).run(tables, services)
+
+
 async def _close(services: Services) -> None:
     return None
 
@@ -104,8 +121,8 @@ class Bench:
         self.executor = executor
         self.events: list[Any] = []
 
-    def run(self, fresh: bool = False, ratio: float = 0.2) -> Run:
-        return Run(self.store, self.executor, (self.events.append,), ratio, fresh)
+    def run(self, fresh: bool = False, ratio: float = 0.2, retry: bool = False) -> Run:
+        return Run(self.store, self.executor, (self.events.append,), ratio, fresh, retry)
 
     def words(self, *parts: str) -> Dataset:
         """A dataset of one file for each argument."""
@@ -277,3 +294,80 @@ def test_ctrl_c_lets_what_was_begun_end(bench: Bench) -> None:
         Run(bench.store, executor, (), 0.2).stage(Interrupted(), "group", words=bench.words("a b c d e"))
     executor.close()
     assert not {"d", "e"} & {word for seen in ran for word in seen}
+
+
+class TestRetry:
+    """Tasks with dead letters in rounds of their own. Of nine words b and h are refused: tasks 0 and 2."""
+
+    STAGE = Improving(refuses=("b", "h"))
+    WORDS = "a b c d e f g h i"
+
+    def first(self, bench: Bench) -> tuple[Dataset, dict[str, Dataset], str]:
+        """Return the words, the outputs with two letters, and the stage's folder."""
+        words = bench.words(self.WORDS)
+        found = bench.run(ratio=1).stage(self.STAGE, "group", words=words)
+        assert found["rejects"].rows == 2
+        return words, found, f"work/group/{stage_key(self.STAGE, {'words': words})}"
+
+    def test_only_their_tasks_run_and_write_files_of_their_own(self, bench: Bench) -> None:
+        words, before, _ = self.first(bench)
+        old = {part.path: bench.store.read_bytes(part.path) for part in before["groups"].parts}
+        ran.clear()
+        after = bench.run(ratio=0, retry=True).stage(self.STAGE, "group", words=words)
+        assert ran == [["a", "b", "c"], ["g", "h", "i"]]
+        assert after["rejects"].rows == 0
+        names = [part.path.rpartition("/")[2] for part in after["groups"].parts]
+        assert names == ["part-000000.r1.parquet", "part-000001.parquet", "part-000002.r1.parquet"]
+        assert {path: bench.store.read_bytes(path) for path in old} == old  # whoever holds the old names may read on
+        ran.clear()
+        assert bench.run().stage(self.STAGE, "group", words=words) == after
+        assert ran == []
+
+    def test_stopped_in_between_either_command_goes_on(self, bench: Bench) -> None:
+        words, _, folder = self.first(bench)
+        with pytest.raises(StageFailed, match="cannot take g"):
+            self.break_at_g(bench, words, folder)
+        assert not bench.store.exists(f"{folder}/done.json")
+        ran.clear()
+        found = bench.run(ratio=1).stage(self.STAGE, "group", words=words)  # a plain run takes what is there
+        assert ran == []
+        assert [row["unit_id"] for row in bench.run().read(found["rejects"]).to_pylist()] == ["h"]
+        healed = bench.run(retry=True).stage(self.STAGE, "group", words=words)
+        assert ran == [["g", "h", "i"]]
+        assert healed["rejects"].rows == 0
+        assert [part.digest for part in healed["groups"].parts] == [
+            part.digest for part in bench.run().stage(Group(), "whole", words=words)["groups"].parts
+        ]
+
+    def break_at_g(self, bench: Bench, words: Dataset, folder: str) -> None:
+        """A retry with the key of the stage that breaks in its last task."""
+
+        class Breaking(InlineExecutor):
+            def map(self, tasks: Any) -> Iterator[Any]:
+                return super().map(replace(task, stage=replace(task.stage, breaks_at="g")) for task in tasks)
+
+        executor = Breaking(lambda: SERVICES, _close, in_flight=1)
+        try:
+            Run(bench.store, executor, (bench.events.append,), 1, retry=True).stage(self.STAGE, "group", words=words)
+        finally:
+            executor.close()
+
+    def test_what_a_stopped_stage_spent_is_told(self, bench: Bench) -> None:
+        words, _, folder = self.first(bench)
+        bench.events.clear()
+        with pytest.raises(StageFailed):
+            self.break_at_g(bench, words, folder)
+        (finished,) = (event for event in bench.events if isinstance(event, TaskFinished))
+        (stopped,) = (event for event in bench.events if isinstance(event, StageStopped))
+        assert [sum(use.calls for use in event.usage.uses.values()) for event in (finished, stopped)] == [3, 3]
+        assert bench.store.names(f"{folder}/failed") == []
+
+    def test_a_killed_runs_spending_is_not_the_next_ones(self, bench: Bench) -> None:
+        words, _, folder = self.first(bench)
+        left = Meter()
+        left.count("extract", "m", "llm", ChatReply(""), 0.0, from_ledger=False)
+        bench.store.write_json(f"{folder}/failed/000000-x.json", left.rows())
+        run = bench.run(retry=True)
+        run.stage(self.STAGE, "group", words=words)
+        assert sum(use.calls for use in run.sent.uses.values()) == 6
+        assert bench.store.names(f"{folder}/failed") == []

@@ -1,0 +1,204 @@
+"""`hirag-dist retry`: dead letters asked again, or given up by decision; then a new snapshot."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from hirag_dist.cli.builds import Given, dead_letters, last_build, published
+from hirag_dist.cli.index import Order, build, conclude, summary
+from hirag_dist.cli.options import (
+    ConfigOption,
+    ExecutorOption,
+    IndexOption,
+    JsonOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    SetOption,
+    WorkersOption,
+    configuration,
+)
+from hirag_dist.cli.output import emit, err, out, use_json
+from hirag_dist.config import Config, Reading
+from hirag_dist.core.tokens import counter
+from hirag_dist.errors import ConfigError, InputError, SnapshotNotFound
+from hirag_dist.execution.letters import Drop, add_drops, load_drops
+from hirag_dist.importing import read_working_folder
+from hirag_dist.index.layout import BUILD
+from hirag_dist.index.lock import BuildLock
+from hirag_dist.index.reader import current_id
+from hirag_dist.index.store import Store
+from hirag_dist.index.writer import make_current
+from hirag_dist.pipeline import Build, BuildResult
+from hirag_dist.publishing import republish
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("retry")(retry)
+
+
+def retry(
+    index: IndexOption,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    executor: ExecutorOption = None,
+    workers: WorkersOption = None,
+    max_usd: MaxUsdOption = None,
+    max_tokens: MaxTokensOption = None,
+    require_complete: Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Accept the loss instead; no model is asked.")] = False,
+    stage: Annotated[str | None, typer.Option(help="With --drop: only letters of this stage.")] = None,
+    unit: Annotated[list[str] | None, typer.Option(help="With --drop: only this unit; may be repeated.")] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="With --drop: why, for the record.")] = "",
+    json: JsonOption = False,
+) -> None:
+    """Ask again about the dead letters of the last build, go on with it, and publish a new snapshot.
+
+    It reads the INPUT of that build and wants its configuration: give the same --config and --set. Replies that were
+    good are not paid again. With --drop the loss is accepted: such letters count no longer, and are not asked again.
+    """
+    use_json(json)
+    started = time.perf_counter()
+    if not drop and (stage or unit or reason):
+        raise ConfigError("--stage, --unit and --reason say what is dropped: give --drop with them")
+    store = Store(index)
+    record = last_build(store)
+    if record is None and (not drop or current_id(store) is None):
+        raise SnapshotNotFound(
+            f"{store.uri} holds no record of a build to retry; `hirag-dist index INPUT --index {store.uri}` builds one"
+        )
+    if drop:
+        _drop(store, stage, tuple(unit or ()), reason, json)
+        return
+    assert record is not None
+    options = {"execution.executor": executor, "execution.workers": workers}
+    loaded = configuration(config, settings, options).config
+    given = _given(record, store)
+    loaded = loaded.model_copy(update={"reading": Reading.model_validate(given.reading)})
+    order = Order("retry", given, max_usd, max_tokens, retry=True)
+    work = _work(given, loaded, require_complete)
+
+    def same(made: Build) -> None:
+        _check_same(record.get("decisive", {}), made.decisive(), store.uri)
+
+    result, sent = build(loaded, store, order, work, bars=not json, check=same)
+    conclude(summary(store, result, sent, time.perf_counter() - started), json)
+
+
+def _given(record: Mapping[str, Any], store: Store) -> Given:
+    found = record.get("given")
+    if found is None:
+        raise InputError(
+            f"the last build of {store.uri} did not note its INPUT; run `hirag-dist index INPUT --index {store.uri}` "
+            "once more"
+        )
+    left_out = tuple((what, why) for what, why in found["left_out"])
+    return Given(found["command"], tuple(found["inputs"]), found["folder"], found["reading"], left_out)
+
+
+def _work(given: Given, config: Config, require_complete: bool) -> Callable[[Build], BuildResult]:
+    if given.command == "index":
+        return lambda made: made.index(given.inputs, require_complete)
+    graph = read_working_folder(given.folder, counter(config.tokenizer))
+    return lambda made: made.index_graph(graph)
+
+
+def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], uri: str) -> None:
+    """Refuse another configuration: what it asks is another build's, and has no dead letters yet.
+
+    Raises:
+        ConfigError: something that decides the content is not as it was; says what.
+    """
+    old, new = _flat(before), _flat(now)
+    changes = [
+        f"{key}: {old.get(key, 'not there')} → {new.get(key, 'not there')}"
+        for key in sorted(old | new)
+        if old.get(key) != new.get(key) and key != "config.max_reject_ratio"
+    ]
+    if changes:
+        more = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
+        raise ConfigError(
+            f"this is not the configuration of the last build of {uri}: {'; '.join(changes[:5])}{more}. `hirag-dist "
+            "retry` asks again what that build asked: give the --config and --set of that build; `hirag-dist index` "
+            "builds with another configuration"
+        )
+
+
+def _flat(values: Any, prefix: str = "") -> dict[str, str]:
+    if isinstance(values, Mapping):
+        found: dict[str, str] = {}
+        for key, value in values.items():
+            found |= _flat(value, f"{prefix}.{key}" if prefix else str(key))
+        return found
+    return {prefix: ", ".join(map(str, values)) if isinstance(values, (list, tuple)) else str(values)}
+
+
+def _drop(store: Store, stage: str | None, units: tuple[str, ...], why: str, json: bool) -> None:
+    with BuildLock(store):
+        record = last_build(store)
+        letters = dead_letters(store, record, load_drops(store))
+        still_open = [letter for letter in letters if letter["dropped"] is None]
+        chosen = [
+            letter
+            for letter in still_open
+            if (stage is None or letter["stage"] == stage) and (not units or letter["unit_id"] in units)
+        ]
+        _check_chosen(chosen, still_open, stage, units, store.uri)
+        by, at = f"{_user()}@{socket.gethostname()}", datetime.now(UTC).isoformat(timespec="seconds")
+        add_drops(store, (Drop(letter["stage"], letter["unit_id"], by, at, why) for letter in chosen))
+        own_id = published(store, record)
+        manifest = None
+        if own_id is not None:
+            manifest = republish(store, own_id, load_drops(store))
+            if current_id(store) == own_id:
+                make_current(store, manifest.snapshot_id)
+            if record is not None:
+                store.write_json(BUILD, store.read_json(BUILD) | {"snapshot": manifest.snapshot_id})
+    left = len(still_open) - len(chosen)
+    report = {
+        "index": store.uri,
+        "dropped": [{key: letter[key] for key in ("stage", "unit_id", "reason")} for letter in chosen],
+        "dead_letters": left,
+        "snapshot": manifest and manifest.snapshot_id,
+        "complete": manifest is not None and manifest.complete,
+    }
+    if json:
+        emit(report)
+    else:
+        out.print(f"Dropped {len(chosen)} dead letters; {left} are left.")
+        if manifest is not None:
+            out.print(f"Snapshot [bold]{manifest.snapshot_id}[/bold] published: nothing else in it has changed.")
+    if manifest is None:
+        err.print("The last build did not finish: run it again with `hirag-dist index`, or with `hirag-dist retry`.")
+    elif not manifest.complete:
+        raise typer.Exit(3)
+
+
+def _check_chosen(
+    chosen: list[dict[str, Any]], still_open: list[dict[str, Any]], stage: str | None, units: tuple[str, ...], uri: str
+) -> None:
+    """Refuse to drop nothing, or a unit that is no dead letter: a mistyped id must not pass for a decision."""
+    if not still_open:
+        raise InputError(f"{uri} has no dead letters to drop")
+    missing = sorted(set(units) - {letter["unit_id"] for letter in chosen})
+    if missing or not chosen:
+        what = f"unit {', '.join(missing)}" if missing else f"stage {stage!r}"
+        stages = ", ".join(sorted({letter["stage"] for letter in still_open}))
+        raise InputError(
+            f"no open dead letter is of {what}; there are {len(still_open)}, of: {stages}; "
+            f"`hirag-dist status --index {uri} --letters` shows them"
+        )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number without a name
+        return "unknown"

@@ -1,0 +1,171 @@
+"""build.json: what a build was given, did and spent, while it runs and however it ended."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.cli.builds import (
+    KEPT,
+    BuildRecord,
+    Given,
+    build_usage,
+    dead_letters,
+    earlier_builds,
+    last_build,
+    published,
+)
+from hirag_dist.config import Config
+from hirag_dist.errors import BudgetReached, StoreError
+from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.index.layout import BUILD, LOCK
+from hirag_dist.index.store import Store
+from hirag_dist.pool.metering import Meter
+from hirag_dist.types import ChatReply
+
+CONFIG = Config.model_validate(
+    {"llm": {"endpoints": {"paid": {"base_url": "http://x/v1", "model": "m", "api_key": "sk-very-secret"}}}}
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "index"))
+
+
+def record(store: Store, clock: Clock | None = None, left_out: tuple[tuple[str, str], ...] = ()) -> BuildRecord:
+    given = Given("import", (), "/data/graph", {}, left_out) if left_out else Given.index(["corpus"], CONFIG)
+    return BuildRecord(store, given.command, given, CONFIG, {"dim": 3}, {"max_usd": 1.0}, clock or Clock())
+
+
+def spent(calls: int) -> Meter:
+    meter = Meter()
+    for _ in range(calls):
+        meter.count("extract", "m", "paid", ChatReply("", input_tokens=10, output_tokens=2), 0.25, from_ledger=False)
+    return meter
+
+
+def hold(store: Store, **how: Any) -> None:
+    store.write_json(LOCK, {"host": socket.gethostname(), "pid": os.getpid(), "beat": time.time(), "token": "t"} | how)
+
+
+def test_what_was_given_is_kept_without_secrets(store: Store) -> None:
+    record(store)
+    text = store.read_bytes(BUILD).decode()
+    assert "sk-very-secret" not in text
+    assert store.read_json(BUILD)["given"]["inputs"] == [str(Path("corpus").absolute())]
+    given = Given.index(["s3://key:secret@bucket/docs?region=eu", "~/docs"], CONFIG)
+    assert given.inputs == ("s3://bucket/docs", str(Path.home() / "docs"))
+
+
+def test_a_running_build_is_seen_once_a_second(store: Store) -> None:
+    clock = Clock()
+    listen = record(store, clock)
+    hold(store)
+    listen(StageStarted("extract", 4, 1, 40, 10, "work/extract/key"))
+    listen(TaskFinished("extract", 10, 1, 0.5, spent(2)))
+    assert store.read_json(BUILD)["stages"] == []
+    clock.now = 1.0
+    listen(TaskFinished("extract", 10, 0, 0.5, spent(3)))
+    seen = last_build(store)
+    assert seen is not None
+    assert seen["state"] == "running"
+    (stage,) = seen["stages"]
+    assert (stage["state"], stage["rows"], stage["rows_done"], stage["rejects"]) == ("running", 40, 30, 1)
+    assert (seen["sent"]["calls"], seen["sent"]["tokens"], seen["sent"]["usd"]) == (5, 60, 1.25)
+    (bill,) = build_usage(seen)
+    assert (bill["stage"], bill["role"], bill["endpoint"], bill["calls"]) == ("extract", "extract", "paid", 5)
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(BudgetReached("stopped before"), "stopped"), (KeyboardInterrupt(), "interrupted"), (ValueError("x"), "failed")],
+)
+def test_what_was_spent_shows_however_it_ended(store: Store, error: BaseException, state: str) -> None:
+    listen = record(store)
+    listen(StageStarted("extract", 1, 0, 8, 0, "work/extract/key"))
+    listen(StageStopped("extract", spent(7)))
+    with pytest.raises(type(error)), listen.closed():
+        raise error
+    seen = last_build(store)
+    assert seen is not None
+    assert (seen["state"], seen["sent"]["calls"]) == (state, 7)
+    assert build_usage(seen)[0]["cost_usd"] == 1.75
+    assert "ended_at" in seen
+
+
+def test_a_full_disk_does_not_hide_why_it_failed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(Store):
+        full = False
+
+        def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
+            if self.full:
+                raise StoreError("the disk is full")
+            super().write_bytes(path, data, replace)
+
+    full = Full(store.root)
+    listen = record(full)
+    full.full = True
+    with pytest.raises(ValueError, match="the cause"), listen.closed():
+        raise ValueError("the cause")
+
+
+def test_a_finished_stage_shows_what_it_rests_on(store: Store) -> None:
+    listen = record(store)
+    listen(StageFinished("extract", True, 40, 2, 0.1, spent(9), 1, "work/extract/key"))
+    listen.close("done", snapshot="abc")
+    seen = last_build(store)
+    assert seen is not None
+    assert [(s["state"], s["rejects"], s["dropped"]) for s in seen["stages"]] == [("kept", 2, 1)]
+    assert seen["sent"]["calls"] == 0  # paid before
+    assert build_usage(seen)[0]["calls"] == 9
+
+
+@pytest.mark.parametrize(
+    "lock", [{"beat": 0.0}, {"pid": 2**22 + 1}, None], ids=["silent", "no such process", "no lock"]
+)
+def test_a_build_that_nobody_holds_any_more_was_killed(store: Store, lock: dict[str, Any] | None) -> None:
+    record(store)
+    if lock is not None:
+        hold(store, **lock)
+    seen = last_build(store)
+    assert seen is not None
+    assert seen["state"] == "killed"
+
+
+def test_records_of_earlier_builds_are_kept(store: Store) -> None:
+    assert last_build(store) is None
+    for number in range(KEPT + 3):
+        record(store).close("done", snapshot=str(number))
+    last = last_build(store)
+    assert last is not None
+    assert last["snapshot"] == str(KEPT + 2)
+    assert [one["snapshot"] for one in earlier_builds(store)] == [str(n) for n in range(KEPT + 1, 1, -1)]
+
+
+def test_a_damaged_record_keeps_nobody_from_building(store: Store) -> None:
+    store.write_bytes(BUILD, b"{")
+    record(store).close("done")
+    assert earlier_builds(store) == []
+
+
+def test_the_letters_of_an_import_that_failed(store: Store) -> None:
+    record(store, left_out=(("entity X", "it has no name"),)).close("failed", error="…")
+    last = last_build(store)
+    assert published(store, last) is None
+    (letter,) = dead_letters(store, last, {})
+    assert (letter["stage"], letter["unit_id"], letter["reason"]) == ("import", "entity X", "it has no name")
+    assert letter["dropped"] is None

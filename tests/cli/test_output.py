@@ -1,0 +1,108 @@
+"""What is printed: tables that fit, and stdout that belongs to one JSON object."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from hirag_dist.cli.index import bill_table
+from hirag_dist.cli.output import short, table
+from hirag_dist.cli.progress import Bars, spent_line
+from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
+from hirag_dist.pool.metering import Meter
+from hirag_dist.types import ChatReply
+
+NUMBERS = ("calls", "ledger_hits", "input_tokens", "cached_tokens", "output_tokens", "rejected", "rate_limited")
+
+
+def printed(made: object, width: int) -> list[str]:
+    console = Console(width=width, soft_wrap=True, highlight=False)
+    with console.capture() as captured:
+        console.print(made)
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def use(stage: str, **more: object) -> dict[str, object]:
+    row: dict[str, object] = {"stage": stage, "role": "summarise", "endpoint": "openai-eu", "model": "gpt-4.1-mini"}
+    return row | dict.fromkeys(NUMBERS, 1_234_567) | {"cost_usd": 1234.5} | more
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_no_number_of_the_bill_is_folded(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = printed(bill_table([use("summarise layer 0"), use("reports level 1")]), width)
+    assert max(map(len, lines)) <= width
+    rows = [line for line in lines if line.endswith("$1,234.50")]
+    assert len(rows) == 2
+    assert all(line.count("1,234,567") >= 3 for line in rows)  # calls, tokens in and out are never left out
+    assert lines[-1].endswith("$2,469.00")
+    assert ("gpt-4.1-mini" in rows[0]) == (width == 160)
+
+
+def test_columns_are_left_out_in_their_order() -> None:
+    columns, rows = ["a", "b", "c"], [("x" * 10, 1_000_000, 2_000_000)]
+    wide = table("", columns, rows, right=(1, 2), spare=(2, 1), width=40)
+    assert [column.header for column in wide.columns] == columns
+    narrow = table("", columns, rows, right=(1, 2), spare=(2, 1), width=25)
+    assert [column.header for column in narrow.columns] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(0.25, "0.25"), (9.0, "9"), (12.3, "12.3"), (456, "456"), (45_600, "45.6k"), (7.8e6, "7.8M")]
+)
+def test_short_numbers(value: float, said: str) -> None:
+    assert short(value) == said
+
+
+def test_the_line_of_a_stage() -> None:
+    meter = Meter()
+    meter.count("extract", "m", "llm", ChatReply("", input_tokens=45_000, output_tokens=600), 0.5, from_ledger=False)
+    meter.use("extract", "m", "llm").rate_limited = 3
+    console = Console(width=80, force_terminal=True, file=open("/dev/null", "w"), record=True)  # noqa: SIM115
+    with Bars(True, console) as bars:
+        bars(StageStarted("extract", 4, 1, 576, 144))
+        bars(TaskFinished("extract", 144, 0, 1.0, meter))
+        bars(StageFinished("merge", True, 10, 0, 0.1))
+    console.file.close()
+    line = "extract" + console.export_text().rpartition("extract")[2].splitlines()[0].rstrip()  # as it was drawn last
+    assert "288/576" in line
+    assert "45.6k tok $0.5000 3×429" in line
+    assert len(line) <= 80
+    assert spent_line(Meter()) == ""
+
+
+NOISE = """
+import os, sys
+sys.argv = ["hirag-dist", *sys.argv[1:]]
+import hirag_dist.cli.main as main
+def add():
+    @main.app.command("noise")
+    def noise(json: bool = False):
+        os.write(1, b"a library that writes past sys.stdout\\n")
+        print("a print")
+        main.emit_error("no such thing")
+    @main.app.command("other")
+    def other(): ...
+main._add_commands = add
+main.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (["noise", "--json"], 0, "no such thing"),
+        (["noise", "--json", "--nonsense"], 2, "No such option: --nonsense"),
+        (["nothing", "--json"], 2, "No such command 'nothing'"),
+    ],
+)
+def test_stdout_holds_the_json_object_alone(argv: list[str], code: int, said: str) -> None:
+    done = subprocess.run([sys.executable, "-c", NOISE, *argv], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert said in json.loads(done.stdout)["error"]
+    assert len(done.stdout.splitlines()) == 1
+    assert f"hirag-dist: {said}" in done.stderr

@@ -1,0 +1,230 @@
+"""Dead letters as a user meets them, against an endpoint over HTTP that refuses what it is told to refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pytest
+import yaml
+
+from hirag_dist.extractive import reply_to
+from hirag_dist.simulator import SimulatorOptions
+from hirag_dist.simulator.app import CHAT, Endpoint
+from hirag_dist.simulator.run import Simulator
+from hirag_dist.types import Message
+
+INLINE = ("--executor", "inline")
+REFUSAL = "I'm sorry, but I cannot help with that."
+
+
+class Moody:
+    """The built-in model behind HTTP. It refuses what holds `dislikes`, until that is empty."""
+
+    def __init__(self) -> None:
+        self.dislikes = ""
+        self.asked: list[str] = []
+        self._options = SimulatorOptions(listen="127.0.0.1:0")
+        self.endpoint = Endpoint(self._options, self._reply)
+        self._url = ""
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+
+    def __enter__(self) -> tuple[Moody, str]:
+        self._thread.start()
+        self._ready.wait()
+        return self, self._url
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    @property
+    def calls(self) -> int:
+        return int(self.endpoint.stats()["endpoints"][CHAT]["calls"])
+
+    def _reply(self, messages: Sequence[Message], form: str | None, seed: int) -> str:
+        self.asked.append(messages[1].content)
+        disliked = self.dislikes and self.dislikes in messages[1].content
+        # The built-in model overlooks other things when it is asked again: here it forgets that it was.
+        return REFUSAL if disliked else reply_to(messages[:2], form, seed)
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        async with Simulator(self._options, self.endpoint) as simulator:
+            self._url = simulator.base_url
+            self._ready.set()
+            await self._stop.wait()
+
+
+@pytest.fixture
+def moody() -> Iterator[tuple[Moody, str]]:
+    with Moody() as served:
+        yield served
+
+
+@pytest.fixture
+def config(moody: tuple[Moody, str], make_config: Callable[..., Path], paid: Any) -> Path:
+    return make_config(llm=paid(moody[1]), max_reject_ratio=0.5)
+
+
+DISLIKED = "Louisiana"  # in some chunks of one of the four documents, and in what is made of them
+
+
+def test_from_a_refusal_to_a_whole_index(
+    cli: Any, moody: tuple[Moody, str], config: Path, corpus: Path, tmp_path: Path
+) -> None:
+    model, _ = moody
+    index = tmp_path / "index"
+    common = ("-i", index, "-c", config, *INLINE)
+    whole = cli.json("index", corpus, "-i", tmp_path / "whole", "-c", config, *INLINE)
+
+    model.dislikes = DISLIKED
+    report = cli.json("index", corpus, *common, code=3)
+    assert report["dead_letters"] > 1
+    letters = cli.json("status", "-i", index)["dead_letters"]
+    assert len(letters) == report["dead_letters"]
+    for letter in letters:
+        assert DISLIKED in letter["request"]
+        assert (letter["reply"], letter["attempts"], letter["dropped"]) == (REFUSAL, 3, None)
+    shown = cli("status", "-i", index, "--letters").stdout
+    assert letters[0]["request"] in shown
+    assert REFUSAL in shown
+
+    calls = model.calls
+    assert cli.json("index", corpus, *common, code=3)["this_run"]["calls"] == 0
+    still = cli.json("retry", *common, code=3)
+    assert still["this_run"]["calls"] == model.calls - calls == 3 * len(letters)
+    assert {letter["attempts"] for letter in cli.json("status", "-i", index)["dead_letters"]} == {6}
+
+    model.dislikes = ""
+    said = cli("retry", "-i", index, *INLINE, code=2).stderr
+    assert "this is not the configuration of the last build" in said
+    assert "chunk_tokens: 150 → 1200" in said
+    model.asked.clear()
+    (tmp_path / "elsewhere").mkdir()
+    cli.cwd = tmp_path / "elsewhere"
+    healed = cli.json("retry", *common)
+    assert (healed["complete"], healed["snapshot"]) == (True, whole["snapshot"])
+    chunks = {letter["request"].partition("user: ")[2] for letter in letters if letter["stage"] == "extract"}
+    assert chunks < set(model.asked)
+    extracted = [text for text in model.asked if "<text>" in text]
+    assert sorted(extracted) == sorted(chunks)  # each once, and no other chunk
+    assert cli.json("status", "-i", index, "--all")["dead_letters"] == []
+    assert [one["action"] for one in cli.json("status", "-i", index, "--all")["builds"]] == ["retry", "index", "index"]
+
+
+def test_losses_are_accepted_on_record(
+    cli: Any, moody: tuple[Moody, str], config: Path, corpus: Path, tmp_path: Path
+) -> None:
+    model, _ = moody
+    index = tmp_path / "index"
+    common = ("-i", index, "-c", config, *INLINE)
+    model.dislikes = DISLIKED
+    strict = ("--set", "max_reject_ratio=0.01")
+    for _ in range(2):
+        said = cli("index", corpus, *common, *strict, code=1).stderr
+        assert "`hirag-dist retry` asks them again, `retry --drop` accepts the loss" in said
+        calls = model.calls
+    status = cli.json("status", "-i", index)
+    assert (status["build"]["state"], status["current"]) == ("failed", None)
+    letters = status["dead_letters"]
+    assert {letter["stage"] for letter in letters} == {"extract"}
+    assert "extract" in status["build"]["error"]
+
+    assert "give --drop with them" in cli("retry", *common, "--unit", "x", code=2).stderr
+    dropping = ("retry", "-i", index, "--drop")
+    assert "no open dead letter is of unit nobody" in cli(*dropping, "--unit", "nobody", code=2).stderr
+    assert "stage 'sumarise'" in cli(*dropping, "--stage", "sumarise", code=2).stderr
+    first = letters[0]["unit_id"]
+    dropped = cli.json("retry", "-i", index, "--drop", "--unit", first, "--reason", "not ours to read")
+    assert (dropped["dead_letters"], dropped["snapshot"]) == (len(letters) - 1, None)
+    rest = cli.json("retry", "-i", index, "--drop", "--stage", "extract")
+    assert (len(rest["dropped"]), rest["dead_letters"]) == (len(letters) - 1, 0)
+    assert model.calls == calls
+    assert "has no dead letters to drop" in cli("retry", "-i", index, "--drop", code=2).stderr
+
+    model.dislikes = "hiteness"  # in no chunk that is still to be read, and in what is made of the others
+    report = cli.json("index", corpus, *common, "--set", "max_reject_ratio=1", code=3)
+    assert (report["dropped"], report["complete"]) == (len(letters), False)
+    calls = model.calls
+    accepted = cli.json("retry", "-i", index, "--drop", "--reason", "enough")
+    assert accepted["complete"]
+    assert accepted["snapshot"] != report["snapshot"]
+    assert model.calls == calls
+    status = cli.json("status", "-i", index)
+    assert status["current"] == accepted["snapshot"]
+    gone = {letter["unit_id"]: letter["dropped"] for letter in status["dead_letters"]}
+    assert gone[first]["why"] == "not ours to read"
+    assert {"by", "at", "why"} == set(gone[first])
+    again = cli.json("index", corpus, *common, "--set", "max_reject_ratio=1")
+    assert (again["snapshot"], again["changed"], again["this_run"]["calls"]) == (accepted["snapshot"], False, 0)
+    assert cli.json("query", "Who was Newton?", "-i", index, "--context-only")["local"]
+
+
+def test_a_retry_killed_anywhere_goes_on(
+    forked: Any, cli: Any, moody: tuple[Moody, str], config: Path, corpus: Path, tmp_path: Path
+) -> None:
+    model, _ = moody
+    index = tmp_path / "index"
+    job = {"inputs": [str(corpus)], "config": yaml.safe_load(config.read_text("utf-8"))}
+    whole = forked.build(**job, index=tmp_path / "whole")
+    model.dislikes = DISLIKED
+    incomplete = forked.build(**job, index=index)
+    model.dislikes = ""
+    deaths = 0
+    for write in count(2, 3):
+        said = forked.build(**job, index=index, at_write=write, retry=True)
+        if "snapshot" in said:
+            break
+        assert said == {"signal": signal.SIGKILL}
+        deaths += 1
+        if deaths == 2:  # a plain build between two retries: all that is there is taken, nothing is asked again
+            between = forked.build(**job, index=index)
+            assert between["snapshot"] in (incomplete["snapshot"], whole["snapshot"]) or between["changed"]
+        assert deaths < 60
+    assert deaths > 3
+    assert said["snapshot"] == whole["snapshot"]
+    again = forked.build(**job, index=index)
+    assert (again["snapshot"], again["sent"]) == (whole["snapshot"], 0)
+
+
+def test_what_was_spent_when_a_budget_stopped_it(
+    cli: Any, moody: tuple[Moody, str], config: Path, corpus: Path, tmp_path: Path
+) -> None:
+    model, _ = moody
+    index = tmp_path / "index"
+    common = ("-i", index, "-c", config, *INLINE)
+    cli("index", corpus, *common, "--max-tokens", "20000", code=4)
+    status = cli.json("status", "-i", index)
+    assert (status["build"]["state"], status["build"]["limits"]["max_tokens"]) == ("stopped", 20_000)
+    total = model.endpoint.stats()["total"]
+    sent = status["build"]["sent"]
+    in_flight = 4  # what was in flight when the limit was met is stored, and counted by the run that uses it
+    assert total["calls"] - in_flight <= sent["calls"] <= total["calls"]
+    assert sum(row["calls"] for row in status["usage"]) == sent["calls"]
+    assert "stopped by its budget" in cli("status", "-i", index).stdout
+    assert cli.json("retry", *common)["complete"]  # a retry goes on with what was begun, too
+
+
+def test_wrong_command_lines_are_answered_in_json(cli: Any, tmp_path: Path) -> None:
+    for argv in (("index", "--json"), ("status", "--json", "--nonsense"), ("rety", "--json"), ("plan", "x", "--json")):
+        said = cli(*argv, code=2)
+        assert set(json.loads(said.stdout)) == {"error"}
+        assert len(said.stdout.splitlines()) == 1
+
+
+def test_a_wrong_folder_is_not_created(cli: Any, tmp_path: Path) -> None:
+    doctor = ("doctor", "--set", "execution.executor=inline")
+    for command, code in ((("status",), 1), (("retry",), 1), (("retry", "--drop"), 1), (doctor, 0)):
+        cli(*command, "-i", tmp_path / "nowhere", code=code)
+        assert not (tmp_path / "nowhere").exists()

@@ -1,0 +1,155 @@
+"""Builds of toy texts, with a model that is a function: every word is an entity, neighbours are related."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.backends.hashing import HashingEmbedder
+from hirag_dist.backends.scripted import ScriptedModel
+from hirag_dist.config import Config
+from hirag_dist.core.limits import Allowance
+from hirag_dist.core.prompts import DONE, Prompts
+from hirag_dist.core.tokens import counter, encoding
+from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.run import Run
+from hirag_dist.index.reader import Snapshot, open_snapshot
+from hirag_dist.index.store import Store
+from hirag_dist.pipeline import Build, BuildResult
+from hirag_dist.pool.budget import LocalBudget
+from hirag_dist.pool.chat import Patience, Pool, PricedModel
+from hirag_dist.pool.ledger import Ledger
+from hirag_dist.stages.base import Services
+from hirag_dist.types import ChatReply, ChatRequest
+from hirag_dist.wiring import CHAT_ROLES, Resolved
+
+Script = Callable[[ChatRequest], str | None]
+LONG = " ".join(f"word{letter}{other}" for letter in "abcdef" for other in "abcdefgh")  # 48 entities
+
+
+def task_of(request: ChatRequest) -> str:
+    return request.messages[0].content.splitlines()[0].removeprefix("Task: ")
+
+
+def between(request: ChatRequest, tag: str) -> str:
+    found = re.search(rf"<{tag}>\n(.*?)\n</{tag}>", request.messages[1].content, re.DOTALL)
+    assert found
+    return found.group(1)
+
+
+def extract(request: ChatRequest, related: bool = True) -> str:
+    words = between(request, "text").split()
+    lines = [f"entity<|>{word}<|>concept<|>{word} is a word." for word in words]
+    if related:
+        pairs = pairwise(words)
+        lines += [f"relation<|>{a}<|>{b}<|>{a} stands before {b}.<|>3" for a, b in pairs if a != b]
+    return "\n".join([*lines, DONE])
+
+
+def members(request: ChatRequest) -> list[str]:
+    return [line.split(". ", 1)[1].split(" (")[0] for line in between(request, "members").splitlines()]
+
+
+def summarise(request: ChatRequest, covers: bool = True) -> str:
+    names = members(request)
+    title = f"those like {names[0]}"
+    lines = [f"entity<|>{title}<|>concept<|>What {', '.join(names)} share."]
+    if covers:
+        lines += [f"relation<|>{at}<|>{title}<|>It is one of them.<|>5" for at in range(1, len(names) + 1)]
+    return "\n".join([*lines, DONE])
+
+
+def obey(request: ChatRequest) -> str:
+    task = task_of(request)
+    if task == "extract-graph":
+        return extract(request)
+    if task == "summarise":
+        return summarise(request)
+    if task == "describe":
+        return "One description."
+    assert task == "report"
+    finding = {"summary": "They are words.", "explanation": "All of them.", "references": ["E1", "R99"]}
+    return json.dumps({"title": "Words", "summary": "A row of words.", "rating": 4, "findings": [finding]})
+
+
+@dataclass
+class Bench:
+    """Builds in a folder of its own."""
+
+    folder: Path
+    model: ScriptedModel | None = None
+    events: list[object] = field(default_factory=list)
+
+    @property
+    def store(self) -> Store:
+        return Store(str(self.folder / "index"))
+
+    def build(
+        self, texts: list[str], script: Script = lambda request: None, *, retry: bool = False, **keys: Any
+    ) -> Snapshot:
+        """Build an index of texts; where the script says nothing, the model obeys."""
+        self.result = self.run(texts, script, retry=retry, **keys)
+        return open_snapshot(self.store, self.result.manifest.snapshot_id, full_check=True)
+
+    def run(self, texts: list[str], script: Script, *, retry: bool = False, **keys: Any) -> BuildResult:
+        shutil.rmtree(self.folder / "corpus", ignore_errors=True)
+        (self.folder / "corpus").mkdir()
+        for at, text in enumerate(texts):
+            (self.folder / "corpus" / f"{at}.txt").write_text(text)
+        return self.run_on([str(self.folder / "corpus")], script, retry=retry, **keys)
+
+    def run_on(
+        self, inputs: list[str], script: Script = lambda request: None, *, retry: bool = False, **keys: Any
+    ) -> BuildResult:
+        """Build an index of INPUT."""
+        config = Config.model_validate(
+            {"chunking": "none", "clustering": {"target_size": 4, "max_size": 8}, "max_reject_ratio": 1} | keys
+        )
+
+        def reply(request: ChatRequest) -> ChatReply | str:
+            said = script(request)
+            return obey(request) if said is None else said
+
+        self.model = model = ScriptedModel(reply)
+        store = self.store
+        embedder = HashingEmbedder(32, 0)
+        count = counter(config.tokenizer)
+
+        def services() -> Services:
+            roles = {role: [(PricedModel("endpoint", model), 1.0)] for role in CHAT_ROLES}
+            budget = LocalBudget({"endpoint": Allowance(None, None, 8)})
+            pool = Pool(roles, Ledger(store), budget, Patience(2, 0.0), count)
+            return Services(pool, embedder, CpuKernels(), encoding(config.tokenizer), count)
+
+        async def close(services: Services) -> None:
+            await model.close()
+
+        resolved = Resolved(
+            structured=dict.fromkeys(CHAT_ROLES, False),
+            models={role: (model.name,) for role in CHAT_ROLES},
+            embedder=embedder.name,
+            dim=embedder.dim,
+            kernels="cpu",
+        )
+        executor = InlineExecutor(services, close)
+        try:
+            self.events = []
+            run = Run(store, executor, (self.events.append,), config.max_reject_ratio, retry=retry)
+            return Build(config, Prompts(), resolved, run).index(inputs)
+        finally:
+            executor.close()
+
+    def asked(self, task: str) -> list[ChatRequest]:
+        assert self.model
+        return [request for request in self.model.requests if task_of(request) == task]
+
+
+def rows(snapshot: Snapshot, name: str) -> list[dict[str, Any]]:
+    return list(snapshot.table(name).to_pylist())
