@@ -170,7 +170,7 @@ def make_services(config: Config, store: Store, budget: Budget) -> Services:
         price, size = endpoint.price.input, endpoint.batch_size
         embedder = LedgerEmbedder(embedder, name, price, ledger, budget, _patience(config), count, size)
     return Services(
-        make_pool(config, ledger, budget), embedder, CpuKernels(), encoding(config.tokenizer), count, ledger.catch_up
+        make_pool(config, ledger, budget), embedder, CpuKernels(), encoding(config.tokenizer), count, ledger.refresh
     )
 
 

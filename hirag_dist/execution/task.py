@@ -70,7 +70,7 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     meter = Meter()
     token = current_meter.set(meter)
     try:
-        services.catch_up()
+        await services.catch_up()
         tables = {name: _read(task, name) for name in task.inputs}
         outputs = await task.stage.run(tables, services)
     finally:

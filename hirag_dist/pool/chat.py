@@ -122,10 +122,12 @@ class Pool:
         return self._choose(request.role, request_hash(request)).model.name
 
     async def close(self) -> None:
-        """Close every model."""
+        """Close every model, and the ledger."""
         models = {id(priced.model): priced.model for pairs in self._roles.values() for priced, _ in pairs}
         for model in models.values():
             await model.close()
+        if self._ledger is not None:
+            await self._ledger.close()
 
     def _choose(self, role: str, digest: str) -> PricedModel:
         pairs = self._roles[role]
@@ -145,7 +147,7 @@ class Pool:
         if self._ledger is None:
             return await self._send(request, chosen, key), False
         async with self._turn(key):  # of two equal requests the second finds the first one's reply
-            record = self._ledger.get(key)
+            record = await self._ledger.get(key)
             if record is not None:
                 return _reply_from(record), True
             return await self._send(request, chosen, key), False

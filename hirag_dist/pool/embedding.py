@@ -47,10 +47,11 @@ class LedgerEmbedder:
         """Return (len(texts), dim) float32 rows of unit length."""
         vectors = np.zeros((len(texts), self.dim), np.float32)
         keys = [self._key(text) for text in texts]
+        records = await self._ledger.get_many(keys)
         missing: dict[str, int] = {}
         hits = tokens = 0
         for at, key in enumerate(keys):
-            record = self._ledger.get(key)
+            record = records.get(key)
             if record is not None:
                 vectors[at] = np.frombuffer(base64.b64decode(record["vector"]), "<f4")
                 hits += 1
@@ -117,9 +118,7 @@ class LedgerEmbedder:
                 {"vector": base64.b64encode(row.astype("<f4").tobytes()).decode(), "tokens": self._count_tokens(text)}
                 for text, row in zip(texts, rows, strict=True)
             ]
-            await asyncio.gather(
-                *(self._ledger.put(self._key(text), record) for text, record in zip(texts, records, strict=True))
-            )
+            await self._ledger.put_many({self._key(text): record for text, record in zip(texts, records, strict=True)})
             return rows
         except RateLimited as error:
             await self._budget.pause(self._endpoint, pause_s if error.retry_after_s is None else error.retry_after_s)

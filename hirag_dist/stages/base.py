@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -43,6 +43,10 @@ class Whole:
 Split = ByRows | ByKey | Whole
 
 
+async def _nothing_to_see() -> None:
+    """See no other workers."""
+
+
 @dataclass(frozen=True)
 class Services:
     """What a worker lends to the stages it runs."""
@@ -52,7 +56,7 @@ class Services:
     kernels: Kernels
     encoding: tiktoken.Encoding
     count_tokens: Callable[[str], int]
-    catch_up: Callable[[], None] = lambda: None  # see the replies that other workers have stored
+    catch_up: Callable[[], Awaitable[None]] = _nothing_to_see  # see the replies that other workers have stored
 
 
 class Stage(Protocol):

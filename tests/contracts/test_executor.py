@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -24,7 +26,7 @@ from hirag_dist.ports import Executor
 from hirag_dist.stages.base import ByRows, Services, Tables
 
 NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
-SERVICES: Any = SimpleNamespace(catch_up=int)  # the stages here need nothing of what a worker lends
+SERVICES: Any = SimpleNamespace(catch_up=partial(asyncio.sleep, 0))  # the stages here need nothing of what a worker lends
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -87,7 +89,7 @@ async def _close(services: Services) -> None:
     return None
 
 
-SERVICES: Any = SimpleNamespace(catch_up=lambda: None)  # these stages need nothing of what a worker lends
+SERVICES: Any = SimpleNamespace(catch_up=partial(asyncio.sleep, 0))  # these stages need nothing of what a worker lends
 
 
 @pytest.fixture
