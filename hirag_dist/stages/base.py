@@ -43,8 +43,8 @@ class Whole:
 Split = ByRows | ByKey | Whole
 
 
-async def _nothing_to_see() -> None:
-    """See no other workers."""
+async def no_other_workers() -> None:
+    """Catch up with nobody: what a lone worker does."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Services:
     kernels: Kernels
     encoding: tiktoken.Encoding
     count_tokens: Callable[[str], int]
-    catch_up: Callable[[], Awaitable[None]] = _nothing_to_see  # see the replies that other workers have stored
+    catch_up: Callable[[], Awaitable[None]] = no_other_workers  # see the replies that other workers have stored
 
 
 class Stage(Protocol):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -20,7 +18,7 @@ from hirag_dist.execution.run import Dataset, Run, stage_key
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
 from hirag_dist.schemas import REJECTS
-from hirag_dist.stages.base import ByKey, ByRows, Services, Split, Tables, Whole
+from hirag_dist.stages.base import ByKey, ByRows, Services, Split, Tables, Whole, no_other_workers
 
 WORDS = pa.schema([pa.field("word", pa.string(), nullable=False)])
 GROUPS = pa.schema([pa.field("words", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False)])
@@ -89,7 +87,7 @@ async def _close(services: Services) -> None:
     return None
 
 
-SERVICES: Any = SimpleNamespace(catch_up=partial(asyncio.sleep, 0))  # these stages need nothing of what a worker lends
+SERVICES: Any = SimpleNamespace(catch_up=no_other_workers)  # these stages need nothing of what a worker lends
 
 
 @pytest.fixture
