@@ -153,7 +153,8 @@ class Build:
             self._run, parts, embedder=self._resolved.embedder, dim=self._resolved.dim, build=self._provenance()
         )
         if before != manifest.snapshot_id:
-            make_current(self._run.store, manifest.snapshot_id)
+            with self._run.fence():
+                make_current(self._run.store, manifest.snapshot_id)
         return BuildResult(manifest, before != manifest.snapshot_id, self._run.stages_run, parts.rejects.rows)
 
     def _documents(self, inputs: Sequence[str]) -> tuple[Dataset, Dataset]:

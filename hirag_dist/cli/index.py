@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -13,14 +14,17 @@ from hirag_dist.cli.output import dollars, emit, out, table, use_json
 from hirag_dist.cli.progress import Bars, BuildRecord
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
-from hirag_dist.errors import HiragError
+from hirag_dist.errors import HiragError, StoreError
 from hirag_dist.execution.run import Run
 from hirag_dist.index.lock import BuildLock
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
+from hirag_dist.pool.ledger import compact
 from hirag_dist.pool.metering import Use
 from hirag_dist.wiring import make_executor, resolve
+
+log = logging.getLogger(__name__)
 
 
 def register(app: typer.Typer) -> None:
@@ -42,6 +46,7 @@ def index(
     max_tokens: Annotated[int | None, typer.Option(min=0, help="Stop before this run uses more tokens.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Do finished stages again; paid replies are kept.")] = False,
     require_complete: Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")] = False,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for another build of this index to end.")] = 0.0,
     json: JsonOption = False,
 ) -> None:
     """Build an index of INPUT and publish it. Run it again after any interruption: it goes on where it was."""
@@ -60,7 +65,14 @@ def index(
     started = time.perf_counter()
     store = Store(index)
     result, sent = build(
-        loaded, store, lambda made: made.index(inputs, require_complete), max_usd, max_tokens, fresh, bars=not json
+        loaded,
+        store,
+        lambda made: made.index(inputs, require_complete),
+        max_usd,
+        max_tokens,
+        fresh,
+        bars=not json,
+        wait_s=wait,
     )
     conclude(summary(store, result, sent, time.perf_counter() - started), json)
 
@@ -83,20 +95,23 @@ def build(
     max_tokens: int | None = None,
     fresh: bool = False,
     bars: bool = False,
+    wait_s: float = 0.0,
 ) -> tuple[BuildResult, Use]:
     """Run one build under the lock; return its result and what this run itself sent to models.
 
     Args:
         work: is given the build and says what to do with it.
+        wait_s: wait so long for another build of the index to end.
     """
     prompts = load_prompts(config.prompts)
     store.check_writable()
-    with BuildLock(store), Bars(bars) as shown:
+    with BuildLock(store, wait_s) as lock, Bars(bars) as shown:
+        tidy_ledger(store, lock)
         resolved = resolve(config)
-        record = BuildRecord(store)
+        record = BuildRecord(store, lock.fenced)
         executor = make_executor(config, store, max_usd, max_tokens)
         try:
-            run = Run(store, executor, (shown, record), config.max_reject_ratio, fresh)
+            run = Run(store, executor, (shown, record), config.max_reject_ratio, fresh, lock.fenced)
             result = work(Build(config, prompts, resolved, run))
             record.close("done", snapshot=result.manifest.snapshot_id)
         except HiragError as error:
@@ -111,6 +126,14 @@ def build(
     for use in run.sent.uses.values():
         sent.add(use)
     return result, sent
+
+
+def tidy_ledger(store: Store, lock: BuildLock) -> None:
+    """Compact the ledger where that is due; a build can do without."""
+    try:
+        compact(store, lock.check)
+    except StoreError as error:
+        log.warning("the ledger was not compacted: %s", error)
 
 
 def summary(store: Store, result: BuildResult, sent: Use, seconds: float) -> dict[str, Any]:

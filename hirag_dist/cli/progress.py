@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -75,8 +77,10 @@ def _spent(meter: Meter) -> str:
 class BuildRecord:
     """Keeps build.json: what this build has done, for `status` while it runs and after."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, fence: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        """Prepare a record. `fence` is entered around every write, and raises where another build has the index."""
         self._store = store
+        self._fence = fence
         self._record: dict[str, Any] = {"state": "running", "started_at": _now(), "stages": []}
         self._written = 0.0
 
@@ -102,7 +106,8 @@ class BuildRecord:
         self._write()
 
     def _write(self) -> None:
-        self._store.write_json(BUILD, self._record)
+        with self._fence():
+            self._store.write_json(BUILD, self._record)
         self._written = time.monotonic()
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,14 +61,17 @@ class Run:
         listeners: tuple[Listener, ...],
         max_reject_ratio: float,
         fresh: bool = False,
+        fence: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Prepare a run.
 
         Args:
             max_reject_ratio: a stage of which a larger share of units are dead letters fails.
             fresh: do finished stages again; replies in the ledger are still not paid again.
+            fence: entered around what only the holder of the index may write; raises IndexBusy where we are not it.
         """
         self.store = store
+        self.fence = fence
         self._executor = executor
         self._listeners = listeners
         self._max_reject_ratio = max_reject_ratio
@@ -97,7 +101,8 @@ class Run:
             results = self._run_tasks(stage, label, folder, inputs)
             if not any_rejects:
                 self._check_rejects(folder, label, results, n_units)
-            self.store.write_json(done, {"tasks": [dataclasses.asdict(result) for result in results]})
+            with self.fence():
+                self.store.write_json(done, {"tasks": [dataclasses.asdict(result) for result in results]})
             self.stages_run += 1
             reused = False
         meter = Meter()
