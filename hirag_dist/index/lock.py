@@ -186,8 +186,8 @@ class BuildLock:
                     return
             by = f" by process {holder.pid} on {holder.host} at {holder.since}" if holder else ", and the lock is gone"
             self._lost = (
-                f"this build of {self._store.uri} was stopped or cut off for too long, and taken over{by}; what it paid "
-                "for is kept, run the command again"
+                f"this build of {self._store.uri} was stopped or cut off for too long, and taken over{by}; what it "
+                "paid for is kept, run the command again"
             )
         raise IndexBusy(self._lost)
 

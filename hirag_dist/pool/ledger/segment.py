@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from hirag_dist.errors import StoreError
 from hirag_dist.index.layout import LEDGER
 from hirag_dist.index.store import Store
-from hirag_dist.pool.ledger.block import Block, Damaged, Record, pack_block
+from hirag_dist.pool.ledger.block import ENTRY, Block, Damaged, Record, pack_block
 
 BLOCK_BYTES = 64 << 10
 _MAGIC = b"HIRAGSG1"
-_FOOTER = struct.Struct("<8sQIIII20s20s")  # magic, records, blocks, index and filter bytes, CRC, first and last key
+_FOOTER = struct.Struct("<8sQIII20s20s")  # magic, records, blocks, index and filter bytes, first and last key
+_CRC = struct.Struct("<I")  # of all of the tail before it
 _TAIL_GUESS = 64 << 10
 _BITS_A_KEY = 10
 _N_PROBES = 6
@@ -107,19 +108,19 @@ def open_segment(store: Store, name: str, size: int) -> Segment:
     """
     path = f"{LEDGER}/{name}"
     tail = store.read_range(path, max(0, size - _TAIL_GUESS), min(size, _TAIL_GUESS))
-    if len(tail) < _FOOTER.size or tail[-_FOOTER.size :][:8] != _MAGIC:
+    ending = _FOOTER.size + _CRC.size
+    if len(tail) < ending:
         raise damaged(store, path)
-    _, n_records, n_blocks, index_bytes, filter_bytes, crc, first, last = _FOOTER.unpack(tail[-_FOOTER.size :])
-    kept = index_bytes + filter_bytes
-    if kept + _FOOTER.size > size:
+    magic, n_records, n_blocks, index_bytes, filter_bytes, first, last = _FOOTER.unpack_from(tail, len(tail) - ending)
+    wanted = index_bytes + filter_bytes + ending
+    if magic != _MAGIC or wanted > size:
         raise damaged(store, path)
-    if kept + _FOOTER.size > len(tail):
-        tail = store.read_range(path, size - kept - _FOOTER.size, kept + _FOOTER.size)
-    index = tail[-kept - _FOOTER.size : -_FOOTER.size]
-    if zlib.crc32(index) != crc or index_bytes != 2 * n_blocks * _FENCE.itemsize:
+    tail = tail[-wanted:] if wanted <= len(tail) else store.read_range(path, size - wanted, wanted)
+    if _CRC.pack(zlib.crc32(tail[: -_CRC.size])) != tail[-_CRC.size :]:
         raise damaged(store, path)
-    numbers = np.frombuffer(index[:index_bytes], _FENCE)
-    return Segment(path, n_records, first, last, numbers[:n_blocks], numbers[n_blocks:], index[index_bytes:])
+    numbers = np.frombuffer(tail[:index_bytes], _FENCE)
+    bloom = tail[index_bytes : index_bytes + filter_bytes]
+    return Segment(path, n_records, first, last, numbers[:n_blocks].copy(), numbers[n_blocks:].copy(), bloom)
 
 
 class SegmentWriter:
@@ -146,10 +147,11 @@ class SegmentWriter:
 
     def add(self, record: Record) -> None:
         """Add a record, whose key is greater than the last one's."""
-        if self._block and self._raw + len(record.value) > self._block_bytes:
+        n_bytes = ENTRY.size + len(record.value)
+        if self._block and self._raw + n_bytes > self._block_bytes:
             self._end_block()
         self._block.append(record)
-        self._raw += len(record.value)
+        self._raw += n_bytes
         self._keys += record.key
 
     def finish(self) -> None:
@@ -157,10 +159,10 @@ class SegmentWriter:
         self._end_block()
         index = np.array([self._fences, self._ends], _FENCE).tobytes()
         bloom = _filter(bytes(self._keys))
-        crc = zlib.crc32(bloom, zlib.crc32(index))
         first, last = bytes(self._keys[:20]), bytes(self._keys[-20:])
-        footer = _FOOTER.pack(_MAGIC, self.n_records, len(self._ends), len(index), len(bloom), crc, first, last)
-        self._stream.write(index + bloom + footer)
+        footer = _FOOTER.pack(_MAGIC, self.n_records, len(self._ends), len(index), len(bloom), first, last)
+        tail = index + bloom + footer
+        self._stream.write(tail + _CRC.pack(zlib.crc32(tail)))
 
     def _end_block(self) -> None:
         data = pack_block(self._block)
