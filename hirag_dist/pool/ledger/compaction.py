@@ -7,8 +7,8 @@ O(n log n) in all, and a lookup meets at most seven runs a tier.
 A file is removed only when every record in it is durable in files written after it. Nothing else is relied on: no
 manifest, no order among compactions, not even that there is only one. One that is stopped anywhere, or wakes after
 another has done its work, leaves records twice, never nowhere; records that are there twice are equal, and the next
-merge drops one. What a crash leaves of a run is smaller than the whole and so falls into the tier of what it was made
-from, with which it is merged first thing.
+merge drops one. What a crash leaves of a run is smaller than the whole, so it falls into the tier of what it was made
+from, or below, and is merged away with that.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ from hirag_dist.pool.ledger.log import scan_log
 from hirag_dist.pool.ledger.segment import BLOCK_BYTES, SegmentWriter, open_segment, write_segment
 
 log = logging.getLogger(__name__)
-_FAN_IN = 8
-_LEAST_TIER_BYTES = 1 << 20
-_MOST_INPUTS = 128  # of one merge, so that its memory is bounded
+_MOST_LOGS = 128  # held open at a time
 _READ_AHEAD_BYTES = 64 << 20  # of all inputs of a merge together
 _IDLE_S = 60.0  # a log of another machine that nobody added to for so long is taken for finished
 _LEFTOVER_S = 3600.0
@@ -43,9 +41,12 @@ class Sizes:
     """The bounds of compaction.
 
     Attributes:
-        segment_bytes: a segment is ended when it has passed this size, or half a million records.
+        segment_bytes: a segment is ended when it has passed this size, or `segment_records`.
         batch_bytes: values that are sorted in memory at a time when logs become segments.
         least_logs: fewer finished logs than this are left as they are, unless they take more than `least_log_bytes`.
+        segment_records: what the writer of a segment keeps keys of in memory, 20 bytes each.
+        fan_in: runs of a tier that are merged into one.
+        least_tier_bytes: runs smaller than this are the lowest tier.
     """
 
     segment_bytes: int = 128 << 20
@@ -54,6 +55,8 @@ class Sizes:
     least_logs: int = 8
     least_log_bytes: int = 4 << 20
     segment_records: int = 500_000
+    fan_in: int = 8
+    least_tier_bytes: int = 1 << 20
 
 
 @dataclass(slots=True)
@@ -95,10 +98,15 @@ def compact(
     sizes = sizes or Sizes()
     done = Compacted()
     store.sweep(LEDGER, _LEFTOVER_S)
+    _merge_all(store, check, sizes, done)  # first: what killed compactions left must not pile up
     _seal_logs(store, check, sizes, clock(), done)
-    while chosen := _ripe(store):
-        _merge(store, chosen, check, sizes, done)
+    _merge_all(store, check, sizes, done)
     return done
+
+
+def _merge_all(store: Store, check: Callable[[], None], sizes: Sizes, done: Compacted) -> None:
+    while chosen := _ripe(store, sizes):
+        _merge(store, chosen, check, sizes, done)
 
 
 def _seal_logs(store: Store, check: Callable[[], None], sizes: Sizes, now: float, done: Compacted) -> None:
@@ -166,7 +174,7 @@ class _Batch:
         self._read.append(name)
         self._done.logs += 1
         self._done.bytes_read += size
-        if len(self._read) >= _MOST_INPUTS:
+        if len(self._read) >= _MOST_LOGS:
             self.write()
 
     def write(self) -> None:
@@ -188,14 +196,15 @@ class _Batch:
         self._records, self._n_bytes = {}, 0
 
 
-def _ripe(store: Store) -> list[_Run]:
+def _ripe(store: Store, sizes: Sizes) -> list[_Run]:
     """Return runs of one tier that are to be merged, the smallest such tier first; none where all is well."""
     tiers: dict[int, list[_Run]] = {}
     for run in _runs_of(store.entries(LEDGER)):
-        tiers.setdefault(_tier(run.n_bytes), []).append(run)
+        tiers.setdefault(_tier(run.n_bytes, sizes), []).append(run)
     for _, runs in sorted(tiers.items()):
-        if len(runs) >= _FAN_IN:
-            return sorted(runs, key=lambda run: run.n_bytes)[:_MOST_INPUTS]
+        if len(runs) >= sizes.fan_in:
+            # Not more than twice what is due: a step that is short gets done between crashes.
+            return sorted(runs, key=lambda run: run.n_bytes)[: 2 * sizes.fan_in]
     return []
 
 
@@ -208,10 +217,10 @@ def _runs_of(entries: dict[str, Entry]) -> Iterator[_Run]:
     return (_Run(tuple(names)) for names in parts.values())
 
 
-def _tier(n_bytes: int) -> int:
-    tier, limit = 0, _LEAST_TIER_BYTES
+def _tier(n_bytes: int, sizes: Sizes) -> int:
+    tier, limit = 0, sizes.least_tier_bytes
     while n_bytes >= limit:
-        tier, limit = tier + 1, limit * _FAN_IN
+        tier, limit = tier + 1, limit * sizes.fan_in
     return tier
 
 

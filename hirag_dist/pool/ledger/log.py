@@ -124,8 +124,8 @@ def scan_log(store: Store, name: str, kind: LogName, size: int) -> Iterator[Reco
             at += unpack_head(data, at).n_bytes
         except Damaged:
             beyond = _next_block(data, at + 1)
-            lost = (len(data) if beyond is None else beyond) - at
-            log.warning("%d bytes of %s/%s are cut off or damaged and are passed over", lost, store.uri, path)
+            if beyond is not None:  # else it is the end, cut off as a crash leaves it
+                log.warning("%d bytes of %s/%s are damaged and are passed over", beyond - at, store.uri, path)
             at = beyond
 
 

@@ -54,15 +54,13 @@ class Segment:
         """What it takes, about."""
         return self.fences.nbytes + self.ends.nbytes + len(self.filter)
 
-    def spans(self, key: bytes) -> Iterator[tuple[int, int]]:
-        """Yield (offset, length) of each block that may hold a key: one, or more where keys share their beginning."""
+    def span(self, key: bytes) -> tuple[int, int] | None:
+        """Return (offset, length) of the block that holds a key if any does."""
         if not self.first <= key <= self.last or not _may_hold(self.filter, key):
-            return
-        fence = np.uint64(int.from_bytes(key[:8], "big"))
-        start = max(int(np.searchsorted(self.fences, fence, "left")) - 1, 0)
-        for number in range(start, int(np.searchsorted(self.fences, fence, "right"))):
-            offset = int(self.ends[number - 1]) if number else 0
-            yield offset, int(self.ends[number]) - offset
+            return None
+        number = int(np.searchsorted(self.fences, np.uint64(_fence(key)), "right")) - 1
+        offset = int(self.ends[number - 1]) if number else 0
+        return offset, int(self.ends[number]) - offset
 
     def read_block(self, store: Store, offset: int, length: int) -> Block:
         """Return a block.
@@ -148,7 +146,8 @@ class SegmentWriter:
     def add(self, record: Record) -> None:
         """Add a record, whose key is greater than the last one's."""
         n_bytes = ENTRY.size + len(record.value)
-        if self._block and self._raw + n_bytes > self._block_bytes:
+        full = bool(self._block) and self._raw + n_bytes > self._block_bytes
+        if full and _fence(self._block[-1].key) != _fence(record.key):  # so that a key can be in one block only
             self._end_block()
         self._block.append(record)
         self._raw += n_bytes
@@ -167,7 +166,7 @@ class SegmentWriter:
     def _end_block(self) -> None:
         data = pack_block(self._block)
         self._stream.write(data)
-        self._fences.append(int.from_bytes(self._block[0].key[:8], "big"))
+        self._fences.append(_fence(self._block[0].key))
         self._ends.append(self.n_bytes + len(data))
         self._block, self._raw = [], 0
 
@@ -179,6 +178,10 @@ def write_segment(store: Store, name: str, records: Iterable[Record], block_byte
         for record in records:
             writer.add(record)
         writer.finish()
+
+
+def _fence(key: bytes) -> int:
+    return int.from_bytes(key[:8], "big")
 
 
 def _filter(keys: bytes) -> bytes:

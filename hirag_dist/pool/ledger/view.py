@@ -155,7 +155,7 @@ class View:
 
     def _places(self, key: bytes) -> list[_Place]:
         segments, logs = self._files
-        places = [_Place(each, *span) for each in segments.values() for span in each.spans(key)]
+        places = [_Place(each, *span) for each in segments.values() if (span := each.span(key)) is not None]
         return places + [_Place(each, *span) for each in logs.values() for span in each.spans(key)]
 
     def _block(self, place: _Place) -> Block:
