@@ -275,11 +275,16 @@ def test_killed_again_and_again_on_one_folder(store: Store) -> None:
     """What killed compactions leave behind is merged first, so it does not pile up."""
     planted(store)
     before = survey(store).n_bytes
+    deaths = 0
     for turn in range(150):
-        dying = Dying(store.root, turn * 37 % 250 + 20, after=bool(turn % 2))
-        with suppress(Killed):
+        put_log(store, 100 + turn, [record(n) for n in range(turn % 9 * 10, turn % 9 * 10 + 10)])
+        dying = Dying(store.root, turn * 37 % 60 + 3, after=bool(turn % 2))
+        try:
             compact(dying, sizes=TINY)
+        except Killed:
+            deaths += 1
         assert survey(store).n_bytes < 6 * before
+    assert deaths > 50
     assert len(everything(store, range(200))) == 190
 
 
