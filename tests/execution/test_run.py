@@ -104,7 +104,7 @@ async def _close(services: Services) -> None:
     return None
 
 
-SERVICES: Any = SimpleNamespace(catch_up=lambda: None)  # these stages need nothing of what a worker lends
+SERVICES: Any = SimpleNamespace(catch_up=no_other_workers)  # these stages need nothing of what a worker lends
 
 
 @pytest.fixture
