@@ -146,6 +146,14 @@ def build(
     return result, run.sent
 
 
+def tidy_ledger(store: Store, lock: BuildLock) -> None:
+    """Compact the ledger where that is due; a build can do without."""
+    try:
+        compact(store, lock.check)
+    except StoreError as error:
+        log.warning("the ledger was not compacted: %s", error)
+
+
 def summary(store: Store, result: BuildResult, sent: Meter, seconds: float) -> dict[str, Any]:
     """Return what a build did, as JSON."""
     snapshot = open_snapshot(store, result.manifest.snapshot_id)
