@@ -26,7 +26,7 @@ from hirag_dist.stages.base import ByRows, Services, Tables, no_other_workers
 NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 SERVICES: Any = SimpleNamespace(
     catch_up=no_other_workers, close=no_other_workers
-)  # the stages here need nothing of what a worker lends
+)
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 

@@ -152,7 +152,7 @@ def plain(cluster: Cluster) -> Iterator[RayExecutor]:
 
 SERVICES: Any = SimpleNamespace(
     catch_up=no_other_workers, close=no_other_workers
-)  # the stages here need nothing of what a worker lends
+)
 
 
 def test_tasks_spread_over_the_nodes(plain: RayExecutor, cluster: Cluster, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ class Improving(Group):
 
 SERVICES: Any = SimpleNamespace(
     catch_up=no_other_workers, close=no_other_workers
-)  # these stages need nothing of what a worker lends
+)
 
 
 @pytest.fixture
