@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-SCRIPTS = ("build.py", "retrieve.py")
+SCRIPTS = ("build.py", "retrieve.py", "simulator.py")
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
             raise SystemExit(process.returncode)
     table = Table("benchmark", "case", "figure", "value", box=None, header_style="dim")
     for line in lines:
-        case = ", ".join(str(line[key]) for key in ("executor", "way", "vectors") if key in line)
+        case = ", ".join(str(line[key]) for key in ("executor", "way", "vectors", "case") if key in line)
         for figure, value in _flat(line):
             table.add_row(line["benchmark"], case, figure, value)
     Console(width=140).print(table)

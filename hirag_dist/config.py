@@ -51,9 +51,15 @@ class Endpoint(_Section):
     model: str | None = None
     rpm: float | None = Field(None, gt=0, description="requests a minute")
     tpm: float | None = Field(None, gt=0, description="tokens a minute, input and output")
-    max_concurrent: int = Field(32, ge=1)
+    max_concurrent: int | None = Field(
+        None, ge=1, description="calls at a time; null: found by trying, from a few on, as rpm and tpm are"
+    )
+    burst_s: float = Field(10.0, gt=0, description="for how long an allowance that was not used is kept")
     price: Price = Price()
-    timeout_s: float = Field(180.0, gt=0)
+    timeout_s: float = Field(180.0, gt=0, description="of one call")
+    max_reply_tokens: int | None = Field(
+        None, ge=1, description="sent with every request; null: none, or 8192 in a run with a spending limit"
+    )
     temperature: float | None = Field(0.0, ge=0, le=2, description="null: not sent")
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     output: Literal["auto", "json_schema", "delimited"] = Field(
@@ -102,7 +108,16 @@ class Llm(_Section):
     endpoints: dict[str, Endpoint] = Field(default_factory=dict)
     roles: Roles = Roles()
     attempts: int = Field(3, ge=1, le=10, description="of a unit whose reply is refused, before it is a dead letter")
-    patience_s: float = Field(600.0, ge=0, description="how long an endpoint may be out of reach before the run fails")
+    patience_s: float = Field(600.0, ge=0, description="how long no endpoint at all may answer before the run fails")
+    failover_s: float = Field(
+        60.0, ge=0, description="how long a model may be out before a role's next model is asked in its place"
+    )
+    deadline_s: float | None = Field(
+        None, gt=0, description="how long one unit may take with its retries before it is a dead letter"
+    )
+    hedge_s: float | None = Field(
+        None, gt=0, description="send a request a second time after so long without a reply; both are paid"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -145,6 +160,7 @@ class Clustering(_Section):
     target_size: int = Field(20, ge=2, description="members that a cluster should have, about")
     max_size: int = Field(40, ge=2, description="members that one prompt takes; a larger cluster is split again")
     threshold: float = Field(0.1, gt=0, lt=1, description="responsibility that makes a member")
+    summary_pack_tokens: int = Field(4000, ge=0, description="of clusters that share one call, about; 0: one a call")
 
 
 class Communities(_Section):
@@ -154,6 +170,7 @@ class Communities(_Section):
     resolution: float = Field(1.0, gt=0)
     report_min_entities: int = Field(4, ge=1, description="a smaller community's report is its members, without a call")
     report_tokens: int = Field(4000, ge=200, description="of a report's prompt")
+    report_pack_tokens: int = Field(8000, ge=0, description="of communities that share one call, about; 0: one a call")
 
 
 class Retrieval(_Section):
@@ -200,7 +217,9 @@ class Execution(_Section):
     executor: Literal["ray", "inline"] = "ray"
     workers: int | None = Field(None, ge=1, description="null: one a core of the cluster")
     ray_address: str | None = Field(None, description="null: a Ray of this command's own; auto: a running one")
-    tasks_in_flight: int = Field(4, ge=1, description="tasks that one worker holds at a time")
+    tasks_in_flight: int | None = Field(
+        None, ge=1, description="tasks that wait for models in one worker at a time; null: as the limits of calls need"
+    )
 
 
 class Config(_Section):
@@ -222,6 +241,10 @@ class Config(_Section):
     prompts: str | None = Field(None, description="a folder of NAME.md and NAME.examples.md files")
     homonyms: Literal["merge", "split"] = "merge"
     description_tokens: int = Field(400, ge=20, description="longer merged descriptions are summarised")
+    pack_units: int = Field(8, ge=1, description="clusters or communities that share one call, at most")
+    reply_language: Literal["text", "any"] = Field(
+        "text", description="text: a reply surely in another language than the text it is about is refused"
+    )
     max_reject_ratio: float = Field(0.2, ge=0, le=1, description="share of dead letters that fails a stage")
     stop: Literal["compression", "paper"] = "compression"
     min_change_rate: float = Field(0.05, ge=0, description="ε of Algorithm 1, for stop: paper")

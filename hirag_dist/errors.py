@@ -14,7 +14,8 @@ HiragError
 ├── IndexBusy              another run holds the index
 ├── ModelError             a model endpoint did not do its work
 │   ├── RateLimited        429; retryable, says when
-│   ├── ModelUnavailable   no answer, 5xx, time-out; retryable
+│   ├── ModelUnavailable   no answer, 5xx; retryable
+│   │   └── TimedOut       an endpoint that was reached did not answer in time
 │   └── RequestRejected    4xx: asking again will not help
 ├── StageFailed            a stage cannot go on
 ├── BudgetReached          --max-usd or --max-tokens would be passed          exit 4
@@ -23,7 +24,7 @@ HiragError
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 
 class HiragError(Exception):
@@ -92,22 +93,33 @@ class RateLimited(ModelError):
 
     Attributes:
         retry_after_s: seconds the endpoint asked for, or None.
+        kind: what was too much, as far as it says: requests, tokens, concurrency, or "".
     """
 
     retryable = True
 
-    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        retry_after_s: float | None = None,
+        kind: Literal["requests", "tokens", "concurrency", ""] = "",
+    ) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+        self.kind = kind
 
-    def __reduce__(self) -> tuple[type[RateLimited], tuple[str, float | None]]:
-        return (type(self), (str(self), self.retry_after_s))
+    def __reduce__(self) -> tuple[type[RateLimited], tuple[str, float | None, str]]:
+        return (type(self), (str(self), self.retry_after_s, self.kind))
 
 
 class ModelUnavailable(ModelError):
-    """No answer, a 5xx, or a time-out: asking again may help."""
+    """No answer, or a 5xx: asking again may help."""
 
     retryable = True
+
+
+class TimedOut(ModelUnavailable):
+    """An endpoint that was reached did not answer in time."""
 
 
 class RequestRejected(ModelError):

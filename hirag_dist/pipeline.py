@@ -35,6 +35,7 @@ from hirag_dist.stages.communities import DetectCommunities, GatherReportMateria
 from hirag_dist.stages.embed import EmbedChunks, EmbedEntities
 from hirag_dist.stages.extract import ExtractGraph
 from hirag_dist.stages.merge import DescribeEntities, MergeEntities, MergeRelations
+from hirag_dist.stages.packing import Packing
 from hirag_dist.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.stages.summarise import MergeSummaries, SummariseClusters
@@ -194,6 +195,7 @@ class Build:
             gleaning_rounds=config.gleaning_rounds,
             entity_types=config.entity_types,
             split_homonyms=config.homonyms == "split",
+            same_language=config.reply_language == "text",
             prompts=self._prompts,
             models=self._resolved.models["extract"],
         )
@@ -278,6 +280,8 @@ class Build:
             layer=layer + 1,
             structured=self._resolved.structured["summarise"],
             meta_types=config.meta_types,
+            packing=Packing(clustering.summary_pack_tokens, config.pack_units),
+            same_language=config.reply_language == "text",
             prompts=self._prompts,
             models=self._resolved.models["summarise"],
         )
@@ -336,6 +340,8 @@ class Build:
                 max_tokens=config.report_tokens,
                 min_entities=config.report_min_entities,
                 tokenizer=self._config.tokenizer,
+                packing=Packing(config.report_pack_tokens, self._config.pack_units),
+                same_language=self._config.reply_language == "text",
                 prompts=self._prompts,
                 models=self._resolved.models["report"],
             )

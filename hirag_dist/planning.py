@@ -26,12 +26,13 @@ DESCRIBE_OUT = 240
 CLUSTERS_PER_MEMBER = 1.45  # times entities / target_size: members of several clusters count in each
 SUMMARIES_PER_CLUSTER = 1.75  # entities of the layer above
 MEMBER_IN, MEMBER_IN_ABOVE, MEMBER_OUT = 54, 104, 38  # tokens a cluster's member costs; summaries are longer to show
-CLUSTERS_PER_CALL = 1.0  # units that share one call
-COMMUNITIES_PER_CALL = 1.0
+SUMMARIES_PER_CALL, REPORTS_PER_CALL = 2.3, 2.6  # units that share one call, with the tokens of a pack below
+_SUMMARY_PACK_TOKENS, _REPORT_PACK_TOKENS = 4000, 8000
 COMMUNITIES_PER_ROOT = 0.55  # times the square root of the entities that Leiden sees
 REPORT_IN_PER_ENTITY = 100  # with its relations, up to the prompt's limit
 REPORT_OUT = 800
 TOKENS_PER_ENTITY = 60  # embedded
+UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
 FIRST_TOKEN_S, S_PER_TOKEN = 1.0, 1 / 60  # the assumed latency of a call
 
 
@@ -154,14 +155,23 @@ def _works(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> It
     describe_in = described * (2 * config.description_tokens + fixed["describe"])
     yield _Work("describe", roles.summarise, described, describe_in, described * DESCRIBE_OUT)
     clusters, tokens_in, tokens_out, above = _hierarchy(entities, config)
-    calls = clusters / CLUSTERS_PER_CALL
+    calls = clusters / _per_call(
+        SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens / _SUMMARY_PACK_TOKENS, config.pack_units
+    )
     yield _Work("summarise", roles.summarise, calls, tokens_in + calls * fixed["summarise"], tokens_out)
     communities, tokens_in = _communities(entities + above, config)
-    calls = communities / COMMUNITIES_PER_CALL
+    calls = communities / _per_call(
+        REPORTS_PER_CALL, config.communities.report_pack_tokens / _REPORT_PACK_TOKENS, config.pack_units
+    )
     yield _Work("reports", roles.report, calls, tokens_in + calls * fixed["report"], communities * REPORT_OUT)
     texts = entities + above + n_chunks
     batches = texts / config.llm.endpoints[roles.embed].batch_size
     yield _Work("embed", roles.embed, batches, n_tokens + (entities + above) * TOKENS_PER_ENTITY, 0)
+
+
+def _per_call(usual: float, room: float, max_units: int) -> float:
+    """Return how many units share a call, about: in proportion to the tokens that may."""
+    return min(max(usual * room, 1.0), float(max(max_units, 1)))
 
 
 def _hierarchy(entities: float, config: Config) -> tuple[float, float, float, float]:
@@ -219,7 +229,7 @@ def _least_time(calls: int, tokens: int, latency_s: float, endpoint: Endpoint) -
     """Return the least time that an endpoint's limits allow, and the limit that binds."""
     if endpoint.kind != "openai" or not calls:
         return 0.0, ""
-    bounds = {"concurrency": calls * latency_s / min(endpoint.max_concurrent, calls)}
+    bounds = {"concurrency": calls * latency_s / min(endpoint.max_concurrent or UNKNOWN_CONCURRENCY, calls)}
     if endpoint.rpm is not None:
         bounds["rpm"] = calls / endpoint.rpm * 60
     if endpoint.tpm is not None:

@@ -33,6 +33,7 @@ class ChatRequest:
         form: name of the reply's JSON schema in `core.prompts.SCHEMAS`, or None for delimited text.
         round: 0 for a first pass, 1, 2, … for gleaning.
         max_tokens: limit on the reply, or None for the endpoint's own.
+        packed: `unit` of each unit that shares this call; empty where it is about one.
     """
 
     role: str
@@ -41,6 +42,7 @@ class ChatRequest:
     form: str | None = None
     round: int = 0
     max_tokens: int | None = None
+    packed: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

@@ -23,15 +23,21 @@ from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy import LazyExecutor
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.store import Store
-from hirag_dist.pool.budget import Budget, LocalBudget
-from hirag_dist.pool.chat import Patience, Pool, PricedModel
-from hirag_dist.pool.embedding import LedgerEmbedder
+from hirag_dist.pool.budget import Budget, Lender
+from hirag_dist.pool.calling import Caller, Patience
+from hirag_dist.pool.chat import Pool, PricedModel
+from hirag_dist.pool.embedding import LedgerEmbedder, PricedEmbedder
+from hirag_dist.pool.estimating import MOST_REPLY_TOKENS
 from hirag_dist.pool.ledger import Ledger
+from hirag_dist.pool.treasury import Treasury
 from hirag_dist.ports import ChatModel, Embedder, Executor, VectorIndex
 from hirag_dist.query import QueryEngine
 from hirag_dist.stages.base import Services
 
 log = logging.getLogger(__name__)
+_UNITS_A_TASK = 16
+_UNKNOWN_CONCURRENCY = 128
+_LEAST_IN_FLIGHT = 4
 CHAT_ROLES = ("extract", "summarise", "report", "answer", "judge")
 
 
@@ -53,8 +59,11 @@ class Resolved:
     kernels: str
 
 
-def make_chat_model(name: str, config: Config) -> ChatModel:
+def make_chat_model(name: str, config: Config, spending: bool = False) -> ChatModel:
     """Return the chat model of an endpoint.
+
+    Args:
+        spending: limit each reply, so that what a call can cost is known.
 
     Raises:
         ConfigError: the endpoint cannot chat, or its key file cannot be read.
@@ -72,7 +81,7 @@ def make_chat_model(name: str, config: Config) -> ChatModel:
     if endpoint.kind == "openai":
         from hirag_dist.backends.openai_chat import OpenAiChat
 
-        return OpenAiChat(_settings(name, endpoint, config), count)
+        return OpenAiChat(_settings(name, endpoint, config, spending), count)
     raise ConfigError(f"endpoint {name!r} of kind {endpoint.kind} cannot chat")
 
 
@@ -137,73 +146,82 @@ async def _probe(config: Config) -> dict[str, bool]:
     return found
 
 
-def make_budget(config: Config, max_usd: float | None = None, max_tokens: int | None = None) -> LocalBudget:
-    """Return the budget of all endpoints; on a cluster one actor holds it."""
+def make_treasury(config: Config, max_usd: float | None = None, max_tokens: int | None = None) -> Treasury:
+    """Return what holds the limits of all endpoints and the run's money; on a cluster one actor has it."""
     allowances = {
-        name: Allowance(endpoint.rpm, endpoint.tpm, endpoint.max_concurrent)
+        name: Allowance(endpoint.rpm, endpoint.tpm, endpoint.max_concurrent, endpoint.burst_s)
         for name, endpoint in config.llm.endpoints.items()
     }
-    return LocalBudget(allowances, max_usd, max_tokens)
+    return Treasury(allowances, max_usd, max_tokens)
 
 
-def make_pool(config: Config, ledger: Ledger | None, budget: Budget) -> Pool:
+def make_pool(config: Config, ledger: Ledger | None, caller: Caller) -> Pool:
     """Compose ledger → retry → limit → endpoint for every role."""
-    priced: dict[str, PricedModel] = {}
+    models: dict[str, ChatModel] = {}
+    roles: dict[str, list[PricedModel]] = {}
     for role in CHAT_ROLES:
-        for name in role_endpoints(config, role):
-            priced.setdefault(name, _priced(name, config))
-    roles = {
-        role: [(priced[name], weight) for name, weight in _shares(getattr(config.llm.roles, role))]
-        for role in CHAT_ROLES
-    }
-    return Pool(roles, ledger, budget, _patience(config), counter(config.tokenizer))
+        for name, weight in _shares(getattr(config.llm.roles, role)):
+            if name not in models:
+                models[name] = make_chat_model(name, config, caller.budget.spending)
+            roles.setdefault(role, []).append(_priced(name, weight, models[name], config))
+    return Pool(roles, ledger, caller, counter(config.tokenizer))
 
 
-def make_services(config: Config, store: Store, budget: Budget) -> Services:
-    """Return what a worker lends to stages. Call it inside the worker: clients do not pickle."""
+def make_services(config: Config, store: Store, spending: bool, lender: Lender, holder: str) -> Services:
+    """Return what a worker lends to stages. Call it inside the worker: clients do not pickle.
+
+    Args:
+        spending: whether the run has a spending limit.
+        lender: of permits to call.
+        holder: the worker's name there.
+    """
     ledger = Ledger(store)
     count = counter(config.tokenizer)
-    embedder = make_embedder(config)
-    name = config.llm.roles.embed
-    endpoint = config.llm.endpoints[name]
-    if endpoint.kind == "openai":
-        price, size = endpoint.price.input, endpoint.batch_size
-        embedder = LedgerEmbedder(embedder, name, price, ledger, budget, _patience(config), count, size)
-    return Services(
-        make_pool(config, ledger, budget), embedder, CpuKernels(), encoding(config.tokenizer), count, ledger.catch_up
-    )
+    caller = Caller(Budget(lender, holder, spending), _patience(config))
+    chat = make_pool(config, ledger, caller)
+    embedder = _limited_embedder(config, ledger, caller)
 
+    async def close() -> None:
+        await chat.close()
+        for held in (embedder, ledger):
+            release = getattr(held, "close", None)
+            if release is not None:
+                await release()
 
-async def close_services(services: Services) -> None:
-    """Let go of connections."""
-    for held in (services.chat, services.embedder):
-        close = getattr(held, "close", None)
-        if close is not None:
-            await close()
+    return Services(chat, embedder, CpuKernels(), encoding(config.tokenizer), count, ledger.refresh, close)
 
 
 def make_executor(config: Config, store: Store, max_usd: float | None, max_tokens: int | None) -> Executor:
     """Return the configured executor. It starts with its first task: BackendUnavailable rises then."""
     execution = config.execution
-    budget = partial(make_budget, config, max_usd, max_tokens)
+    treasury = partial(make_treasury, config, max_usd, max_tokens)
+    services = partial(make_services, config, store, max_usd is not None or max_tokens is not None)
 
     def inline() -> Executor:
-        return InlineExecutor(
-            partial(make_services, config, store, budget()), close_services, execution.tasks_in_flight
-        )
+        return InlineExecutor(lambda: services(treasury(), ""), _tasks_in_flight(config, 1))
 
     def ray() -> Executor:
         from hirag_dist.execution.ray import RayExecutor
 
         return RayExecutor(
-            partial(make_services, config, store),
-            budget,
+            services,
+            treasury,
             workers=execution.workers,
             address=execution.ray_address,
-            in_flight=execution.tasks_in_flight,
+            in_flight=lambda n_workers: _tasks_in_flight(config, n_workers),
         )
 
     return LazyExecutor(execution.executor, ray if execution.executor == "ray" else inline)
+
+
+def _tasks_in_flight(config: Config, n_workers: int) -> int:
+    """Return how many tasks a worker holds that wait for models: enough for all the calls that may be in flight."""
+    if config.execution.tasks_in_flight is not None:
+        return config.execution.tasks_in_flight
+    used = {name for role in (*CHAT_ROLES, "embed") for name in role_endpoints(config, role)}
+    endpoints = [config.llm.endpoints[name] for name in used]
+    calls = sum(each.max_concurrent or _UNKNOWN_CONCURRENCY for each in endpoints if each.kind == "openai")
+    return max(-(-calls * 2 // (_UNITS_A_TASK * n_workers)), _LEAST_IN_FLIGHT)
 
 
 def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
@@ -257,24 +275,31 @@ def _reply_settings(endpoint: Endpoint) -> str:
     return json.dumps([endpoint.temperature, endpoint.extra_body], sort_keys=True)
 
 
-def _priced(name: str, config: Config) -> PricedModel:
+def _priced(name: str, weight: float, model: ChatModel, config: Config) -> PricedModel:
     endpoint = config.llm.endpoints[name]
     price = endpoint.price
     cached = price.input if price.cached is None else price.cached
-    return PricedModel(
-        name,
-        make_chat_model(name, config),
-        _reply_settings(endpoint),
-        (price.input, cached, price.output),
-        paid=endpoint.kind == "openai",
-    )
+    paid = endpoint.kind == "openai"
+    return PricedModel(name, model, _reply_settings(endpoint), (price.input, cached, price.output), paid, weight)
+
+
+def _limited_embedder(config: Config, ledger: Ledger | None, caller: Caller) -> Embedder:
+    """Return the embedder, within the endpoint's limits where it has any."""
+    embedder = make_embedder(config)
+    name = config.llm.roles.embed
+    endpoint = config.llm.endpoints[name]
+    if endpoint.kind != "openai":
+        return embedder
+    target = PricedEmbedder(name, embedder, endpoint.price.input, endpoint.batch_size)
+    return LedgerEmbedder(target, ledger, caller, counter(config.tokenizer))
 
 
 def _patience(config: Config) -> Patience:
-    return Patience(config.llm.attempts, config.llm.patience_s)
+    llm = config.llm
+    return Patience(llm.attempts, llm.patience_s, llm.failover_s, llm.deadline_s, llm.hedge_s)
 
 
-def _settings(name: str, endpoint: Endpoint, config: Config) -> Any:
+def _settings(name: str, endpoint: Endpoint, config: Config, spending: bool = False) -> Any:
     from hirag_dist.backends.openai_client import EndpointSettings
 
     key = endpoint.api_key.get_secret_value() if endpoint.api_key else ""
@@ -294,6 +319,7 @@ def _settings(name: str, endpoint: Endpoint, config: Config) -> Any:
         structured="none" if endpoint.output == "delimited" else endpoint.output,
         extra_body=endpoint.extra_body,
         batch_size=endpoint.batch_size,
+        max_reply_tokens=endpoint.max_reply_tokens or (MOST_REPLY_TOKENS if spending else None),
     )
 
 
@@ -305,7 +331,8 @@ def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts) -> QueryEn
         InvalidQuery: the configured embedder is not the index's.
     """
     count = counter(config.tokenizer)
-    pool = make_pool(config, None, make_budget(config))
-    embedder = make_embedder(config)
+    caller = Caller(Budget(make_treasury(config)), _patience(config))
+    pool = make_pool(config, None, caller)
+    embedder = _limited_embedder(config, None, caller)
     vectors = make_vector_index(config, snapshot)
     return QueryEngine(snapshot, vectors, embedder, pool, config.retrieval, prompts, count)

@@ -126,8 +126,9 @@ class OpenAiChat:
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
         body = self._base(messages)
-        if request.max_tokens is not None:
-            body[self.settings.max_tokens_field] = request.max_tokens
+        limit = request.max_tokens or self.settings.max_reply_tokens
+        if limit is not None:
+            body[self.settings.max_tokens_field] = limit
         if request.form is not None:
             schema = SCHEMAS[request.form]
             if self._forms is False:

@@ -23,7 +23,7 @@ import httpx2
 import openai
 
 from hirag_dist.core.text import one_line, shorten
-from hirag_dist.errors import ConfigError, ModelError, ModelUnavailable, RateLimited, RequestRejected
+from hirag_dist.errors import ConfigError, ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
 
 _SAID_CHARS = 300
 _CONNECT_S = 10.0
@@ -37,6 +37,11 @@ _HINTS = {
     404: "check base_url and model",
 }
 _SECRET = re.compile(r"\b(sk-|Bearer )[\w*.\-]{4,}")
+_KINDS: tuple[tuple[Literal["requests", "tokens", "concurrency"], re.Pattern[str]], ...] = (
+    ("concurrency", re.compile(r"concurren|parallel|simultaneous|in flight", re.IGNORECASE)),
+    ("tokens", re.compile(r"tokens per|\bTPM\b|\bTPD\b", re.IGNORECASE)),
+    ("requests", re.compile(r"requests per|\bRPM\b|\bRPD\b", re.IGNORECASE)),
+)
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _SPAN_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -52,6 +57,7 @@ class EndpointSettings:
         model: the name that the endpoint knows the model by.
         timeout_s: for a whole call; between two pieces of a stream.
         temperature: None is not sent (reasoning models refuse it).
+        max_reply_tokens: limit of a reply whose request names none.
         max_tokens_field: the name of the reply limit in the request.
         structured: whether `json_schema` is asked for; auto: `OpenAiChat.supports_forms` finds out.
         extra_body: sent with every request as it is; wins over our fields.
@@ -70,6 +76,7 @@ class EndpointSettings:
     model: str
     timeout_s: float = 180.0
     temperature: float | None = 0.0
+    max_reply_tokens: int | None = None
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     structured: Literal["auto", "json_schema", "none"] = "auto"
     extra_body: Mapping[str, Any] = field(default_factory=dict)
@@ -235,7 +242,7 @@ class EndpointClient:
             if isinstance(cause, httpx2.ConnectTimeout):  # what the aiohttp transport makes of a broken connection
                 return ModelUnavailable(f"{self._who()} is out of reach: {self._plain(str(cause)) or 'no connection'}")
             within = f"{self.settings.timeout_s:g} s a call, {_CONNECT_S:g} s to connect"
-            return ModelUnavailable(f"{self._who()} did not answer in time ({within})")
+            return TimedOut(f"{self._who()} did not answer in time ({within})")
         if isinstance(error, openai.APIConnectionError | httpx2.HTTPError | aiohttp.ClientError | OSError):
             cause = error.__cause__ or error
             return ModelUnavailable(f"{self._who()} is out of reach: {self._plain(str(cause)) or type(cause).__name__}")
@@ -251,7 +258,7 @@ class EndpointClient:
         text = f"{self._who()} answered {status}: {said}"
         codes = {str(detail.get("code")), str(detail.get("type"))}
         if status == 429 and not codes & _NO_MONEY:
-            return RateLimited(text, retry_after_s(headers, time.time()))
+            return RateLimited(text, retry_after_s(headers, time.time()), _limited_kind(headers, said))
         if status >= 500 or status in _ASK_AGAIN:
             return ModelUnavailable(text)
         hint = "check the account's quota and billing" if status == 429 else _HINTS.get(status)
@@ -298,6 +305,17 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     spent = [kind for kind in ("requests", "tokens") if _number(headers.get(f"x-ratelimit-remaining-{kind}")) == 0]
     waits = [_span_s(headers.get(f"x-ratelimit-reset-{kind}", "")) for kind in spent]
     return max(waits, default=0.0) or None
+
+
+def _limited_kind(headers: Mapping[str, str], said: str) -> Literal["requests", "tokens", "concurrency", ""]:
+    """Return what a 429 says was too much: by its message, else by the header of what has none remaining."""
+    for kind, pattern in _KINDS:
+        if pattern.search(said):
+            return kind
+    for kind, _ in _KINDS[1:]:
+        if _number(headers.get(f"x-ratelimit-remaining-{kind}")) == 0:
+            return kind
+    return ""
 
 
 def _span_s(text: str) -> float:

@@ -96,7 +96,8 @@ class RecordedModel:
         """
         found = self._find(request)
         if found is None:
-            if self._fallback is None:
+            recorded_alone = any((request.role, unit, request.round) in self._replies for unit in request.packed)
+            if self._fallback is None or recorded_alone:  # a refused pack is asked unit by unit
                 raise _missing(request)
             reply = await self._fallback.complete(request)
             self.fallbacks += 1

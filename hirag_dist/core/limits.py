@@ -1,53 +1,293 @@
-"""Rate arithmetic of one endpoint. The clock is passed in; nothing waits here."""
+"""What one endpoint may be asked, and how that is found out. The clock is passed in; nothing waits here.
+
+A limit that is known is used evenly from the start. One that is not known is searched for: concurrency as TCP does
+(slow start, then one more at a time, less after a refusal or when replies take longer without more of them coming),
+a rate by what the endpoint answered before it refused (additive increase, multiplicative decrease).
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from typing import Literal
 
-_MINUTE = 60.0
+_MINUTE_S = 60.0
+_FIRST_WINDOW = 8.0
+_LARGEST_WINDOW = 512.0
+_LESS_AT_ONCE = 0.9  # of the calls in flight when the endpoint refused one for their number
+_LESS_WHEN_SLOW = 0.7
+_LESS_RATE = 0.95  # of the rate that an endpoint answered, after it refused a call for its rate
+_MORE_RATE, _FASTER, _MOST_MORE = 0.01, 1.5, 0.5  # a step's share more, growing while nothing is refused
+_STEP_S, _STEP_CALLS = 1.0, 10.0
+_WINDOWS_A_STEP, _LEAST_STEP = 8.0, 50.0  # a slot more after so many windows of answers, and so many answers
+_COLLAPSE = 3.0  # times the usual time a reply
+_RATE_MEMORY_S = 5.0
+_ROUNDS = 10
+
+LimitKind = Literal["requests", "tokens", "concurrency", ""]
 
 
 @dataclass(slots=True)
-class Allowance:
-    """Requests and tokens a minute, and calls at a time, spread evenly (a leaky bucket with a short burst).
+class Pace:
+    """Units a second, evenly (the generic cell rate algorithm): what was not used is kept for `burst_s`, no longer.
 
     Attributes:
-        rpm: requests a minute, None without limit.
-        tpm: tokens a minute, None without limit.
-        max_concurrent: calls in flight.
-        burst_s: how far ahead of an even pace a quiet endpoint may be used.
+        per_s: None without limit.
     """
 
-    rpm: float | None
-    tpm: float | None
-    max_concurrent: int
-    burst_s: float = 1.0
-    _next_request: float = field(default=0.0, init=False)
-    _next_token: float = field(default=0.0, init=False)
-    _paused_until: float = field(default=0.0, init=False)
-    _in_flight: int = field(default=0, init=False)
+    per_s: float | None
+    burst_s: float
+    _next: float = field(default=-math.inf, init=False)  # when all that was taken would be due at an even pace
 
-    def wait_s(self, now: float) -> float | None:
-        """Return how long a call must wait, 0.0 for not at all, None until another call ends."""
-        if self._in_flight >= self.max_concurrent:
-            return None
-        free = max(self._next_request, self._next_token) - self.burst_s
-        return max(free - now, self._paused_until - now, 0.0)
+    def begin(self, now: float) -> None:
+        """Start without credit: an endpoint that was quiet before we came may have been so for another's sake."""
+        self._next = now + self.burst_s
 
-    def take(self, now: float, tokens: int) -> None:
-        """Begin a call that will use about `tokens`."""
-        self._in_flight += 1
-        if self.rpm is not None:
-            self._next_request = max(self._next_request, now) + _MINUTE / self.rpm
-        if self.tpm is not None:
-            self._next_token = max(self._next_token, now) + tokens * _MINUTE / self.tpm
+    def room(self, now: float) -> float:
+        """Return the units that may be taken now; below zero while more was taken than was due."""
+        if self.per_s is None:
+            return math.inf
+        return self.per_s * (now + self.burst_s - max(self._next, now))
 
-    def settle(self, reserved: int, used: int) -> None:
-        """End a call: put right what it was thought to use."""
-        self._in_flight -= 1
-        if self.tpm is not None:
-            self._next_token += (used - reserved) * _MINUTE / self.tpm
+    def wait_s(self, now: float, units: float = 1.0) -> float:
+        """Return how long until so many units may be taken; more than the burst holds wait for the burst alone."""
+        if self.per_s is None:
+            return 0.0
+        missing = min(units, max(self.per_s * self.burst_s, 1.0)) - self.room(now)
+        return max(missing / self.per_s, 0.0) if missing > 1e-9 else 0.0
 
-    def pause(self, until: float) -> None:
-        """Begin no call before a time: the endpoint asked for it."""
-        self._paused_until = max(self._paused_until, until)
+    def take(self, now: float, units: float) -> None:
+        """Take units, or give some back with a number below zero."""
+        if self.per_s is not None:
+            self._next = max(self._next, now) + units / self.per_s
+
+    def empty(self, until: float) -> None:
+        """Let the first unit be due at a time: the endpoint said so."""
+        self._next = max(self._next, until + self.burst_s - 1.0 / self.per_s) if self.per_s else self._next
+
+
+@dataclass(slots=True)
+class _Recent:
+    """What was answered lately, a second: an average that forgets."""
+
+    amount: float = 0.0
+    at: float = -math.inf
+    since: float = math.inf
+
+    def add(self, now: float, amount: float) -> None:
+        self.amount = self._left(now) + amount
+        self.at = now
+        self.since = min(self.since, now)
+
+    def per_s(self, now: float) -> float:
+        if not self.amount:
+            return 0.0
+        share = 1.0 - math.exp(-max(now - self.since, 0.05) / _RATE_MEMORY_S)  # of the memory that is filled
+        return self._left(now) / _RATE_MEMORY_S / share
+
+    def _left(self, now: float) -> float:
+        return self.amount * math.exp(-(now - self.at) / _RATE_MEMORY_S) if self.amount else 0.0
+
+
+@dataclass(slots=True)
+class _Round:
+    """The answers of about one window: how many, how fast."""
+
+    started: float = 0.0
+    size: float = 0.0
+    n: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+
+
+class Allowance:
+    """How one endpoint may be called: a window of calls at a time, a pace of requests, a pace of tokens.
+
+    Attributes:
+        window: calls that may be in flight.
+    """
+
+    def __init__(self, rpm: float | None, tpm: float | None, max_concurrent: int | None, burst_s: float = 10.0) -> None:
+        """Begin with what is known.
+
+        Args:
+            rpm, tpm: requests and tokens a minute; None is searched for, unless the endpoint's headers say it.
+            max_concurrent: calls at a time; None is searched for.
+            burst_s: for how long an allowance that was not used is kept.
+        """
+        self._ceiling = _LARGEST_WINDOW if max_concurrent is None else float(max_concurrent)
+        self.window = min(_FIRST_WINDOW, self._ceiling) if max_concurrent is None else self._ceiling
+        self._slow_start = max_concurrent is None
+        self._configured = {"requests": rpm, "tokens": tpm}
+        self._paces = {
+            "requests": Pace(None if rpm is None else rpm / _MINUTE_S, burst_s),
+            "tokens": Pace(None if tpm is None else tpm / _MINUTE_S, burst_s),
+        }
+        self._found = {"requests": False, "tokens": False}  # by trying: such a rate is tried again
+        self._begun = False
+        self._paused_until = -math.inf
+        self._recent = {"requests": _Recent(), "tokens": _Recent()}
+        self._step_at = -math.inf
+        self._step_calls = 0.0
+        self._tokens_each = 0.0
+        self._more = _MORE_RATE
+        self._cut_at = -math.inf
+        self._latency = 0.0
+        self._round = _Round()
+        self._in_flight_then = 0  # when answers were last counted anew
+        self._before: tuple[float, float, float] | None = None  # window, answers a second, seconds a reply
+        self._usual: list[tuple[float, float]] = []  # of the last rounds: seconds a reply, seconds a token
+
+    def wait_s(self, now: float, tokens: float = 1.0) -> float:
+        """Return how long a call must wait for its pace; its slot in the window is another matter."""
+        self._begin(now)
+        return max(
+            self._paused_until - now,
+            self._paces["requests"].wait_s(now),
+            self._paces["tokens"].wait_s(now, tokens),
+            0.0,
+        )
+
+    def pause_s(self, now: float) -> float:
+        """Return how long the endpoint asked to be left alone."""
+        return max(self._paused_until - now, 0.0)
+
+    def room(self, now: float) -> tuple[float, float]:
+        """Return the (requests, tokens) that may be taken now."""
+        self._begin(now)
+        return self._paces["requests"].room(now), self._paces["tokens"].room(now)
+
+    def take(self, now: float, requests: float, tokens: float) -> None:
+        """Take requests and tokens; numbers below zero give back."""
+        self._begin(now)
+        self._paces["requests"].take(now, requests)
+        self._paces["tokens"].take(now, tokens)
+
+    def limits(self) -> tuple[float | None, float | None]:
+        """Return (requests, tokens) a second, None without limit."""
+        return self._paces["requests"].per_s, self._paces["tokens"].per_s
+
+    def heard(self, now: float, requests_a_minute: float | None, tokens_a_minute: float | None) -> None:
+        """The endpoint's headers name its limits; what the configuration says holds where it is lower."""
+        for kind, said in (("requests", requests_a_minute), ("tokens", tokens_a_minute)):
+            configured, pace = self._configured[kind], self._paces[kind]
+            if said is None or said <= 0 or (configured is not None and configured <= said):
+                continue
+            if pace.per_s is None:
+                pace.begin(now)
+            if self._found[kind] or pace.per_s is None or abs(pace.per_s * _MINUTE_S - said) > 0.5:
+                pace.per_s, self._found[kind] = said / _MINUTE_S, False
+
+    def answered(self, now: float, calls: int, tokens: int, latency_s: float, in_flight: int) -> None:
+        """Replies came.
+
+        Args:
+            latency_s: mean seconds a reply.
+            in_flight: the most calls at a time since the last report, these among them.
+        """
+        self._recent["requests"].add(now, calls)
+        self._recent["tokens"].add(now, tokens)
+        self._latency += (0.1 if self._latency else 1.0) * (latency_s - self._latency)
+        self._tokens_each += (0.1 if self._tokens_each else 1.0) * (tokens / calls - self._tokens_each)
+        self._raise_rates(now, calls)
+        if in_flight >= 0.8 * int(self.window):
+            more = calls if self._slow_start else calls / max(_WINDOWS_A_STEP * self.window, _LEAST_STEP)
+            self.window = min(self.window + more, self._ceiling)
+        self._count_round(now, calls, tokens, latency_s)
+
+    def limited(self, now: float, retry_after_s: float | None, kind: LimitKind, in_flight: int) -> None:
+        """The endpoint refused a call for its rate or for the calls in flight."""
+        if kind == "concurrency":
+            self._slow_start = False
+            self.window = max(min(self.window, in_flight - 1.0), 1.0)
+            if self._may_cut(now):
+                self.window = max(self.window * _LESS_AT_ONCE, 1.0)
+            return
+        again = now + (max(self._latency, 1.0) if retry_after_s is None else retry_after_s)
+        self._paused_until = max(self._paused_until, again)
+        self._slow_start = False
+        for name in ("requests", "tokens") if not kind else (kind,):
+            self._lower_rate(now, name, again, in_flight - 1)
+
+    def slow(self, now: float) -> None:
+        """A call timed out, or the endpoint said that it is overloaded."""
+        self._slow_start = False
+        if self._may_cut(now):
+            self.window = max(self.window * _LESS_WHEN_SLOW, 1.0)
+
+    def _begin(self, now: float) -> None:
+        if not self._begun:
+            self._begun = True
+            for pace in self._paces.values():
+                pace.begin(now)
+                pace.take(now, -min(pace.burst_s, 1.0) * (pace.per_s or 0.0))
+
+    def _may_cut(self, now: float) -> bool:
+        """Whether the last cut is so long ago that this refusal is not its echo."""
+        if now - self._cut_at < max(self._latency, 0.2):
+            return False
+        self._cut_at = now
+        return True
+
+    def _lower_rate(self, now: float, name: str, again: float, in_flight: int) -> None:
+        pace = self._paces[name]
+        known = pace.per_s is not None and not self._found[name]
+        if known:  # the rate is right, what was kept from quieter times was too much
+            pace.empty(again)
+            pace.burst_s = max(pace.burst_s / 2, 1.0 / (pace.per_s or 1.0), 0.2)
+            return
+        answered = self._accepted_per_s(now, name, in_flight)
+        if answered > 0 and (self._may_cut(now) or pace.per_s is None):
+            pace.per_s = _LESS_RATE * (answered if pace.per_s is None else min(answered, pace.per_s))
+            pace.burst_s = min(pace.burst_s, 1.0)
+            pace.begin(now)
+            self._found[name] = True
+            self._recent[name] = _Recent(at=now, since=now)  # what it takes from now on is not out of a full bucket
+            self._in_flight_then = in_flight
+            self._more = _MORE_RATE
+        pace.empty(again)
+
+    def _accepted_per_s(self, now: float, name: str, in_flight: int) -> float:
+        """Return what the endpoint took lately, a second: it answered that, or is still at it."""
+        recent = self._recent[name]
+        begun = max(in_flight - self._in_flight_then, 0) * (self._tokens_each if name == "tokens" else 1.0)
+        return recent.per_s(now) + begun / min(max(now - recent.since, 0.05), _RATE_MEMORY_S)
+
+    def _raise_rates(self, now: float, calls: int) -> None:
+        self._step_calls += calls
+        if now - self._step_at < _STEP_S or self._step_calls < _STEP_CALLS or now < self._paused_until:
+            return
+        self._step_at, self._step_calls = now, 0.0
+        raised = False
+        for name, pace in self._paces.items():
+            used = self._recent[name].per_s(now)
+            if self._found[name] and pace.per_s is not None and used > 0.8 * pace.per_s:
+                pace.per_s *= 1.0 + self._more
+                raised = True
+        if raised:
+            self._more = min(self._more * _FASTER, _MOST_MORE)
+
+    def _count_round(self, now: float, calls: int, tokens: int, latency_s: float) -> None:
+        """Compare rounds of about a window of answers: slower replies that bring no more of them are too many."""
+        current = self._round
+        if not current.n:
+            current.started, current.size = now - latency_s, max(self.window, _FIRST_WINDOW)
+        current.n += calls
+        current.seconds += latency_s * calls
+        current.tokens += tokens
+        if current.n < current.size:
+            return
+        self._round = _Round()
+        each = current.seconds / current.n
+        a_token = current.seconds / max(current.tokens, 1)
+        rate = current.n / max(now - current.started, 1e-6)
+        usual = min((s for s, _ in self._usual), default=each), min((t for _, t in self._usual), default=a_token)
+        self._usual = [*self._usual[-_ROUNDS + 1 :], (each, a_token)]
+        slower = min(each / usual[0], a_token / usual[1]) if usual[0] > 0 and usual[1] > 0 else 1.0
+        before, self._before = self._before, (self.window, rate, each)
+        no_gain = before is not None and rate < 1.2 * before[1]
+        if self._slow_start and slower > 1.7 and no_gain and before is not None:
+            self._slow_start = False
+            self.window = max(min(self.window, before[0]), 1.0)
+        elif slower > _COLLAPSE and no_gain and self._may_cut(now):
+            self.window = max(self.window * _LESS_WHEN_SLOW, 1.0)

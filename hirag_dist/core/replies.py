@@ -6,24 +6,23 @@ requested form is refused with its reason, never guessed. No text outside a reco
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hirag_dist.core.languages import other_language
+from hirag_dist.core.lenient_json import json_object
 from hirag_dist.core.prompts import DONE, FIELD, FORMATS
 from hirag_dist.core.text import clean_name, is_name, name_key, one_line
+from hirag_dist.core.usable import Malformed as Malformed
+from hirag_dist.core.usable import usable_text as usable_text
 from hirag_dist.types import ChatReply
 
-_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_THOUGHT_BEFORE = re.compile(r"\A.*</(think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)  # opened in the prompt
 _RECORD_BREAK = re.compile(r"##|\r?\n")
 _KIND = re.compile(
     r"""^[\s\-*•>]*(?:\d+[.)])?[\s\-*•>(\["'`“”]*(entity|relation|relationship)\b["'`“”*]*\s*$""", re.IGNORECASE
 )
-_REFUSAL = re.compile(r"^\s*(i['’]?m sorry|i am sorry|sorry,|i can(no|['’])t|as an ai\b)", re.IGNORECASE)
-_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 _LANGUAGES = (
     "python|python3|py|bash|sh|shell|console|javascript|js|typescript|ts|java|kotlin|scala|c|cpp|csharp|cs|go|golang"
     "|rust|ruby|rb|php|perl|r|sql|swift|lua|matlab|julia|powershell|html|css"
@@ -34,11 +33,9 @@ _CODE = re.compile(
 )
 _PLACEHOLDER = re.compile(r"<\w*_\w*>|\{[^{}]*\}")  # in a form or a template that was quoted back
 _FORM_LINES = frozenset(line for form in FORMATS.values() for line in form.splitlines() if FIELD in line)
+_ECHO = "the reply quotes the form back instead of filling it in"
+_FILLERS = frozenset({"…", "...", "string", "title", "name", "entity_name", "summary"})  # of a form, not filled in
 _EDGES = " \t\"'`“”()[]{}"
-
-
-class Malformed(ValueError):
-    """A reply is not in the requested form; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,35 +103,22 @@ class ReportRecord:
     findings: tuple[Finding, ...]
 
 
-def usable_text(reply: ChatReply) -> str:
-    """Return the reply's text without thinking.
-
-    Raises:
-        Malformed: empty, cut off by a length limit or content filter, or a refusal.
-    """
-    if reply.finish_reason == "length":
-        raise Malformed("the reply was cut off at the token limit")
-    if reply.finish_reason == "content_filter":
-        raise Malformed("the endpoint's content filter withheld the reply")
-    text = _THOUGHT_BEFORE.sub("", _THINKING.sub("", reply.text)).strip()
-    if not text:
-        raise Malformed("the reply is empty" if not reply.text.strip() else "the reply holds only thinking text")
-    if _REFUSAL.match(text) and FIELD not in text and "{" not in text:
-        raise Malformed("the model refused")
-    return text
-
-
-def parse_extraction(reply: ChatReply) -> Extraction:
+def parse_extraction(reply: ChatReply, read: str = "") -> Extraction:
     """Return the entities and relations of a reply in JSON or delimited form.
 
     A relation from an entity to itself, and a record without a usable name, is dropped; repeated records are kept
     for merging to count.
 
+    Args:
+        read: the text that the model read, to compare languages with; empty: they are not compared.
+
     Raises:
-        Malformed: the reply has no record in the requested form and does not say that there is none.
+        Malformed: the reply has no record in the requested form and does not say that there is none, or its
+            descriptions are surely in another language than the text.
     """
-    text = _without_code(usable_text(reply))
-    data = _json_object(text)
+    whole = usable_text(reply)
+    text = _without_code(whole)
+    data = json_object(text)
     if data is not None and ("entities" in data or "relations" in data):
         extraction = Extraction(_json_entities(data), _json_relations(data))
         said_none = not data.get("entities") and not data.get("relations")
@@ -142,19 +126,24 @@ def parse_extraction(reply: ChatReply) -> Extraction:
         extraction = _delimited(text)
         said_none = text == DONE
     if not extraction.entities and not extraction.relations and not said_none:
-        raise Malformed("the reply holds no record in the requested form")
+        raise Malformed(_why_nothing(whole, text, data, "no record in the requested form"))
+    _check_language([*extraction.entities, *extraction.relations], read)
     return extraction
 
 
-def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str]) -> Summary:
+def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str], read: str = "") -> Summary:
     """Return the summary entities of a cluster and the members that each covers.
 
+    Args:
+        read: the members' descriptions, to compare languages with; empty: they are not compared.
+
     Raises:
-        Malformed: no summary entity, or none of the reply's relations names a member and a summary entity
-            although it has relations.
+        Malformed: no summary entity, none of the reply's relations names a member and a summary entity although it
+            has relations, or the descriptions are surely in another language.
     """
-    text = _without_code(usable_text(reply))
-    data = _json_object(text)
+    whole = usable_text(reply)
+    text = _without_code(whole)
+    data = json_object(text)
     if data is not None and "entities" in data:
         entities = _json_entities(data)
         pairs = [
@@ -171,7 +160,8 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str])
         entities = extraction.entities
         pairs = [(r.source, r.target, r.description, r.strength) for r in extraction.relations]
     if not entities:
-        raise Malformed("the reply holds no summary entity")
+        raise Malformed(_why_nothing(whole, text, data, "no summary entity"))
+    _check_language(entities, read)
     by_name = {name_key(entity.name): place for place, entity in reversed(list(enumerate(entities)))}
     members = {name_key(name): number for number, name in reversed(list(enumerate(member_names)))}
     covers: dict[tuple[int, int], Cover] = {}
@@ -185,16 +175,21 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str])
     return Summary(entities, tuple(covers[key] for key in sorted(covers)))
 
 
-def parse_report(reply: ChatReply) -> ReportRecord:
+def parse_report(reply: ChatReply, read: str = "") -> ReportRecord:
     """Return a community report.
 
+    Args:
+        read: the community's records, to compare languages with; empty: they are not compared.
+
     Raises:
-        Malformed: no JSON object with a title and a summary.
+        Malformed: no JSON object, or more than one, with a title and a summary; or surely in another language.
     """
-    data = _json_object(usable_text(reply))
+    data = json_object(usable_text(reply))
     if data is None:
-        raise Malformed("the reply holds no JSON object")
+        raise Malformed("the reply does not hold one JSON object")
     title, summary = _text(data, "title"), _text(data, "summary")
+    if _is_schema(data) or {title.lower(), summary.lower()} <= _FILLERS:
+        raise Malformed(_ECHO)
     if not title or not summary:
         raise Malformed("the report has no title or no summary")
     findings = tuple(
@@ -206,6 +201,7 @@ def parse_report(reply: ChatReply) -> ReportRecord:
         for item in _items(data, "findings")
         if _text(item, "summary") or _text(item, "explanation")
     )
+    _refuse_other_language([summary, *(f"{each.summary} {each.explanation}" for each in findings)], read)
     rating = min(max(_number(data.get("rating"), 0.0), 0.0), 10.0)
     return ReportRecord(title, summary, rating, _text(data, "rating_explanation"), findings)
 
@@ -213,6 +209,29 @@ def parse_report(reply: ChatReply) -> ReportRecord:
 def parse_text(reply: ChatReply) -> str:
     """Return the reply as plain text. Raises Malformed as `usable_text` does."""
     return usable_text(reply)
+
+
+def _check_language(records: Iterable[EntityRecord | RelationRecord], read: str) -> None:
+    _refuse_other_language((record.description for record in records), read)
+
+
+def _refuse_other_language(written: Iterable[str], read: str) -> None:
+    difference = other_language(written, read) if read else ""
+    if difference:
+        raise Malformed(f"{difference}; descriptions stay in the language of the text")
+
+
+def _why_nothing(whole: str, text: str, data: Mapping[str, Any] | None, nothing: str) -> str:
+    """Return why a reply gave no record: it holds the form or its schema itself, program code, or something else."""
+    lines = [line for line in text.splitlines() if FIELD in line]
+    quoted = [line for line in lines if line.strip() in _FORM_LINES or _PLACEHOLDER.search(line)]
+    if (data is not None and _is_schema(data)) or (lines and len(quoted) == len(lines)):
+        return _ECHO
+    return f"the reply holds program code, and {nothing}" if text != whole.strip() else f"the reply holds {nothing}"
+
+
+def _is_schema(data: Mapping[str, Any]) -> bool:
+    return data.get("type") == "object" and isinstance(data.get("properties"), dict)
 
 
 def _without_code(text: str) -> str:
@@ -252,22 +271,6 @@ def _unquote(text: str) -> str:
     if len(stripped) > 1 and stripped[0] in "\"'“`" and stripped[-1] in "\"'”`":
         stripped = stripped[1:-1]
     return stripped
-
-
-def _json_object(text: str) -> dict[str, Any] | None:
-    candidates = [text, *(match.group(1) for match in _FENCE.finditer(text))]
-    start, end = text.find("{"), text.rfind("}")
-    if 0 <= start < end:
-        candidates.append(text[start : end + 1])
-    for candidate in candidates:
-        if candidate.lstrip().startswith("{"):
-            try:
-                data = json.loads(candidate)
-            except ValueError:
-                continue
-            if isinstance(data, dict):
-                return data
-    return None
 
 
 def _json_entities(data: Mapping[str, Any]) -> tuple[EntityRecord, ...]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 from hirag_dist.execution.task import Task, TaskResult, run_task
-from hirag_dist.stages.base import Services
+from hirag_dist.stages.base import Services, asks_models
 
 log = logging.getLogger(__name__)
 
@@ -21,11 +20,14 @@ class InlineExecutor:
     def __init__(
         self,
         make_services: Callable[[], Services],
-        close_services: Callable[[Services], Coroutine[Any, Any, None]],
         in_flight: int = 4,
     ) -> None:
+        """Prepare; services are made with the first task.
+
+        Args:
+            in_flight: tasks at a time that wait for models; of others one.
+        """
         self._make_services = make_services
-        self._close_services = close_services
         self._in_flight = in_flight
         self._runner = asyncio.Runner()  # turns Ctrl-C into a cancelled wait: no task is torn apart in mid-step
         self._services: Services | None = None
@@ -40,9 +42,11 @@ class InlineExecutor:
         waiting = iter(tasks)
         running: set[asyncio.Task[TaskResult]] = set()
         loop = self._runner.get_loop()
+        room = 1
         try:
             while True:
-                while len(running) < self._in_flight and (task := next(waiting, None)) is not None:
+                while len(running) < room and (task := next(waiting, None)) is not None:
+                    room = self._in_flight if asks_models(task.stage) else 1
                     running.add(loop.create_task(self._run(task)))
                 if not running:
                     return
@@ -65,13 +69,17 @@ class InlineExecutor:
     def close(self) -> None:
         """Close the services and the loop."""
         if self._services is not None:
-            self._runner.run(self._close_services(self._services))
+            self._runner.run(_close(self._services))
         self._runner.close()
 
     async def _run(self, task: Task) -> TaskResult:
         if self._services is None:
             self._services = self._make_services()
         return await run_task(task, self._services)
+
+
+async def _close(services: Services) -> None:
+    await services.close()
 
 
 async def _wait(

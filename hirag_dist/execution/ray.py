@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: one actor a worker, one actor that holds the budget. The driver moves names, not rows."""
+"""Tasks on a Ray cluster: one actor a worker, one actor that holds the treasury. The driver moves names, not rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 
 from hirag_dist.errors import BackendUnavailable, HiragError, StageFailed
 from hirag_dist.execution.task import Task, TaskResult, run_task
-from hirag_dist.pool.budget import Budget, LocalBudget
-from hirag_dist.stages.base import Services
+from hirag_dist.pool.budget import Lender
+from hirag_dist.pool.treasury import Events, Loan, Order, State, Treasury, Want
+from hirag_dist.stages.base import Services, asks_models
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -23,9 +24,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 log = logging.getLogger(__name__)
 _CONNECT_S = 5.0
+_COMPUTING = 2  # tasks of a worker that compute: one runs, one is ready
 _MOST_LOST_WORKERS = 100  # in one build
 _MOST_LOSSES = 5  # a task that took so many workers with it is to blame itself
-MakeServices = Callable[[Budget], Services]
+MakeServices = Callable[[Lender, str], Services]
 
 
 class RayExecutor:
@@ -40,11 +42,11 @@ class RayExecutor:
     def __init__(
         self,
         make_services: MakeServices,
-        make_budget: Callable[[], LocalBudget],
+        make_treasury: Callable[[], Treasury],
         *,
         workers: int | None = None,
         address: str | None = None,
-        in_flight: int = 4,
+        in_flight: Callable[[int], int] = lambda n_workers: 4,
         n_cpus: int | None = None,
     ) -> None:
         """Connect, and start the workers.
@@ -52,7 +54,7 @@ class RayExecutor:
         Args:
             workers: None for one a CPU of the cluster.
             address: of a running cluster, `auto` for the one of this machine, None for a new one.
-            in_flight: tasks that one worker holds at a time.
+            in_flight: number of workers → tasks that each holds at a time where they wait for models; of others two.
             n_cpus: of a new cluster; None for this machine's.
 
         Raises:
@@ -61,14 +63,14 @@ class RayExecutor:
         self._owns_ray = not ray.is_initialized()
         if self._owns_ray:
             _start(address, max(n_cpus or os.cpu_count() or 1, workers or 1))
-        self._in_flight = in_flight
         count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        name = f"budget-{uuid.uuid4().hex}"  # workers look it up by name: a handle would tie their restart to us
+        self._in_flight = in_flight(count)
+        name = f"treasury-{uuid.uuid4().hex}"  # workers look it up by name: a handle would tie their restart to us
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        self._budget = (  # lives as we do
-            _actor(_BudgetActor)
-            .options(name=name, scheduling_strategy=here, num_cpus=0, max_task_retries=-1, max_concurrency=10_000)
-            .remote(make_budget)
+        self._treasury = (  # lives as we do, and is not started again: what was spent would be forgotten
+            _actor(_TreasuryActor, max_restarts=0)
+            .options(name=name, scheduling_strategy=here, num_cpus=0, max_concurrency=10_000)
+            .remote(make_treasury)
         )
         worker = _actor(_Worker).options(num_cpus=1)
         self._workers = [worker.remote(make_services, name, n) for n in range(count)]
@@ -95,8 +97,10 @@ class RayExecutor:
         while True:
             while failure is None:
                 following = following or (lost.pop() if lost else next(waiting, None))
-                chosen = self._least_busy(load)
-                if following is None or chosen is None:
+                if following is None:
+                    break
+                chosen = self._least_busy(load, self._in_flight if asks_models(following.stage) else _COMPUTING)
+                if chosen is None:
                     break
                 running[self._workers[chosen].run.remote(following)] = chosen, following
                 load[chosen] += 1
@@ -127,10 +131,10 @@ class RayExecutor:
         if failure is not None:
             raise failure
 
-    def _least_busy(self, load: list[int]) -> int | None:
+    def _least_busy(self, load: list[int], room: int) -> int | None:
         """Return a worker that is there and has room, None where there is none."""
         away = set(self._away.values())
-        free = [n for n in range(len(load)) if n not in away and load[n] < self._in_flight]
+        free = [n for n in range(len(load)) if n not in away and load[n] < room]
         return min(free, key=lambda n: (load[n], n), default=None)
 
     def _first_of(self, running: Mapping[Any, object]) -> list[Any]:
@@ -152,7 +156,7 @@ class RayExecutor:
             if self._n_lost > _MOST_LOST_WORKERS:
                 raise StageFailed(f"workers die as soon as they start: {_last_line(error)}") from error
             log.warning("a worker was lost, its tasks go to the others: %s", _last_line(error))
-            self._budget.forget.remote(worker)
+            self._treasury.forget.remote(worker)
             self._away[self._workers[worker].ready.options(max_task_retries=-1).remote()] = worker
 
     def _come_back(self, ref: Any) -> None:
@@ -166,79 +170,82 @@ class RayExecutor:
         """Stop the workers, and the Ray that this executor started."""
         for worker in self._workers:
             ray.kill(worker)
-        ray.kill(self._budget)
+        ray.kill(self._treasury)
         if self._owns_ray:
             ray.shutdown()
 
 
-class RemoteBudget:
-    """The cluster's one budget, asked from a worker. Implements `pool.budget.Budget`."""
+class RemoteTreasury:
+    """The cluster's one treasury, asked from a worker. Implements `pool.budget.Lender`."""
 
-    def __init__(self, actor: Any, worker: int) -> None:
+    def __init__(self, actor: Any) -> None:
         self._actor = actor
-        self._holder = worker, uuid.uuid4().hex  # a worker that was started again holds none of its earlier permits
 
-    async def acquire(self, endpoint: str, tokens: int, cost_usd: float) -> None:
-        """Wait for this call's turn."""
-        refusal = await self._actor.acquire.remote(self._holder, endpoint, tokens, cost_usd)
-        if refusal is not None:
-            raise refusal
+    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
+        """As `Treasury.ask`."""
+        answer = await self._reached(self._actor.ask.remote(holder, endpoint, state, want, events))
+        if isinstance(answer, HiragError):
+            raise answer
+        loan: Loan = answer
+        return loan
 
-    async def settle(self, endpoint: str, reserved: int, used: int, reserved_usd: float, used_usd: float) -> None:
-        """The call has ended."""
-        await self._actor.settle.remote(self._holder, endpoint, reserved, used, reserved_usd, used_usd)
+    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
+        """As `Treasury.tell`."""
+        order: Order = await self._reached(self._actor.tell.remote(holder, endpoint, state, events))
+        return order
 
-    async def pause(self, endpoint: str, seconds: float) -> None:
-        """The endpoint asked to be left alone for a while."""
-        await self._actor.pause.remote(endpoint, seconds)
+    async def leave(self, holder: str) -> None:
+        """As `Treasury.leave`."""
+        await self._reached(self._actor.leave.remote(holder))
 
-
-class _BudgetActor:
-    """Holds the budget, and knows which worker holds which permits, so that those of a dead one return."""
-
-    def __init__(self, make_budget: Callable[[], LocalBudget]) -> None:
-        self._budget = make_budget()
-        self._lives: dict[int, str] = {}  # worker → its present life
-        self._held: dict[int, list[tuple[str, int, float]]] = {}
-
-    async def acquire(self, holder: tuple[int, str], endpoint: str, tokens: int, cost_usd: float) -> HiragError | None:
-        worker, life = holder
-        if self._lives.get(worker) != life:
-            await self.forget(worker)
-            self._lives[worker] = life
+    async def _reached(self, ref: Any) -> Any:
         try:
-            await self._budget.acquire(endpoint, tokens, cost_usd)
+            return await ref
+        except ray.exceptions.RayActorError as error:
+            said = "the actor that holds the budget is gone; run again to go on from here"
+            raise StageFailed(f"{said} ({_last_line(error)})") from error
+
+
+class _TreasuryActor:
+    """Holds the treasury, and knows which worker lives under which name, so that the loans of a dead one return."""
+
+    def __init__(self, make_treasury: Callable[[], Treasury]) -> None:
+        self._treasury = make_treasury()
+        self._lives: dict[str, str] = {}  # worker → its present name as a holder
+
+    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan | HiragError:
+        self._note_life(holder)
+        try:
+            return await self._treasury.ask(holder, endpoint, state, want, events)
         except HiragError as error:
             return error
-        if self._lives.get(worker) != life:  # it died while it waited
-            await self._budget.settle(endpoint, tokens, 0, cost_usd, 0.0)
-        else:
-            self._held.setdefault(worker, []).append((endpoint, tokens, cost_usd))
-        return None
 
-    async def settle(
-        self, holder: tuple[int, str], endpoint: str, reserved: int, used: int, reserved_usd: float, used_usd: float
-    ) -> None:
-        worker, life = holder
-        permit = endpoint, reserved, reserved_usd
-        if self._lives.get(worker) == life and permit in self._held.get(worker, ()):
-            self._held[worker].remove(permit)
-            await self._budget.settle(endpoint, reserved, used, reserved_usd, used_usd)
+    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
+        self._note_life(holder)
+        return await self._treasury.tell(holder, endpoint, state, events)
+
+    async def leave(self, holder: str) -> None:
+        await self._treasury.leave(holder)
 
     async def forget(self, worker: int) -> None:
-        """Return the permits of a worker that died; what it was charged for stays charged."""
-        self._lives.pop(worker, None)
-        for endpoint, reserved, reserved_usd in self._held.pop(worker, []):
-            await self._budget.settle(endpoint, reserved, reserved, reserved_usd, reserved_usd)
+        """Take back what a dead worker held."""
+        holder = self._lives.pop(str(worker), None)
+        if holder is not None:
+            self._treasury.forget(holder)
 
-    async def pause(self, endpoint: str, seconds: float) -> None:
-        await self._budget.pause(endpoint, seconds)
+    def _note_life(self, holder: str) -> None:
+        worker = holder.partition("/")[0]
+        before = self._lives.get(worker)
+        if before != holder:
+            if before is not None:
+                self._treasury.forget(before)
+            self._lives[worker] = holder
 
 
 class _Worker:
-    def __init__(self, make_services: MakeServices, budget_name: str, number: int) -> None:
+    def __init__(self, make_services: MakeServices, treasury_name: str, number: int) -> None:
         self._make_services = make_services
-        self._budget_name = budget_name
+        self._treasury_name = treasury_name
         self._number = number
         self._services: Services | None = None
 
@@ -248,15 +255,16 @@ class _Worker:
     async def run(self, task: Task) -> TaskResult | HiragError:
         try:
             if self._services is None:  # built here: clients and device handles do not pickle
-                self._services = self._make_services(RemoteBudget(ray.get_actor(self._budget_name), self._number))
+                lender = RemoteTreasury(ray.get_actor(self._treasury_name))
+                self._services = self._make_services(lender, f"{self._number}/{uuid.uuid4().hex}")
             return await run_task(task, self._services)
         except HiragError as error:
             return error
 
 
-def _actor(kind: type) -> Any:
-    """Return a class as an actor that is started again whenever it dies; Ray's own types cannot say what it takes."""
-    return ray.remote(max_restarts=-1)(kind)
+def _actor(kind: type, max_restarts: int = -1) -> Any:
+    """Return a class as an actor, started again whenever it dies by default; Ray's types cannot say what it takes."""
+    return ray.remote(max_restarts=max_restarts)(kind)
 
 
 def _start(address: str | None, n_cpus: int | None) -> None:

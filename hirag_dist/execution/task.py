@@ -96,7 +96,7 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     if task.dropped:
         services = replace(services, chat=_Sparing(services.chat, task.dropped))
     try:
-        services.catch_up()
+        await services.catch_up()
         tables = {name: _read(task, name) for name in task.inputs}
         outputs = await task.stage.run(tables, services)
     except BaseException:

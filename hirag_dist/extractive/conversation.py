@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hirag_dist.core.prompts import CONTINUE
 from hirag_dist.types import Message
 
 _TASK = re.compile(r"\s*Task:\s*([\w-]+)")
+_GLEANS = CONTINUE.partition("{things}")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class Asked:
     Attributes:
         task: named in the first line of the system message; empty where it is not.
         form: name of the reply's JSON form, None for delimited or plain text.
-        round: replies already given: 0 for a first pass.
+        round: how often what was missing has been asked for: 0 for a first pass. A question to reply again, because a
+            reply could not be used, begins no round.
     """
 
     task: str
@@ -43,5 +46,5 @@ def asked(messages: Sequence[Message], form: str | None, seed: int) -> Asked:
     system = "\n".join(message.content for message in messages if message.role in ("system", "developer"))
     body = next((message.content for message in messages if message.role == "user"), "")
     match = _TASK.match(system)
-    replies = sum(message.role == "assistant" for message in messages)
-    return Asked(match.group(1) if match else form or "", form, system, body, replies, seed)
+    rounds = sum(message.role == "user" and message.content.endswith(_GLEANS) for message in messages)
+    return Asked(match.group(1) if match else form or "", form, system, body, rounds, seed)

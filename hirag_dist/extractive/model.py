@@ -9,6 +9,7 @@ from hirag_dist.extractive.answers import answer
 from hirag_dist.extractive.conversation import Asked, asked
 from hirag_dist.extractive.descriptions import describe
 from hirag_dist.extractive.extraction import extract
+from hirag_dist.extractive.packs import each_unit
 from hirag_dist.extractive.reports import report
 from hirag_dist.extractive.summaries import summarise
 from hirag_dist.types import Message
@@ -19,7 +20,9 @@ _TASKS: Mapping[str, Callable[[Asked], str]] = {
     "extract-relations": extract,
     "describe": describe,
     "summarise": summarise,
+    "summarise-pack": each_unit(summarise),
     "report": report,
+    "report-pack": each_unit(report),
     "answer": answer,
 }
 

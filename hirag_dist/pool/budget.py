@@ -1,86 +1,404 @@
-"""The budget of a run in one process: who may call which endpoint when, and how much money is left."""
+"""Permission to call an endpoint, as one worker has it: out of what the treasury lent it."""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from hirag_dist.core.limits import Allowance
-from hirag_dist.errors import BudgetReached
+from hirag_dist.core.limits import LimitKind
+from hirag_dist.pool.treasury import Events, Loan, Order, State, Want
+
+_AHEAD = 64  # calls that one loan is asked for
+_REPORT_S = 0.1
+_GIVE_BACK_S = 0.02  # a slot is kept so long for a call that may come next
 
 
-class Budget(Protocol):
-    """Permission to call. One budget serves the whole cluster."""
+class Lender(Protocol):
+    """The treasury, here or at the end of a wire."""
 
-    async def acquire(self, endpoint: str, tokens: int, cost_usd: float) -> None:
-        """Wait for this call's turn. Raises BudgetReached where it would pass a spending limit."""
+    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
+        """As `Treasury.ask`."""
         ...
 
-    async def settle(self, endpoint: str, reserved: int, used: int, reserved_usd: float, used_usd: float) -> None:
-        """The call has ended."""
+    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
+        """As `Treasury.tell`."""
         ...
 
-    async def pause(self, endpoint: str, seconds: float) -> None:
-        """The endpoint asked to be left alone for a while."""
+    async def leave(self, holder: str) -> None:
+        """As `Treasury.leave`."""
         ...
 
 
-class LocalBudget:
-    """A budget for one event loop. Waiting calls are served in the order they came."""
+class Permit:
+    """One call's permission. End it with `answered` or `failed`, once."""
+
+    __slots__ = ("_desk", "begun", "most_tokens", "tokens", "usd")
+
+    def __init__(self, desk: _Desk, tokens: int, most_tokens: int, usd: float, begun: float) -> None:
+        self._desk = desk
+        self.tokens, self.most_tokens, self.usd = tokens, most_tokens, usd
+        self.begun = begun
+
+    def answered(self, tokens: int, usd: float) -> None:
+        """The call brought a reply that used so much."""
+        self._desk.end(self, tokens, usd, answered=True)
+
+    def failed(self, slow: bool = False) -> None:
+        """The call brought nothing and cost nothing; `slow`: it timed out, or the endpoint has too much to do."""
+        self._desk.end(self, 0, 0.0, answered=False, slow=slow)
+
+    def limited(self, retry_after_s: float | None, kind: LimitKind) -> None:
+        """The endpoint answered 429."""
+        self._desk.limited(retry_after_s, kind)
+        self._desk.end(self, 0, 0.0, answered=False)
+
+
+@dataclass(order=True, slots=True)
+class _Call:
+    priority: int
+    number: int
+    tokens: int = field(compare=False)
+    most_tokens: int = field(compare=False)
+    usd: float = field(compare=False)
+    turn: asyncio.Future[Permit] = field(compare=False)
+
+
+class Budget:
+    """Lends its calls what the treasury lent to it. One instance serves one event loop."""
 
     def __init__(
         self,
-        allowances: Mapping[str, Allowance],
-        max_usd: float | None = None,
-        max_tokens: int | None = None,
+        lender: Lender,
+        holder: str = "",
+        spending: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._allowances = dict(allowances)
-        self._turns = {name: asyncio.Lock() for name in allowances}
-        self._freed = {name: asyncio.Event() for name in allowances}
-        self._max_usd, self._max_tokens = max_usd, max_tokens
-        self._usd, self._tokens = 0.0, 0
-        self._clock = clock
+        """Begin with nothing.
 
-    async def acquire(self, endpoint: str, tokens: int, cost_usd: float) -> None:
-        """Wait for this call's turn."""
-        allowance = self._allowances[endpoint]
-        async with self._turns[endpoint]:
-            while True:
-                self._check_money(tokens, cost_usd)
-                self._freed[endpoint].clear()
-                wait = allowance.wait_s(self._clock())
-                if wait == 0.0:
-                    allowance.take(self._clock(), tokens)
-                    self._usd += cost_usd
-                    self._tokens += tokens
-                    return
-                if wait is None:
-                    await self._freed[endpoint].wait()
-                else:
-                    await asyncio.sleep(wait)
+        Args:
+            holder: names this worker's life; a worker that was started again is another holder.
+            spending: whether the run has a spending limit, so that what calls can cost has to be known well.
+        """
+        self._lender, self._holder, self._clock = lender, holder, clock
+        self.spending = spending
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._n_loops = 0
+        self._leaving: asyncio.Task[None] | None = None
+        self._desks: dict[str, _Desk] = {}
 
-    async def settle(self, endpoint: str, reserved: int, used: int, reserved_usd: float, used_usd: float) -> None:
-        """The call has ended."""
-        self._allowances[endpoint].settle(reserved, used)
-        self._usd += used_usd - reserved_usd
-        self._tokens += used - reserved
-        self._freed[endpoint].set()
+    async def acquire(
+        self, endpoint: str, tokens: int, usd: float, priority: int = 0, most_tokens: int | None = None
+    ) -> Permit:
+        """Wait for this call's turn; the lower `priority` goes first.
 
-    async def pause(self, endpoint: str, seconds: float) -> None:
-        """The endpoint asked to be left alone for a while."""
-        self._allowances[endpoint].pause(self._clock() + seconds)
+        Args:
+            tokens: what it will use, as far as can be told; for the endpoint's pace.
+            usd, most_tokens: what it can use, for spending limits; `tokens` where the second is not given.
 
-    def _check_money(self, tokens: int, cost_usd: float) -> None:
-        if self._max_usd is not None and self._usd + cost_usd > self._max_usd:
-            raise BudgetReached(
-                f"stopped before --max-usd {self._max_usd:g} was passed (${self._usd:.4f} spent or reserved by this "
-                "run); raise it and run again to go on from here"
-            )
-        if self._max_tokens is not None and self._tokens + tokens > self._max_tokens:
-            raise BudgetReached(
-                f"stopped before --max-tokens {self._max_tokens} was passed ({self._tokens} used or reserved by this "
-                "run); raise it and run again to go on from here"
-            )
+        Raises:
+            BudgetReached: it could pass a spending limit of the run.
+        """
+        most = tokens if most_tokens is None else most_tokens
+        return await self._desk(endpoint).acquire(tokens, most, usd, priority)
+
+    def load(self, endpoint: str) -> int:
+        """Return the calls in flight and waiting here."""
+        desk = self._desk(endpoint)
+        return desk.busy + desk.n_waiting
+
+    def heard(self, endpoint: str, requests_a_minute: float | None, tokens_a_minute: float | None) -> None:
+        """The endpoint's headers named its limits."""
+        self._desk(endpoint).heard(requests_a_minute, tokens_a_minute)
+
+    def close(self) -> None:
+        """Stop reporting and asking; nobody waits any more."""
+        for desk in self._desks.values():
+            desk.close()
+
+    @property
+    def _name(self) -> str:
+        return f"{self._holder}~{self._n_loops}" if self._n_loops else self._holder
+
+    def _desk(self, endpoint: str) -> _Desk:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # what was lent to calls of a loop that has ended is of no use here
+            if self._loop is not None:
+                self._leaving = loop.create_task(_left(self._lender, self._name))
+                self._n_loops += 1
+            self._loop, self._desks = loop, {}
+        desk = self._desks.get(endpoint)
+        if desk is None:
+            desk = self._desks[endpoint] = _Desk(self._lender, self._name, endpoint, self._clock)
+        return desk
+
+
+class _Desk:
+    """What this worker holds at one endpoint, and who waits for it."""
+
+    def __init__(self, lender: Lender, holder: str, endpoint: str, clock: Callable[[], float]) -> None:
+        self._lender, self._holder, self._endpoint, self._clock = lender, holder, endpoint, clock
+        self._waiting: list[_Call] = []
+        self._n_calls = 0
+        self.n_waiting = 0
+        self.busy = 0
+        self._slot_loan = self._loan = 0
+        self._slots = 0
+        self._most_slots = 1 << 30
+        self._requests = self._tokens = 0
+        self._valid_until = 0.0
+        self._paused_until = 0.0
+        self._spend_tokens, self._spend_usd = 0, 0.0  # lent and not reserved yet
+        self._reserved_tokens, self._reserved_usd = 0, 0.0
+        self._used_tokens, self._used_usd = 0, 0.0
+        self._answered = self._answered_tokens = self._slow = 0
+        self._latency_s = 0.0
+        self._most_busy = 0
+        self._limited: list[tuple[float | None, LimitKind, int]] = []
+        self._named: tuple[float | None, float | None] = (None, None)
+        self._named_told: tuple[float | None, float | None] = (None, None)
+        self._unused_requests = self._unused_tokens = self._token_error = 0
+        self._asking: set[bool] = set()  # whether slots are asked for (True), whether permits are (False)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._telling: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    async def acquire(self, tokens: int, most_tokens: int, usd: float, priority: int) -> Permit:
+        turn: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
+        self._n_calls += 1
+        heapq.heappush(self._waiting, _Call(priority, self._n_calls, tokens, most_tokens, usd, turn))
+        self.n_waiting += 1
+        self._serve()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                turn.result().failed()  # given at the moment when its caller gave up
+            elif not turn.done():
+                turn.cancel()
+            self._serve()
+            raise
+
+    def end(self, permit: Permit, tokens: int, usd: float, answered: bool, slow: bool = False) -> None:
+        self.busy -= 1
+        self._reserved_tokens -= permit.most_tokens
+        self._reserved_usd -= permit.usd
+        self._used_tokens += tokens
+        self._used_usd += usd
+        self._token_error += tokens - permit.tokens
+        if answered:
+            self._answered += 1
+            self._answered_tokens += tokens
+            self._latency_s += self._clock() - permit.begun
+        self._slow += slow
+        if self._slots > self._most_slots:
+            self._slots = max(self._most_slots, self.busy)
+        self._serve()
+        self._report_in(_GIVE_BACK_S if not self._waiting or slow else _REPORT_S)
+
+    def limited(self, retry_after_s: float | None, kind: LimitKind) -> None:
+        self._limited.append((retry_after_s, kind, self.busy))
+        if kind != "concurrency":  # what was lent before is not to be used now
+            pause_s = _REPORT_S if retry_after_s is None else retry_after_s
+            self._paused_until = max(self._paused_until, self._clock() + pause_s)
+            self._valid_until = -math.inf
+        self._report_in(0.0)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in (*self._tasks, *([self._telling] if self._telling else [])):
+            task.cancel()
+
+    def heard(self, requests_a_minute: float | None, tokens_a_minute: float | None) -> None:
+        self._named = requests_a_minute, tokens_a_minute
+
+    def _serve(self) -> None:
+        """Start what can start; ask for more where something has to wait."""
+        now = self._clock()
+        if now >= self._valid_until and (self._requests or self._tokens):
+            self._unused_requests += self._requests
+            self._unused_tokens += self._tokens
+            self._requests = self._tokens = 0
+        while self._waiting:
+            call = self._waiting[0]
+            if call.turn.done():  # its caller gave up
+                heapq.heappop(self._waiting)
+                self.n_waiting -= 1
+                continue
+            if now < self._paused_until or not self._affords(call):
+                break
+            heapq.heappop(self._waiting)
+            self.n_waiting -= 1
+            call.turn.set_result(self._start(call, now))
+        if not self._waiting:  # what is not needed may be what another waits for
+            self._spend_tokens, self._spend_usd = 0, 0.0
+        elif now < self._paused_until:
+            self._report_in(self._paused_until - now)
+        else:
+            if self.busy >= self._slots and True not in self._asking:
+                self._begin_asking(slots=True)
+            if not self._may_pay(self._waiting[0]) and False not in self._asking:
+                self._begin_asking(slots=False)
+
+    def _affords(self, call: _Call) -> bool:
+        return self.busy < self._slots and self._may_pay(call)
+
+    def _may_pay(self, call: _Call) -> bool:
+        return (
+            self._requests >= 1
+            and self._tokens >= call.tokens
+            and self._spend_tokens >= call.most_tokens
+            and self._spend_usd >= call.usd - 1e-12
+        )
+
+    def _start(self, call: _Call, now: float) -> Permit:
+        self.busy += 1
+        self._most_busy = max(self._most_busy, self.busy)
+        self._requests -= 1
+        self._tokens -= call.tokens
+        self._spend_tokens -= call.most_tokens
+        self._spend_usd = max(self._spend_usd - call.usd, 0.0)
+        self._reserved_tokens += call.most_tokens
+        self._reserved_usd += call.usd
+        return Permit(self, call.tokens, call.most_tokens, call.usd, now)
+
+    def _begin_asking(self, slots: bool) -> None:
+        self._asking.add(slots)
+        task = asyncio.get_running_loop().create_task(self._ask(slots))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, slots: bool) -> None:
+        try:
+            want = self._want_slots() if slots else self._want_permits()
+            loan = await self._lender.ask(self._holder, self._endpoint, self._state(), want, self._events())
+        except BaseException as error:  # no money left, or the lender is gone: nobody may wait for ever
+            self._asking.discard(slots)
+            self._turn_away(error if isinstance(error, Exception) else asyncio.CancelledError())
+            if not isinstance(error, Exception):
+                raise
+            return
+        self._asking.discard(slots)
+        if slots:
+            self._slot_loan = loan.number
+            self._slots = loan.slots
+            self._most_slots = max(self._most_slots, loan.slots)
+        else:
+            self._loan = loan.number
+            self._requests += loan.requests
+            self._tokens += loan.tokens
+            self._valid_until = self._clock() + loan.valid_s
+            self._spend_tokens += loan.spend_tokens
+            self._spend_usd += loan.spend_usd
+        self._serve()
+        self._report_in(_REPORT_S if self.busy else _GIVE_BACK_S)
+
+    def _turn_away(self, error: BaseException) -> None:
+        for call in self._waiting:
+            if not call.turn.done():
+                call.turn.set_exception(error)
+        self._waiting.clear()
+        self.n_waiting = 0
+
+    def _want_slots(self) -> Want:
+        return Want(priority=self._waiting[0].priority, slots=min(len(self._waiting), _AHEAD))
+
+    def _want_permits(self) -> Want:
+        """Return what is missing for the calls that have a slot now, or may have one soon."""
+        first = self._waiting[0]
+        soon = min(max(self._slots, 1), len(self._waiting), _AHEAD)
+        ahead = heapq.nsmallest(soon, self._waiting)
+        tokens = sum(call.tokens for call in ahead)
+        most = sum(call.most_tokens for call in ahead)
+        usd = sum(call.usd for call in ahead)
+        return Want(
+            priority=first.priority,
+            requests=max(soon - self._requests, 0),
+            tokens=max(tokens - self._tokens, 0),
+            spend_tokens=max(most - self._spend_tokens, 0),
+            spend_usd=max(usd - self._spend_usd, 0.0),
+            first_requests=max(1 - self._requests, 0),
+            first_tokens=max(first.tokens - self._tokens, 0),
+            first_spend_tokens=max(first.most_tokens - self._spend_tokens, 0),
+            first_spend_usd=max(first.usd - self._spend_usd, 0.0),
+        )
+
+    def _state(self) -> State:
+        return State(
+            slot_loan=self._slot_loan,
+            loan=self._loan,
+            slots=self._slots,
+            busy=self.busy,
+            used_tokens=self._used_tokens,
+            used_usd=self._used_usd,
+            held_tokens=self._reserved_tokens + self._spend_tokens,
+            held_usd=self._reserved_usd + self._spend_usd,
+        )
+
+    def _events(self) -> Events:
+        """Return what happened, and forget it."""
+        n = self._answered
+        named = self._named if self._named != self._named_told else (None, None)
+        self._named_told = self._named
+        events = Events(
+            answered=n,
+            answered_tokens=self._answered_tokens,
+            latency_s=self._latency_s / n if n else 0.0,
+            most_busy=max(self._most_busy, self.busy),
+            slow=self._slow,
+            limited=tuple(self._limited),
+            requests_a_minute=named[0],
+            tokens_a_minute=named[1],
+            unused_requests=self._unused_requests,
+            unused_tokens=self._unused_tokens,
+            token_error=self._token_error,
+        )
+        self._answered = self._answered_tokens = self._slow = 0
+        self._latency_s = 0.0
+        self._most_busy = self.busy
+        self._limited = []
+        self._unused_requests = self._unused_tokens = self._token_error = 0
+        return events
+
+    def _report_in(self, seconds: float) -> None:
+        at = self._clock() + seconds
+        if self._timer is not None:
+            if at >= self._timer_at - 1e-3:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(self._tell())
+        self._serve()
+
+    async def _tell(self) -> None:
+        if not self._waiting:  # idle slots go back
+            self._slots = self.busy
+        try:
+            order = await self._lender.tell(self._holder, self._endpoint, self._state(), self._events())
+        except Exception:  # whoever asks next is told the same
+            return
+        finally:
+            self._telling = None
+        self._most_slots = order.slots
+        if self._slots > order.slots:
+            self._slots = max(order.slots, self.busy)
+        if order.pause_s > 0:
+            self._paused_until = max(self._paused_until, self._clock() + order.pause_s)
+        self._serve()
+        if self.busy:
+            self._report_in(_REPORT_S)
+
+
+async def _left(lender: Lender, holder: str) -> None:
+    await lender.leave(holder)

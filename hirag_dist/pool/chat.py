@@ -5,36 +5,33 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import random
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any, TypeVar
 
 from hirag_dist.core.replies import Malformed
 from hirag_dist.errors import ModelError, RateLimited, RequestRejected
-from hirag_dist.pool.budget import Budget
+from hirag_dist.pool.calling import Answered, Caller, Need
+from hirag_dist.pool.estimating import Estimate, Estimates
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter, current_meter, retrying
 from hirag_dist.ports import ChatModel
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
-_REPLY_TOKENS = 1000  # reserved for a reply until its usage is known
-_LONGEST_WAIT_S = 60.0
 
 
 @dataclass(frozen=True)
 class PricedModel:
-    """A model with what it costs and what decides its replies.
+    """A model at an endpoint, with what it costs and what decides its replies.
 
     Attributes:
         endpoint: the configured name, which the budget goes by.
         settings: whatever changes replies besides the request (temperature, extra body); part of ledger keys.
         price: US dollars a million tokens: input, cached input, output.
         paid: whether its replies go through ledger and budget; built-in models compute theirs again.
+        weight: its share of a role's requests, where several endpoints have the same model.
     """
 
     endpoint: str
@@ -42,6 +39,12 @@ class PricedModel:
     settings: str = ""
     price: tuple[float, float, float] = (0.0, 0.0, 0.0)
     paid: bool = True
+    weight: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The model's name, for the bill."""
+        return self.model.name
 
     def cost(self, reply: ChatReply) -> float:
         """Return US dollars."""
@@ -50,11 +53,18 @@ class PricedModel:
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How often a refused reply is asked for again, and how long an endpoint out of reach is waited for."""
+class _Group:
+    """The endpoints of one model with the same settings: they give the same replies, and share ledger keys."""
 
-    attempts: int = 3
-    outage_s: float = 600.0
+    members: tuple[PricedModel, ...]
+
+    @property
+    def weight(self) -> float:
+        return sum(each.weight for each in self.members)
+
+    @property
+    def one(self) -> PricedModel:
+        return self.members[0]
 
 
 class Pool:
@@ -62,103 +72,123 @@ class Pool:
 
     def __init__(
         self,
-        roles: Mapping[str, Sequence[tuple[PricedModel, float]]],
+        roles: Mapping[str, Sequence[PricedModel]],
         ledger: Ledger | None,
-        budget: Budget,
-        patience: Patience,
+        caller: Caller,
         count_tokens: Callable[[str], int],
     ) -> None:
         """Compose the pool.
 
         Args:
-            roles: role → (model, weight) pairs; a request's hash chooses among several.
+            roles: role → its models. A request's hash chooses among models; the endpoints of one model share its
+                requests by weight and load.
             ledger: where replies are kept; None keeps none, for answering questions.
         """
-        self._roles = roles
+        self._roles = {role: _groups(models) for role, models in roles.items()}
         self._ledger = ledger
-        self._budget = budget
-        self._patience = patience
-        self._count_tokens = count_tokens
+        self._caller = caller
+        self._estimates = Estimates(count_tokens, caller.budget.spending)
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         """Return what `accept` makes of the reply, or a `Rejected` after the last attempt.
 
+        Attempts whose refused reply is in the ledger count; where dead letters are tried again
+        (`metering.retrying`), as many new ones are made as a unit has to begin with.
+
         Raises:
-            ModelError: the endpoint is out of reach for longer than the run's patience, or refuses our access.
+            ModelError: no endpoint answers for longer than the run's patience, or none lets us in.
             BudgetReached: the call would pass a spending limit.
             StoreError: the reply could not be made durable.
         """
-        digest = request_hash(request)
-        chosen = self._choose(request.role, digest)
+        groups = self._in_order(request)
         meter = current_meter.get() or Meter()
-        asked = request
-        reason = ""
-        reply = ChatReply("")
-        n_new = 0
-        for attempt in count():
-            may_send = (n_new if retrying.get() else attempt) < self._patience.attempts
+        most = self._caller.patience.attempts
+        asked, reply, reason = request, ChatReply(""), ""
+        attempt = n_new = 0
+        while True:
             try:
-                found = await self._reply(asked, chosen, attempt, may_send)
+                found = await self._reply(asked, groups, attempt, (n_new if retrying.get() else attempt) < most)
             except RequestRejected as error:
                 if error.fatal:
                     raise
-                return Rejected(request.unit, str(error), attempt + 1, request.text, "")
+                return Rejected(request.unit, str(error), attempt + 1, request.text, reply.text)
             if found is None:
-                break
-            reply, stored = found
-            n_new += not stored
-            name = reply.model or chosen.model.name
-            meter.count(request.role, name, chosen.endpoint, reply, chosen.cost(reply), stored)
+                return Rejected(request.unit, reason, attempt, request.text, reply.text)
+            reply, answerer, stored = found
+            name = reply.model or answerer.name
+            meter.count(request.role, name, answerer.endpoint, reply, answerer.cost(reply), stored)
             try:
                 return accept(reply)
             except Malformed as refusal:
                 reason = str(refusal)
-                meter.use(request.role, name, chosen.endpoint).rejected += 1
+                meter.use(request.role, name, answerer.endpoint).rejected += 1
                 asked = _again(request, reply, reason)
-        return Rejected(request.unit, reason, attempt, request.text, reply.text)
+            attempt += 1
+            n_new += not stored
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
-        """Yield the reply's text in pieces; nothing is stored."""
-        chosen = self._choose(request.role, request_hash(request))
-        async for piece in chosen.model.stream(request):
-            yield piece
+        """Yield the reply's text in pieces; nothing is stored. An endpoint that fails before the first is replaced."""
+        groups = self._in_order(request)
+        targets = [each for group in groups for each in group.members]
+        last: ModelError | None = None
+        for _ in range(max(len(targets), self._caller.patience.attempts)):
+            target = self._caller.pick(targets) or targets[0]
+            began = False
+            try:
+                async with aclosing(self._pieces(request, target)) as pieces:
+                    async for piece in pieces:
+                        began = True
+                        yield piece
+                return
+            except ModelError as error:
+                if began or not (error.retryable or len(targets) > 1):
+                    raise
+                last = error
+                targets = [each for each in targets if each is not target] or targets
+        if last is not None:
+            raise last
 
     def model_name(self, request: ChatRequest) -> str:
-        """Return the name of the model that answers a request."""
-        return self._choose(request.role, request_hash(request)).model.name
+        """Return the name of the model that answers a request, if it is well."""
+        return self._in_order(request)[0].one.name
 
     async def close(self) -> None:
-        """Close every model."""
-        models = {id(priced.model): priced.model for pairs in self._roles.values() for priced, _ in pairs}
-        for model in models.values():
+        """Wait for what is still in flight; close every model."""
+        await self._caller.close()
+        every = [each for groups in self._roles.values() for group in groups for each in group.members]
+        for model in {id(each.model): each.model for each in every}.values():
             await model.close()
 
-    def _choose(self, role: str, digest: str) -> PricedModel:
-        pairs = self._roles[role]
-        if len(pairs) == 1:
-            return pairs[0][0]
-        place = int(digest[:12], 16) / 16**12 * sum(weight for _, weight in pairs)
-        for priced, weight in pairs:
-            place -= weight
+    def _in_order(self, request: ChatRequest) -> list[_Group]:
+        """Return the groups of a role: first the one that the request's hash chooses, then those it falls back on."""
+        groups = self._roles[request.role]
+        if len(groups) == 1:
+            return groups
+        place = int(request_hash(request)[:12], 16) / 16**12 * sum(group.weight for group in groups)
+        first = len(groups) - 1
+        for number, group in enumerate(groups):
+            place -= group.weight
             if place < 0:
-                return priced
-        return pairs[-1][0]
+                first = number
+                break
+        return groups[first:] + groups[:first]
 
     async def _reply(
-        self, request: ChatRequest, chosen: PricedModel, attempt: int, may_send: bool
-    ) -> tuple[ChatReply, bool] | None:
-        """Return a reply and whether it was stored; None where it would have to be sent for, and may not be."""
+        self, request: ChatRequest, groups: list[_Group], attempt: int, may_send: bool
+    ) -> tuple[ChatReply, PricedModel, bool] | None:
+        """Return a reply, who gave it, and whether it was stored before; None where none is and none may be sent for."""
+        chosen = groups[0].one
         if not chosen.paid:
-            return (await chosen.model.complete(request), False) if may_send else None
-        key = ledger_key(request, chosen, attempt)
+            return (await chosen.model.complete(request), chosen, False) if may_send else None
         if self._ledger is None:
-            return (await self._send(request, chosen, key), False) if may_send else None
-        async with self._turn(key):  # of two equal requests the second finds the first one's reply
-            record = self._ledger.get(key)
-            if record is not None:
-                return _reply_from(record), True
-            return (await self._send(request, chosen, key), False) if may_send else None
+            return (*await self._send(request, groups, attempt), False) if may_send else None
+        async with self._turn(ledger_key(request, chosen, attempt)):  # of two equal requests the second finds a reply
+            for group in groups:
+                record = await self._ledger.get(ledger_key(request, group.one, attempt))
+                if record is not None:
+                    return _reply_from(record), _payer(group, record), True
+            return (*await self._send(request, groups, attempt), False) if may_send else None
 
     @asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
@@ -170,56 +200,50 @@ class Pool:
             if not lock.locked():
                 self._turns.pop(key, None)
 
-    async def _send(self, request: ChatRequest, chosen: PricedModel, key: str) -> ChatReply:
-        tokens = sum(self._count_tokens(message.content) for message in request.messages)
-        reserved = tokens + (request.max_tokens or _REPLY_TOKENS)
-        reserved_usd = chosen.cost(ChatReply("", input_tokens=tokens, output_tokens=reserved - tokens))
-        give_up_at = time.monotonic() + self._patience.outage_s
-        failures = 0
-        while True:
-            await self._budget.acquire(chosen.endpoint, reserved, reserved_usd)
-            wait = min(0.5 * 2 ** (failures + 1), _LONGEST_WAIT_S) * (0.5 + random.random())
+    async def _send(self, request: ChatRequest, groups: list[_Group], attempt: int) -> tuple[ChatReply, PricedModel]:
+        estimate = self._estimates.of(request)
+        for number, group in enumerate(groups):
+            last_resort = number == len(groups) - 1
             try:
-                return await to_the_end(self._complete(request, chosen, key, reserved, reserved_usd, wait))
+                target, reply = await self._caller.call(
+                    group.members,
+                    send=lambda target: self._complete(request, target, estimate),
+                    store=lambda target, reply: self._store(request, target, attempt, reply),
+                    need=lambda target: _need(request, target, attempt, estimate),
+                    role=request.role,
+                    last_resort=last_resort,
+                )
+                return reply, target
             except ModelError as error:
-                failures += 1
-                if isinstance(error, RateLimited) and error.retry_after_s is not None:
-                    wait = error.retry_after_s
-                if not error.retryable or time.monotonic() + wait > give_up_at:
+                elsewhere = not isinstance(error, RequestRejected) or error.fatal
+                if last_resort or not elsewhere:
                     raise
-            await asyncio.sleep(wait)
+        raise AssertionError("a role has at least one model")
 
-    async def _complete(
-        self, request: ChatRequest, chosen: PricedModel, key: str, reserved: int, reserved_usd: float, pause_s: float
-    ) -> ChatReply:
-        """Call once, and store the reply. `pause_s` is for a 429 that does not say how long."""
-        used, used_usd = 0, 0.0
+    async def _complete(self, request: ChatRequest, target: PricedModel, estimate: Estimate) -> Answered[ChatReply]:
+        reply = await target.model.complete(request)
+        self._estimates.learn(request, estimate, reply)
+        limits = getattr(target.model, "rate_limits", None)
+        named = (None, None) if limits is None else (limits.requests, limits.tokens)
+        return Answered(reply, reply.input_tokens + reply.output_tokens, target.cost(reply), named)
+
+    async def _store(self, request: ChatRequest, target: PricedModel, attempt: int, reply: ChatReply) -> None:
+        if self._ledger is not None:
+            await self._ledger.put(ledger_key(request, target, attempt), _record_of(reply, target))
+
+    async def _pieces(self, request: ChatRequest, target: PricedModel) -> AsyncGenerator[str]:
+        expected = self._estimates.of(request).expected
+        permit = await self._caller.budget.acquire(target.endpoint, expected, 0.0)
         try:
-            reply = await chosen.model.complete(request)
-            used, used_usd = reply.input_tokens + reply.output_tokens, chosen.cost(reply)
-            if self._ledger is not None:
-                await self._ledger.put(key, _record_of(reply))
-            return reply
+            async for piece in target.model.stream(request):
+                yield piece
         except RateLimited as error:
-            await self._budget.pause(chosen.endpoint, pause_s if error.retry_after_s is None else error.retry_after_s)
+            permit.limited(error.retry_after_s, error.kind)
             raise
-        finally:
-            await self._budget.settle(chosen.endpoint, reserved, used, reserved_usd, used_usd)
-
-
-async def to_the_end(call: Coroutine[Any, Any, T]) -> T:
-    """Return what a call gives. It is never cancelled: a caller that gives up waits for its end first.
-
-    So a request that was sent ends and is stored.
-    """
-    running = asyncio.ensure_future(call)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        if not running.cancelled():
-            running.exception()  # of no account to a caller that gave up
-        raise
+        except BaseException:
+            permit.failed()
+            raise
+        permit.answered(expected, 0.0)
 
 
 def request_hash(request: ChatRequest) -> str:
@@ -238,18 +262,41 @@ def ledger_key(request: ChatRequest, chosen: PricedModel, attempt: int) -> str:
     return hashlib.sha256(parts.encode()).hexdigest()[:40]
 
 
+def _need(request: ChatRequest, target: PricedModel, attempt: int, estimate: Estimate) -> Need:
+    most = ChatReply("", input_tokens=estimate.most_input, output_tokens=estimate.most_output)
+    begun_first = -(attempt + request.round)  # what is begun ends first: its task waits for it
+    return Need(estimate.expected, estimate.most_input + estimate.most_output, target.cost(most), begun_first)
+
+
+def _groups(models: Sequence[PricedModel]) -> list[_Group]:
+    by_model: dict[tuple[str, str, bool], list[PricedModel]] = {}
+    for each in models:
+        by_model.setdefault((each.model.name, each.settings, each.paid), []).append(each)
+    return [_Group(tuple(members)) for members in by_model.values()]
+
+
+def _payer(group: _Group, record: Mapping[str, Any]) -> PricedModel:
+    """Return the endpoint that a stored reply came from; where the configuration has it no more, the group's first."""
+    return next((each for each in group.members if each.endpoint == record.get("endpoint")), group.one)
+
+
 def _again(request: ChatRequest, reply: ChatReply, reason: str) -> ChatRequest:
     said = (Message("assistant", reply.text),) if reply.text.strip() else ()
     ask = Message("user", f"That reply cannot be used: {reason}. Reply again, in the requested form and complete.")
     return replace(request, messages=(*request.messages, *said, ask))
 
 
-def _record_of(reply: ChatReply) -> dict[str, Any]:
+def _as_text(request: ChatRequest) -> str:
+    return "\n\n".join(f"{message.role}: {message.content}" for message in request.messages)
+
+
+def _record_of(reply: ChatReply, target: PricedModel) -> dict[str, Any]:
     return {
         "text": reply.text,
         "finish_reason": reply.finish_reason,
         "model": reply.model,
         "usage": [reply.input_tokens, reply.cached_tokens, reply.output_tokens],
+        "endpoint": target.endpoint,
     }
 
 

@@ -57,7 +57,19 @@ class Ledger:
             if file != self._segment and (self._store.size(file) or 0) > known:
                 self._read_segment(file, known)
 
-    def get(self, key: str) -> dict[str, Any] | None:
+    async def refresh(self) -> None:
+        self.catch_up()
+
+    async def close(self) -> None:
+        pass
+
+    async def get_many(self, keys: Any) -> dict[str, dict[str, Any]]:
+        return {key: record for key in keys if (record := await self.get(key)) is not None}
+
+    async def put_many(self, records: Any) -> None:
+        await asyncio.gather(*(self.put(key, value) for key, value in records.items()))
+
+    async def get(self, key: str) -> dict[str, Any] | None:
         """Return a record, None where there is none."""
         place = self._places.get(key)
         if place is None:
@@ -74,7 +86,11 @@ class Ledger:
         """
         at = time.time()
         line = (
-            json.dumps({"key": key, "at": at, "value": value}, ensure_ascii=False).encode("utf-8", "surrogatepass")
+            json.dumps(
+                {"key": key, "at": at, "value": value},
+                ensure_ascii=False,
+                default=lambda b: __import__("base64").b64encode(b).decode(),
+            ).encode("utf-8", "surrogatepass")
             + b"\n"
         )
         loop = asyncio.get_running_loop()

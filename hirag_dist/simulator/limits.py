@@ -57,13 +57,14 @@ class Gate:
         self._requests = Bucket(options.rpm, options.burst_s, clock) if options.rpm else None
         self._tokens = Bucket(options.tpm, options.burst_s, clock) if options.tpm else None
         self._max_concurrent = options.max_concurrent
+        self._tells = options.limit_headers
         self._turn_s = max(options.latency_ms / 1000.0, 0.05)
         self.in_flight = 0
 
     def enter(self, tokens: int) -> Denied | None:
         """Let a call of so many input tokens in, or return why not. Who was let in has to `leave`."""
         if self._max_concurrent is not None and self.in_flight >= self._max_concurrent:
-            said = f"Too many concurrent requests: limit {self._max_concurrent}."
+            said = "Too many concurrent requests" + (f": limit {self._max_concurrent}." if self._tells else ".")
             return Denied("concurrency", said, self._turn_s)
         if self._tokens is not None and tokens > self._tokens.capacity:
             said = f"Request too large: limit {self._tokens.capacity:.0f} tokens at once, requested {tokens}."
@@ -71,8 +72,10 @@ class Gate:
         for kind, bucket, units in (("requests", self._requests, 1), ("tokens", self._tokens, tokens)):
             wait_s = bucket.wait_s(units) if bucket else 0.0
             if bucket and wait_s > 1e-9:
-                said = f"Rate limit reached for {kind} per min: limit {bucket.per_minute:g}."
-                return Denied(kind, f"{said} Please try again in {wait_s:.3f}s.", wait_s)
+                said = f"Rate limit reached for {kind} per min"
+                if self._tells:
+                    said += f": limit {bucket.per_minute:g}. Please try again in {wait_s:.3f}s"
+                return Denied(kind, f"{said}.", wait_s)
         if self._requests:
             self._requests.take(1)
         if self._tokens:
@@ -90,8 +93,10 @@ class Gate:
             self._tokens.take(tokens)
 
     def headers(self) -> dict[str, str]:
-        """Return the `x-ratelimit-*` headers of this moment."""
+        """Return the `x-ratelimit-*` headers of this moment; none where callers have to find the limits."""
         found: dict[str, str] = {}
+        if not self._tells:
+            return found
         for kind, bucket in (("requests", self._requests), ("tokens", self._tokens)):
             if bucket:
                 found[f"x-ratelimit-limit-{kind}"] = f"{bucket.per_minute:.0f}"

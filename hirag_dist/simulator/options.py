@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 from hirag_dist.errors import ConfigError
 
+FAULT_RATES = ("fail_rate", "hang_rate", "drop_rate", "malformed_rate", "truncate_rate")  # exclude each other
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatorOptions:
-    """Where the endpoint listens, how fast it is and what it allows.
+    """Where the endpoint listens, how fast it is, what it allows and what goes wrong.
 
     Attributes:
         listen: host:port; port 0 takes a free one.
@@ -19,6 +21,19 @@ class SimulatorOptions:
         tpm: tokens a minute, in and out, or None.
         burst_s: how many seconds of a limit a rested endpoint grants at once (OpenAI: a minute's).
         max_concurrent: calls at a time, or None.
+        limit_headers: whether replies tell the limits (x-ratelimit-*, Retry-After) or callers have to find them.
+        prompt_cache: whether prefixes of 1,024 tokens and more that came before are reported as cached.
+        fail_rate: share of calls that get a 500, 502, 503 or 529.
+        malformed_rate: share of chat replies whose text is damaged as real models do it.
+        truncate_rate: share of chat replies that are cut, with finish_reason "length".
+        hang_rate: share of calls that are not answered until the caller goes.
+        drop_rate: share of calls whose connection is closed, before the reply or in the middle of it.
+        storm_rate: chance of a call to begin a storm, in which all calls get 429.
+        max_faults_per_request: how many faults one request gets over all its attempts, those included that continue its
+            conversation, or None for any number.
+        batch_latency_ms: time that a batch takes.
+        batch_expire_rate: share of a batch's lines that expire.
+        log: path of a file that gets a JSON line a call, or None.
         seed: of the model and of everything that is drawn.
         api_key: what callers must send, or None for anybody.
         dim: size of the vectors.
@@ -34,6 +49,18 @@ class SimulatorOptions:
     tpm: float | None = None
     burst_s: float = 60.0
     max_concurrent: int | None = None
+    limit_headers: bool = True
+    prompt_cache: bool = True
+    fail_rate: float = 0.0
+    malformed_rate: float = 0.0
+    truncate_rate: float = 0.0
+    hang_rate: float = 0.0
+    drop_rate: float = 0.0
+    storm_rate: float = 0.0
+    max_faults_per_request: int | None = None
+    batch_latency_ms: float = 0.0
+    batch_expire_rate: float = 0.0
+    log: str | None = None
     seed: int = 0
     api_key: str | None = field(default=None, repr=False)
     dim: int = 384
@@ -41,10 +68,24 @@ class SimulatorOptions:
     def __post_init__(self) -> None:
         if self.latency_ms < 0 or not 0 <= self.jitter <= 1:
             raise ConfigError("simulate-llm: latency_ms must be at least 0 and jitter from 0 to 1")
+        if self.batch_latency_ms < 0:
+            raise ConfigError(f"simulate-llm: batch_latency_ms must be at least 0, got {self.batch_latency_ms:g}")
         limits = {"rpm": self.rpm, "tpm": self.tpm, "max_concurrent": self.max_concurrent, "burst_s": self.burst_s}
         for name, value in limits.items():
             if value is not None and value <= 0:
                 raise ConfigError(f"simulate-llm: {name} must be above 0, got {value:g}")
+        for name in (*FAULT_RATES, "storm_rate", "batch_expire_rate"):
+            rate = getattr(self, name)
+            if not 0 <= rate <= 1:
+                raise ConfigError(f"simulate-llm: {name} is a share from 0 to 1, got {rate:g}")
+        if sum(getattr(self, name) for name in FAULT_RATES) > 1 + 1e-9:
+            raise ConfigError(
+                f"simulate-llm: a call gets one fault at most, so {', '.join(FAULT_RATES)} together must not pass 1"
+            )
+        if self.max_faults_per_request is not None and self.max_faults_per_request < 0:
+            raise ConfigError(
+                f"simulate-llm: max_faults_per_request must be at least 0, got {self.max_faults_per_request}"
+            )
         self.address()
 
     def address(self) -> tuple[str, int]:

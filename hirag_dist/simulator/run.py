@@ -124,8 +124,16 @@ class SimulatorThread:
         self._thread.join()
 
     def stats(self) -> dict[str, Any]:
-        """Return the counts so far, as GET /stats gives them."""
-        return self._simulator.endpoint.stats() if self._simulator else {}
+        """Return the counts so far, as GET /stats gives them: every reply that has come is in them."""
+        if self._simulator is None or self._loop is None:
+            return {}
+        if not self._thread.is_alive():
+            return self._simulator.endpoint.stats()
+        return asyncio.run_coroutine_threadsafe(self._stats(self._simulator), self._loop).result()
+
+    @staticmethod
+    async def _stats(simulator: Simulator) -> dict[str, Any]:
+        return simulator.endpoint.stats()
 
     def _run(self) -> None:
         asyncio.run(self._serve())

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hirag_dist.core.prompts import SCHEMAS
-from hirag_dist.types import FloatMatrix, Message
+from hirag_dist.types import ChatReply, FloatMatrix, Message
 
-_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_ROLE_OF = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _PIECE_CHARS = 24
+REFUSAL = "refusal"
 
 
 class ApiError(Exception):
@@ -29,6 +30,11 @@ class ApiError(Exception):
         super().__init__(message)
         self.status = status
         self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def server_error() -> ApiError:
+    """Return the API's 500."""
+    return ApiError(500, "The server had an error while processing your request.", kind="server_error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,33 +110,39 @@ def read_embedding(body: Mapping[str, Any]) -> EmbeddingCall:
     return EmbeddingCall(model, tuple(texts), encoding == "base64")
 
 
-def chat_body(call: ChatCall, text: str, reply_id: str, usage: tuple[int, int], created: int) -> dict[str, Any]:
-    """Return the body of a whole reply."""
-    message = {"role": "assistant", "content": text, "refusal": None}
+def chat_body(model: str, reply: ChatReply, reply_id: str, created: int) -> dict[str, Any]:
+    """Return the body of a whole reply. A finish_reason of "refusal" is written as the API does it."""
+    refused = reply.finish_reason == REFUSAL
+    message = {
+        "role": "assistant",
+        "content": None if refused else reply.text,
+        "refusal": reply.text if refused else None,
+    }
     return {
         "id": reply_id,
         "object": "chat.completion",
         "created": created,
-        "model": call.model,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
-        "usage": _usage(usage),
+        "model": model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(reply)}],
+        "usage": _usage(reply),
     }
 
 
-def chat_events(call: ChatCall, text: str, reply_id: str, usage: tuple[int, int], created: int) -> Iterator[bytes]:
+def chat_events(model: str, reply: ChatReply, reply_id: str, created: int, with_usage: bool) -> Iterator[bytes]:
     """Yield the server-sent events of a streamed reply, [DONE] last."""
-    head = {"id": reply_id, "object": "chat.completion.chunk", "created": created, "model": call.model}
+    head = {"id": reply_id, "object": "chat.completion.chunk", "created": created, "model": model}
 
     def event(delta: dict[str, str], finish_reason: str | None) -> bytes:
         choices = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}]
         return b"data: " + dump(head | {"choices": choices}) + b"\n\n"
 
-    yield event({"role": "assistant", "content": ""}, None)
-    for start in range(0, len(text), _PIECE_CHARS):
-        yield event({"content": text[start : start + _PIECE_CHARS]}, None)
-    yield event({}, "stop")
-    if call.stream_usage:
-        yield b"data: " + dump(head | {"choices": [], "usage": _usage(usage)}) + b"\n\n"
+    field = "refusal" if reply.finish_reason == REFUSAL else "content"
+    yield event({"role": "assistant", field: ""}, None)
+    for start in range(0, len(reply.text), _PIECE_CHARS):
+        yield event({field: reply.text[start : start + _PIECE_CHARS]}, None)
+    yield event({}, _finish(reply))
+    if with_usage:
+        yield b"data: " + dump(head | {"choices": [], "usage": _usage(reply)}) + b"\n\n"
     yield b"data: [DONE]\n\n"
 
 
@@ -170,12 +182,16 @@ def instance_of(schema: Mapping[str, Any]) -> Any:
     return plain.get(kind)
 
 
-def _usage(usage: tuple[int, int]) -> dict[str, Any]:
+def _finish(reply: ChatReply) -> str:
+    return "stop" if reply.finish_reason == REFUSAL else reply.finish_reason
+
+
+def _usage(reply: ChatReply) -> dict[str, Any]:
     return {
-        "prompt_tokens": usage[0],
-        "completion_tokens": usage[1],
-        "total_tokens": sum(usage),
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens": reply.input_tokens,
+        "completion_tokens": reply.output_tokens,
+        "total_tokens": reply.input_tokens + reply.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": reply.cached_tokens},
     }
 
 
@@ -199,8 +215,8 @@ def _model(body: Mapping[str, Any]) -> str:
 
 def _message(item: object, place: int) -> Message:
     where = f"messages[{place}]"
-    if not isinstance(item, dict) or item.get("role") not in _ROLES:
-        raise ApiError(400, f"Invalid '{where}.role': {', '.join(_ROLES)}.", "invalid_value", f"{where}.role")
+    if not isinstance(item, dict) or item.get("role") not in _ROLE_OF:
+        raise ApiError(400, f"Invalid '{where}.role': {', '.join(_ROLE_OF)}.", "invalid_value", f"{where}.role")
     content = item.get("content")
     if isinstance(content, list):
         parts = [part.get("text") if isinstance(part, dict) else None for part in content]
@@ -208,7 +224,7 @@ def _message(item: object, place: int) -> Message:
     if not isinstance(content, str):
         said = f"Invalid '{where}.content': a string or text parts are expected."
         raise ApiError(400, said, "invalid_type", f"{where}.content")
-    return Message(_ROLES[item["role"]], content)
+    return Message(_ROLE_OF[item["role"]], content)
 
 
 def _format(asked: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any] | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -43,6 +43,10 @@ class Whole:
 Split = ByRows | ByKey | Whole
 
 
+async def _nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class Services:
     """What a worker lends to the stages it runs."""
@@ -52,7 +56,8 @@ class Services:
     kernels: Kernels
     encoding: tiktoken.Encoding
     count_tokens: Callable[[str], int]
-    catch_up: Callable[[], None] = lambda: None  # see the replies that other workers have stored
+    catch_up: Callable[[], Awaitable[None]] = _nothing  # see the replies that other workers have stored
+    close: Callable[[], Awaitable[None]] = _nothing
 
 
 class Stage(Protocol):
@@ -67,6 +72,11 @@ class Stage(Protocol):
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the outputs of one task."""
         ...
+
+
+def asks_models(stage: Stage) -> bool:
+    """Whether a stage's tasks spend their time waiting for models, so that many can be under way at once."""
+    return hasattr(stage, "models") or hasattr(stage, "embedder")
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

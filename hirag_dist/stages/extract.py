@@ -21,7 +21,7 @@ class ExtractGraph:
     """Chunks → mentions. Paper: §4.1; `two_step` is the paper's entity call and relation call, `joint` is one."""
 
     name: ClassVar[str] = "extract"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     split: ClassVar[Split] = ByRows(16)
     reads: ClassVar[Schemas] = {"chunks": CHUNKS}
     writes: ClassVar[Schemas] = {"mentions": MENTIONS, "relation_mentions": RELATION_MENTIONS, "rejects": REJECTS}
@@ -31,6 +31,7 @@ class ExtractGraph:
     gleaning_rounds: int
     entity_types: tuple[str, ...]
     split_homonyms: bool
+    same_language: bool
     prompts: Prompts
     models: tuple[str, ...]
 
@@ -56,36 +57,38 @@ class ExtractGraph:
     async def _chunk(self, text: str, services: Services) -> tuple[Extraction, list[Rejected]]:
         """Return what was found, and the calls whose reply was refused to the last; one does not undo the other."""
         if self.method == "joint":
-            return await self._glean(self._request("extract-graph", text), services)
-        entities, refused = await self._glean(self._request("extract-entities", text), services)
+            return await self._glean(self._request("extract-graph", text), text, services)
+        entities, refused = await self._glean(self._request("extract-entities", text), text, services)
         if not entities.entities:
             return entities, refused
         named = {name_key(entity.name): (entity.name, entity.type) for entity in reversed(entities.entities)}
         pairs = tuple(reversed(named.values()))
-        relations, more = await self._glean(self._request("extract-relations", text, pairs), services)
+        relations, more = await self._glean(self._request("extract-relations", text, pairs), text, services)
         return Extraction(entities.entities, relations.relations), refused + more
 
     def _request(self, task: str, text: str, entities: tuple[tuple[str, str], ...] = ()) -> ChatRequest:
         form = task if self.structured else None
         return extraction_request(task, text, self.prompts, self.entity_types, form, entities)
 
-    async def _glean(self, request: ChatRequest, services: Services) -> tuple[Extraction, list[Rejected]]:
+    async def _glean(self, request: ChatRequest, text: str, services: Services) -> tuple[Extraction, list[Rejected]]:
         """Ask, and ask again for what was missed; a refused gleaning loses nothing of what came before."""
+        own_prompt = any(task.startswith("extract-") for task in self.prompts.instructions)  # may ask for a language
+        read = text if self.same_language and not own_prompt else ""
 
         def accept(reply: ChatReply) -> tuple[Extraction, str]:
-            return parse_extraction(reply), reply.text
+            return parse_extraction(reply, read), reply.text
 
         found = await services.chat.ask(request, accept)
         if isinstance(found, Rejected):
             return Extraction((), ()), [found]
-        extraction, text = found
+        extraction, said = found
         for _ in range(self.gleaning_rounds):
-            request = gleaning_request(request, text)
+            request = gleaning_request(request, said)
             more = await services.chat.ask(request, accept)
             if isinstance(more, Rejected):
                 return extraction, [more]
             if not (more[0].entities or more[0].relations):
                 break
-            text = more[1]
+            said = more[1]
             extraction = Extraction(extraction.entities + more[0].entities, extraction.relations + more[0].relations)
         return extraction, []

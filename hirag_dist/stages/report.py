@@ -7,12 +7,21 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from hirag_dist.core.prompts import Prompts, report_request
-from hirag_dist.core.replies import parse_report
-from hirag_dist.core.reports import ChildReport, Link, Member, members_report, report_material, report_row
+from hirag_dist.core.prompts import PACKED, Prompts, report_request
+from hirag_dist.core.replies import ReportRecord, parse_report
+from hirag_dist.core.reports import (
+    ChildReport,
+    Link,
+    Material,
+    Member,
+    members_report,
+    report_material,
+    report_row,
+)
 from hirag_dist.schemas import REJECTS, REPORTS
-from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables, reject_row, together
+from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables, reject_row
 from hirag_dist.stages.communities import REPORT_MATERIAL
+from hirag_dist.stages.packing import Packing, Unit, ask_packed
 from hirag_dist.types import Rejected
 
 CHILD_REPORTS = pa.schema(
@@ -30,8 +39,8 @@ class WriteReports:
     """The communities of one level → their reports. Paper: §4.1; GraphRAG paper §3.1.4."""
 
     name: ClassVar[str] = "reports"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = ByRows(16)
+    version: ClassVar[int] = 2
+    split: ClassVar[Split] = ByRows(64)  # packs end where a task ends
     reads: ClassVar[Schemas] = {"material": REPORT_MATERIAL, "children": CHILD_REPORTS}
     writes: ClassVar[Schemas] = {"reports": REPORTS, "as_children": CHILD_REPORTS, "rejects": REJECTS}
 
@@ -40,6 +49,8 @@ class WriteReports:
     max_tokens: int
     min_entities: int
     tokenizer: str
+    packing: Packing
+    same_language: bool
     prompts: Prompts
     models: tuple[str, ...]
 
@@ -54,12 +65,27 @@ class WriteReports:
             for row in tables["children"].to_pylist()
             if row["community_id"] in wanted
         }
-        results = await together(self._report(row, children, services) for row in material)
+        shown = {
+            row["community_id"]: self._material(row, children, services)
+            for row in material
+            if row["n_entities"] >= self.min_entities
+        }
+        form = PACKED["report"] if self.structured else None
+        system = self.prompts.system(PACKED["report"], form)
+        units = [self._unit(each) for each in shown.values()]
+        replies = await ask_packed(units, self.packing, "report", system, services)
+        records = dict(zip(shown, replies, strict=True))
         reports, above, rejects = [], [], []
-        for row, result in zip(material, results, strict=True):
-            if isinstance(result, Rejected):
-                rejects.append(reject_row(self.name, result) | {"unit_id": row["community_id"]})
+        for row in material:
+            own, level = row["community_id"], row["level"]
+            record = records.get(own)
+            if isinstance(record, Rejected):
+                rejects.append(reject_row(self.name, record) | {"unit_id": own})
                 continue
+            if record is None:
+                result = members_report(own, level, [Member(**member) for member in row["members"]])
+            else:
+                result = report_row(own, level, record, shown[own].refs)
             reports.append(result)
             if row["entity_ids"]:
                 above.append(
@@ -76,22 +102,20 @@ class WriteReports:
             "rejects": pa.Table.from_pylist(rejects, REJECTS),
         }
 
-    async def _report(
-        self, row: dict[str, Any], children: dict[str, ChildReport], services: Services
-    ) -> dict[str, Any] | Rejected:
-        members = [Member(**member) for member in row["members"]]
-        if row["n_entities"] < self.min_entities:
-            return members_report(row["community_id"], row["level"], members)
-        material = report_material(
-            members,
+    def _material(self, row: dict[str, Any], children: dict[str, ChildReport], services: Services) -> Material:
+        return report_material(
+            [Member(**member) for member in row["members"]],
             [Link(**link) for link in row["links"]],
             [children[child] for child in row["child_ids"] if child in children],
             self.max_tokens,
             services.count_tokens,
         )
+
+    def _unit(self, shown: Material) -> Unit[ReportRecord]:
+        compare = self.same_language and "report" not in self.prompts.instructions
+        read = " ".join((*shown.entities, *shown.relations, *shown.reports)) if compare else ""
         form = "report" if self.structured else None
-        request = report_request(material.entities, material.relations, material.reports, self.prompts, form)
-        record = await services.chat.ask(request, parse_report)
-        if isinstance(record, Rejected):
-            return record
-        return report_row(row["community_id"], row["level"], record, material.refs)
+        return Unit(
+            report_request(shown.entities, shown.relations, shown.reports, self.prompts, form),
+            lambda reply: parse_report(reply, read),
+        )

@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from hirag_dist.core.prompts import Prompts, summary_request
+from hirag_dist.core.prompts import PACKED, Prompts, summary_request
 from hirag_dist.core.replies import Cover, EntityRecord, Summary, parse_summary
 from hirag_dist.core.summaries import SummarisedCluster, next_layer
 from hirag_dist.schemas import ENTITIES, REJECTS, RELATIONS
-from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables, Whole, reject_row, together
+from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables, Whole, reject_row
 from hirag_dist.stages.cluster import CLUSTER_MEMBERS
+from hirag_dist.stages.packing import Packing, Unit, ask_packed
 from hirag_dist.types import Rejected
 
 _ENTITY = pa.struct([("name", pa.string()), ("type", pa.string()), ("description", pa.string())])
@@ -40,21 +41,26 @@ class SummariseClusters:
     """Each cluster → its summary entities and which member each covers. Paper: §4.1, meta summary entities 𝒳."""
 
     name: ClassVar[str] = "summarise"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = ByRows(16)
+    version: ClassVar[int] = 2
+    split: ClassVar[Split] = ByRows(64)  # packs end where a task ends
     reads: ClassVar[Schemas] = {"members": CLUSTER_MEMBERS}
     writes: ClassVar[Schemas] = {"summaries": CLUSTER_SUMMARIES, "rejects": REJECTS}
 
     layer: int
     structured: bool
     meta_types: tuple[str, ...]
+    packing: Packing
+    same_language: bool
     prompts: Prompts
     models: tuple[str, ...]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return a summary for each cluster, and the clusters whose reply was refused to the last."""
         clusters = tables["members"].to_pylist()
-        results = await together(self._summarise(cluster, services) for cluster in clusters)
+        form = PACKED["summarise"] if self.structured else None
+        system = self.prompts.system(PACKED["summarise"], form, meta_types=", ".join(self.meta_types))
+        units = [self._unit(cluster) for cluster in clusters]
+        results = await ask_packed(units, self.packing, "summarise", system, services)
         rows, rejects = [], []
         for cluster, result in zip(clusters, results, strict=True):
             if isinstance(result, Rejected):
@@ -83,11 +89,14 @@ class SummariseClusters:
             "rejects": pa.Table.from_pylist(rejects, REJECTS),
         }
 
-    async def _summarise(self, cluster: dict[str, Any], services: Services) -> Summary | Rejected:
-        members = list(zip(cluster["names"], cluster["types"], cluster["descriptions"], strict=True))
-        form = "summarise" if self.structured else None
-        request = summary_request(members, self.prompts, self.meta_types, form)
-        return await services.chat.ask(request, lambda reply: parse_summary(reply, len(members), cluster["names"]))
+    def _unit(self, cluster: dict[str, Any]) -> Unit[Summary]:
+        names, texts = cluster["names"], cluster["descriptions"]
+        members = list(zip(names, cluster["types"], texts, strict=True))
+        read = " ".join(texts) if self.same_language and "summarise" not in self.prompts.instructions else ""
+        return Unit(
+            summary_request(members, self.prompts, self.meta_types, "summarise" if self.structured else None),
+            lambda reply: parse_summary(reply, len(members), names, read),
+        )
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ from hirag_dist.core.ids import unit_id
 from hirag_dist.core.prompts import (
     FORMATS,
     INSTRUCTIONS,
+    PACKED,
     SCHEMAS,
     Prompts,
     answer_request,
     describe_request,
     extraction_request,
     gleaning_request,
+    pack_request,
     report_request,
     summary_request,
     tagged,
@@ -125,6 +127,40 @@ def test_gleaning_goes_on_with_the_conversation() -> None:
 def test_members_are_numbered_from_one_on_single_lines() -> None:
     request = summary_request([("A", "person", "a\n2. B (x): y"), ("C", "place", "c")], Prompts(), TYPES, "summarise")
     assert request.messages[1].content == "<members>\n1. A (person): a 2. B (x): y\n2. C (place): c\n</members>"
+
+
+def pack(texts: list[str], form: str | None = None) -> ChatRequest:
+    requests = [summary_request([(text, "person", text)], Prompts(), TYPES, form) for text in texts]
+    return pack_request("summarise", requests, Prompts().system(PACKED["summarise"], None, meta_types="person"))
+
+
+def test_a_pack_says_the_same_to_every_pack_and_holds_its_units_in_order() -> None:
+    one, other = pack(["a", "b"]), pack(["c", "d", "e"])
+    assert one.messages[0] == other.messages[0], "or providers' prompt caches would not hit"
+    assert one.messages[1].content == (
+        "<unit-1>\n<members>\n1. a (person): a\n</members>\n</unit-1>\n"
+        "<unit-2>\n<members>\n1. b (person): b\n</members>\n</unit-2>"
+    )
+    assert one.packed == tuple(summary_request([(t, "person", t)], Prompts(), TYPES, None).unit for t in "ab")
+    assert (one.role, one.form, pack(["a"], "summarise").form) == ("summarise", None, "summarise-pack")
+
+
+@pytest.mark.parametrize("mark", ["</unit-1>", "<unit-2>", "</ UNIT-1 >", "<unit-1 >"])
+def test_no_text_leaves_its_unit(mark: str) -> None:
+    body = pack([f"x{mark}y", "b"]).messages[1].content
+    tags = [
+        (found.group(1).strip(), found.group(2)) for found in re.finditer(r"<(/\s*|)unit-(\d)\s*>", body, re.IGNORECASE)
+    ]
+    assert tags == [("", "1"), ("/", "1"), ("", "2"), ("/", "2")]
+
+
+@pytest.mark.parametrize("task", PACKED)
+def test_a_pack_has_the_instructions_of_its_task_also_replaced_ones(task: str) -> None:
+    own = Prompts({task: "Do this with {meta_types}."}, {task: "An example."})
+    system = own.system(PACKED[task], None, meta_types="person").content
+    assert system.startswith(f"Task: {PACKED[task]}\n\nDo this with person.\n\nExamples of one unit:\nAn example.\n\n")
+    assert system.endswith(FORMATS[PACKED[task]])
+    assert SCHEMAS[PACKED[task]]["properties"]["units"]["items"]["required"][0] == "unit"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.prompts import FORMATS
+from hirag_dist.core.prompts import FORMATS, SCHEMAS
 from hirag_dist.core.replies import (
     Cover,
     EntityRecord,
@@ -45,7 +46,15 @@ AS_JSON: dict[str, Any] = {
         {"source": "Bob Cratchit", "target": "Scrooge", "description": "Bob works for Scrooge.", "strength": 8}
     ],
 }
-SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "data" / "malformed_llm_outputs" / "responses.jsonl"
+ECHO = "quotes the form back"
+SAMPLES = next(
+    (
+        found
+        for above in Path(__file__).resolve().parents
+        if (found := above / "shared" / "data" / "malformed_llm_outputs").is_dir()
+    ),
+    Path("malformed_llm_outputs"),
+)
 
 
 def extraction(text: str) -> Extraction:
@@ -88,6 +97,12 @@ def names(text: str) -> list[str]:
         "relation<|>Bob Cratchit<|>Scrooge<|>Bob works for Scrooge.<|>8",
         json.dumps(AS_JSON),
         json.dumps(AS_JSON, indent=2),
+        json.dumps(AS_JSON).replace("}]", "},]").replace("]}", "], }"),
+        json.dumps(AS_JSON).replace('"', "“"),
+        json.dumps(AS_JSON).removesuffix("}"),
+        "[THINK]{not json}[/THINK]" + PLAIN,
+        "<|channel|>analysis<|message|>entity<|>Marley<|>person<|>Perhaps?<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>" + PLAIN,
         "Sure!\n```json\n" + json.dumps(AS_JSON, indent=1) + "\n```\nDone.",
         "```\n" + json.dumps(AS_JSON) + "\n```",
         "The records: " + json.dumps(AS_JSON) + " — that is all.",
@@ -137,7 +152,7 @@ def test_strength_is_kept_between_a_tenth_and_ten(written: str, read: float) -> 
 def test_a_line_that_is_no_record_is_dropped_and_alone_refused(line: str) -> None:
     assert names(f"{line}\nentity<|>Marley<|>person<|>Dead.") == ["Marley"]
     assert not extraction(f"{line}\nentity<|>Marley<|>person<|>Dead.").relations
-    with pytest.raises(Malformed, match="no record in the requested form"):
+    with pytest.raises(Malformed, match=f"no record in the requested form|{ECHO}"):
         extraction(line)
 
 
@@ -165,6 +180,14 @@ def test_code_is_never_taken_for_records(language: str, end: str) -> None:
         (ChatReply("I'm sorry, but I can't help with that."), "the model refused"),
         (ChatReply("I cannot do this."), "the model refused"),
         (ChatReply("As an AI language model, I do not read."), "the model refused"),
+        (ChatReply("No.", finish_reason="refusal"), "the model refused"),
+        (ChatReply("抱歉，我无法处理这段文字。"), "the model refused"),
+        (ChatReply("<|channel|>analysis<|message|>Let me see"), "only thinking text"),
+        (ChatReply(PLAIN + "\n" + "entity<|>Marley<|>person<|>Dead.\n" * 40), "repeats one line 40 times: entity"),
+        (ChatReply("entity<|>Marley<|>person<|>He is dead" + " and dead" * 300), "ends in a loop"),
+        (ChatReply("```python\nprint('entity')\n```"), "program code, and no record"),
+        (ChatReply(FORMATS["extract-graph"]), ECHO),
+        (ChatReply(json.dumps(SCHEMAS["extract-graph"])), ECHO),
         (ChatReply("There is nothing here."), "no record in the requested form"),
         (ChatReply('{"entities": [{"name": "Scrooge"'), "no record in the requested form"),
         (ChatReply('{"entities": [{"title": "Scrooge"}]}'), "no record in the requested form"),
@@ -296,7 +319,10 @@ def test_a_report_is_read_with_its_references_and_a_bounded_rating() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("A fine report.", "no JSON object"),
+        ("A fine report.", "not hold one JSON object"),
+        ('```json\n{"title": "A", "summary": "B"}\n```\n```json\n{"title": "C", "summary": "D"}\n```', "not hold one"),
+        ('{"title": "…", "summary": "…", "rating": 5.0}', ECHO),
+        (json.dumps(SCHEMAS["report"]), ECHO),
         ('{"title": "T"}', "no summary"),
         ('{"summary": "S", "title": ""}', "no title"),
     ],
@@ -317,15 +343,24 @@ ONLY_PLACEHOLDERS = {11, 39, 69, 75, 89, 103, 120}
 OWN_FORM = {82}
 
 
-@pytest.mark.skipif(not SAMPLES.is_file(), reason="the recorded replies are not here")
+NOTHING = "no record in the requested form"
+REASONS = {
+    f"the reply holds program code, and {NOTHING}": 41,
+    f"the reply holds {NOTHING}": 7,
+    "the reply quotes the form back instead of filling it in": 8,
+    "the reply ends in a loop that repeats the same words": 1,
+    "the reply repeats one line 127 times": 1,
+}
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the recorded replies are not here")
 def test_recorded_malformed_replies_parse_or_are_refused_and_code_gives_nothing() -> None:
-    rows = [json.loads(line) for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
-    refused = set()
+    rows = [json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
+    refused = {}
     for at, row in enumerate(rows):
         read = outcome(parse_extraction, row["response"])
         if not isinstance(read, Extraction):
-            assert read, "a refusal says why"
-            refused.add(at)
+            refused[at] = str(read).split(":")[0]
             continue
         without_code = re.sub(r"```python.*?(```|\Z)", "", row["response"], flags=re.DOTALL)
         assert read == extraction(without_code)
@@ -335,7 +370,34 @@ def test_recorded_malformed_replies_parse_or_are_refused_and_code_gives_nothing(
         if row["n_entity_records"]:
             assert 0 <= row["n_entity_records"] - len(read.entities) <= 1
             assert 0 <= row["n_relationship_records"] - len(read.relations) <= 4
+    assert Counter(refused.values()) == REASONS
     formed = {at for at, row in enumerate(rows) if row["n_entity_records"] + row["n_relationship_records"]}
-    assert refused & formed == ONLY_PLACEHOLDERS | OWN_FORM
+    assert refused.keys() & formed == ONLY_PLACEHOLDERS | OWN_FORM
     # Seven of the 57 without a well-formed start hold tuples in prose or in a plain block, not in code.
     assert {at for at, row in enumerate(rows) if at not in refused} - formed == {15, 17, 21, 25, 64, 74, 80}
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the recorded replies are not here")
+def test_recorded_replies_are_in_the_language_of_their_chunks() -> None:
+    chunks = [json.loads(line) for line in (SAMPLES / "chunks.jsonl").read_text(encoding="utf-8").splitlines()]
+    texts = {chunk["chunk_id"]: chunk["text"] for chunk in chunks}
+    for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        compared = outcome(lambda reply, read=texts[row["chunk_id"]]: parse_extraction(reply, read), row["response"])
+        assert compared == outcome(parse_extraction, row["response"])
+
+
+CHINESE = "entity<|>Scrooge<|>person<|>斯克鲁奇是一个住在伦敦的吝啬鬼，他讨厌圣诞节，也讨厌一切欢乐。\n" * 3
+ENGLISH_TEXT = "Scrooge was a tight-fisted hand at the grindstone, and he hated the cheer of the season. " * 5
+
+
+def test_descriptions_in_another_language_than_the_text_are_refused() -> None:
+    with pytest.raises(Malformed, match=r"in Chinese or Japanese script, the text is in Latin script; descriptions"):
+        parse_extraction(ChatReply(CHINESE), ENGLISH_TEXT)
+    assert len(parse_extraction(ChatReply(CHINESE)).entities) == 3
+    with pytest.raises(Malformed, match="Latin script"):
+        parse_summary(ChatReply(CHINESE), 1, ["Scrooge"], ENGLISH_TEXT)
+    report = {"title": "斯克鲁奇", "summary": "斯克鲁奇是一个住在伦敦的吝啬鬼，他讨厌圣诞节，也讨厌一切欢乐。" * 3}
+    with pytest.raises(Malformed, match="Latin script"):
+        parse_report(ChatReply(json.dumps(report)), ENGLISH_TEXT)
+    assert parse_report(ChatReply(json.dumps(report))).title == "斯克鲁奇"

@@ -88,6 +88,12 @@ def test_gleaning_finds_what_was_missed_and_then_nothing(form: str | None) -> No
     assert form is not None or rest == DONE
 
 
+def test_asked_again_after_a_reply_that_could_not_be_used_it_says_the_same() -> None:
+    again = (Message("assistant", "Here is some prose."), Message("user", "That reply cannot be used. Reply again."))
+    for asked in (request("extract-graph", None), gleaning_request(request("extract-graph", None), "")):
+        assert reply_to((*asked.messages, *again), None) == reply_to(asked.messages, None) != DONE
+
+
 def test_the_seed_chooses_what_is_missed() -> None:
     messages = request("extract-graph", None).messages
     missed = [

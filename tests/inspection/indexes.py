@@ -87,7 +87,14 @@ def _layer(layer: int, n_entities: int, n_clusters: int, sparsity: float | None,
 def _usage(stage: str, model: str, calls: int, cost: float) -> dict[str, Any]:
     numbers = {"ledger_hits": 1, "input_tokens": 10, "cached_tokens": 2, "output_tokens": 3, "rejected": 0}
     numbers |= {"rate_limited": 0, "failed": 0}
-    return {"stage": stage, "role": "extract", "endpoint": "llm", "model": model, "calls": calls, "cost_usd": cost} | numbers
+    return {
+        "stage": stage,
+        "role": "extract",
+        "endpoint": "llm",
+        "model": model,
+        "calls": calls,
+        "cost_usd": cost,
+    } | numbers
 
 
 def _report(community: str, level: int, title: str) -> dict[str, Any]:

@@ -14,10 +14,12 @@ from hirag_dist.core.limits import Allowance
 from hirag_dist.core.replies import Malformed
 from hirag_dist.errors import RateLimited
 from hirag_dist.index.store import Store
-from hirag_dist.pool.budget import LocalBudget
-from hirag_dist.pool.chat import Patience, Pool, PricedModel, ledger_key, request_hash
+from hirag_dist.pool.budget import Budget
+from hirag_dist.pool.calling import Caller, Patience
+from hirag_dist.pool.chat import Pool, PricedModel, ledger_key, request_hash
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter, current_meter
+from hirag_dist.pool.treasury import Treasury
 from hirag_dist.types import ChatReply, ChatRequest, Message
 
 
@@ -45,12 +47,11 @@ def question(number: int = 0) -> ChatRequest:
     return ChatRequest("extract", (Message("user", f"question {number}"),), unit="u")
 
 
-def pool(ledger: Ledger | None, *models: tuple[PricedModel, float]) -> Pool:
+def pool(ledger: Ledger | None, *models: PricedModel) -> Pool:
     return Pool(
         {"extract": models, "report": models},
         ledger,
-        LocalBudget({"e": Allowance(None, None, 100)}),
-        Patience(2, 0.5),
+        Caller(Budget(Treasury({"e": Allowance(None, None, 100)})), Patience(2, 0.5)),
         lambda text: len(text.split()),
     )
 
@@ -65,17 +66,17 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 async def test_the_request_alone_chooses_among_models_by_their_weights() -> None:
-    shared = pool(None, (PricedModel("e", Named("a")), 1.0), (PricedModel("e", Named("b")), 3.0))
+    shared = pool(None, PricedModel("e", Named("a")), PricedModel("e", Named("b"), weight=3.0))
     answers = [await shared.ask(question(number), text_of) for number in range(400)]
     counts = Counter(answers)
     assert set(counts) == {"a", "b"}
     assert 60 <= counts["a"] <= 140
-    again = pool(None, (PricedModel("e", Named("a")), 1.0), (PricedModel("e", Named("b")), 3.0))
+    again = pool(None, PricedModel("e", Named("a")), PricedModel("e", Named("b"), weight=3.0))
     assert [again.model_name(question(number)) for number in range(400)] == answers
 
 
 async def test_every_attempt_stays_with_the_model_of_the_first() -> None:
-    shared = pool(None, (PricedModel("e", Named("a")), 1.0), (PricedModel("e", Named("b")), 1.0))
+    shared = pool(None, PricedModel("e", Named("a")), PricedModel("e", Named("b")))
     for number in range(20):
         seen: list[str] = []
 
@@ -90,14 +91,14 @@ async def test_every_attempt_stays_with_the_model_of_the_first() -> None:
 
 async def test_built_in_models_leave_nothing_in_the_ledger(ledger: Ledger) -> None:
     model = Named("builtin")
-    computing = pool(ledger, (PricedModel("no endpoint", model, paid=False), 1.0))
+    computing = pool(ledger, PricedModel("no endpoint", model, paid=False))
     assert [await computing.ask(question(), text_of) for _ in range(2)] == ["builtin"] * 2
     assert (model.n_calls, len(ledger)) == (2, 0)
 
 
 async def test_without_a_ledger_nothing_is_kept_and_limits_hold() -> None:
     model = Named("m")
-    answering = pool(None, (PricedModel("e", model), 1.0))
+    answering = pool(None, PricedModel("e", model))
     assert [await answering.ask(question(), text_of) for _ in range(2)] == ["m"] * 2
     assert model.n_calls == 2
     assert "".join([piece async for piece in answering.stream(question())]) == "m"
@@ -136,7 +137,7 @@ async def test_costs_are_counted_with_the_cache_price(ledger: Ledger) -> None:
     priced = PricedModel("e", Named("m"), price=(1e6, 0.5e6, 2e6))
     meter = Meter()
     token = current_meter.set(meter)
-    await pool(ledger, (priced, 1.0)).ask(question(), text_of)
+    await pool(ledger, priced).ask(question(), text_of)
     current_meter.reset(token)
     use = next(iter(meter.uses.values()))
     assert use.cost_usd == use.sent_cost_usd == 6 * 1.0 + 4 * 0.5 + 5 * 2.0
@@ -156,7 +157,7 @@ async def test_a_429_holds_up_every_call_to_its_endpoint(ledger: Ledger) -> None
                 raise RateLimited("slow down", retry_after_s=0.02)
             return await super().complete(request)
 
-    limited = pool(ledger, (PricedModel("e", Limited("m")), 1.0))
+    limited = pool(ledger, PricedModel("e", Limited("m")))
     first = asyncio.ensure_future(limited.ask(question(0), text_of))
     while not begun:
         await asyncio.sleep(0)

@@ -12,11 +12,12 @@ import pytest
 from hirag_dist.core.limits import Allowance
 from hirag_dist.errors import BudgetReached, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.index.store import Store
-from hirag_dist.pool.budget import LocalBudget
-from hirag_dist.pool.chat import Patience
-from hirag_dist.pool.embedding import LedgerEmbedder
+from hirag_dist.pool.budget import Budget
+from hirag_dist.pool.calling import Caller, Patience
+from hirag_dist.pool.embedding import LedgerEmbedder, PricedEmbedder
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter, current_meter
+from hirag_dist.pool.treasury import Treasury
 from hirag_dist.types import FloatMatrix
 
 
@@ -44,8 +45,8 @@ def store(tmp_path: Path) -> Store:
 
 
 def embedder(store: Store, inner: Lengths, outage_s: float = 0.3, max_usd: float | None = None) -> LedgerEmbedder:
-    budget = LocalBudget({"e": Allowance(None, None, 8)}, max_usd=max_usd)
-    return LedgerEmbedder(inner, "e", 1e6, Ledger(store), budget, Patience(3, outage_s), len, batch_size=3)
+    caller = Caller(Budget(Treasury({"e": Allowance(None, None, 8)}, max_usd=max_usd)), Patience(3, outage_s))
+    return LedgerEmbedder(PricedEmbedder("e", inner, 1e6, batch_size=3), Ledger(store), caller, len)
 
 
 async def test_texts_are_asked_for_in_batches_and_equal_ones_once(store: Store) -> None:

@@ -13,11 +13,13 @@ from hirag_dist.core.limits import Allowance
 from hirag_dist.core.replies import Malformed
 from hirag_dist.errors import BudgetReached, HiragError, ModelUnavailable, RateLimited, RequestRejected, StoreError
 from hirag_dist.index.store import Store
-from hirag_dist.pool.budget import LocalBudget
-from hirag_dist.pool.chat import Patience, Pool, PricedModel
-from hirag_dist.pool.embedding import LedgerEmbedder
+from hirag_dist.pool.budget import Budget
+from hirag_dist.pool.calling import Caller, Patience
+from hirag_dist.pool.chat import Pool, PricedModel
+from hirag_dist.pool.embedding import LedgerEmbedder, PricedEmbedder
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter, current_meter
+from hirag_dist.pool.treasury import Treasury
 from hirag_dist.types import ChatReply, ChatRequest, FloatMatrix, Message, Rejected
 
 
@@ -49,9 +51,10 @@ def question(text: str = "hello") -> ChatRequest:
 
 
 def pool(model: Model, store: Store, attempts: int = 3, **limits: float) -> Pool:
-    budget = LocalBudget({"e": Allowance(None, None, 8)}, **limits)  # type: ignore[arg-type]
+    treasury = Treasury({"e": Allowance(None, None, 8)}, **limits)  # type: ignore[arg-type]
     priced = PricedModel("e", model, price=(1e6, 1e6, 1e6))
-    return Pool({"extract": [(priced, 1.0)]}, Ledger(store), budget, Patience(attempts, 0.5), len)
+    caller = Caller(Budget(treasury, spending=bool(limits)), Patience(attempts, 0.5))
+    return Pool({"extract": [priced]}, Ledger(store), caller, len)
 
 
 @pytest.fixture
@@ -236,8 +239,8 @@ class Axes:
 
 async def test_vectors_are_paid_once_and_keep_their_order(store: Store) -> None:
     def embedder(inner: Axes) -> LedgerEmbedder:
-        budget = LocalBudget({"e": Allowance(None, None, 8)})
-        return LedgerEmbedder(inner, "e", 1.0, Ledger(store), budget, Patience(), len, batch_size=2)
+        caller = Caller(Budget(Treasury({"e": Allowance(None, None, 8)})), Patience())
+        return LedgerEmbedder(PricedEmbedder("e", inner, 1.0, batch_size=2), Ledger(store), caller, len)
 
     inner = Axes()
     texts = ["a", "bb", "", "a", "ccc", "dddd"]

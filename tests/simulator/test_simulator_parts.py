@@ -99,6 +99,8 @@ def test_the_smallest_value_of_a_schema() -> None:
     [
         {"listen": "8000"}, {"listen": "host:http"}, {"listen": "h:70000"}, {"latency_ms": -1.0}, {"jitter": 1.5},
         {"rpm": 0.0}, {"tpm": -1.0}, {"max_concurrent": 0}, {"burst_s": 0.0},
+        {"fail_rate": -0.1}, {"storm_rate": 1.1}, {"batch_expire_rate": 2.0}, {"batch_latency_ms": -1.0},
+        {"fail_rate": 0.6, "drop_rate": 0.5}, {"max_faults_per_request": -1}, {"malformed_rate": float("nan")},
     ],
 )  # fmt: skip
 def test_options_that_cannot_work(changes: dict[str, object]) -> None:

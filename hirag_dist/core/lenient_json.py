@@ -1,0 +1,72 @@
+"""JSON as models write it: in a fence or amid prose, with trailing commas, curly quotes, or the last brace missing."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_FENCE = re.compile(r"```(?:json[a-z]*)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_STRING_OR_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+_CURLY = str.maketrans("“”„‟", '""""')
+_UNIT = re.compile(r'\{\s*"unit"')
+_DECODER = json.JSONDecoder(strict=False)  # a line break inside a string is plainly meant
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """Return the one JSON object that a reply holds, or None where there is none, or more than one in fences.
+
+    What is plainly meant is repaired: a fence or prose around it, trailing commas, curly quotes in place of straight
+    ones, a final brace left out behind a closed array. Nothing that was cut off is completed.
+
+    >>> json_object('Sure: {"a": [1, 2,],}')
+    {'a': [1, 2]}
+    """
+    fenced = [found for block in _FENCE.findall(text) if (found := _loads(block)) is not None]
+    if fenced:
+        return fenced[0] if len(fenced) == 1 else None
+    whole = _loads(text)
+    if whole is not None:
+        return whole
+    start, end = text.find("{"), text.rfind("}")
+    return _loads(text[start : end + 1]) if 0 <= start < end else None
+
+
+def json_objects(text: str) -> list[dict[str, Any]]:
+    """Return the complete JSON objects that stand one after another in a text; what is broken is passed over.
+
+    >>> json_objects('{"unit": 1} and {"unit": 2, "x": [} {"unit": 3}')
+    [{'unit': 1}, {'unit': 3}]
+    """
+    text = _clean(text)
+    found: list[dict[str, Any]] = []
+    at = text.find("{")
+    while at >= 0:
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            match = _UNIT.search(text, at + 1)
+            at = match.start() if match else -1
+            continue
+        found.append(value)
+        at = text.find("{", end)
+    return found
+
+
+def _loads(text: str) -> dict[str, Any] | None:
+    bare = text.strip()
+    if not bare.startswith("{"):
+        return None
+    for candidate in (bare, _clean(bare), _clean(bare) + "}" if bare.endswith("]") else ""):
+        if candidate:
+            try:
+                data = _DECODER.decode(candidate)
+            except (ValueError, RecursionError):
+                continue
+            return data if isinstance(data, dict) else None
+    return None
+
+
+def _clean(text: str) -> str:
+    straight = text if '"' in text else text.translate(_CURLY)
+    return _STRING_OR_COMMA.sub(lambda match: match.group(1) or "", straight)

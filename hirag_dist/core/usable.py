@@ -1,0 +1,90 @@
+"""Whether a reply can be read at all: not empty, cut off, refused, only thought, or stuck in a loop."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+
+from hirag_dist.types import ChatReply
+
+_OPEN = r"<(think|thinking|reasoning|thought)>"
+_THINKING = re.compile(rf"{_OPEN}.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_THOUGHT_BEFORE = re.compile(r"\A.*</(think|thinking|reasoning|thought)>", re.DOTALL | re.IGNORECASE)
+_BRACKETED = re.compile(r"\[THINK\].*?(\[/THINK\]|\Z)|◁think▷.*?(◁/think▷|\Z)", re.DOTALL)
+_FINAL_CHANNEL = re.compile(r"\A.*<\|channel\|>final[^<]*<\|message\|>", re.DOTALL)
+_OTHER_CHANNEL = re.compile(r"<\|channel\|>(?:analysis|commentary)\b.*\Z", re.DOTALL)
+_CONTROL = re.compile(r"<\|(?:end|return|start|im_end|eot_id|endoftext)\|>(?:assistant)?")
+_REFUSAL = re.compile(
+    r"""\s*(?:
+    (?:unfortunately,?\s+)?i(?:['’]m|\s+am)\s+(?:very\s+|so\s+)?(?:sorry|unable\s+to|not\s+able\s+to)
+    |sorry,|i(?:\s+apologi[sz]e)\b|(?:unfortunately,?\s+)?i\s*(?:can(?:no|['’])t|won['’]t|must\s+decline)|as\s+an\s+ai\b
+    |(?:很|非常)?(?:抱歉|对不起)[，,]|申し訳(?:ありません|ございません)|죄송합니다
+    |es\s+tut\s+mir\s+leid,|je\s+(?:suis\s+désolée?|ne\s+peux\s+pas)\b|lo\s+siento,|mi\s+dispiace,|sinto\s+muito,
+    |к\s+сожалению,\s+я\b|извините,
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_LEAST_LOOP = 12  # lines that must repeat one text for it to be a loop
+_TAIL_CHARS, _TAIL_RATIO = 1500, 0.08  # of prose or records zlib leaves 25 to 60 %
+
+
+class Malformed(ValueError):
+    """A reply is not in the requested form; the message is the reason."""
+
+
+def finished_text(reply: ChatReply) -> str:
+    """Return the reply's text without thinking, cut off or not.
+
+    Raises:
+        Malformed: empty, withheld by a content filter, a refusal, only thinking, or stuck in a loop.
+    """
+    if reply.finish_reason == "content_filter":
+        raise Malformed("the endpoint's content filter withheld the reply")
+    if reply.finish_reason == "refusal":
+        raise Malformed("the model refused")
+    text = without_thinking(reply.text)
+    if not text:
+        raise Malformed("the reply is empty" if not reply.text.strip() else "the reply holds only thinking text")
+    if _REFUSAL.match(text) and "<|>" not in text and "{" not in text:
+        raise Malformed("the model refused")
+    loop = _loop(text)
+    if loop:
+        raise Malformed(loop)
+    return text
+
+
+def usable_text(reply: ChatReply) -> str:
+    """Return the reply's text without thinking.
+
+    Raises:
+        Malformed: cut off at the token limit, or for the reasons of `finished_text`.
+    """
+    if reply.finish_reason == "length":
+        raise Malformed("the reply was cut off at the token limit")
+    return finished_text(reply)
+
+
+def without_thinking(text: str) -> str:
+    """Return a text without what a model thought aloud, whose marks may have been opened in the prompt.
+
+    >>> without_thinking("<think>Hm.</think> Yes.")
+    'Yes.'
+    """
+    if "<|channel|>" in text:
+        text = _CONTROL.sub("", _OTHER_CHANNEL.sub("", _FINAL_CHANNEL.sub("", text)))
+    return _THOUGHT_BEFORE.sub("", _BRACKETED.sub("", _THINKING.sub("", text))).strip()
+
+
+def _loop(text: str) -> str:
+    """Return what shows that a model repeated itself until something stopped it, or an empty text."""
+    lines = [" ".join(line.split()) for line in re.split(r"##|\n", text)]
+    counts = Counter(line for line in lines if len(line) > 2)
+    if counts:
+        line, times = counts.most_common(1)[0]
+        if times >= _LEAST_LOOP and 2 * times > sum(counts.values()):
+            return f"the reply repeats one line {times} times: {line[:60]}"
+    tail = text[-_TAIL_CHARS:].encode("utf-8", "surrogatepass")
+    if len(text) >= _TAIL_CHARS and len(zlib.compress(tail, 6)) < _TAIL_RATIO * len(tail):
+        return "the reply ends in a loop that repeats the same words"
+    return ""

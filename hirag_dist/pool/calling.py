@@ -1,0 +1,315 @@
+"""One call, made until it is answered: which endpoint, its turn, retries, outages, stragglers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from hirag_dist.errors import ModelError, RateLimited, RequestRejected, TimedOut
+from hirag_dist.pool.budget import Budget, Permit
+from hirag_dist.pool.metering import Meter, current_meter
+
+R = TypeVar("R")
+_LONGEST_WAIT_S = 60.0
+_DOWN_AFTER = 3  # failures in a row, of an endpoint
+_TRIAL_S = 10.0
+_MOST_FAILURES = 10  # of one request at endpoints that answer others: it is to blame itself
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long and how often.
+
+    Attributes:
+        attempts: replies that a unit may have refused; also how often a request may time out while others do not.
+        outage_s: how long nobody at all may answer before the run fails.
+        failover_s: how long a model's endpoints may be out before another model of the role is asked.
+        deadline_s: how long one unit may take with all its retries, None without limit.
+        hedge_s: after so long without a reply a second copy of the request is sent; None never.
+    """
+
+    attempts: int = 3
+    outage_s: float = 600.0
+    failover_s: float = 60.0
+    deadline_s: float | None = None
+    hedge_s: float | None = None
+
+
+class Target(Protocol):
+    """An endpoint that can take the call."""
+
+    @property
+    def endpoint(self) -> str:
+        """The configured name, which the budget goes by."""
+        ...
+
+    @property
+    def weight(self) -> float:
+        """Its share of the calls, where all are well."""
+        ...
+
+
+T = TypeVar("T", bound=Target)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[R]):
+    """A reply and what it used. `limits`: requests and tokens a minute, where the endpoint named them."""
+
+    value: R
+    tokens: int
+    usd: float
+    limits: tuple[float | None, float | None] = (None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a call needs.
+
+    Attributes:
+        tokens: it will use, as far as can be told.
+        most_tokens, most_usd: it can use, for spending limits.
+        priority: lower goes first.
+    """
+
+    tokens: int
+    most_tokens: int
+    most_usd: float
+    priority: int = 0
+
+
+@dataclass(slots=True)
+class _Health:
+    """How an endpoint has been, as this process saw it."""
+
+    failures: int = 0  # in a row
+    down_until: float = -math.inf
+    answered_at: float = -math.inf
+    useless: RequestRejected | None = None  # it refuses our key, has no such model, or no money
+
+    def answered(self, now: float) -> None:
+        self.failures, self.down_until, self.answered_at = 0, -math.inf, now
+
+    def failed(self, now: float) -> None:
+        self.failures += 1
+        if self.failures >= _DOWN_AFTER:
+            self.down_until = now + _backoff_s(self.failures - _DOWN_AFTER)
+
+
+class Caller:
+    """Makes calls. One instance serves one event loop."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        patience: Patience,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.patience = patience
+        self.budget = budget
+        self._clock, self._sleep = clock, sleep
+        self._health: dict[str, _Health] = {}
+        self._late: set[asyncio.Task[Any]] = set()
+
+    async def call(
+        self,
+        targets: Sequence[T],
+        send: Callable[[T], Coroutine[Any, Any, Answered[R]]],
+        store: Callable[[T, R], Coroutine[Any, Any, None]],
+        need: Callable[[T], Need],
+        role: str,
+        last_resort: bool = True,
+    ) -> tuple[T, R]:
+        """Return who answered, and what, once it is stored.
+
+        Args:
+            targets: endpoints that give the same replies; the least busy that is well is asked.
+            send: makes the call once.
+            store: makes a reply durable; the endpoint's slot is free by then.
+            last_resort: False where another model can be asked, so that an outage is not waited out here.
+
+        Raises:
+            ModelError: nobody answered for as long as the patience lasts, or nobody lets us in.
+            RequestRejected: not fatal: this request cannot be answered, others can.
+            BudgetReached: a spending limit.
+        """
+        if self.patience.hedge_s is None:
+            return await self._until_answered(targets, send, store, need, role, last_resort)
+        first = self._start(self._until_answered(targets, send, store, need, role, last_resort))
+        done, _ = await asyncio.wait({first}, timeout=self.patience.hedge_s)
+        if done:
+            return first.result()
+        second = self._start(self._until_answered(targets, send, store, need, role, last_resort))
+        await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
+        for each in (first, second):
+            if each.done() and each.exception() is None:
+                return each.result()
+        return await (second if first.done() else first)
+
+    def _is_well(self, target: Target) -> bool:
+        return self._of(target).down_until <= self._clock() and not self._is_useless(target)
+
+    def _is_useless(self, target: Target) -> bool:
+        """Whether an endpoint has turned us away for good."""
+        return self._of(target).useless is not None
+
+    def pick(self, targets: Sequence[T]) -> T | None:
+        """Return the endpoint to ask: the least busy for its weight of those that are well, None if none is."""
+        now = self._clock()
+        well = [each for each in targets if self._is_well(each)]
+        if not well:
+            return None
+        chosen = min(well, key=lambda each: (self.budget.load(each.endpoint) + 1) / each.weight)
+        health = self._of(chosen)
+        if health.failures >= _DOWN_AFTER:  # one call tries whether it is back; the others wait for what that brings
+            health.down_until = now + _TRIAL_S
+        return chosen
+
+    async def close(self) -> None:
+        """Wait for the copies of stragglers that still run: they are paid, and are stored. Then ask for no more."""
+        if self._late:
+            await asyncio.wait(self._late)
+        self.budget.close()
+
+    def _start(self, call: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
+        task = asyncio.ensure_future(call)
+        self._late.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._late.discard(task)
+        if not task.cancelled():
+            task.exception()  # the other copy may have answered
+
+    async def _until_answered(
+        self,
+        targets: Sequence[T],
+        send: Callable[[T], Coroutine[Any, Any, Answered[R]]],
+        store: Callable[[T, R], Coroutine[Any, Any, None]],
+        need: Callable[[T], Need],
+        role: str,
+        last_resort: bool,
+    ) -> tuple[T, R]:
+        begun = self._clock()
+        failures = timeouts = 0
+        last: ModelError | None = None
+        while True:
+            target = await self._next(targets, begun, last, last_resort)
+            wanted = need(target)
+            priority = wanted.priority - failures - timeouts  # what has waited long goes first
+            permit = await self.budget.acquire(
+                target.endpoint, wanted.tokens, wanted.most_usd, priority, wanted.most_tokens
+            )
+            try:
+                return target, await to_the_end(self._once(target, permit, send, store))
+            except RequestRejected as error:
+                if not error.fatal:
+                    raise
+                self._of(target).useless = error
+                last = error
+                continue
+            except RateLimited as error:
+                _meter(role, target).rate_limited += 1
+                last = error
+                wait = 0.0  # the endpoint's budget is what pauses
+            except ModelError as error:
+                if not error.retryable:
+                    raise
+                _meter(role, target).failed += 1
+                timed_out = isinstance(error, TimedOut)
+                timeouts, failures = timeouts + timed_out, failures + (not timed_out)
+                last = error
+                elsewhere = any(self._is_well(each) for each in targets if each is not target)
+                wait = 0.0 if timed_out or elsewhere else _backoff_s(failures)
+                if timeouts >= self.patience.attempts or failures >= _MOST_FAILURES:
+                    if max(self._of(each).answered_at for each in targets) > begun:
+                        n = timeouts + failures
+                        raise RequestRejected(
+                            f"no reply in {n} tries while other requests had theirs: {error}"
+                        ) from error
+            if self.patience.deadline_s is not None and self._clock() - begun + wait > self.patience.deadline_s:
+                raise RequestRejected(
+                    f"no reply within the deadline of {self.patience.deadline_s:g} s: {last}"
+                ) from last
+            if wait:
+                await self._sleep(wait)
+
+    async def _next(self, targets: Sequence[T], begun: float, last: ModelError | None, last_resort: bool) -> T:
+        """Return the endpoint to ask, waiting for one to be well.
+
+        Raises:
+            ModelError: the last failure, where it has been going on for too long.
+        """
+        while True:
+            now = self._clock()
+            since = max(begun, *(self._of(each).answered_at for each in targets))
+            patience = self.patience.outage_s if last_resort else min(self.patience.failover_s, self.patience.outage_s)
+            if last is not None and now - since > patience:
+                raise last
+            target = self.pick(targets)
+            if target is not None:
+                return target
+            usable = [self._of(each) for each in targets if not self._is_useless(each)]
+            if not usable:
+                raise next(error for each in targets if (error := self._of(each).useless) is not None)
+            if last is None and not last_resort:
+                raise ModelError("every endpoint of the model is out of reach")
+            await self._sleep(max(min(each.down_until for each in usable) - now, 0.01))
+
+    async def _once(
+        self,
+        target: T,
+        permit: Permit,
+        send: Callable[[T], Coroutine[Any, Any, Answered[R]]],
+        store: Callable[[T, R], Coroutine[Any, Any, None]],
+    ) -> R:
+        health = self._of(target)
+        try:
+            reply = await send(target)
+        except RateLimited as error:
+            permit.limited(error.retry_after_s, error.kind)
+            raise
+        except BaseException as error:
+            if isinstance(error, ModelError) and error.retryable:
+                health.failed(self._clock())
+            permit.failed(slow=isinstance(error, TimedOut))
+            raise
+        health.answered(self._clock())
+        self.budget.heard(target.endpoint, *reply.limits)
+        permit.answered(reply.tokens, reply.usd)
+        await store(target, reply.value)
+        return reply.value
+
+    def _of(self, target: Target) -> _Health:
+        return self._health.setdefault(target.endpoint, _Health())
+
+
+def _backoff_s(failures: int) -> float:
+    return float(min(0.5 * 2.0 ** min(failures, 10), _LONGEST_WAIT_S) * (0.5 + random.random()))
+
+
+def _meter(role: str, target: Target) -> Any:
+    meter = current_meter.get() or Meter()
+    return meter.use(role, getattr(target, "name", ""), target.endpoint)
+
+
+async def to_the_end(call: Coroutine[Any, Any, R]) -> R:
+    """Return what a call gives. It is never cancelled: a caller that gives up waits for its end first.
+
+    So a request that was sent ends and is stored.
+    """
+    running = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # of no account to a caller that gave up
+        raise

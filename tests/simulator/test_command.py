@@ -1,0 +1,58 @@
+"""`hirag-dist simulate-llm` as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from hirag_dist.cli.simulate import register
+
+COMMAND = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", "127.0.0.1:0"]
+
+
+def test_its_options_reach_the_endpoint(tmp_path: Path) -> None:
+    log = tmp_path / "calls.jsonl"
+    options = ["--fail-rate", "1", "--max-faults-per-request", "1", "--no-limit-headers", "--rpm", "100", "--dim", "8"]
+    with subprocess.Popen(
+        [*COMMAND, *options, "--log", str(log)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"COLUMNS": "300"},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        found = re.search(r"http://\S+/v1", process.stderr.readline())
+        assert found is not None
+        with openai.OpenAI(api_key="any", base_url=found.group(0), max_retries=0) as client:
+            with pytest.raises(openai.InternalServerError):
+                client.embeddings.create(model="e", input=["one"])
+            again = client.embeddings.with_raw_response.create(model="e", input=["one"])
+        assert len(again.parse().data[0].embedding) == 8
+        assert not [name for name in again.headers if name.lower().startswith("x-ratelimit")]
+        process.send_signal(signal.SIGTERM)
+        stats: dict[str, Any] = json.loads(process.communicate(timeout=20)[0])
+    assert (stats["total"]["calls"], stats["total"]["faults"]) == (1, {"fail": 1})
+    assert [json.loads(line)["fault"] for line in log.read_text().splitlines()] == ["fail", None]
+
+
+def test_its_help_is_in_groups() -> None:
+    app = typer.Typer()
+    register(app)
+    shown = CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(app, ["--help"]).output
+    places = [shown.find(f"─ {group} ─") for group in ("Options", "Limits", "Latency", "Faults", "Batches")]
+    assert places == sorted(places)
+    assert -1 not in places
+    for option in ("--storm-rate", "--no-limit-headers", "--no-prompt-cache", "--batch-expire-rate", "--log"):
+        assert option in shown
