@@ -23,9 +23,11 @@ from hirag_dist.execution.run import Run
 from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
-from hirag_dist.pool.budget import LocalBudget
-from hirag_dist.pool.chat import Patience, Pool, PricedModel
+from hirag_dist.pool.budget import Budget
+from hirag_dist.pool.calling import Caller, Patience
+from hirag_dist.pool.chat import Pool, PricedModel
 from hirag_dist.pool.ledger import Ledger
+from hirag_dist.pool.treasury import Treasury
 from hirag_dist.stages.base import Services
 from hirag_dist.types import ChatReply, ChatRequest
 from hirag_dist.wiring import CHAT_ROLES, Resolved
@@ -123,13 +125,10 @@ class Bench:
         count = counter(config.tokenizer)
 
         def services() -> Services:
-            roles = {role: [(PricedModel("endpoint", model), 1.0)] for role in CHAT_ROLES}
-            budget = LocalBudget({"endpoint": Allowance(None, None, 8)})
-            pool = Pool(roles, Ledger(store), budget, Patience(2, 0.0), count)
-            return Services(pool, embedder, CpuKernels(), encoding(config.tokenizer), count)
-
-        async def close(services: Services) -> None:
-            await model.close()
+            roles = {role: [PricedModel("endpoint", model)] for role in CHAT_ROLES}
+            caller = Caller(Budget(Treasury({"endpoint": Allowance(None, None, 8)})), Patience(2, 0.0))
+            pool = Pool(roles, Ledger(store), caller, count)
+            return Services(pool, embedder, CpuKernels(), encoding(config.tokenizer), count, close=pool.close)
 
         resolved = Resolved(
             structured=dict.fromkeys(CHAT_ROLES, False),
@@ -138,7 +137,7 @@ class Bench:
             dim=embedder.dim,
             kernels="cpu",
         )
-        executor = InlineExecutor(services, close)
+        executor = InlineExecutor(services)
         try:
             self.events = []
             run = Run(store, executor, (self.events.append,), config.max_reject_ratio, retry=retry)

@@ -228,16 +228,13 @@ class Caller:
                 last = error
                 elsewhere = any(self._is_well(each) for each in targets if each is not target)
                 wait = 0.0 if timed_out or elsewhere else _backoff_s(failures)
-                if timeouts >= self.patience.attempts or failures >= _MOST_FAILURES:
-                    if max(self._of(each).answered_at for each in targets) > begun:
-                        n = timeouts + failures
-                        raise RequestRejected(
-                            f"no reply in {n} tries while other requests had theirs: {error}"
-                        ) from error
-            if self.patience.deadline_s is not None and self._clock() - begun + wait > self.patience.deadline_s:
-                raise RequestRejected(
-                    f"no reply within the deadline of {self.patience.deadline_s:g} s: {last}"
-                ) from last
+                alone = timeouts >= self.patience.attempts or failures >= _MOST_FAILURES
+                if alone and max(self._of(each).answered_at for each in targets) > begun:
+                    said = f"no reply in {timeouts + failures} tries while other requests had theirs: {error}"
+                    raise RequestRejected(said) from error
+            deadline_s = self.patience.deadline_s
+            if deadline_s is not None and self._clock() - begun + wait > deadline_s:
+                raise RequestRejected(f"no reply within the deadline of {deadline_s:g} s: {last}") from last
             if wait:
                 await self._sleep(wait)
 

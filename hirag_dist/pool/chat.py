@@ -177,7 +177,7 @@ class Pool:
     async def _reply(
         self, request: ChatRequest, groups: list[_Group], attempt: int, may_send: bool
     ) -> tuple[ChatReply, PricedModel, bool] | None:
-        """Return a reply, who gave it, and whether it was stored before; None where none is and none may be sent for."""
+        """Return a reply, who gave it, and whether it was stored; None where none is and none may be sent for."""
         chosen = groups[0].one
         if not chosen.paid:
             return (await chosen.model.complete(request), chosen, False) if may_send else None

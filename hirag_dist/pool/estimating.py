@@ -21,7 +21,7 @@ class _Seen:
 
     n: int = 0
     tokens_a_byte: float = _TOKENS_A_BYTE
-    reply_tokens: float = _REPLY_TOKENS
+    reply_tokens: float = _REPLY_TOKENS  # a unit: a request may hold several
     most_over_count: float = 1.0  # by how much an endpoint's own count of a prompt passed ours, at most
 
 
@@ -59,7 +59,7 @@ class Estimates:
         """Return what a call will use."""
         seen = self._roles.setdefault(request.role, _Seen())
         limit = request.max_tokens or MOST_REPLY_TOKENS
-        reply = min(seen.reply_tokens, limit)
+        reply = min(seen.reply_tokens * max(len(request.packed), 1), limit)
         if not self._exact:
             prompt = _bytes(request) * seen.tokens_a_byte
             return Estimate(round(prompt + reply), round(prompt), round(reply))
@@ -72,7 +72,7 @@ class Estimates:
         seen = self._roles.setdefault(request.role, _Seen())
         seen.n += 1
         weight = max(1.0 / seen.n, _LEARN)  # the first replies at full weight
-        seen.reply_tokens += weight * (reply.output_tokens - seen.reply_tokens)
+        seen.reply_tokens += weight * (reply.output_tokens / max(len(request.packed), 1) - seen.reply_tokens)
         n_bytes = _bytes(request)
         if n_bytes:
             seen.tokens_a_byte += weight * (reply.input_tokens / n_bytes - seen.tokens_a_byte)

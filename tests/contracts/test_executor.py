@@ -19,7 +19,7 @@ from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.task import Slice, Task, result_of
 from hirag_dist.index.store import Store
-from hirag_dist.pool.budget import LocalBudget
+from hirag_dist.pool.treasury import Treasury
 from hirag_dist.ports import Executor
 from hirag_dist.stages.base import ByRows, Services, Tables
 
@@ -60,7 +60,7 @@ def _inline() -> Executor:
 def _on_ray() -> Executor:
     if not ray.is_initialized():
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    return RayExecutor(lambda budget: SERVICES, lambda: LocalBudget({}), workers=2, in_flight=1)
+    return RayExecutor(lambda lender, holder: SERVICES, lambda: Treasury({}), workers=2, in_flight=lambda n_workers: 1)
 
 
 MAKERS: dict[str, Callable[[], Executor]] = {"inline": _inline, "ray": _on_ray}

@@ -25,17 +25,17 @@ from hirag_dist.core.limits import Allowance
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.execution.events import TaskFinished
-from hirag_dist.execution.ray import RayExecutor, _BudgetActor, describe_cluster
+from hirag_dist.execution.ray import RayExecutor, _TreasuryActor, describe_cluster
 from hirag_dist.execution.run import Run
 from hirag_dist.execution.task import Slice, Task
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
-from hirag_dist.pool.budget import LocalBudget
+from hirag_dist.pool.treasury import Events, State, Treasury, Want
 from hirag_dist.ports import Executor
 from hirag_dist.simulator import SimulatorOptions
 from hirag_dist.simulator.run import SimulatorThread
 from hirag_dist.stages.base import ByRows, Services, Tables
-from hirag_dist.wiring import make_budget, make_executor, make_services, resolve
+from hirag_dist.wiring import make_executor, make_services, make_treasury, resolve
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
 FILES = ("newton-whiteness-from-colours.md", "jefferson-1803-louisiana.md")
@@ -78,7 +78,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def over_ray(config: Config, store: Store, **options: Any) -> RayExecutor:
-    return RayExecutor(partial(make_services, config, store), partial(make_budget, config), **options)
+    return RayExecutor(partial(make_services, config, store, False), partial(make_treasury, config), **options)
 
 
 def build(
@@ -145,7 +145,7 @@ def places(executor: RayExecutor, store: Store, stage: Report, n: int) -> list[t
 
 @pytest.fixture
 def plain(cluster: Cluster) -> Iterator[RayExecutor]:
-    executor = RayExecutor(lambda budget: SERVICES, lambda: LocalBudget({}), in_flight=2)
+    executor = RayExecutor(lambda lender, holder: SERVICES, lambda: Treasury({}), in_flight=lambda n_workers: 2)
     yield executor
     executor.close()
 
@@ -236,10 +236,10 @@ def test_the_budget_holds_for_all_workers(cluster: Cluster, corpus: Path, tmp_pa
 
         def capped(config: Config, store: Store) -> Executor:
             return RayExecutor(
-                partial(make_services, config, store), partial(make_budget, config, None, 8_000), workers=2
+                partial(make_services, config, store, True), partial(make_treasury, config, None, 60_000), workers=2
             )
 
-        with pytest.raises(BudgetReached, match="--max-tokens 8000"):
+        with pytest.raises(BudgetReached, match="--max-tokens 60000"):
             build(config, corpus, tmp_path / "capped", capped)
         assert 0 < chat_calls(thread) - before < before
 
@@ -248,17 +248,16 @@ def test_describes_the_cluster(cluster: Cluster) -> None:
     assert "2 node(s), 2 CPUs, 0 GPUs" in describe_cluster(None)
 
 
-async def test_permits_of_a_dead_worker_return() -> None:
-    budget = _BudgetActor(lambda: LocalBudget({"x": Allowance(None, None, 2)}))
-    before, after = (0, "first life"), (0, "second life")
-    for _ in range(2):
-        await budget.acquire(before, "x", 1, 0.0)
-    waiting = asyncio.ensure_future(budget.acquire(before, "x", 1, 0.0))
-    for _ in range(2):
-        assert await asyncio.wait_for(budget.acquire(after, "x", 1, 0.0), 5) is None
-    await budget.settle(before, "x", 1, 1, 0.0, 0.0)  # too late: its permits went back already
-    third = asyncio.ensure_future(budget.acquire(after, "x", 1, 0.0))
+async def test_loans_of_a_dead_worker_return() -> None:
+    treasury = _TreasuryActor(lambda: Treasury({"x": Allowance(None, None, 2)}))
+    nothing, want = State(0, 0, 0, 0, 0, 0.0, 0, 0.0), Want(0, slots=2)
+    loan = await treasury.ask("0/first life", "x", nothing, want, Events())
+    assert not isinstance(loan, Exception)
+    assert loan.slots == 2
+    second = asyncio.ensure_future(treasury.ask("1/another", "x", nothing, want, Events()))
     await asyncio.sleep(0)
-    assert not third.done()
-    await budget.forget(0)
-    assert await asyncio.wait_for(asyncio.gather(waiting, third), 5) == [None, None]
+    assert not second.done()
+    await treasury.forget(0)
+    assert (await asyncio.wait_for(second, 5)).slots == 2  # type: ignore[union-attr]
+    third = asyncio.ensure_future(treasury.ask("1/its next life", "x", nothing, want, Events()))
+    assert (await asyncio.wait_for(third, 5)).slots == 2  # type: ignore[union-attr]

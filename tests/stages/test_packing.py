@@ -15,8 +15,10 @@ from hirag_dist.core.prompts import PACKED, Prompts, summary_request
 from hirag_dist.core.replies import Malformed, Summary, parse_summary
 from hirag_dist.core.tokens import counter
 from hirag_dist.errors import RequestRejected
-from hirag_dist.pool.budget import LocalBudget
-from hirag_dist.pool.chat import Patience, Pool, PricedModel
+from hirag_dist.pool.budget import Budget
+from hirag_dist.pool.calling import Caller, Patience
+from hirag_dist.pool.chat import Pool, PricedModel
+from hirag_dist.pool.treasury import Treasury
 from hirag_dist.stages.base import Services
 from hirag_dist.stages.packing import Packing, Unit, ask_packed
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
@@ -114,8 +116,8 @@ def clusters() -> list[Unit[Summary]]:
 
 
 def services(model: ExtractiveModel | RecordedModel) -> Services:
-    roles = {"summarise": [(PricedModel("endpoint", model), 1.0)]}
-    pool = Pool(roles, None, LocalBudget({"endpoint": Allowance(None, None, 8)}), Patience(1, 0.0), len)
+    caller = Caller(Budget(Treasury({"endpoint": Allowance(None, None, 8)})), Patience(1, 0.0))
+    pool = Pool({"summarise": [PricedModel("endpoint", model)]}, None, caller, len)
     return Services(pool, None, None, None, len)  # type: ignore[arg-type]
 
 
