@@ -165,7 +165,8 @@ class Build:
             self._run, parts, embedder=self._resolved.embedder, dim=self._resolved.dim, build=self._provenance()
         )
         if before != manifest.snapshot_id:
-            make_current(self._run.store, manifest.snapshot_id)
+            with self._run.fence():
+                make_current(self._run.store, manifest.snapshot_id)
         changed = before != manifest.snapshot_id
         counts = manifest.counts
         return BuildResult(manifest, changed, self._run.stages_run, counts["rejects"], counts.get(DROPPED, 0))

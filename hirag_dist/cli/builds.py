@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -69,6 +69,7 @@ class BuildRecord:
         config: Config,
         decisive: Mapping[str, Any],
         limits: Mapping[str, float | None],
+        fence: Callable[[], AbstractContextManager[None]] = nullcontext,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin a record; the one of the build before moves to builds/.
@@ -77,9 +78,11 @@ class BuildRecord:
             action: the command: index, import or retry.
             decisive: all that decides the content (`Build.decisive`).
             limits: max_usd and max_tokens of this run.
+            fence: entered around every write; raises where another build has the index.
             clock: seconds, monotonic.
         """
         self._store = store
+        self._fence = fence
         self._clock = clock
         self._stages: dict[str, dict[str, Any]] = {}
         self._meters: dict[str, Meter] = {}
@@ -158,7 +161,8 @@ class BuildRecord:
 
     def _write(self) -> None:
         stages = [stage | {"usage": self._meters[label].rows()} for label, stage in self._stages.items()]
-        self._store.write_json(BUILD, self._record | {"stages": stages, "sent": sent_sums(self._sent)})
+        with self._fence():
+            self._store.write_json(BUILD, self._record | {"stages": stages, "sent": sent_sums(self._sent)})
         self._written = self._clock()
 
 

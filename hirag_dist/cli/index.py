@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from hirag_dist.pipeline import Build, BuildResult
 from hirag_dist.pool.metering import Meter
 from hirag_dist.wiring import make_executor, resolve
 
+log = logging.getLogger(__name__)
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -53,6 +56,7 @@ def index(
     max_tokens: MaxTokensOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Do finished stages again; paid replies are kept.")] = False,
     require_complete: Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")] = False,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for another build of this index to end.")] = 0.0,
     json: JsonOption = False,
 ) -> None:
     """Build an index of INPUT and publish it. Run it again after any interruption: it goes on where it was."""
@@ -70,7 +74,7 @@ def index(
     ).config
     started = time.perf_counter()
     store = Store(index)
-    order = Order("index", Given.index(inputs, loaded), max_usd, max_tokens, fresh=fresh)
+    order = Order("index", Given.index(inputs, loaded), max_usd, max_tokens, fresh=fresh, wait_s=wait)
     result, sent = build(loaded, store, order, lambda made: made.index(inputs, require_complete), bars=not json)
     conclude(summary(store, result, sent, time.perf_counter() - started), json)
 
@@ -95,6 +99,7 @@ class Order:
         max_usd, max_tokens: what this run may spend.
         fresh: do finished stages again.
         retry: ask again about dead letters.
+        wait_s: wait so long for another build of the index to end.
     """
 
     action: str
@@ -103,6 +108,7 @@ class Order:
     max_tokens: int | None = None
     fresh: bool = False
     retry: bool = False
+    wait_s: float = 0.0
 
 
 def build(
@@ -121,15 +127,16 @@ def build(
     """
     prompts = load_prompts(config.prompts)
     store.check_writable()
-    with BuildLock(store), Bars(bars) as shown:
+    with BuildLock(store, order.wait_s) as lock, Bars(bars) as shown:
+        tidy_ledger(store, lock)
         resolved = resolve(config)
         executor = make_executor(config, store, order.max_usd, order.max_tokens)
         try:
-            run = Run(store, executor, (), config.max_reject_ratio, order.fresh, order.retry)
+            run = Run(store, executor, (), config.max_reject_ratio, order.fresh, order.retry, lock.fenced)
             made = Build(config, prompts, resolved, run)
             check(made)
             limits = {"max_usd": order.max_usd, "max_tokens": order.max_tokens}
-            record = BuildRecord(store, order.action, order.given, config, made.decisive(), limits)
+            record = BuildRecord(store, order.action, order.given, config, made.decisive(), limits, lock.fenced)
             run.listeners = (shown, record)
             with record.closed():
                 result = work(made)
@@ -137,6 +144,14 @@ def build(
         finally:
             executor.close()
     return result, run.sent
+
+
+def tidy_ledger(store: Store, lock: BuildLock) -> None:
+    """Compact the ledger where that is due; a build can do without."""
+    try:
+        compact(store, lock.check)
+    except StoreError as error:
+        log.warning("the ledger was not compacted: %s", error)
 
 
 def summary(store: Store, result: BuildResult, sent: Meter, seconds: float) -> dict[str, Any]:

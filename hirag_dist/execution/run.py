@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,7 @@ class Run:
         max_reject_ratio: float,
         fresh: bool = False,
         retry: bool = False,
+        fence: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Prepare a run.
 
@@ -70,8 +71,10 @@ class Run:
             max_reject_ratio: a stage of which a larger share of units are dead letters fails.
             fresh: do finished stages again; replies in the ledger are still not paid again.
             retry: do tasks with dead letters again, each refused unit with new attempts.
+            fence: entered around what only the holder of the index may write; raises IndexBusy where we are not it.
         """
         self.store = store
+        self.fence = fence
         self.drops = load_drops(store)
         self._executor = executor
         self.listeners = listeners
@@ -110,7 +113,8 @@ class Run:
         if not reused:
             if not any_rejects:
                 self._check_rejects(folder, label, results, rejects, n_units)
-            self.store.write_json(done, {"tasks": [dataclasses.asdict(result) for result in results]})
+            with self.fence():
+                self.store.write_json(done, {"tasks": [dataclasses.asdict(result) for result in results]})
             self.stages_run += 1
         meter = Meter()
         for result in results:

@@ -4,7 +4,7 @@ URI/
   current                     the id of the snapshot being served: writing it is going live
   snapshots/<id>/             immutable: Parquet tables, graph/*.npy, vectors/*.npy, manifest.json written last
   work/<stage>/<key>/         outputs of finished tasks and stages; safe to delete, they are made again
-  ledger/                     every paid reply; never delete it, it was paid for
+  ledger/                     every paid reply: *.log being written, *.seg sealed; never delete it, it was paid for
   build.json                  what the last build was given, did and spent; builds/ holds earlier ones
   drops.json                  dead letters whose loss was accepted: by whom, when and why
   run.lock                    who is building

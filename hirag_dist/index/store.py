@@ -3,20 +3,52 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
+import tempfile
 import threading
+import time
 import uuid
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from hirag_dist.errors import StoreError
+
+_TEMPORARY = ".tmp-"
+_SPOOLED_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file in a listing.
+
+    Attributes:
+        size: bytes.
+        modified: seconds since the epoch, by the clock of whoever keeps the file.
+    """
+
+    size: int
+    modified: float
+
+
+class Hold:
+    """A file held by this process, until `release` or the end of the process, however it comes."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._close = weakref.finalize(self, os.close, descriptor) if descriptor is not None else lambda: None
+
+    def release(self) -> None:
+        """Let go; a second time does nothing."""
+        self._close()
 
 
 class Store:
@@ -64,7 +96,17 @@ class Store:
         """Return the names of what a folder holds, sorted; none where it is not there."""
         with self._errors("list", folder):
             infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
-        return sorted(info.base_name for info in infos if ".tmp-" not in info.base_name)
+        return sorted(info.base_name for info in infos if _TEMPORARY not in info.base_name)
+
+    def entries(self, folder: str) -> dict[str, Entry]:
+        """Return the files that a folder holds by name, in one listing; none where it is not there."""
+        with self._errors("list", folder):
+            infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
+        return {
+            info.base_name: Entry(int(info.size), (info.mtime_ns or 0) / 1e9)
+            for info in infos
+            if info.type == fs.FileType.File and _TEMPORARY not in info.base_name
+        }
 
     def read_bytes(self, path: str) -> bytes:
         """Return a file's bytes."""
@@ -107,6 +149,84 @@ class Store:
         """Write a Parquet file whole."""
         with self._errors("write", path), self._landing(path) as target:
             pq.write_table(table, target, filesystem=self._fs, compression="zstd")
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        """Write a file piece by piece. After the block it is there, whole and durable; after a failure, not at all."""
+        if self.local is None:
+            with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spool:  # an upload given up midway would be published
+                yield cast(BinaryIO, spool)
+                spool.seek(0)
+                with self._errors("write", path):
+                    self._upload(spool, self._full(path))
+            return
+        with self._errors("write", path), self._landing(path) as target, open(target, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        with self._errors("write", path):
+            _sync_folder(Path(self._full(path)).parent)
+
+    def _upload(self, source: IO[bytes], target: str) -> None:
+        stream = self._fs.open_output_stream(target, compression=None)
+        try:
+            while piece := source.read(_SPOOLED_BYTES):
+                stream.write(piece)
+        except BaseException:
+            with suppress(OSError):
+                stream.close()
+                self._fs.delete_file(target)
+            raise
+        stream.close()
+
+    def hold(self, path: str, create: bool = False) -> Hold | None:
+        """Hold a file against every other process on this folder; None where another has it or it is not there.
+
+        It tells whether a file's writer still lives: the system lets go for a process that died, on any machine that
+        mounts the folder with locks. On an object store, where nothing is appended to, there is nothing to hold.
+
+        Args:
+            create: make the file, empty, where it is not there.
+        """
+        if self.local is None:
+            return Hold(None)
+        full = Path(self._full(path))
+        with self._errors("hold", path):
+            if create:
+                full.parent.mkdir(parents=True, exist_ok=True)
+            while True:
+                try:
+                    descriptor = os.open(full, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
+                except FileNotFoundError:
+                    if create:
+                        raise
+                    return None
+                held = Hold(descriptor)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError as error:
+                    held.release()
+                    if create and error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+                        return Hold(None)  # no locks here: nobody else can hold it either, so nobody ends it
+                    return None
+                if _is_at(descriptor, full):
+                    if create:
+                        _sync_folder(full.parent)
+                    return held
+                held.release()  # removed by its holder between our opening and our locking
+
+    def sweep(self, folder: str, older_than_s: float) -> int:
+        """Remove what killed processes left half written in a folder of this machine; return the bytes freed."""
+        freed = 0
+        if self.local is not None:
+            with self._errors("sweep", folder):
+                for file in (self.local / folder).glob(f"{_TEMPORARY}*"):
+                    with suppress(FileNotFoundError):
+                        found = file.stat()
+                        if time.time() - found.st_mtime > older_than_s:
+                            file.unlink()
+                            freed += found.st_size
+        return freed
 
     def append(self, path: str, data: bytes) -> tuple[str, int]:
         """Add bytes to a file of this process and make them durable; return (file, offset) where they are.
@@ -154,7 +274,7 @@ class Store:
             return
         Path(full).parent.mkdir(parents=True, exist_ok=True)
         folder, _, name = full.rpartition("/")
-        beside = f"{folder}/.tmp-{name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        beside = f"{folder}/{_TEMPORARY}{name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         try:
             yield beside
             os.replace(beside, full)
@@ -199,6 +319,24 @@ def _append(file: Path, data: bytes) -> int:
         return offset
     finally:
         os.close(handle)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return False
+    here = os.fstat(descriptor)
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
 def _without_credentials(uri: str) -> str:

@@ -195,7 +195,7 @@ class Calls:
 
         # a schema that is not ours is a caller's probe of what the endpoint can: it is asked once, and a damaged
         # reply would change how everything after it is asked
-        kinds = CHAT_FAULTS if prompt.call.schema is None else CHAT_FAULTS - {MALFORMED}
+        kinds = CHAT_FAULTS if prompt.call.schema is None else CHAT_FAULTS - {MALFORMED, TRUNCATE}
         return Work(prompt.origin, prompt.input_tokens, kinds, complete, prompt.call.stream)
 
     def _enter(self, visit: Visit, key: bytes) -> Past:

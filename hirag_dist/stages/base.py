@@ -43,7 +43,11 @@ class Whole:
 Split = ByRows | ByKey | Whole
 
 
-async def _nothing() -> None:
+async def no_other_workers() -> None:
+    """Catch up with nobody: what a lone worker does."""
+
+
+async def _nothing_to_close() -> None:
     pass
 
 
@@ -56,8 +60,8 @@ class Services:
     kernels: Kernels
     encoding: tiktoken.Encoding
     count_tokens: Callable[[str], int]
-    catch_up: Callable[[], Awaitable[None]] = _nothing  # see the replies that other workers have stored
-    close: Callable[[], Awaitable[None]] = _nothing
+    catch_up: Callable[[], Awaitable[None]] = no_other_workers  # see the replies that other workers have stored
+    close: Callable[[], Awaitable[None]] = _nothing_to_close
 
 
 class Stage(Protocol):

@@ -21,10 +21,10 @@ from hirag_dist.execution.task import Slice, Task, result_of
 from hirag_dist.index.store import Store
 from hirag_dist.pool.treasury import Treasury
 from hirag_dist.ports import Executor
-from hirag_dist.stages.base import ByRows, Services, Tables
+from hirag_dist.stages.base import ByRows, Services, Tables, no_other_workers
 
 NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
-SERVICES: Any = SimpleNamespace(catch_up=int)  # the stages here need nothing of what a worker lends
+SERVICES: Any = SimpleNamespace(catch_up=no_other_workers)  # the stages here need nothing of what a worker lends
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 

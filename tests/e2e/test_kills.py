@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from hirag_dist.index.store import Store
+from hirag_dist.pool.ledger import survey
 from hirag_dist.simulator import SimulatorOptions
 from hirag_dist.simulator.run import SimulatorThread
 
@@ -212,7 +214,7 @@ def test_interrupted_by_ctrl_c(
         assert "destroyed" not in err
         assert "run the same command again" in err
         sent = chat_calls(thread)
-        stored = sum(len(file.read_bytes().splitlines()) for file in (index / "ledger").iterdir())
+        stored = survey(Store(str(index))).records
         assert stored == sent
         assert cli.json("status", "-i", index)["build"]["state"] == "interrupted"
         assert not (index / "run.lock").exists()

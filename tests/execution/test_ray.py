@@ -34,7 +34,7 @@ from hirag_dist.pool.treasury import Events, State, Treasury, Want
 from hirag_dist.ports import Executor
 from hirag_dist.simulator import SimulatorOptions
 from hirag_dist.simulator.run import SimulatorThread
-from hirag_dist.stages.base import ByRows, Services, Tables
+from hirag_dist.stages.base import ByRows, Services, Tables, no_other_workers
 from hirag_dist.wiring import make_executor, make_services, make_treasury, resolve
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
@@ -150,7 +150,7 @@ def plain(cluster: Cluster) -> Iterator[RayExecutor]:
     executor.close()
 
 
-SERVICES: Any = SimpleNamespace(catch_up=int)  # the stages here need nothing of what a worker lends
+SERVICES: Any = SimpleNamespace(catch_up=no_other_workers)  # the stages here need nothing of what a worker lends
 
 
 def test_tasks_spread_over_the_nodes(plain: RayExecutor, cluster: Cluster, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter, current_meter, retrying
 from hirag_dist.schemas import REJECTS
-from hirag_dist.stages.base import ByKey, ByRows, Services, Split, Tables, Whole
+from hirag_dist.stages.base import ByKey, ByRows, Services, Split, Tables, Whole, no_other_workers
 from hirag_dist.types import ChatReply
 
 WORDS = pa.schema([pa.field("word", pa.string(), nullable=False)])
@@ -104,7 +104,7 @@ async def _close(services: Services) -> None:
     return None
 
 
-SERVICES: Any = SimpleNamespace(catch_up=lambda: None)  # these stages need nothing of what a worker lends
+SERVICES: Any = SimpleNamespace(catch_up=no_other_workers)  # these stages need nothing of what a worker lends
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """The pool: a reply is paid once, stored before use, asked again when refused, and never lost."""
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -177,51 +175,6 @@ async def test_a_reply_that_cannot_be_stored_is_not_used(tmp_path: Path) -> None
     (tmp_path / "ledger").write_text("in the way")
     with pytest.raises(StoreError):
         await asking.ask(question(), lambda r: r.text)
-
-
-async def test_a_torn_last_line_is_ignored(store: Store) -> None:
-    ledger = Ledger(store)
-    await asyncio.gather(*(ledger.put(f"k{n}", {"n": n}) for n in range(70)))
-    assert store.local is not None
-    segment = next((store.local / "ledger").iterdir())
-    segment.write_bytes(segment.read_bytes()[:-5])
-    again = Ledger(store)
-    assert len(again) == 69
-    assert again.get("k3") == {"n": 3}
-    assert again.get("k69") is None
-
-
-async def test_two_writers_do_not_disturb_each_other(store: Store) -> None:
-    first, second = Ledger(store), Ledger(store)
-    await asyncio.gather(
-        *(writer.put(f"{name}{n}", {"n": n}) for n in range(100) for name, writer in (("a", first), ("b", second)))
-    )
-    again = Ledger(store)
-    assert len(again) == 200
-    assert again.get("b99") == {"n": 99}
-
-
-WRITER = """
-import asyncio, sys
-from hirag_dist.index.store import Store
-from hirag_dist.pool.ledger import Ledger
-async def main():
-    ledger = Ledger(Store(sys.argv[1]))
-    for n in range(10_000):
-        await asyncio.gather(*(ledger.put(f"{n}-{m}", {"n": n}) for m in range(64)))
-        print(n, flush=True)
-asyncio.run(main())
-"""
-
-
-def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        told = [int(next(process.stdout)) for _ in range(20)]
-        process.kill()
-        told += [int(line) for line in process.stdout]
-    ledger = Ledger(Store(str(tmp_path)))
-    assert all(ledger.get(f"{n}-{m}") == {"n": n} for n in told for m in range(64))
 
 
 class Axes:

@@ -133,12 +133,13 @@ async def test_malformed_replies_are_paid_for_and_cannot_be_read() -> None:
 async def test_the_probe_for_schemas_is_never_damaged() -> None:
     schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
     described: Any = {"type": "json_schema", "json_schema": {"name": "probe", "strict": True, "schema": schema}}
-    options = SimulatorOptions(listen=LOOPBACK, malformed_rate=1.0)
+    options = SimulatorOptions(listen=LOOPBACK, malformed_rate=0.5, truncate_rate=0.5)
     async with Simulator(options) as simulator, _client(simulator.base_url) as client:
-        reply = await client.chat.completions.create(
-            model="m", messages=[{"role": "user", "content": "?"}], response_format=described
-        )
-        assert reply.choices[0].message.content == '{"ok":true}'
+        for _ in range(8):
+            reply = await client.chat.completions.create(
+                model="m", messages=[{"role": "user", "content": "?"}], response_format=described
+            )
+            assert reply.choices[0].message.content == '{"ok":true}'
         assert simulator.endpoint.stats()["total"]["faults"] == {}
 
 

@@ -1,0 +1,194 @@
+"""Records, and the blocks that they are stored in: the unit of writing, reading, compression and checking.
+
+A block is a prefix (magic, counts, checksums), a head (key, time and size of each record: 32 bytes), and a body (the
+values one after another, zstd-compressed where that helps). Who looks for keys reads heads only. Logs and segments
+hold the same blocks: in a log the records come as they were written, in a segment they are sorted by key.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+MAGIC = b"HLB1"
+PREFIX = struct.Struct("<4sIIIII")  # magic, records, bytes of the body raw, and stored, CRC of the head, of the body
+ENTRY = struct.Struct("<20sdI")  # key, stored at, bytes of the value
+KEY_BYTES = 20
+_WORTH_COMPRESSING = 0.9  # vectors shrink by a tenth at most, and unpacking costs more than reading
+_SIZE = struct.Struct("<I")
+
+
+class Record(NamedTuple):
+    """A stored reply. Records sort by key, then time, then value: the first of a key is the one that counts."""
+
+    key: bytes
+    at: float
+    value: bytes
+
+
+class Damaged(Exception):
+    """Bytes that should be a block are not."""
+
+
+def key_bytes(key: str) -> bytes:
+    """Return a key in 20 bytes.
+
+    Raises:
+        ValueError: it is not 40 hexadecimal digits, in lower case.
+
+    >>> key_bytes("00" * 19 + "ff")[-1]
+    255
+    """
+    try:
+        packed = bytes.fromhex(key)
+    except ValueError:
+        packed = b""
+    if len(packed) != KEY_BYTES or packed.hex() != key:
+        raise ValueError(f"a ledger key is 40 hexadecimal digits in lower case, not {key!r}")
+    return packed
+
+
+def pack_value(value: Mapping[str, Any]) -> bytes:
+    """Return a value in bytes: its size as JSON, the JSON, and what is bytes in it as it is.
+
+    Raises:
+        TypeError: something in it is neither JSON nor bytes at the top level.
+    """
+    blobs = {name: item for name, item in value.items() if isinstance(item, bytes)}
+    plain = {name: item for name, item in value.items() if name not in blobs}
+    document = [plain, [[name, len(blob)] for name, blob in blobs.items()]] if blobs else plain
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return b"".join((_SIZE.pack(len(text)), text, *blobs.values()))
+
+
+def unpack_value(data: bytes) -> dict[str, Any]:
+    """Return what `pack_value` was given."""
+    at = _SIZE.size + _SIZE.unpack_from(data)[0]
+    document = json.loads(data[_SIZE.size : at].decode("utf-8", "surrogatepass"))
+    if isinstance(document, dict):
+        return document
+    value, blobs = document
+    for name, size in blobs:
+        value[name] = data[at : at + size]
+        at += size
+    return dict(value)
+
+
+def pack_block(records: Sequence[Record]) -> bytes:
+    """Return records as a block, in the order given."""
+    head = b"".join(ENTRY.pack(record.key, record.at, len(record.value)) for record in records)
+    raw = b"".join(record.value for record in records)
+    body = pa.compress(raw, codec="zstd", asbytes=True) if raw else raw
+    if len(body) > _WORTH_COMPRESSING * len(raw):
+        body = raw
+    counts, body_crc = (MAGIC, len(records), len(raw), len(body)), zlib.crc32(body)
+    head_crc = zlib.crc32(head, zlib.crc32(PREFIX.pack(*counts, 0, body_crc)))
+    return PREFIX.pack(*counts, head_crc, body_crc) + head + body
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first part of a block: all but the values."""
+
+    n_records: int
+    raw_bytes: int
+    body_bytes: int
+    body_crc: int
+    entries: bytes
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the whole block, this head among them."""
+        return PREFIX.size + len(self.entries) + self.body_bytes
+
+    def keys(self) -> Iterator[bytes]:
+        """Yield the keys in the order of the records."""
+        return (key for key, _, _ in ENTRY.iter_unpack(self.entries))
+
+
+def head_bytes(data: bytes, at: int = 0) -> int:
+    """Return how many bytes from `at` make up the prefix and head of the block that begins there.
+
+    Raises:
+        Damaged: no block begins there.
+    """
+    if data[at : at + len(MAGIC)] != MAGIC or len(data) - at < PREFIX.size:
+        raise Damaged
+    return PREFIX.size + int(PREFIX.unpack_from(data, at)[1]) * ENTRY.size
+
+
+def unpack_head(data: bytes, at: int = 0) -> Head:
+    """Return the head of the block that begins at `at`.
+
+    Raises:
+        Damaged: no block begins there, or its head is cut off.
+    """
+    size = head_bytes(data, at)
+    magic, n_records, raw_bytes, body_bytes, crc, body_crc = PREFIX.unpack_from(data, at)
+    entries = data[at + PREFIX.size : at + size]
+    prefix = PREFIX.pack(magic, n_records, raw_bytes, body_bytes, 0, body_crc)
+    if len(data) - at < size or zlib.crc32(entries, zlib.crc32(prefix)) != crc:
+        raise Damaged
+    return Head(n_records, raw_bytes, body_bytes, body_crc, entries)
+
+
+class Block:
+    """A block in memory."""
+
+    __slots__ = ("_entries", "_starts", "_values")
+
+    def __init__(self, entries: bytes, values: bytes) -> None:
+        self._entries = entries
+        self._values = values
+        self._starts = list(accumulate((size for _, _, size in ENTRY.iter_unpack(entries)), initial=0))
+
+    @classmethod
+    def unpack(cls, data: bytes, at: int = 0) -> Block:
+        """Read the block that begins at `at`.
+
+        Raises:
+            Damaged: it is cut off or altered.
+        """
+        head = unpack_head(data, at)
+        body = data[at + head.n_bytes - head.body_bytes : at + head.n_bytes]
+        if len(body) != head.body_bytes or zlib.crc32(body) != head.body_crc:
+            raise Damaged
+        if head.body_bytes != head.raw_bytes:
+            body = pa.decompress(body, head.raw_bytes, codec="zstd", asbytes=True)
+        return cls(head.entries, body)
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Block:
+        """Return records as a block in memory."""
+        entries = b"".join(ENTRY.pack(record.key, record.at, len(record.value)) for record in records)
+        return cls(entries, b"".join(record.value for record in records))
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes, about."""
+        return len(self._entries) + len(self._values) + 36 * len(self._starts)
+
+    def find(self, key: bytes) -> Record | None:
+        """Return the record of a key that counts, None where there is none."""
+        best: Record | None = None
+        at = self._entries.find(key)
+        while at >= 0:
+            if at % ENTRY.size == 0:
+                record = self._record(at // ENTRY.size)
+                best = record if best is None else min(best, record)
+            at = self._entries.find(key, at + 1)
+        return best
+
+    def __iter__(self) -> Iterator[Record]:
+        return (self._record(number) for number in range(len(self._starts) - 1))
+
+    def _record(self, number: int) -> Record:
+        key, at, _ = ENTRY.unpack_from(self._entries, number * ENTRY.size)
+        return Record(key, at, self._values[self._starts[number] : self._starts[number + 1]])
