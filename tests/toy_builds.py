@@ -112,7 +112,13 @@ class Bench:
     ) -> BuildResult:
         """Build an index of INPUT."""
         config = Config.model_validate(
-            {"chunking": "none", "clustering": {"target_size": 4, "max_size": 8}, "max_reject_ratio": 1} | keys
+            {
+                "chunking": "none",
+                "clustering": {"target_size": 4, "max_size": 8},
+                "pack_units": 1,
+                "max_reject_ratio": 1,
+            }
+            | keys
         )
 
         def reply(request: ChatRequest) -> ChatReply | str:
