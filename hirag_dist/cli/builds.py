@@ -67,8 +67,8 @@ class BuildRecord:
         config: Config,
         decisive: Mapping[str, Any],
         limits: Mapping[str, float | None],
-        fence: Callable[[], AbstractContextManager[None]] = nullcontext,
         clock: Callable[[], float] = time.monotonic,
+        fence: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Begin a record; the one of the build before moves to builds/.
 
@@ -76,8 +76,8 @@ class BuildRecord:
             action: the command: index, import or retry.
             decisive: all that decides the content (`Build.decisive`).
             limits: max_usd and max_tokens of this run.
-            fence: entered around every write; raises where another build has the index.
             clock: seconds, monotonic.
+            fence: entered around every write; raises where another build has the index.
         """
         self._store = store
         self._fence = fence

@@ -26,11 +26,13 @@ from hirag_dist.cli.output import dollars, emit, out, table, use_json
 from hirag_dist.cli.progress import Bars
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
+from hirag_dist.errors import StoreError
 from hirag_dist.execution.run import Run
 from hirag_dist.index.lock import BuildLock
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
+from hirag_dist.pool.ledger import compact
 from hirag_dist.pool.metering import Meter
 from hirag_dist.wiring import make_executor, resolve
 
@@ -136,7 +138,7 @@ def build(
             made = Build(config, prompts, resolved, run)
             check(made)
             limits = {"max_usd": order.max_usd, "max_tokens": order.max_tokens}
-            record = BuildRecord(store, order.action, order.given, config, made.decisive(), limits, lock.fenced)
+            record = BuildRecord(store, order.action, order.given, config, made.decisive(), limits, fence=lock.fenced)
             run.listeners = (shown, record)
             with record.closed():
                 result = work(made)
