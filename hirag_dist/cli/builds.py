@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -17,7 +15,8 @@ from hirag_dist.config import Config
 from hirag_dist.errors import BudgetReached, HiragError, StoreError
 from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.letters import Drops, letter_rows, split_letters, stage_letters
-from hirag_dist.index.layout import BUILD, BUILDS, DROPPED, LOCK, MANIFEST, snapshot_path
+from hirag_dist.index.layout import BUILD, BUILDS, DROPPED, MANIFEST, snapshot_path
+from hirag_dist.index.lock import BuildLock
 from hirag_dist.index.reader import current_id, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter, Use
@@ -26,7 +25,6 @@ from hirag_dist.sources import lasting
 
 KEPT = 20  # records of earlier builds
 _WRITE_EVERY_S = 1.0
-_SILENT_S = 60.0  # a build lock without a heartbeat for so long belongs to nobody
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ def last_build(store: Store) -> dict[str, Any] | None:
     if not store.exists(BUILD):
         return None
     record: dict[str, Any] = store.read_json(BUILD)
-    if record["state"] == "running" and not _is_held(store):
+    if record["state"] == "running" and not BuildLock(store).is_held():
         record["state"] = "killed"
     return record
 
@@ -262,20 +260,3 @@ def _archive(store: Store) -> None:
 
 def _id_of(record: Mapping[str, Any]) -> str:
     return str(record.get("id") or record["started_at"].replace(":", "").replace("-", ""))
-
-
-def _is_held(store: Store) -> bool:
-    try:
-        holder = store.read_json(LOCK) if store.exists(LOCK) else None
-    except StoreError:
-        return True  # being rewritten at this moment
-    if not isinstance(holder, dict) or time.time() - float(holder.get("beat", 0.0)) >= _SILENT_S:
-        return False
-    if holder.get("host") == socket.gethostname():
-        try:
-            os.kill(int(holder["pid"]), 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
-    return True

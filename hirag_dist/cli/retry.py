@@ -141,7 +141,7 @@ def _flat(values: Any, prefix: str = "") -> dict[str, str]:
 
 
 def _drop(store: Store, stage: str | None, units: tuple[str, ...], why: str, json: bool) -> None:
-    with BuildLock(store):
+    with BuildLock(store) as lock:
         record = last_build(store)
         letters = dead_letters(store, record, load_drops(store))
         still_open = [letter for letter in letters if letter["dropped"] is None]
@@ -152,15 +152,17 @@ def _drop(store: Store, stage: str | None, units: tuple[str, ...], why: str, jso
         ]
         _check_chosen(chosen, still_open, stage, units, store.uri)
         by, at = f"{_user()}@{socket.gethostname()}", datetime.now(UTC).isoformat(timespec="seconds")
-        add_drops(store, (Drop(letter["stage"], letter["unit_id"], by, at, why) for letter in chosen))
+        with lock.fenced():
+            add_drops(store, (Drop(letter["stage"], letter["unit_id"], by, at, why) for letter in chosen))
         own_id = published(store, record)
         manifest = None
         if own_id is not None:
             manifest = republish(store, own_id, load_drops(store))
-            if current_id(store) == own_id:
-                make_current(store, manifest.snapshot_id)
-            if record is not None:
-                store.write_json(BUILD, store.read_json(BUILD) | {"snapshot": manifest.snapshot_id})
+            with lock.fenced():
+                if current_id(store) == own_id:
+                    make_current(store, manifest.snapshot_id)
+                if record is not None:
+                    store.write_json(BUILD, store.read_json(BUILD) | {"snapshot": manifest.snapshot_id})
     left = len(still_open) - len(chosen)
     report = {
         "index": store.uri,

@@ -105,9 +105,10 @@ class Run:
         if reused:
             results = list(known.values())
         else:
-            self.store.delete(done)  # first of all: an interrupted run must not find it beside other output
-            if self._fresh:
-                self.store.delete(f"{folder}/tasks")
+            with self.fence():
+                self.store.delete(done)  # first of all: an interrupted run must not find it beside other output
+                if self._fresh:
+                    self.store.delete(f"{folder}/tasks")
             results = self._run_tasks(stage, label, folder, inputs, known, again)
         rejects, dropped = self._count_rejects(stage.name, folder, results)
         if not reused:

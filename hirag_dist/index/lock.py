@@ -130,6 +130,11 @@ class BuildLock:
         except (IndexBusy, StoreError) as failure:  # what the build did or met counts more; the next one takes over
             log.warning("the lock of %s stays behind: %s", self._store.uri, failure)
 
+    def is_held(self) -> bool:
+        """Whether a live build of another process holds the index, for who only looks."""
+        holder = self._holder()
+        return holder is not None and self._alive(holder, self._clock())
+
     def check(self) -> None:
         """Return while this build holds the index.
 

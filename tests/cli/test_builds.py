@@ -32,6 +32,8 @@ CONFIG = Config.model_validate(
     {"llm": {"endpoints": {"paid": {"base_url": "http://x/v1", "model": "m", "api_key": "sk-very-secret"}}}}
 )
 
+HOLDER = {"host": socket.gethostname(), "pid": os.getppid(), "since": "now", "token": "t", "epoch": 1}
+
 
 class Clock:
     def __init__(self) -> None:
@@ -48,7 +50,8 @@ def store(tmp_path: Path) -> Store:
 
 def record(store: Store, clock: Clock | None = None, left_out: tuple[tuple[str, str], ...] = ()) -> BuildRecord:
     given = Given("import", (), "/data/graph", {}, left_out) if left_out else Given.index(["corpus"], CONFIG)
-    return BuildRecord(store, given.command, given, CONFIG, {"dim": 3}, {"max_usd": 1.0}, clock or Clock())
+    limits = {"max_usd": 1.0}
+    return BuildRecord(store, given.command, given, CONFIG, {"dim": 3}, limits, clock=clock or Clock())
 
 
 def spent(calls: int) -> Meter:
@@ -59,7 +62,7 @@ def spent(calls: int) -> Meter:
 
 
 def hold(store: Store, **how: Any) -> None:
-    store.write_json(LOCK, {"host": socket.gethostname(), "pid": os.getpid(), "beat": time.time(), "token": "t"} | how)
+    store.write_json(LOCK, HOLDER | {"beat": time.time()} | how)
 
 
 def test_what_was_given_is_kept_without_secrets(store: Store) -> None:

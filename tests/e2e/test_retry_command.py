@@ -168,7 +168,7 @@ def test_losses_are_accepted_on_record(
     assert {"by", "at", "why"} == set(gone[first])
     again = cli.json("index", corpus, *common, "--set", "max_reject_ratio=1")
     assert (again["snapshot"], again["changed"], again["this_run"]["calls"]) == (accepted["snapshot"], False, 0)
-    assert cli.json("query", "Who was Newton?", "-i", index, "--context-only")["local"]
+    assert cli.json("inspect", "-i", index)["snapshot"]
 
 
 def test_a_retry_killed_anywhere_goes_on(
