@@ -28,6 +28,8 @@ _CRC = struct.Struct("<I")  # of all of the tail before it
 _TAIL_GUESS = 64 << 10
 _BITS_A_KEY = 10
 _N_PROBES = 6
+_N_BITS = struct.Struct("<Q")
+_HALVES = struct.Struct("<QQ")
 _FENCE = np.dtype("<u8")
 
 
@@ -54,9 +56,13 @@ class Segment:
         """What it takes, about."""
         return self.fences.nbytes + self.ends.nbytes + len(self.filter)
 
-    def span(self, key: bytes) -> tuple[int, int] | None:
-        """Return (offset, length) of the block that holds a key if any does."""
-        if not self.first <= key <= self.last or not _may_hold(self.filter, key):
+    def span(self, key: bytes, halves: tuple[int, int]) -> tuple[int, int] | None:
+        """Return (offset, length) of the block that holds a key if any does.
+
+        Args:
+            halves: the key's, from `halves_of`.
+        """
+        if not self.first <= key <= self.last or not _may_hold(self.filter, halves):
             return None
         number = int(np.searchsorted(self.fences, np.uint64(_fence(key)), "right")) - 1
         offset = int(self.ends[number - 1]) if number else 0
@@ -191,14 +197,21 @@ def _filter(keys: bytes) -> bytes:
     bits = np.zeros(n_bits, np.bool_)
     for probe in range(_N_PROBES):
         bits[(halves[:, 0] + np.uint64(probe) * halves[:, 1]) % np.uint64(n_bits)] = True
-    return struct.pack("<Q", n_bits) + np.packbits(bits, bitorder="little").tobytes()
+    return _N_BITS.pack(n_bits) + np.packbits(bits, bitorder="little").tobytes()
 
 
-def _may_hold(bloom: bytes, key: bytes) -> bool:
-    n_bits = int.from_bytes(bloom[:8], "little")
-    one, two = struct.unpack_from("<QQ", key, 4)
-    for probe in range(_N_PROBES):
-        bit = ((one + probe * two) & 0xFFFFFFFFFFFFFFFF) % n_bits
+def halves_of(key: bytes) -> tuple[int, int]:
+    """Return the two numbers that choose a key's bits in a filter."""
+    one, two = _HALVES.unpack_from(key, 4)
+    return one, two
+
+
+def _may_hold(bloom: bytes, halves: tuple[int, int]) -> bool:
+    n_bits = _N_BITS.unpack_from(bloom)[0]
+    at, step = halves
+    for _ in range(_N_PROBES):
+        bit = at % n_bits
         if not bloom[8 + (bit >> 3)] >> (bit & 7) & 1:
             return False
+        at = (at + step) & 0xFFFFFFFFFFFFFFFF
     return True

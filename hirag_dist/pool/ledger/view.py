@@ -19,7 +19,7 @@ from hirag_dist.index.store import Entry, Store
 from hirag_dist.pool.ledger.block import Block, Record
 from hirag_dist.pool.ledger.files import log_name, run_of
 from hirag_dist.pool.ledger.log import LogIndex
-from hirag_dist.pool.ledger.segment import Segment, open_segment
+from hirag_dist.pool.ledger.segment import Segment, halves_of, open_segment
 
 _CACHE_BYTES = 16 << 20
 _N_AT_ONCE = 16  # reads from an object store, each of which takes tens of milliseconds
@@ -155,7 +155,8 @@ class View:
 
     def _places(self, key: bytes) -> list[_Place]:
         segments, logs = self._files
-        places = [_Place(each, *span) for each in segments.values() if (span := each.span(key)) is not None]
+        halves = halves_of(key)
+        places = [_Place(each, *span) for each in segments.values() if (span := each.span(key, halves)) is not None]
         return places + [_Place(each, *span) for each in logs.values() for span in each.spans(key)]
 
     def _block(self, place: _Place) -> Block:
