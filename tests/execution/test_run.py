@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from hirag_dist.errors import SchemaMismatch, StageFailed
+from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed
 from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.run import Dataset, Run, stage_key
@@ -277,3 +278,27 @@ def test_ctrl_c_lets_what_was_begun_end(bench: Bench) -> None:
         Run(bench.store, executor, (), 0.2).stage(Interrupted(), "group", words=bench.words("a b c d e"))
     executor.close()
     assert not {"d", "e"} & {word for seen in ran for word in seen}
+
+
+def test_a_run_that_was_taken_over_marks_nothing_as_done(bench: Bench) -> None:
+    taken = False
+
+    @contextmanager
+    def fence() -> Iterator[None]:
+        if taken:
+            raise IndexBusy("taken over")
+        yield
+
+    def run() -> Run:
+        return Run(bench.store, bench.executor, (), 0.2, fence=fence)
+
+    words = bench.words("a b c")
+    taken = True
+    with pytest.raises(IndexBusy):
+        run().stage(Group(), "group", words=words)
+    (key,) = bench.store.names("work/group")
+    assert not bench.store.exists(f"work/group/{key}/done.json")
+    taken = False
+    run().stage(Group(), "group", words=words)
+    assert bench.store.exists(f"work/group/{key}/done.json")
+    assert ran == [["a", "b", "c"]], "the tasks were kept"
