@@ -100,9 +100,7 @@ class Improving(Group):
         return await Group(self.prefix, self.refuses).run(tables, services)
 
 
-SERVICES: Any = SimpleNamespace(
-    catch_up=no_other_workers, close=no_other_workers
-)
+SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
 
 
 @pytest.fixture
