@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 import zlib
@@ -19,7 +20,7 @@ from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter, current_meter, retrying
 from hirag_dist.ports import ChatPool
-from hirag_dist.stages.base import Services, Stage
+from hirag_dist.stages.base import Services, Stage, Tables
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 T = TypeVar("T")
@@ -97,7 +98,7 @@ async def run_task(task: Task, services: Services) -> TaskResult:
         services = replace(services, chat=_Sparing(services.chat, task.dropped))
     try:
         await services.catch_up()
-        tables = {name: _read(task, name) for name in task.inputs}
+        tables = await asyncio.to_thread(_read_all, task)  # others wait for replies on this loop
         outputs = await task.stage.run(tables, services)
     except BaseException:
         if meter.uses:
@@ -108,6 +109,15 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     finally:
         current_meter.reset(metered)
         retrying.reset(retried)
+    return await asyncio.to_thread(_write_all, task, outputs, meter, started)
+
+
+def _read_all(task: Task) -> Tables:
+    return {name: _read(task, name) for name in task.inputs}
+
+
+def _write_all(task: Task, outputs: Tables, meter: Meter, started: float) -> TaskResult:
+    """Write the outputs, then the marker."""
     written = {}
     for name, schema in task.stage.writes.items():
         table = outputs[name]
@@ -165,9 +175,7 @@ def _read(task: Task, name: str) -> pa.Table:
     schema = task.stage.reads[name]
     parts = []
     for piece in task.inputs[name]:
-        table = task.store.read_table(piece.path, columns=schema.names)
-        if (piece.start, piece.stop) != (0, table.num_rows):
-            table = table.slice(piece.start, piece.stop - piece.start)
+        table = task.store.read_rows(piece.path, piece.start, piece.stop, schema.names)
         if task.key_part is not None and task.key_part.column in schema.names and task.key_part.count > 1:
             table = _keep(table, task.key_part)
         parts.append(table)

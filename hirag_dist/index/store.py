@@ -27,6 +27,10 @@ _TEMPORARY = ".tmp-"
 _SPOOLED_BYTES = 16 << 20
 
 
+_GROUP_BYTES = 4 << 20  # of a row group: a task that reads a few rows of a large file reads little more
+_LEAST_GROUP_ROWS = 64
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A file in a listing.
@@ -130,6 +134,19 @@ class Store:
         with self._errors("read", path):
             return pq.read_table(self._full(path), columns=columns, filesystem=self._fs, partitioning=None)
 
+    def read_rows(self, path: str, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return rows [start, stop) of a Parquet file, reading no more than the row groups that hold them."""
+        with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
+            groups, first, seen = [], 0, 0
+            for number in range(file.num_row_groups):
+                n_rows = file.metadata.row_group(number).num_rows
+                if seen < stop and seen + n_rows > start:
+                    if not groups:
+                        first = seen
+                    groups.append(number)
+                seen += n_rows
+            return file.read_row_groups(groups, columns=columns).slice(start - first, stop - start)
+
     def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
         """Write a file whole: beside its name first, then renamed; on object stores a put is whole by itself."""
         if not replace and self.exists(path):
@@ -148,7 +165,8 @@ class Store:
     def write_table(self, path: str, table: pa.Table) -> None:
         """Write a Parquet file whole."""
         with self._errors("write", path), self._landing(path) as target:
-            pq.write_table(table, target, filesystem=self._fs, compression="zstd")
+            rows = max(table.num_rows * _GROUP_BYTES // max(table.nbytes, 1), _LEAST_GROUP_ROWS)
+            pq.write_table(table, target, filesystem=self._fs, compression="zstd", row_group_size=rows)
 
     @contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
