@@ -137,7 +137,8 @@ class Store:
     def read_rows(self, path: str, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Return rows [start, stop) of a Parquet file, reading no more than the row groups that hold them."""
         with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
-            groups, first, seen = [], 0, 0
+            groups: list[int] = []
+            first = seen = 0
             for number in range(file.num_row_groups):
                 n_rows = file.metadata.row_group(number).num_rows
                 if seen < stop and seen + n_rows > start:
