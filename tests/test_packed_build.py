@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from hirag_dist.cli.index import build
+from hirag_dist.cli.builds import Given
+from hirag_dist.cli.index import Order, build
 from hirag_dist.config_file import load_config
 from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store
@@ -16,7 +17,9 @@ CORPUS = Path(__file__).parents[1] / "hirag_dist" / "samples" / "corpus"
 def built(folder: Path, **settings: object) -> Snapshot:
     overrides = {"execution.executor": "inline", **{key.replace("__", "."): value for key, value in settings.items()}}
     store = Store(str(folder))
-    result, _ = build(load_config(None, {}, overrides).config, store, lambda made: made.index([str(CORPUS)]))
+    config = load_config(None, {}, overrides).config
+    order = Order("index", Given.index([str(CORPUS)], config))
+    result, _ = build(config, store, order, lambda made: made.index([str(CORPUS)]))
     assert result.rejects == 0
     return open_snapshot(store, result.manifest.snapshot_id)
 

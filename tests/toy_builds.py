@@ -115,8 +115,8 @@ class Bench:
             {
                 "chunking": "none",
                 "clustering": {"target_size": 4, "max_size": 8},
-                "pack_units": 1,
                 "max_reject_ratio": 1,
+                "pack_units": 1,  # the scripted model answers one unit at a time
             }
             | keys
         )

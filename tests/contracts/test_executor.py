@@ -24,7 +24,9 @@ from hirag_dist.ports import Executor
 from hirag_dist.stages.base import ByRows, Services, Tables, no_other_workers
 
 NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
-SERVICES: Any = SimpleNamespace(catch_up=no_other_workers)  # the stages here need nothing of what a worker lends
+SERVICES: Any = SimpleNamespace(
+    catch_up=no_other_workers, close=no_other_workers
+)
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 
@@ -49,12 +51,8 @@ class Double:
         return {"doubled": pa.table({"n": [2 * n for n in tables["numbers"]["n"].to_pylist()]}, schema=NUMBERS)}
 
 
-async def _close(services: Services) -> None:
-    assert services == SERVICES
-
-
 def _inline() -> Executor:
-    return InlineExecutor(lambda: SERVICES, _close, in_flight=2)
+    return InlineExecutor(lambda: SERVICES, in_flight=2)
 
 
 def _on_ray() -> Executor:

@@ -100,17 +100,15 @@ class Improving(Group):
         return await Group(self.prefix, self.refuses).run(tables, services)
 
 
-async def _close(services: Services) -> None:
-    return None
-
-
-SERVICES: Any = SimpleNamespace(catch_up=no_other_workers)  # these stages need nothing of what a worker lends
+SERVICES: Any = SimpleNamespace(
+    catch_up=no_other_workers, close=no_other_workers
+)
 
 
 @pytest.fixture
 def executor() -> Iterator[InlineExecutor]:
     ran.clear()
-    made = InlineExecutor(lambda: SERVICES, _close, in_flight=1)
+    made = InlineExecutor(lambda: SERVICES, in_flight=1)
     yield made
     made.close()
 
@@ -289,7 +287,7 @@ def test_ctrl_c_lets_what_was_begun_end(bench: Bench) -> None:
                 raise
             return await super().run(tables, services)
 
-    executor = InlineExecutor(lambda: SERVICES, _close, in_flight=3)
+    executor = InlineExecutor(lambda: SERVICES, in_flight=3)
     with pytest.raises(KeyboardInterrupt):
         Run(bench.store, executor, (), 0.2).stage(Interrupted(), "group", words=bench.words("a b c d e"))
     executor.close()
@@ -346,7 +344,7 @@ class TestRetry:
             def map(self, tasks: Any) -> Iterator[Any]:
                 return super().map(replace(task, stage=replace(task.stage, breaks_at="g")) for task in tasks)
 
-        executor = Breaking(lambda: SERVICES, _close, in_flight=1)
+        executor = Breaking(lambda: SERVICES, in_flight=1)
         try:
             Run(bench.store, executor, (bench.events.append,), 1, retry=True).stage(self.STAGE, "group", words=words)
         finally:

@@ -189,7 +189,7 @@ class TestTakenOver:
         later = holder(token="other", epoch=10**15)
         with BuildLock(store) as lock:
             store.write_json("run.lock", later)
-            with pytest.raises(IndexBusy, match="taken over by process 1 on elsewhere .*; what it paid for is kept"):
+            with pytest.raises(IndexBusy, match=r"taken over by process 1 on elsewhere .*; what it paid for is kept"):
                 lock.check()
         assert store.read_json("run.lock") == later
 

@@ -143,7 +143,7 @@ async def test_costs_are_counted_with_the_cache_price(ledger: Ledger) -> None:
     assert use.cost_usd == use.sent_cost_usd == 6 * 1.0 + 4 * 0.5 + 5 * 2.0
     back = Meter.from_rows(meter.rows())
     back.add(meter)
-    assert back.use("extract", "m").calls == 2
+    assert back.use("extract", "m", "e").calls == 2
 
 
 async def test_a_429_holds_up_every_call_to_its_endpoint(ledger: Ledger) -> None:
