@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -26,23 +27,7 @@ from hirag_dist.index.store import Store
 from hirag_dist.pool.ledger import Ledger, compact, survey
 
 N_GETS = 2000
-WORDS = [
-    "whale",
-    "ship",
-    "sea",
-    "captain",
-    "harpoon",
-    "sail",
-    "mast",
-    "ocean",
-    "island",
-    "crew",
-    "voyage",
-    "storm",
-    "anchor",
-    "tide",
-    "wind",
-]
+WORDS = ("whale", "ship", "sea", "captain", "harpoon", "sail", "mast", "ocean", "island", "voyage", "storm", "tide")
 
 
 def main() -> None:
@@ -168,7 +153,7 @@ def compact_all(store: Store) -> dict[str, Any]:
         "mb_read": round(done.bytes_read / 1e6, 1),
         "mb_a_second": round(done.bytes_read / 1e6 / seconds, 1),
         "merges": done.merges,
-        "peak_rss_mb": round(psutil.Process().memory_info().rss / 1e6, 1),
+        "process_peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1),
     }
 
 

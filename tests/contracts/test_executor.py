@@ -24,9 +24,7 @@ from hirag_dist.ports import Executor
 from hirag_dist.stages.base import ByRows, Services, Tables, no_other_workers
 
 NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
-SERVICES: Any = SimpleNamespace(
-    catch_up=no_other_workers, close=no_other_workers
-)
+SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 

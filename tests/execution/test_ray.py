@@ -150,9 +150,7 @@ def plain(cluster: Cluster) -> Iterator[RayExecutor]:
     executor.close()
 
 
-SERVICES: Any = SimpleNamespace(
-    catch_up=no_other_workers, close=no_other_workers
-)
+SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
 
 
 def test_tasks_spread_over_the_nodes(plain: RayExecutor, cluster: Cluster, tmp_path: Path) -> None:

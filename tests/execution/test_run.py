@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from hirag_dist.errors import SchemaMismatch, StageFailed
+from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed
 from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.run import Dataset, Run, stage_key
@@ -100,9 +101,7 @@ class Improving(Group):
         return await Group(self.prefix, self.refuses).run(tables, services)
 
 
-SERVICES: Any = SimpleNamespace(
-    catch_up=no_other_workers, close=no_other_workers
-)
+SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
 
 
 @pytest.fixture
@@ -369,3 +368,30 @@ class TestRetry:
         run.stage(self.STAGE, "group", words=words)
         assert sum(use.calls for use in run.sent.uses.values()) == 6
         assert bench.store.names(f"{folder}/failed") == []
+
+
+def test_a_run_that_was_taken_over_marks_nothing_as_done(bench: Bench) -> None:
+    """Another build takes the index while the tasks run."""
+    entered = 0
+    taken = True
+
+    @contextmanager
+    def fence() -> Iterator[None]:
+        nonlocal entered
+        entered += 1
+        if taken and entered > 1:
+            raise IndexBusy("taken over")
+        yield
+
+    def run() -> Run:
+        return Run(bench.store, bench.executor, (), 0.2, fence=fence)
+
+    words = bench.words("a b c")
+    with pytest.raises(IndexBusy):
+        run().stage(Group(), "group", words=words)
+    (key,) = bench.store.names("work/group")
+    assert not bench.store.exists(f"work/group/{key}/done.json")
+    taken = False
+    run().stage(Group(), "group", words=words)
+    assert bench.store.exists(f"work/group/{key}/done.json")
+    assert ran == [["a", "b", "c"]], "the tasks were kept"

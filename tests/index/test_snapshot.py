@@ -51,9 +51,11 @@ def test_other_content_has_another_id(store: Store) -> None:
 
 def test_usage_does_not_show_in_the_id(store: Store, tmp_path: Path) -> None:
     tables = snapshots.tiny_tables()
-    names = tables["usage"].schema.names
-    row = dict.fromkeys(names[:4], "x") | dict.fromkeys(names[4:], 1)
-    tables["usage"] = type(tables["usage"]).from_pylist([row], tables["usage"].schema)
+    usage = tables["usage"].schema.empty_table().to_pylist()
+    usage.append(
+        dict.fromkeys(("stage", "role", "model", "endpoint"), "x") | dict.fromkeys(tables["usage"].schema.names[4:], 1)
+    )
+    tables["usage"] = type(tables["usage"]).from_pylist(usage, tables["usage"].schema)
     assert snapshots.publish(store, tables).snapshot_id == snapshots.publish(Store(str(tmp_path / "b"))).snapshot_id
 
 

@@ -240,3 +240,66 @@ def test_an_object_store_keeps_the_same_promises() -> None:
         assert "secret" not in str(caught.value)
     finally:
         server.stop()
+
+
+def test_a_listing_has_files_with_their_sizes(store: Store) -> None:
+    assert store.entries("a") == {}
+    store.write_bytes("a/one", b"abc")
+    store.write_bytes("a/folder/two", b"")
+    (Path(store.root) / "a" / ".tmp-three").write_bytes(b"half")
+    found = store.entries("a")
+    assert {name: entry.size for name, entry in found.items()} == {"one": 3}
+    assert found["one"].modified == pytest.approx(os.stat(Path(store.root) / "a" / "one").st_mtime)
+
+
+def test_a_file_that_is_created_piece_by_piece_is_there_whole_or_not_at_all(store: Store) -> None:
+    with store.create("a/one") as stream:
+        stream.write(b"ab")
+        assert not store.exists("a/one")
+        stream.write(b"cd")
+    assert store.read_bytes("a/one") == b"abcd"
+
+    def fail() -> None:
+        with store.create("a/one") as stream:
+            stream.write(b"x")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert store.read_bytes("a/one") == b"abcd"
+    assert [file.name for file in (Path(store.root) / "a").iterdir()] == ["one"]
+
+
+def test_a_file_is_held_by_one_until_it_lets_go(store: Store) -> None:
+    assert store.hold("a/log") is None
+    held = store.hold("a/log", create=True)
+    assert held is not None
+    assert store.hold("a/log") is store.hold("a/log", create=True) is None
+    held.release()
+    held.release()
+    again = store.hold("a/log")
+    assert again is not None
+    store.delete("a/log")
+    assert store.hold("a/log") is None
+    fresh = store.hold("a/log", create=True)
+    assert fresh is not None, "another file by now"
+    again.release()
+    fresh.release()
+
+
+def test_a_held_file_is_let_go_when_its_process_is_killed(store: Store) -> None:
+    code = (
+        "import sys; from hirag_dist.index.store import Store; held = Store(sys.argv[1]).hold('log', create=True);"
+        "print(held is not None, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, store.root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        assert store.hold("log") is None
+        process.kill()
+        process.wait()
+    held = store.hold("log")
+    assert held is not None
+    held.release()

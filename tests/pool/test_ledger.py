@@ -217,8 +217,7 @@ class TestLookingUp:
         await ledger.get(key("nothing"))
         counting.reads.clear()
         assert await ledger.get_many([key(f"no {n}") for n in range(3000)]) == {}
-        places = {place for place in counting.reads}
-        assert len(places) <= 60, "two in a hundred at most"
+        assert len(counting.reads) <= 15, "one in two hundred at most"
 
     async def test_of_two_records_of_a_key_the_first_counts_for_every_reader(self, store: Store) -> None:
         times = iter([20.0, 10.0, 30.0])
@@ -439,7 +438,7 @@ async def test_two_hundred_thousand_keys_take_a_few_bytes_each(store: Store) -> 
     await writer.close()
     command = [sys.executable, "-c", MEASURED, store.root]
     taken = int(subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ).stdout)
-    assert taken < 3 * 200_000, f"{taken / 200_000:.1f} bytes a key: are keys kept?"
+    assert taken < 4 * 200_000, f"{taken / 200_000:.1f} bytes a key: are keys kept?"
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ class Ledger:
 
     @property
     def memory_bytes(self) -> int:
-        """What is kept in order to find sealed replies, about; grows by some 1.7 bytes a reply of 1.5 KB."""
+        """What is kept in order to find sealed replies, about; grows by some 2.2 bytes a reply of 1.5 KB."""
         return self._view.memory_bytes
 
     async def get(self, key: str) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import NamedTuple
 
 from hirag_dist.errors import StoreError
@@ -18,6 +19,7 @@ from hirag_dist.index.layout import LEDGER
 from hirag_dist.index.store import Entry, Store
 from hirag_dist.pool.ledger.block import Block, Record
 from hirag_dist.pool.ledger.files import log_name, run_of
+from hirag_dist.pool.ledger.filters import FilterBank
 from hirag_dist.pool.ledger.log import LogIndex
 from hirag_dist.pool.ledger.segment import Segment, open_segment
 
@@ -40,6 +42,8 @@ class _Files(NamedTuple):
     """Replaced as one: a lookup must not see the segments of before with the logs of after."""
 
     segments: dict[str, Segment]
+    bank: FilterBank
+    in_bank: list[Segment]  # in the order of the bank's filters
     logs: dict[str, LogIndex]
 
 
@@ -52,7 +56,7 @@ class View:
 
     def __init__(self, store: Store, cache_bytes: int = _CACHE_BYTES) -> None:
         self._store = store
-        self._files = _Files({}, {})
+        self._files = _Files({}, FilterBank([]), [], {})
         self._refreshing = threading.Lock()
         self._cache = _Cache(cache_bytes)
         self._readers: ThreadPoolExecutor | None = None
@@ -132,7 +136,13 @@ class View:
                     logs[name].advance(self._store, entry.size)
             except StoreError as error:
                 raise self._or_gone(f"{LEDGER}/{name}", error) from error
-        self._files = _Files(segments, logs)
+        before = self._files
+        if segments.keys() != before.segments.keys():
+            bank = FilterBank([segment.filter for segment in segments.values()])
+            packed = [replace(segment, filter=bank[n]) for n, segment in enumerate(segments.values())]
+            self._files = _Files(dict(zip(segments, packed, strict=True)), bank, packed, logs)
+        else:
+            self._files = before._replace(logs=logs)
 
     def _find(self, keys: Collection[bytes]) -> dict[bytes, Record]:
         wanted: dict[tuple[str, int], tuple[_Place, list[bytes]]] = {}
@@ -154,9 +164,15 @@ class View:
         return zip(blocks, (keys for _, keys in wanted), strict=True)
 
     def _places(self, key: bytes) -> list[_Place]:
-        segments, logs = self._files
-        places = [_Place(each, *span) for each in segments.values() if (span := each.span(key)) is not None]
-        return places + [_Place(each, *span) for each in logs.values() for span in each.spans(key)]
+        _, bank, segments, logs = self._files
+        places: list[_Place] = []
+        for number in bank.may_hold(key) if segments else ():
+            span = segments[number].span(key)
+            if span is not None:
+                places.append(_Place(segments[number], *span))
+        for each in logs.values():
+            places.extend(_Place(each, *span) for span in each.spans(key))
+        return places
 
     def _block(self, place: _Place) -> Block:
         block = self._cache.get(place.name)
