@@ -16,6 +16,7 @@ from hirag_dist.core.chunking import chunk_spans
 from hirag_dist.core.ids import document_id
 from hirag_dist.core.prompts import Prompts, describe_request, extraction_request, report_request, summary_request
 from hirag_dist.core.tokens import counter, encoding
+from hirag_dist.pool.batching import BATCH_PRICE
 from hirag_dist.reading import Document, ReadOptions, find_inputs, read_source
 
 ENTITIES_PER_TOKEN = 0.0133  # distinct, of layer 0
@@ -33,6 +34,7 @@ REPORT_IN_PER_ENTITY = 100  # with its relations, up to the prompt's limit
 REPORT_OUT = 800
 TOKENS_PER_ENTITY = 60  # embedded
 UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
+BATCH = "batches"  # what bounds a stage whose calls wait for batches: nobody knows how long, a day a round at most
 FIRST_TOKEN_S, S_PER_TOKEN = 1.0, 1 / 60  # the assumed latency of a call
 
 
@@ -41,8 +43,8 @@ class StagePlan:
     """One stage at one endpoint: expected calls, tokens, cost, and the least time that the limits allow.
 
     Attributes:
-        seconds: max(calls / rpm, tokens / tpm, calls × latency / max_concurrent); 0 for built-in models.
-        bound: which of the three it is: rpm, tpm or concurrency; empty for built-in models.
+        seconds: max(calls / rpm, tokens / tpm, calls × latency / max_concurrent); 0 for built-in models and batches.
+        bound: which of the three it is: rpm, tpm or concurrency; or `BATCH`; empty for built-in models.
         latency_s: what a call is assumed to take.
     """
 
@@ -218,6 +220,9 @@ def _shares(work: _Work, config: Config, latency_s: float | None) -> Iterator[St
         if calls == 0 and work.calls > 0:
             calls = math.ceil(work.calls * weight / whole)
         cost = (read * endpoint.price.input + written * endpoint.price.output) / 1e6
+        if config.llm.batch and work.stage != "embed" and endpoint.kind == "openai":
+            yield StagePlan(work.stage, name, calls, read, written, cost * BATCH_PRICE, 0.0, BATCH if calls else "")
+            continue
         latency = FIRST_TOKEN_S + S_PER_TOKEN * written / max(calls, 1)
         if latency_s is not None and written:
             latency = latency_s

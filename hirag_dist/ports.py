@@ -111,6 +111,10 @@ class Executor(Protocol):
         flight have finished."""
         ...
 
+    def charge(self, tokens: int, usd: float) -> None:
+        """Count what was spent outside of tasks against the limits that tasks keep to."""
+        ...
+
     def close(self) -> None:
         """Stop what was started."""
         ...

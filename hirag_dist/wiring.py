@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from hirag_dist.core.limits import Allowance
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.tokens import counter, encoding
 from hirag_dist.errors import BackendUnavailable, ConfigError
+from hirag_dist.execution.batching import Batches, BatchSettings, BatchTarget
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy import LazyExecutor
 from hirag_dist.index.reader import Snapshot
@@ -198,7 +200,8 @@ def make_executor(config: Config, store: Store, max_usd: float | None, max_token
     services = partial(make_services, config, store, max_usd is not None or max_tokens is not None)
 
     def inline() -> Executor:
-        return InlineExecutor(lambda: services(treasury(), ""), _tasks_in_flight(config, 1))
+        lender = treasury()
+        return InlineExecutor(lambda: services(lender, ""), _tasks_in_flight(config, 1), lender.charge)
 
     def ray() -> Executor:
         from hirag_dist.execution.ray import RayExecutor
@@ -222,6 +225,36 @@ def _tasks_in_flight(config: Config, n_workers: int) -> int:
     endpoints = [config.llm.endpoints[name] for name in used]
     calls = sum(each.max_concurrent or _UNKNOWN_CONCURRENCY for each in endpoints if each.kind == "openai")
     return max(-(-calls * 2 // (_UNITS_A_TASK * n_workers)), _LEAST_IN_FLIGHT)
+
+
+def make_batches(
+    config: Config,
+    store: Store,
+    max_usd: float | None,
+    max_tokens: int | None,
+    fence: Callable[[], AbstractContextManager[None]],
+) -> Batches:
+    """Return what sends calls in batches and brings home those that are out; arguments as of `Run`."""
+    llm = config.llm
+    spending = max_usd is not None or max_tokens is not None
+    settings = BatchSettings(
+        llm.batch, llm.batch_poll_s, llm.batch_rounds, llm.batch_lines, llm.patience_s, max_usd, max_tokens
+    )
+    return Batches(store, lambda name: _batch_target(name, config, store, spending), settings, fence)
+
+
+def _batch_target(name: str, config: Config, store: Store, spending: bool) -> BatchTarget:
+    from hirag_dist.backends.openai_batches import OpenAiBatches
+    from hirag_dist.backends.openai_chat import OpenAiChat
+
+    endpoint = config.llm.endpoints.get(name)
+    if endpoint is None or endpoint.kind != "openai":
+        raise ConfigError(
+            f"a batch is out at endpoint {name!r}, and the configuration has no such endpoint of kind openai: give the "
+            f"one that it was sent with (`hirag-dist status --index {store.uri}` shows what is out)"
+        )
+    chat = OpenAiChat(_settings(name, endpoint, config, spending), counter(config.tokenizer))
+    return BatchTarget(_priced(name, 1.0, chat, config), OpenAiBatches(chat))
 
 
 def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:

@@ -15,6 +15,7 @@ from hirag_dist.types import ChatReply, ChatRequest
 
 _PATH = "/chat/completions"
 _NAMES_FORMS = re.compile(r"response_?format|json_schema|structured.?output|guided", re.IGNORECASE)
+FILTERED = frozenset({"content_filter", "content_policy_violation"})  # codes of a prompt that a filter stopped
 _MESSAGE_TOKENS = 4  # what the chat template puts around a message, about
 _PROBE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -64,13 +65,33 @@ class OpenAiChat:
         try:
             data = await self._client.post(_PATH, self._body(request))
         except EndpointRefused as error:
-            if error.code in ("content_filter", "content_policy_violation"):
-                return ChatReply("", "content_filter", self.name, input_tokens=self._count_input(request))
+            if error.code in FILTERED:
+                return self.filtered(self._count_input(request))
             if request.form is None or self._forms is not None or not _is_about_forms(error):
                 raise
             self._forms = False
             data = await self._client.post(_PATH, self._body(request))
-        return self._reply(request, data)
+        return self._reply(data, lambda: self._count_input(request))
+
+    def batch_body(self, request: ChatRequest) -> bytes:
+        """Return the JSON that `complete` sends, as a line of a batch has it."""
+        return self._client.encode(self._body(request))
+
+    def batch_reply(self, body: Mapping[str, Any], input_tokens: int) -> ChatReply:
+        """Return the reply that a line of a batch holds.
+
+        Args:
+            body: what `complete` would have been answered.
+            input_tokens: of the prompt, where the endpoint does not say.
+
+        Raises:
+            ModelUnavailable: an answer without a choice.
+        """
+        return self._reply(body, lambda: input_tokens)
+
+    def filtered(self, input_tokens: int) -> ChatReply:
+        """Return the reply that stands for a prompt that a content filter stopped."""
+        return ChatReply("", "content_filter", self.name, input_tokens=input_tokens)
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
         """Yield the reply's text in pieces. Raises as `complete` does, also when the stream breaks off."""
@@ -139,7 +160,7 @@ class OpenAiChat:
                 body["response_format"] = _response_format(request.form, schema)
         return body
 
-    def _reply(self, request: ChatRequest, data: Mapping[str, Any]) -> ChatReply:
+    def _reply(self, data: Mapping[str, Any], count_input: Callable[[], int]) -> ChatReply:
         text, finish_reason = self._choice(data)
         usage = data.get("usage") or {}
         details = usage.get("prompt_tokens_details") or {}
@@ -149,7 +170,7 @@ class OpenAiChat:
             text=text,
             finish_reason=finish_reason,
             model=str(data.get("model") or self.name),
-            input_tokens=self._count_input(request) if input_tokens is None else int(input_tokens),
+            input_tokens=count_input() if input_tokens is None else int(input_tokens),
             cached_tokens=int(cached),
             output_tokens=self._count(text) if output_tokens is None else int(output_tokens),
         )

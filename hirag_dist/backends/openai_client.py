@@ -12,7 +12,8 @@ import json
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
@@ -147,15 +148,9 @@ class EndpointClient:
             ModelUnavailable: no connection, no answer within `timeout_s`, 408, 409, 425, 5xx, or no JSON.
             EndpointRefused: another 4xx, or a 429 that says that the money is gone.
         """
-        client = self._open()
-        try:
+        with self.calling() as client:
             async with asyncio.timeout(self.settings.timeout_s):
-                response = await client.post(path, cast_to=httpx2.Response, content=self._encode(body))
-        except Exception as error:
-            raised = self._translate(error)
-            if raised is None:
-                raise
-            raise raised from (None if "***" in str(raised) else error)  # a cause would show what was taken out
+                response = await client.post(path, cast_to=httpx2.Response, content=self.encode(body))
         self._headers = response.headers
         try:
             data = json.loads(response.content)
@@ -169,12 +164,11 @@ class EndpointClient:
 
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Yield the JSON objects of a server-sent stream. Raises as `post` does."""
-        client = self._open()
-        try:
+        with self.calling() as client:
             events = await client.post(
                 path,
                 cast_to=object,
-                content=self._encode(body),
+                content=self.encode(body),
                 stream=True,
                 stream_cls=openai.AsyncStream[object],
             )
@@ -182,11 +176,23 @@ class EndpointClient:
                 async for event in events:
                     if isinstance(event, dict):
                         yield event
+
+    @contextmanager
+    def calling(self) -> Iterator[openai.AsyncOpenAI]:
+        """Lend the SDK's client; what it raises in the block comes out in our words, as `post` says."""
+        client = self._open()
+        try:
+            yield client
         except Exception as error:
             raised = self._translate(error)
             if raised is None:
                 raise
             raise raised from (None if "***" in str(raised) else error)  # a cause would show what was taken out
+
+    def encode(self, body: Mapping[str, Any]) -> bytes:
+        """Return the JSON that the endpoint is sent for a body."""
+        merged = {**body, **self.settings.extra_body}
+        return json.dumps(merged, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
     @property
     def rate_limits(self) -> RateLimits | None:
@@ -218,10 +224,6 @@ class EndpointClient:
                 http_client=openai.DefaultAioHttpClient(timeout=timeout, limits=limits),
             )
         return self._client
-
-    def _encode(self, body: Mapping[str, Any]) -> bytes:
-        merged = {**body, **self.settings.extra_body}
-        return json.dumps(merged, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
     def _raise_error_in(self, data: Mapping[str, Any]) -> None:
         """Some gateways answer 200 with an error in the body."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hirag_dist.config import Config
 from hirag_dist.errors import BudgetReached, HiragError, StoreError
-from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.execution.events import Spent, StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.letters import Drops, letter_rows, split_letters, stage_letters
 from hirag_dist.index.layout import BUILD, BUILDS, DROPPED, MANIFEST, snapshot_path
 from hirag_dist.index.lock import BuildLock
@@ -118,6 +118,8 @@ class BuildRecord:
             stage["rows_done"] += event.n_rows
             stage["rejects"] += event.rejects
             self._spent(event.label, event.usage)
+        elif isinstance(event, Spent):  # the stage's bill has it once a task takes the replies from the ledger
+            self._sent.add(event.usage)
         elif isinstance(event, StageStopped):
             self._stages[event.label]["state"] = "stopped"
             self._spent(event.label, event.usage)

@@ -10,6 +10,7 @@ import typer
 from hirag_dist.cli.builds import Given
 from hirag_dist.cli.index import Order, build, conclude, summary
 from hirag_dist.cli.options import (
+    BatchOption,
     ConfigOption,
     ExecutorOption,
     IndexOption,
@@ -40,11 +41,13 @@ def import_graph(
     workers: WorkersOption = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
+    batch: BatchOption = False,
     json: JsonOption = False,
 ) -> None:
     """Take over a graph that another tool extracted, build the hierarchy on it, and publish a snapshot."""
     use_json(json)
-    loaded = configuration(config, settings, {"execution.executor": executor, "execution.workers": workers}).config
+    options = {"execution.executor": executor, "execution.workers": workers, "llm.batch": batch or None}
+    loaded = configuration(config, settings, options).config
     started = time.perf_counter()
     graph = read_working_folder(folder, counter(loaded.tokenizer))
     if not json:

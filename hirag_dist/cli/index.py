@@ -12,6 +12,7 @@ import typer
 
 from hirag_dist.cli.builds import BuildRecord, Given, sent_sums
 from hirag_dist.cli.options import (
+    BatchOption,
     ConfigOption,
     ExecutorOption,
     IndexOption,
@@ -34,7 +35,7 @@ from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
 from hirag_dist.pool.ledger import compact
 from hirag_dist.pool.metering import Meter
-from hirag_dist.wiring import make_executor, resolve
+from hirag_dist.wiring import make_batches, make_executor, resolve
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ def index(
     label_field: Annotated[str | None, typer.Option(help="Field with the labels.")] = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
+    batch: BatchOption = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Do finished stages again; paid replies are kept.")] = False,
     require_complete: Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")] = False,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for another build of this index to end.")] = 0.0,
@@ -69,6 +71,7 @@ def index(
         {
             "execution.executor": executor,
             "execution.workers": workers,
+            "llm.batch": batch or None,
             "reading.text_field": text_field,
             "reading.title_field": title_field,
             "reading.label_field": label_field,
@@ -133,18 +136,21 @@ def build(
         tidy_ledger(store, lock)
         resolved = resolve(config)
         executor = make_executor(config, store, order.max_usd, order.max_tokens)
+        batches = make_batches(config, store, order.max_usd, order.max_tokens, lock.fenced)
         try:
-            run = Run(store, executor, (), config.max_reject_ratio, order.fresh, order.retry, lock.fenced)
+            run = Run(store, executor, (), config.max_reject_ratio, order.fresh, order.retry, lock.fenced, batches)
             made = Build(config, prompts, resolved, run)
             check(made)
             limits = {"max_usd": order.max_usd, "max_tokens": order.max_tokens}
             record = BuildRecord(store, order.action, order.given, config, made.decisive(), limits, fence=lock.fenced)
             run.listeners = (shown, record)
             with record.closed():
+                run.collect()
                 result = work(made)
                 record.close("done", snapshot=result.manifest.snapshot_id)
         finally:
             executor.close()
+            batches.close()
     return result, run.sent
 
 

@@ -25,6 +25,9 @@ ExecutorOption = Annotated[str | None, typer.Option(help="ray or inline.")]
 WorkersOption = Annotated[int | None, typer.Option(help="Workers of Ray; one a core by default.")]
 MaxUsdOption = Annotated[float | None, typer.Option(min=0, help="Stop before this run spends more.")]
 MaxTokensOption = Annotated[int | None, typer.Option(min=0, help="Stop before this run uses more tokens.")]
+BatchOption = Annotated[
+    bool, typer.Option("--batch", help="Ask models in batches: half the price, up to a day each. As llm.batch: true.")
+]
 SnapshotOption = Annotated[
     str | None, typer.Option("--snapshot", metavar="ID", help="Another snapshot than the current one.")
 ]

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configuration
+from hirag_dist.cli.options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli.output import dollars, emit, out, table, use_json
 from hirag_dist.config_file import load_prompts
-from hirag_dist.planning import FIRST_TOKEN_S, S_PER_TOKEN, Plan, make_plan
+from hirag_dist.planning import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, Plan, make_plan
 
 
 def register(app: typer.Typer) -> None:
@@ -23,12 +23,13 @@ def plan(
     config: ConfigOption = None,
     settings: SetOption = None,
     text_field: Annotated[str | None, typer.Option(help="Field of JSON, CSV and Parquet records that is read.")] = None,
+    batch: BatchOption = False,
     latency_s: Annotated[float | None, typer.Option(min=0, help="Seconds that a chat call takes.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Estimate calls, tokens, cost and time of an index. Makes no call."""
     use_json(json)
-    loaded = configuration(config, settings, {"reading.text_field": text_field}).config
+    loaded = configuration(config, settings, {"reading.text_field": text_field, "llm.batch": batch or None}).config
     made = make_plan(inputs, loaded, load_prompts(loaded.prompts), latency_s)
     if json:
         emit(asdict(made))
@@ -51,7 +52,7 @@ def _show(made: Plan, latency_s: float | None) -> None:
             stage.input_tokens,
             stage.output_tokens,
             dollars(stage.cost_usd),
-            _minutes(stage.seconds) if stage.bound else None,
+            _minutes(stage.seconds) if stage.bound not in ("", BATCH) else None,
             stage.bound or "built in",
         )
         for stage in made.stages

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.text import Text
 
 from hirag_dist.cli.output import dollars, err, short
-from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
+from hirag_dist.execution.events import BatchesOut, StageFinished, StageStarted, TaskFinished
 from hirag_dist.pool.metering import Meter
 
 log = logging.getLogger(__name__)
@@ -50,6 +50,13 @@ class Bars:
             self._meters[event.label].add(event.usage)
             spent = spent_line(self._meters[event.label])
             self._progress.update(self._lines[event.label], advance=event.n_rows, spent=spent)
+        elif isinstance(event, BatchesOut):
+            said = f"{event.n_calls} calls are out in {event.n_batches} batch{'es' if event.n_batches > 1 else ''}"
+            log.info("%s: %s", event.label, said)
+            if event.label in self._lines:
+                self._progress.update(self._lines[event.label], spent=said)
+            else:  # of an earlier run: the stage has not begun here
+                self._progress.console.print(f"{event.label}: {said} since an earlier run; waiting for them first")
         elif isinstance(event, StageFinished):
             if not event.reused:
                 line = self._lines[event.label]

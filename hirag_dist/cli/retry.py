@@ -14,6 +14,7 @@ import typer
 from hirag_dist.cli.builds import Given, dead_letters, last_build, published
 from hirag_dist.cli.index import Order, build, conclude, summary
 from hirag_dist.cli.options import (
+    BatchOption,
     ConfigOption,
     ExecutorOption,
     IndexOption,
@@ -52,6 +53,7 @@ def retry(
     workers: WorkersOption = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
+    batch: BatchOption = False,
     require_complete: Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Accept the loss instead; no model is asked.")] = False,
     stage: Annotated[str | None, typer.Option(help="With --drop: only letters of this stage.")] = None,
@@ -78,7 +80,7 @@ def retry(
         _drop(store, stage, tuple(unit or ()), reason, json)
         return
     assert record is not None
-    options = {"execution.executor": executor, "execution.workers": workers}
+    options = {"execution.executor": executor, "execution.workers": workers, "llm.batch": batch or None}
     loaded = configuration(config, settings, options).config
     given = _given(record, store)
     loaded = loaded.model_copy(update={"reading": Reading.model_validate(given.reading)})

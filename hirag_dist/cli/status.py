@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +13,7 @@ from hirag_dist.cli.index import bill_table, sent_line
 from hirag_dist.cli.options import IndexOption, JsonOption
 from hirag_dist.cli.output import dollars, emit, out, short, table, use_json
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
+from hirag_dist.execution.batch_records import batches_out
 from hirag_dist.execution.letters import load_drops
 from hirag_dist.index.layout import MANIFEST
 from hirag_dist.index.manifest import parse_manifest
@@ -49,6 +52,7 @@ def status(
         "current": current,
         "build": build,
         "snapshots": _snapshots(store),
+        "batches": [asdict(out) for out in batches_out(store)],
         "dead_letters": dead_letters(store, build, load_drops(store)),
         "usage": build_usage(build) if build is not None else [],
     }
@@ -93,6 +97,8 @@ def _show(report: dict[str, Any]) -> None:
     if build is not None:
         out.print(f"Last build: {_build_line(build)}")
         out.print(_stage_table(build["stages"]))
+    if report["batches"]:
+        _show_batches(report["batches"])
     snapshots = [
         (
             ("→ " if one["snapshot"] == report["current"] else "  ") + one["snapshot"],
@@ -113,6 +119,21 @@ def _show(report: dict[str, Any]) -> None:
         finished = build is None or build["state"] == "done"
         title = "" if finished else "Bill so far: what these replies cost, whenever they were paid"
         out.print(bill_table(report["usage"], title))
+
+
+def _show_batches(batches: list[dict[str, Any]]) -> None:
+    rows = [
+        (
+            one["batch"] or "not known yet",
+            one["endpoint"],
+            one["stage"],
+            one["lines"],
+            datetime.fromtimestamp(one["created_at"], UTC).isoformat(timespec="seconds"),
+        )
+        for one in batches
+    ]
+    columns = ["batch", "endpoint", "stage", "calls", "since"]
+    out.print(table("Batches that are out; a run brings them home first", columns, rows, right=(3,), spare=(2,)))
 
 
 def _build_line(build: dict[str, Any]) -> str:

@@ -31,6 +31,23 @@ class TaskFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchesOut:
+    """Calls of a stage are out in batches, and are waited for."""
+
+    label: str
+    n_batches: int
+    n_calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Calls were paid that no finished task counts as sent: a batch came home. Tasks find the replies in the ledger."""
+
+    label: str
+    usage: Meter = field(default_factory=Meter)
+
+
+@dataclass(frozen=True, slots=True)
 class StageStopped:
     """A stage was left before its end; `usage` is of tasks of which nobody was told, finished or not."""
 

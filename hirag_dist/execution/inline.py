@@ -21,12 +21,15 @@ class InlineExecutor:
         self,
         make_services: Callable[[], Services],
         in_flight: int = 4,
+        charge: Callable[[int, float], None] = lambda tokens, usd: None,
     ) -> None:
         """Prepare; services are made with the first task.
 
         Args:
             in_flight: tasks at a time that wait for models; of others one.
+            charge: told of tokens and dollars that were spent outside of tasks.
         """
+        self._charge = charge
         self._make_services = make_services
         self._in_flight = in_flight
         self._runner = asyncio.Runner()  # turns Ctrl-C into a cancelled wait: no task is torn apart in mid-step
@@ -65,6 +68,10 @@ class InlineExecutor:
                 for rest in self._runner.run(_wait(running, asyncio.ALL_COMPLETED))[0]:
                     if not rest.cancelled():
                         rest.exception()
+
+    def charge(self, tokens: int, usd: float) -> None:
+        """Count what was spent outside of tasks."""
+        self._charge(tokens, usd)
 
     def close(self) -> None:
         """Close the services and the loop."""

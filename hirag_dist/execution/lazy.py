@@ -15,6 +15,7 @@ class LazyExecutor:
         self.name = name
         self._make = make
         self._made: Executor | None = None
+        self._charged = (0, 0.0)  # before there was an executor
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         """Run tasks, yield results as they come.
@@ -27,7 +28,18 @@ class LazyExecutor:
             return
         if self._made is None:
             self._made = self._make()
+            self._settle()
         yield from self._made.map(waiting)
+
+    def charge(self, tokens: int, usd: float) -> None:
+        """Count what was spent outside of tasks, once there is who counts."""
+        self._charged = (self._charged[0] + tokens, self._charged[1] + usd)
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._made is not None and self._charged != (0, 0.0):
+            self._made.charge(*self._charged)
+            self._charged = (0, 0.0)
 
     def close(self) -> None:
         """Stop what was started."""

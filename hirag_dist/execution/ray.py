@@ -166,6 +166,10 @@ class RayExecutor:
         except ray.exceptions.RayActorError as error:
             self._go_away(worker, error)
 
+    def charge(self, tokens: int, usd: float) -> None:
+        """Count what was spent outside of tasks."""
+        ray.get(self._treasury.charge.remote(tokens, usd))
+
     def close(self) -> None:
         """Stop the workers, and the Ray that this executor started."""
         for worker in self._workers:
@@ -226,6 +230,9 @@ class _TreasuryActor:
 
     async def leave(self, holder: str) -> None:
         await self._treasury.leave(holder)
+
+    async def charge(self, tokens: int, usd: float) -> None:
+        self._treasury.charge(tokens, usd)
 
     async def forget(self, worker: int) -> None:
         """Take back what a dead worker held."""

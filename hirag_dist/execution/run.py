@@ -14,7 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from hirag_dist.errors import StageFailed, StoreError
-from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.execution.batch_records import batches_out
+from hirag_dist.execution.batching import Batches, Rounds
+from hirag_dist.execution.events import BatchesOut, Spent, StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.letters import DONE, load_drops, n_rejects, split_letters, stage_results, task_letters
 from hirag_dist.execution.task import KeyPart, Slice, Task, TaskResult, failed_path, output_path, result_of
 from hirag_dist.index.layout import work_path
@@ -64,6 +66,7 @@ class Run:
         fresh: bool = False,
         retry: bool = False,
         fence: Callable[[], AbstractContextManager[None]] = nullcontext,
+        batches: Batches | None = None,
     ) -> None:
         """Prepare a run.
 
@@ -72,6 +75,7 @@ class Run:
             fresh: do finished stages again; replies in the ledger are still not paid again.
             retry: do tasks with dead letters again, each refused unit with new attempts.
             fence: entered around what only the holder of the index may write; raises IndexBusy where we are not it.
+            batches: how calls are sent in batches where that is wanted, and how those that are out come home.
         """
         self.store = store
         self.fence = fence
@@ -81,6 +85,7 @@ class Run:
         self._max_reject_ratio = max_reject_ratio
         self._fresh = fresh
         self._retry = retry
+        self._batches = batches
         self.usage: dict[str, Meter] = {}
         self.sent = Meter()
         self.stages_run = 0
@@ -131,6 +136,15 @@ class Run:
             for name, schema in stage.writes.items()
         }
 
+    def collect(self) -> None:
+        """Bring home what an earlier run left out in batches, so that it is not asked, and paid, again."""
+        out = batches_out(self.store)
+        if out and self._batches is not None:
+            for label in dict.fromkeys(each.stage for each in out):
+                there = [each.lines for each in out if each.stage == label]
+                self._tell(BatchesOut(label, len(there), sum(there)))
+            self._batches.collect(self._came_home, out)
+
     def put(self, name: str, table: pa.Table, digest: str) -> Dataset:
         """Return a dataset of a table made outside any stage."""
         path = f"{work_path(name, digest[:24])}/part-000000.parquet"
@@ -163,16 +177,39 @@ class Run:
         results = dict(known)
         waiting = {task.number: task.round for task in missing}
         try:
-            for result in self._executor.map(missing):
-                results[result.number] = result
-                waiting.pop(result.number)
-                usage = Meter.from_rows(result.usage)
-                self.sent.add(usage)
-                self._tell(TaskFinished(label, rows[result.number], n_rejects(result), result.seconds, usage))
+            rounds = Rounds(self._batches_for(stage), label, folder)
+            while missing:
+                deferred = set()
+                for result in self._executor.map(rounds.prepared(missing)):
+                    usage = Meter.from_rows(result.usage)
+                    self.sent.add(usage)
+                    if result.n_deferred:
+                        deferred.add(result.number)
+                        self._tell(Spent(label, usage))
+                        continue
+                    results[result.number] = result
+                    waiting.pop(result.number)
+                    self._tell(TaskFinished(label, rows[result.number], n_rejects(result), result.seconds, usage))
+                missing = [task for task in missing if task.number in deferred]
+                if missing:
+                    rounds.ask(self.sent.spent(), self._came_home, self._sent_batches)
         except BaseException:
             self._account(label, folder, waiting)
             raise
         return [results[task.number] for task in tasks]
+
+    def _batches_for(self, stage: Stage) -> Batches | None:
+        """Return the batches, where a stage's calls go there: embeddings are answered at once."""
+        wanted = self._batches is not None and self._batches.settings.wanted
+        return self._batches if wanted and hasattr(stage, "models") else None
+
+    def _sent_batches(self, label: str, n_batches: int, n_calls: int) -> None:
+        self._tell(BatchesOut(label, n_batches, n_calls))
+
+    def _came_home(self, label: str, usage: Meter) -> None:
+        self.sent.add(usage)
+        self._executor.charge(*usage.spent())
+        self._tell(Spent(label, usage))
 
     def _account(self, label: str, folder: str, waiting: Mapping[int, int]) -> None:
         """Count what was spent by tasks of a stopped stage that did not come home: number → round."""

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from hirag_dist.errors import SchemaMismatch, StoreError
+from hirag_dist.errors import Deferred, SchemaMismatch, StoreError
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
+from hirag_dist.pool.batching import Collector, collecting
 from hirag_dist.pool.metering import Meter, current_meter, retrying
 from hirag_dist.ports import ChatPool
 from hirag_dist.stages.base import Services, Stage, Tables
@@ -52,6 +53,8 @@ class Task:
         round: 0 for the first time, 1, 2, … where its dead letters are tried again. Each round writes files of its
             own, since those of the one before may be named by a marker.
         dropped: dead letters of the round before that stay dead: their loss was accepted.
+        calls: a folder; where it is named, the task sends no call but leaves those it lacks there, for batches.
+        run: of which build it is, with `calls`.
     """
 
     stage: Stage
@@ -62,6 +65,8 @@ class Task:
     key_part: KeyPart | None = None
     round: int = 0
     dropped: tuple[Rejected, ...] = ()
+    calls: str = ""
+    run: str = ""
 
     @property
     def retry(self) -> bool:
@@ -76,30 +81,42 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a marker holds: rows and content digest of each output, what was spent, and the time it took."""
+    """What a marker holds: rows and content digest of each output, what was spent, and the time it took.
+
+    Attributes:
+        n_deferred: calls that it left for batches. If there are any it has no outputs and no marker: it is to be done
+            again.
+    """
 
     number: int
     outputs: dict[str, tuple[int, str]]
     usage: list[dict[str, Any]]
     seconds: float
     round: int = 0
+    n_deferred: int = 0
 
 
 async def run_task(task: Task, services: Services) -> TaskResult:
     """Run a task and make its output durable; doing it again changes nothing.
 
-    What a task spent that then failed is left beside the markers, for the bill.
+    What a task spent that then failed is left beside the markers, for the bill. One that lacks replies which only
+    batches may bring leaves the calls instead of an output.
     """
     _one_thread()
     started = time.perf_counter()
     meter = Meter()
     metered, retried = current_meter.set(meter), retrying.set(task.retry)
+    collector = Collector(task.run) if task.calls else None
+    collected = collecting.set(collector)
+    outputs: Tables | None = None
     if task.dropped:
         services = replace(services, chat=_Sparing(services.chat, task.dropped))
     try:
         await services.catch_up()
         tables = await asyncio.to_thread(_read_all, task)  # others wait for replies on this loop
         outputs = await task.stage.run(tables, services)
+    except Deferred:
+        pass
     except BaseException:
         if meter.uses:
             left = f"{failed_path(task.folder)}/{task.number:06d}-{uuid.uuid4().hex[:8]}.json"
@@ -109,6 +126,10 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     finally:
         current_meter.reset(metered)
         retrying.reset(retried)
+        collecting.reset(collected)
+    if outputs is None:
+        assert collector is not None
+        return await asyncio.to_thread(_write_calls, task, collector, meter, started)
     return await asyncio.to_thread(_write_all, task, outputs, meter, started)
 
 
@@ -128,6 +149,12 @@ def _write_all(task: Task, outputs: Tables, meter: Meter, started: float) -> Tas
     result = TaskResult(task.number, written, meter.rows(), time.perf_counter() - started, task.round)
     task.store.write_json(task.marker, asdict(result))
     return result
+
+
+def _write_calls(task: Task, collector: Collector, meter: Meter, started: float) -> TaskResult:
+    task.store.write_bytes(f"{task.calls}/{task.number:06d}.jsonl", collector.content())
+    seconds = time.perf_counter() - started
+    return TaskResult(task.number, {}, meter.rows(), seconds, task.round, len(collector))
 
 
 class _Sparing:

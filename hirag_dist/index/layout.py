@@ -6,6 +6,7 @@ URI/
   work/<stage>/<key>/         outputs of finished tasks and stages; safe to delete, they are made again
   ledger/                     every paid reply: *.log being written, *.seg sealed; never delete it, it was paid for
   build.json                  what the last build was given, did and spent; builds/ holds earlier ones
+  batches/                    what is out at endpoints that take batches, a file each; deleting one forgets paid replies
   drops.json                  dead letters whose loss was accepted: by whom, when and why
   run.lock                    who is building
   milvus/                     Milvus Lite's file, made from the snapshot
@@ -21,6 +22,7 @@ LEDGER: Final = "ledger"
 LOCK: Final = "run.lock"
 BUILD: Final = "build.json"
 BUILDS: Final = "builds"
+BATCHES: Final = "batches"
 DROPS: Final = "drops.json"
 
 CONTENT_TABLES: Final = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports")

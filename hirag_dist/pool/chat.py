@@ -8,10 +8,11 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from hirag_dist.core.replies import Malformed
-from hirag_dist.errors import ModelError, RateLimited, RequestRejected
+from hirag_dist.errors import Deferred, ModelError, RateLimited, RequestRejected
+from hirag_dist.pool.batching import BATCH_PRICE, Batchable, BatchCall, Collector, collecting
 from hirag_dist.pool.calling import Answered, Caller, Need
 from hirag_dist.pool.estimating import Estimate, Estimates
 from hirag_dist.pool.ledger import Ledger
@@ -20,6 +21,14 @@ from hirag_dist.ports import ChatModel
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
+
+
+class _HasWeight(Protocol):
+    @property
+    def weight(self) -> float: ...
+
+
+Weighted = TypeVar("Weighted", bound=_HasWeight)
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,10 @@ class PricedModel:
         fresh = reply.input_tokens - reply.cached_tokens
         return (fresh * self.price[0] + reply.cached_tokens * self.price[1] + reply.output_tokens * self.price[2]) / 1e6
 
+    def batch_cost(self, reply: ChatReply) -> float:
+        """Return US dollars, where the reply came in a batch."""
+        return self.cost(reply) * BATCH_PRICE
+
 
 @dataclass(frozen=True)
 class _Group:
@@ -65,6 +78,23 @@ class _Group:
     @property
     def one(self) -> PricedModel:
         return self.members[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A reply.
+
+    Attributes:
+        stored: whether it was in the ledger.
+        is_new: whether it was asked for by this run.
+        price: what share of the model's price it cost.
+    """
+
+    reply: ChatReply
+    answerer: PricedModel
+    stored: bool
+    is_new: bool
+    price: float = 1.0
 
 
 class Pool:
@@ -97,6 +127,7 @@ class Pool:
         (`metering.retrying`), as many new ones are made as a unit has to begin with.
 
         Raises:
+            Deferred: the call was noted for a batch (`batching.collecting`).
             ModelError: no endpoint answers for longer than the run's patience, or none lets us in.
             BudgetReached: the call would pass a spending limit.
             StoreError: the reply could not be made durable.
@@ -115,9 +146,10 @@ class Pool:
                 return Rejected(request.unit, str(error), attempt + 1, request.text, reply.text)
             if found is None:
                 return Rejected(request.unit, reason, attempt, request.text, reply.text)
-            reply, answerer, stored = found
+            reply, answerer = found.reply, found.answerer
             name = reply.model or answerer.name
-            meter.count(request.role, name, answerer.endpoint, reply, answerer.cost(reply), stored)
+            cost = answerer.cost(reply) * found.price
+            meter.count(request.role, name, answerer.endpoint, reply, cost, found.stored)
             try:
                 return accept(reply)
             except Malformed as refusal:
@@ -125,7 +157,7 @@ class Pool:
                 meter.use(request.role, name, answerer.endpoint).rejected += 1
                 asked = _again(request, reply, reason)
             attempt += 1
-            n_new += not stored
+            n_new += found.is_new
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
         """Yield the reply's text in pieces; nothing is stored. An endpoint that fails before the first is replaced."""
@@ -165,30 +197,48 @@ class Pool:
         groups = self._roles[request.role]
         if len(groups) == 1:
             return groups
-        place = int(request_hash(request)[:12], 16) / 16**12 * sum(group.weight for group in groups)
-        first = len(groups) - 1
-        for number, group in enumerate(groups):
-            place -= group.weight
-            if place < 0:
-                first = number
-                break
+        first = groups.index(_by_weight(groups, request_hash(request)))
         return groups[first:] + groups[:first]
 
-    async def _reply(
-        self, request: ChatRequest, groups: list[_Group], attempt: int, may_send: bool
-    ) -> tuple[ChatReply, PricedModel, bool] | None:
-        """Return a reply, who gave it, and whether it was stored; None where none is and none may be sent for."""
+    async def _reply(self, request: ChatRequest, groups: list[_Group], attempt: int, may_send: bool) -> _Found | None:
+        """Return a reply, and who gave it; None where none is stored and none may be sent for."""
         chosen = groups[0].one
         if not chosen.paid:
-            return (await chosen.model.complete(request), chosen, False) if may_send else None
+            return _Found(await chosen.model.complete(request), chosen, False, True) if may_send else None
         if self._ledger is None:
-            return (*await self._send(request, groups, attempt), False) if may_send else None
+            return await self._send(request, groups, attempt) if may_send else None
+        collector = collecting.get()
         async with self._turn(ledger_key(request, chosen, attempt)):  # of two equal requests the second finds a reply
             for group in groups:
                 record = await self._ledger.get(ledger_key(request, group.one, attempt))
                 if record is not None:
-                    return _reply_from(record), _payer(group, record), True
-            return (*await self._send(request, groups, attempt), False) if may_send else None
+                    is_new = collector is not None and record.get("run") == collector.run
+                    price = float(record.get("price", 1.0))
+                    return _Found(_reply_from(record), _payer(group, record), True, is_new, price)
+            if not may_send:
+                return None
+            if collector is not None:
+                self._defer(request, groups[0], attempt, collector)
+            return await self._send(request, groups, attempt)
+
+    def _defer(self, request: ChatRequest, group: _Group, attempt: int, collector: Collector) -> None:
+        """Note a call for a batch of an endpoint that its hash chooses; return where none of them takes batches.
+
+        Raises:
+            Deferred: it was noted.
+        """
+        key = ledger_key(request, group.one, attempt)
+        able = [each for each in group.members if isinstance(each.model, Batchable)]
+        if not able:
+            return
+        target = _by_weight(able, key)
+        assert isinstance(target.model, Batchable)
+        estimate = self._estimates.of(request)
+        most = estimate.most_input + estimate.most_output
+        usd = _need(request, target, attempt, estimate).most_usd * BATCH_PRICE
+        call = BatchCall(key, target.endpoint, request.role, most, usd)
+        collector.add(call, target.model.batch_body(request), estimate.most_input)
+        raise Deferred(f"a call of role {request.role} waits for a batch")
 
     @asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
@@ -200,7 +250,7 @@ class Pool:
             if not lock.locked():
                 self._turns.pop(key, None)
 
-    async def _send(self, request: ChatRequest, groups: list[_Group], attempt: int) -> tuple[ChatReply, PricedModel]:
+    async def _send(self, request: ChatRequest, groups: list[_Group], attempt: int) -> _Found:
         estimate = self._estimates.of(request)
         for number, group in enumerate(groups):
             last_resort = number == len(groups) - 1
@@ -213,7 +263,7 @@ class Pool:
                     role=request.role,
                     last_resort=last_resort,
                 )
-                return reply, target
+                return _Found(reply, target, stored=False, is_new=True)
             except ModelError as error:
                 elsewhere = not isinstance(error, RequestRejected) or error.fatal
                 if last_resort or not elsewhere:
@@ -229,7 +279,7 @@ class Pool:
 
     async def _store(self, request: ChatRequest, target: PricedModel, attempt: int, reply: ChatReply) -> None:
         if self._ledger is not None:
-            await self._ledger.put(ledger_key(request, target, attempt), _record_of(reply, target))
+            await self._ledger.put(ledger_key(request, target, attempt), record_of(reply, target.endpoint))
 
     async def _pieces(self, request: ChatRequest, target: PricedModel) -> AsyncGenerator[str]:
         expected = self._estimates.of(request).expected
@@ -280,6 +330,16 @@ def _payer(group: _Group, record: Mapping[str, Any]) -> PricedModel:
     return next((each for each in group.members if each.endpoint == record.get("endpoint")), group.one)
 
 
+def _by_weight(choices: Sequence[Weighted], hashed: str) -> Weighted:
+    """Return the choice that a hash (hex) falls on."""
+    place = int(hashed[:12], 16) / 16**12 * sum(each.weight for each in choices)
+    for each in choices:
+        place -= each.weight
+        if place < 0:
+            return each
+    return choices[-1]
+
+
 def _again(request: ChatRequest, reply: ChatReply, reason: str) -> ChatRequest:
     said = (Message("assistant", reply.text),) if reply.text.strip() else ()
     ask = Message("user", f"That reply cannot be used: {reason}. Reply again, in the requested form and complete.")
@@ -290,14 +350,20 @@ def _as_text(request: ChatRequest) -> str:
     return "\n\n".join(f"{message.role}: {message.content}" for message in request.messages)
 
 
-def _record_of(reply: ChatReply, target: PricedModel) -> dict[str, Any]:
+def record_of(reply: ChatReply, endpoint: str) -> dict[str, Any]:
+    """Return what the ledger keeps of a reply."""
     return {
         "text": reply.text,
         "finish_reason": reply.finish_reason,
         "model": reply.model,
         "usage": [reply.input_tokens, reply.cached_tokens, reply.output_tokens],
-        "endpoint": target.endpoint,
+        "endpoint": endpoint,
     }
+
+
+def batch_record_of(reply: ChatReply, endpoint: str, run: str) -> dict[str, Any]:
+    """Return what the ledger keeps of a reply that a batch brought; `run` names the build that asked for it."""
+    return record_of(reply, endpoint) | {"price": BATCH_PRICE, "run": run}
 
 
 def _reply_from(record: Mapping[str, Any]) -> ChatReply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -61,6 +62,11 @@ class Meter:
         else:
             use.sent_cost_usd += cost_usd
             use.sent_tokens += reply.input_tokens + reply.output_tokens
+
+    def spent(self) -> tuple[int, float]:
+        """Return (tokens, US dollars) of the replies that were just sent for."""
+        uses = self.uses.values()
+        return sum(use.sent_tokens for use in uses), math.fsum(use.sent_cost_usd for use in uses)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the sums as plain rows, sorted."""

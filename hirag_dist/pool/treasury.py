@@ -176,7 +176,7 @@ class Treasury:
     ) -> None:
         self._desks = {name: _Desk(allowance) for name, allowance in allowances.items()}
         self._max_usd, self._max_tokens = max_usd, max_tokens
-        self._gone_tokens, self._gone_usd = 0, 0.0  # used by workers that are no more
+        self._gone_tokens, self._gone_usd = 0, 0.0  # used by workers that are no more, or without a loan
         self._clock = clock
         self._n_asked = 0
 
@@ -228,6 +228,11 @@ class Treasury:
                 if each.waits():
                     each.answer.cancel()
         self._serve_all()
+
+    def charge(self, tokens: int, usd: float) -> None:
+        """Count what was spent without a loan."""
+        self._gone_tokens += tokens
+        self._gone_usd += usd
 
     def spent(self) -> tuple[int, float]:
         """Return (tokens, US dollars) used or reserved."""

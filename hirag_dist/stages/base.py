@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import pyarrow as pa
 import tiktoken
 
+from hirag_dist.errors import Deferred
 from hirag_dist.ports import ChatPool, Embedder, Kernels
 from hirag_dist.types import Rejected
 
@@ -87,13 +88,18 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Return what all calls give, in their order.
 
     Where one fails the others are cancelled and waited for before it rises: a request that was sent ends and is
-    stored, and no call outlives its task.
+    stored, and no call outlives its task. One that waits for a batch (Deferred) lets the others go on first, so that
+    theirs can be part of it.
     """
     tasks = [asyncio.ensure_future(call) for call in calls]
     if not tasks:
         return []
+    running = set(tasks)
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        while running:
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+            if not all(task.cancelled() or isinstance(task.exception(), Deferred | None) for task in done):
+                break
     finally:
         rest = [task for task in tasks if not task.done()]
         for task in rest:
@@ -101,9 +107,9 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         if rest:
             await asyncio.wait(rest)
         failures = [task.exception() for task in tasks if not task.cancelled()]
-    for failure in failures:
-        if failure is not None:
-            raise failure
+    found = [failure for failure in failures if failure is not None]
+    if found:
+        raise next((failure for failure in found if not isinstance(failure, Deferred)), found[0])
     return [task.result() for task in tasks]
 
 

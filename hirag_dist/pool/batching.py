@@ -1,0 +1,161 @@
+"""Calls that wait for a batch: how a task notes them, and what an endpoint that takes batches does.
+
+A task that may not send leaves the calls it lacks as a file in the store, a line each: what the driver has to know of
+the call, a tab, and the line as the endpoint takes it. So the driver passes lines on without reading prompts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from typing import BinaryIO, Final, Protocol, runtime_checkable
+
+from hirag_dist.types import ChatReply, ChatRequest
+
+BATCH_PRICE = 0.5  # of what the same call costs when it is sent alone
+CHAT_URL: Final = "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCall:
+    """What the driver has to know of a call.
+
+    Attributes:
+        key: what its reply is stored under in the ledger.
+        most_tokens, most_usd: what it can use, at the price of a batch; counted only in runs with a spending limit.
+    """
+
+    key: str
+    endpoint: str
+    role: str
+    most_tokens: int
+    most_usd: float
+
+
+@runtime_checkable
+class Batchable(Protocol):
+    """A chat model whose calls can be part of a batch."""
+
+    def batch_body(self, request: ChatRequest) -> bytes:
+        """Return the JSON that the endpoint is sent for a request."""
+        ...
+
+
+class Collector:
+    """The calls that one task lacks. `run` names the build that asks, as `Run` does."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self._lines: dict[str, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, call: BatchCall, body: bytes, input_tokens: int) -> None:
+        """Note a call.
+
+        Args:
+            body: JSON, as the endpoint takes it.
+            input_tokens: of its prompt, about; for endpoints that do not say what a call used.
+        """
+        head = json.dumps(asdict(call), separators=(",", ":")).encode()
+        own = json.dumps({"custom_id": f"{call.key}.{input_tokens}", "method": "POST", "url": CHAT_URL}).encode()
+        self._lines[call.key] = head + b"\t" + own[:-1] + b',"body":' + body + b"}\n"
+
+    def content(self) -> bytes:
+        """Return the file that the driver reads."""
+        return b"".join(self._lines.values())
+
+
+def read_calls(content: bytes) -> Iterator[tuple[BatchCall, bytes]]:
+    """Yield the calls of a file, each with its line for the endpoint, line end included."""
+    for line in content.splitlines(keepends=True):  # JSON holds no other line ends than \n: they are escaped
+        head, _, own = line.partition(b"\t")
+        yield BatchCall(**json.loads(head)), own
+
+
+def parse_custom_id(custom_id: str) -> tuple[str, int]:
+    """Return the ledger key of a call and the tokens of its prompt; ("", 0) where the id is not ours.
+
+    >>> parse_custom_id("00ff.120")
+    ('00ff', 120)
+    """
+    key, _, tokens = custom_id.partition(".")
+    return (key, int(tokens)) if key and tokens.isdecimal() else ("", 0)
+
+
+# Where it is set, a reply that is not in the ledger is noted there instead of being sent for.
+collecting: ContextVar[Collector | None] = ContextVar("collecting", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchState:
+    """A batch at its endpoint.
+
+    Attributes:
+        ended: whether it will not change any more.
+        problem: why it was given up, with what to do about it; "" where it was done, or part of it in time.
+        files: ids of what it wrote, results and errors.
+    """
+
+    id: str
+    ended: bool
+    problem: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLine:
+    """What became of a call.
+
+    Attributes:
+        key: its ledger key; "" where the line cannot be read.
+        reply: None where there is none.
+        refused: whether the endpoint will not answer this call, however often it is asked.
+    """
+
+    key: str
+    reply: ChatReply | None
+    refused: bool = False
+
+
+class BatchEndpoint(Protocol):
+    """An endpoint that takes batches. Calls raise as `ports.ChatModel.complete` does."""
+
+    async def check(self) -> None:
+        """Raise BackendUnavailable where the endpoint takes no batches. Changes nothing there."""
+        ...
+
+    async def upload(self, name: str, content: BinaryIO) -> str:
+        """Return the id of the uploaded lines."""
+        ...
+
+    async def create(self, file_id: str, own_id: str) -> BatchState:
+        """Begin a batch that `find` knows by `own_id`."""
+        ...
+
+    async def find(self, own_id: str, since: float) -> BatchState | None:
+        """Return the batch that was begun with an id, None where there is none; `since` seconds of the epoch."""
+        ...
+
+    async def state(self, batch_id: str) -> BatchState:
+        """Return how a batch is."""
+        ...
+
+    async def download(self, file_id: str, to: BinaryIO) -> None:
+        """Write what a batch wrote to a file, from its beginning."""
+        ...
+
+    async def remove(self, file_id: str) -> None:
+        """Remove a file."""
+        ...
+
+    def read(self, line: bytes) -> BatchLine:
+        """Return what a line of a batch's files says."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
