@@ -11,10 +11,12 @@ import pytest
 from hirag_dist.cli.builds import Given
 from hirag_dist.cli.index import Order, build
 from hirag_dist.config import Config
+from hirag_dist.errors import BudgetReached
+from hirag_dist.execution.batch_records import batches_out
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import BuildResult
-from hirag_dist.pool.metering import Meter
+from hirag_dist.pool.metering import Meter, Use
 from hirag_dist.simulator import SimulatorOptions
 from hirag_dist.simulator.run import SimulatorThread
 
@@ -113,3 +115,114 @@ def test_the_same_snapshot_for_half_the_price(make_bench: Callable[..., Bench]) 
     for whole, half in zip(*usage, strict=True):
         assert (half["calls"], half["input_tokens"]) == (whole["calls"], whole["input_tokens"])
         assert half["cost_usd"] == pytest.approx(whole["cost_usd"] / 2)
+
+
+def test_lines_that_expire_are_asked_again(make_bench: Callable[..., Bench]) -> None:
+    expected, _ = make_bench().build("direct")
+    bench = make_bench(batch_expire_rate=0.3)
+    batched, sent = bench.batched("batched", llm={"batch_lines": 7})
+    counts = bench.batch_counts()
+    assert batched == expected
+    assert counts["faults"]["expired"] > 3
+    assert counts["batches"]["expired"] > 1  # seven calls in a batch: a stage has several
+    assert counts["repeats"] == 0
+    assert counts["calls"] + bench.direct_calls() == sent_calls(sent)
+
+
+def test_what_batches_never_bring_is_asked_directly(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench(batch_expire_rate=1.0)
+    small = {"max_layers": 0, "communities": {"report_min_entities": 1000}}  # extraction alone
+    batched, sent = bench.batched("batched", llm={"batch_rounds": 2}, **small)
+    assert bench.batch_counts()["batches"] == {"expired": 2}
+    assert bench.direct_calls() == sent_calls(sent) > 0
+    assert batched == make_bench().build("direct", **small)[0]
+
+
+@pytest.mark.parametrize("fault", ["malformed_rate", "fail_rate"])
+def test_refused_and_failed_lines_go_into_the_next_batch(make_bench: Callable[..., Bench], fault: str) -> None:
+    """What is drawn for a request and attempt is the same in batches as for single calls."""
+    bench = make_bench(**{fault: 0.3})
+    batched, sent = bench.batched("batched")
+    assert bench.direct_calls() == 0
+    assert bench.batch_counts()["faults"][fault.removesuffix("_rate")] > 5
+    assert (sum(use.rejected for use in usage_of(bench, "batched")) > 0) == (fault == "malformed_rate")
+    if fault == "malformed_rate":  # the failures of single calls are waited out, which takes seconds
+        other = make_bench(**{fault: 0.3})
+        expected, paid = other.build("direct")
+        assert sent_calls(sent) == sent_calls(paid)
+    else:
+        expected, _ = make_bench().build("direct")
+    assert batched == expected
+
+
+def test_second_steps_and_gleanings_take_more_rounds(make_bench: Callable[..., Bench]) -> None:
+    keys = {"extraction": "two_step", "gleaning_rounds": 1, "max_layers": 0}
+    expected, _ = make_bench().build("direct", **keys)
+    bench = make_bench()
+    batched, _ = bench.batched("batched", llm={"batch_rounds": 1}, **keys)
+    assert batched == expected
+    assert bench.direct_calls() == 0
+    assert bench.batch_counts()["batches"]["completed"] >= 5  # four of extraction alone
+    assert bench.batch_counts()["repeats"] == 0
+
+
+@pytest.mark.parametrize("limits", [(0.04, None), (None, 30_000)])
+def test_a_spending_limit_holds_and_a_later_run_goes_on(make_bench: Callable[..., Bench], limits: Any) -> None:
+    bench = make_bench()
+    with pytest.raises(BudgetReached, match="run again to go on from here"):
+        bench.batched("batched", limits=limits)
+    counts = bench.batch_counts()
+    tokens = counts["input_tokens"] + counts["output_tokens"]
+    usd = (counts["input_tokens"] + 4 * counts["output_tokens"]) / 2e6
+    spent, limit = (usd, limits[0]) if limits[0] is not None else (tokens, limits[1])
+    assert 0.3 * limit < spent <= limit
+    before = counts["calls"]
+    snapshot, sent = bench.batched("batched")
+    assert sent_calls(sent) == bench.batch_counts()["calls"] - before
+    assert bench.batch_counts()["repeats"] == 0
+    assert snapshot == bench.build("direct")[0]
+
+
+def test_a_limit_counts_batches_and_single_calls_together(make_bench: Callable[..., Bench]) -> None:
+    """Half of the calls never come home in a batch: they are sent directly, within what the batches left."""
+    bench = make_bench(batch_expire_rate=0.5)
+    with pytest.raises(BudgetReached):
+        bench.batched("batched", llm={"batch_rounds": 1}, limits=(None, 40_000))
+    single = bench.simulator.stats()["endpoints"]["/v1/chat/completions"]
+    counts = bench.batch_counts()
+    spent = sum(each["input_tokens"] + each["output_tokens"] for each in (single, counts))
+    assert counts["calls"] > 0
+    assert spent <= 40_000
+
+
+def test_a_retry_gives_each_dead_letter_its_new_attempts_and_no_more(make_bench: Callable[..., Bench]) -> None:
+    """A reply that came in a batch is in the ledger when its task looks: it counts as new all the same."""
+    keys = {"max_layers": 0, "max_reject_ratio": 1, "communities": {"report_min_entities": 1000}}
+    bench = make_bench(malformed_rate=0.9)
+    first, _ = bench.batched("batched", llm={"attempts": 1}, **keys)
+    dead = open_snapshot(bench.store("batched"), first).table("rejects").num_rows
+    assert dead > 5
+    second, sent = bench.batched("batched", retry=True, llm={"attempts": 3}, **keys)
+    left = open_snapshot(bench.store("batched"), second).table("rejects").to_pylist()
+    assert left
+    assert {letter["attempts"] for letter in left} == {1 + 3}
+    assert dead < sent_calls(sent) <= 3 * dead
+    assert bench.direct_calls() == 0
+
+
+def test_on_ray(make_bench: Callable[..., Bench]) -> None:
+    small = {"max_layers": 0}
+    bench = make_bench()
+    batched, _ = bench.batched("batched", execution={"executor": "ray", "workers": 2}, limits=(10.0, None), **small)
+    assert bench.direct_calls() == 0
+    assert not batches_out(bench.store("batched"))
+    assert batched == bench.build("direct", **small)[0]
+
+
+def sent_calls(meter: Meter) -> int:
+    return sum(use.calls - use.ledger_hits for use in meter.uses.values())
+
+
+def usage_of(bench: Bench, name: str) -> list[Use]:
+    rows = open_snapshot(bench.store(name)).table("usage").to_pylist()
+    return list(Meter.from_rows(rows).uses.values())
