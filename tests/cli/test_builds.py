@@ -22,7 +22,7 @@ from hirag_dist.cli.builds import (
 )
 from hirag_dist.config import Config
 from hirag_dist.errors import BudgetReached, StoreError
-from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.execution.events import Spent, StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.index.layout import BUILD, LOCK
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter
@@ -172,3 +172,14 @@ def test_the_letters_of_an_import_that_failed(store: Store) -> None:
     (letter,) = dead_letters(store, last, {})
     assert (letter["stage"], letter["unit_id"], letter["reason"]) == ("import", "entity X", "it has no name")
     assert letter["dropped"] is None
+
+
+def test_a_batch_counts_to_what_the_run_sent_and_not_to_a_stages_bill(store: Store) -> None:
+    clock = Clock()
+    listen = record(store, clock)
+    clock.now += 2.0
+    listen(Spent("extract", spent(3)))  # of an earlier run: no stage has begun
+    seen = last_build(store)
+    assert seen is not None
+    assert seen["sent"]["calls"] == 3
+    assert build_usage(seen) == []

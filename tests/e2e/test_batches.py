@@ -1,0 +1,60 @@
+"""Batches across runs of the command: killed while they are out, interrupted, and brought home by another run."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hirag_dist.simulator import SimulatorOptions
+from hirag_dist.simulator.run import SimulatorThread
+
+
+def test_what_is_out_is_brought_home_by_the_next_run(
+    cli: Any, corpus: Path, paid: Any, make_config: Callable[..., Path], until: Any, tmp_path: Path
+) -> None:
+    """kill -9 while the first batch is out; Ctrl-C while the second is; a third run, without batches, ends it."""
+    index = tmp_path / "index"
+    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", batch_latency_ms=1500))
+    with thread as url:
+        config = make_config(llm=paid(url) | {"batch_poll_s": 0.05}, max_layers=0)
+        plain = ("index", corpus, "-i", index, "-c", config, "--executor", "inline")
+
+        def batches() -> int:
+            return sum(thread.stats()["batch"]["batches"].values())
+
+        process = cli.start(*plain, "--batch")
+        until(lambda: batches() == 1 and recorded(index) == 1, "batch")
+        process.kill()
+        process.communicate()
+        status = cli.json("status", "-i", index)
+        assert status["build"]["state"] == "killed"
+        (out,) = status["batches"]
+        assert (out["endpoint"], out["stage"]) == ("chat", "extract")
+        assert "Batches that are out" in cli("status", "-i", index).stdout
+
+        process = cli.start(*plain, "--batch")
+        until(lambda: batches() == 2 and recorded(index) == 1, "second batch")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130, err
+        assert "1 batches are out; the next run collects them first" in err
+        assert "Traceback" not in err
+        assert cli.json("status", "-i", index)["build"]["sent"]["calls"] >= out["lines"]  # the first came home
+
+        report = cli.json(*plain)
+        assert not cli.json("status", "-i", index)["batches"]
+        counts = thread.stats()
+        single = counts["endpoints"]["/v1/chat/completions"]["calls"]
+        assert counts["batch"]["repeats"] == 0
+        chat = [row for row in report["usage"] if row["endpoint"] == "chat"]
+        assert counts["batch"]["calls"] + single == sum(row["calls"] for row in chat)
+        assert counts["batch"]["calls"] >= out["lines"]
+        whole = cli.json("index", corpus, "-i", tmp_path / "whole", *plain[4:])
+        assert whole["snapshot"] == report["snapshot"]
+
+
+def recorded(index: Path) -> int:
+    """Return how many batches are noted as begun."""
+    return sum('"batch": "batch_' in file.read_text("utf-8") for file in index.glob("batches/*.json"))

@@ -1,0 +1,327 @@
+"""Batches against an endpoint in memory: answers that get lost, deaths between two steps, batches that are given up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+
+from hirag_dist.backends.scripted import ScriptedModel
+from hirag_dist.errors import (
+    BackendUnavailable,
+    BudgetReached,
+    ModelError,
+    ModelUnavailable,
+    RateLimited,
+    RequestRejected,
+)
+from hirag_dist.execution.batch_input import Purse, input_files
+from hirag_dist.execution.batch_records import batches_out
+from hirag_dist.execution.batching import Batches, BatchSettings, BatchTarget
+from hirag_dist.index.store import Store
+from hirag_dist.pool.batching import BatchCall, BatchLine, BatchState, Collector
+from hirag_dist.pool.chat import PricedModel
+from hirag_dist.pool.ledger import survey
+from hirag_dist.pool.metering import Meter
+from hirag_dist.types import ChatReply
+
+PRICE = (1e6, 1e6, 1e6)  # a dollar a token
+
+
+class Died(BaseException):
+    """The driver's death: nothing after it runs."""
+
+
+class Memory:
+    """An endpoint that does a batch when it is looked at for the `looks`-th time.
+
+    `at` is called with the name of each step before and after it, and may raise.
+    """
+
+    def __init__(self, looks: int = 1) -> None:
+        self.at: Callable[[str], None] = lambda step: None
+        self.looks = looks
+        self.files: dict[str, bytes] = {}
+        self.batches: dict[str, tuple[str, str]] = {}  # id → own id, input
+        self.seen: dict[str, int] = {}
+        self.problem = ""
+        self.n_made = 0
+
+    def _id(self, kind: str) -> str:
+        self.n_made += 1
+        return f"{kind}-{self.n_made}"
+
+    async def check(self) -> None:
+        self.at("check")
+
+    async def upload(self, name: str, content: BinaryIO) -> str:
+        self.at("upload")
+        content.seek(0)
+        own = self._id("file")
+        self.files[own] = content.read()
+        self.at("uploaded")
+        return own
+
+    async def create(self, file_id: str, own_id: str) -> BatchState:
+        self.at("create")
+        own = self._id("batch")
+        self.batches[own] = own_id, file_id
+        self.at("created")
+        return BatchState(own, False, "", ())
+
+    async def find(self, own_id: str, since: float) -> BatchState | None:
+        found = [batch for batch, (own, _) in self.batches.items() if own == own_id]
+        return BatchState(found[0], False, "", ()) if found else None
+
+    async def state(self, batch_id: str) -> BatchState:
+        self.at("state")
+        if batch_id not in self.batches:
+            raise RequestRejected(f"there is no batch {batch_id}")
+        self.seen[batch_id] = self.seen.get(batch_id, 0) + 1
+        if self.seen[batch_id] < self.looks:
+            return BatchState(batch_id, False, "", ())
+        if self.problem:
+            return BatchState(batch_id, True, self.problem, ())
+        output = f"{batch_id}-output"
+        self.files[output] = self.files[self.batches[batch_id][1]]
+        return BatchState(batch_id, True, "", (output,))
+
+    async def download(self, file_id: str, to: BinaryIO) -> None:
+        to.seek(0)
+        to.truncate()
+        to.write(self.files[file_id])
+        self.at("downloaded")
+
+    async def remove(self, file_id: str) -> None:
+        self.at("remove")
+        del self.files[file_id]
+
+    def read(self, line: bytes) -> BatchLine:
+        key = json.loads(line)["custom_id"].partition(".")[0]
+        return BatchLine(key, ChatReply("done", input_tokens=6, output_tokens=4))
+
+    async def close(self) -> None:
+        pass
+
+
+def call(number: int, usd: float = 1.0, endpoint: str = "e", tokens: int = 100) -> BatchCall:
+    return BatchCall(f"{number:040x}", endpoint, "extract", tokens, usd)
+
+
+def leave(store: Store, *calls: BatchCall, task: int = 0) -> None:
+    collector = Collector("run")
+    for each in calls:
+        collector.add(each, b'{"model":"m"}', 6)
+    store.write_bytes(f"calls/{task:06d}.jsonl", collector.content())
+
+
+class Driver:
+    """A build's batches, with what was told of them."""
+
+    def __init__(self, store: Store, api: Memory, **settings: Any) -> None:
+        self.slept: list[float] = []
+        self.home = Meter()
+        self.sent: list[tuple[int, int]] = []
+        self._now = 0.0
+        self.store = store
+        target = BatchTarget(PricedModel("e", ScriptedModel(lambda request: ""), price=PRICE), api)
+        settings = {"wanted": True, "poll_s": 5.0, "patience_s": 100.0} | settings
+        self.batches = Batches(
+            store, lambda name: target, BatchSettings(**settings), clock=lambda: self._now, sleep=self._sleep
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self._now += seconds
+
+    def ask(self, spent: tuple[int, float] = (0, 0.0)) -> Any:
+        try:
+            return self.batches.ask("extract", "calls", spent, self._home, lambda label, *n: self.sent.append(n))
+        finally:
+            self.batches.close()
+
+    def collect(self) -> None:
+        try:
+            self.batches.collect(self._home, batches_out(self.store))
+        finally:
+            self.batches.close()
+
+    def _home(self, label: str, usage: Meter) -> None:
+        assert label == "extract"
+        self.home.add(usage)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path))
+
+
+def n_replies(store: Store) -> int:
+    return survey(store).records
+
+
+def test_a_batch_comes_home_and_leaves_nothing_behind(store: Store) -> None:
+    api = Memory(looks=3)
+    leave(store, call(1), call(2))
+    driver = Driver(store, api)
+    returned = driver.ask()
+    assert (returned.replies, returned.later, returned.refused) == (2, 0, 0)
+    assert driver.slept == [5.0, 5.0]  # between looks, not before the first or after the last
+    assert driver.home.spent() == (20, 10.0)  # ten tokens each, at half a dollar
+    assert driver.sent == [(1, 2)]
+    assert n_replies(store) == 2
+    assert not batches_out(store)
+    assert not api.files
+
+
+@pytest.mark.parametrize("step", ["upload", "uploaded", "create", "created", "state", "downloaded", "remove"])
+def test_killed_at_any_step_nothing_is_begun_twice(store: Store, step: str) -> None:
+    """What is found out is brought home; what was never begun is forgotten, and asked by its tasks again."""
+    api = Memory()
+    leave(store, call(1), call(2))
+
+    def die(at: str) -> None:
+        if at == step:
+            raise Died
+
+    api.at = die
+    with pytest.raises(Died):
+        Driver(store, api).ask()
+    api.at = lambda step: None
+    driver = Driver(store, api)
+    driver.collect()
+    begun = step not in ("upload", "uploaded", "create")
+    assert len(api.batches) == begun
+    assert n_replies(store) == (2 if begun else 0)
+    assert driver.home.spent()[0] == (20 if begun and step != "remove" else 0)
+    assert not batches_out(store)
+
+
+@pytest.mark.parametrize("step", ["upload", "create", "created", "state", "downloaded"])
+def test_a_step_whose_answer_is_lost_is_made_again_and_no_batch_twice(store: Store, step: str) -> None:
+    api = Memory()
+    lost = []
+
+    def lose(at: str) -> None:
+        if at == step and len(lost) < 3:
+            lost.append(at)
+            raise ModelUnavailable("no answer")
+
+    api.at = lose
+    leave(store, call(1))
+    driver = Driver(store, api)
+    assert driver.ask().replies == 1
+    assert len(api.batches) == 1
+    assert n_replies(store) == 1
+    assert driver.home.spent() == (10, 5.0)
+    assert driver.slept == ([1.0, 2.0, 4.0] if step != "created" else [1.0])  # found at the second try
+
+
+def test_an_endpoint_that_stays_away(store: Store) -> None:
+    api = Memory()
+    leave(store, call(1))
+
+    def gone(at: str) -> None:
+        if at == "state":
+            raise RateLimited("slower", retry_after_s=30.0)
+
+    api.at = gone
+    driver = Driver(store, api)
+    with pytest.raises(RateLimited):
+        driver.ask()
+    assert driver.slept == [30.0] * 4  # until a hundred seconds of patience are over
+    assert [out.batch for out in batches_out(store)] == ["batch-2"]  # it is out all the same
+
+
+def test_a_batch_that_failed_is_forgotten_and_the_others_are_home_first(store: Store) -> None:
+    api = Memory()
+    leave(store, call(1), call(2))
+    driver = Driver(store, api, lines=1)
+
+    def second_fails(at: str) -> None:
+        api.problem = "too many tokens are queued" if at == "state" and api.seen else ""
+
+    api.at = second_fails
+    with pytest.raises(ModelError, match="too many tokens are queued"):
+        driver.ask()
+    assert n_replies(store) == 1
+    assert driver.home.spent()[0] == 10
+    assert not batches_out(store)
+
+
+def test_a_batch_that_the_endpoint_does_not_know_any_more(store: Store) -> None:
+    api = Memory()
+    leave(store, call(1))
+    driver = Driver(store, api)
+    api.at = lambda step: api.batches.clear() if step == "state" else None
+    with pytest.raises(ModelError, match=r"batch batch-2 \(1 calls of extract\).*delete .*/batches/.*\.json"):
+        driver.ask()
+    assert len(batches_out(store)) == 1
+
+
+def test_an_endpoint_without_batches_gets_nothing(store: Store) -> None:
+    api = Memory()
+    leave(store, call(1))
+
+    def refuse(at: str) -> None:
+        if at == "check":
+            raise BackendUnavailable("endpoint e takes no batches")
+
+    api.at = refuse
+    with pytest.raises(BackendUnavailable):
+        Driver(store, api).ask()
+    assert not api.files
+    assert not batches_out(store)
+
+
+def test_a_refused_upload_leaves_no_record(store: Store) -> None:
+    api = Memory()
+    leave(store, call(1))
+
+    def refuse(at: str) -> None:
+        if at == "upload":
+            raise RequestRejected("no")
+
+    api.at = refuse
+    with pytest.raises(RequestRejected):
+        Driver(store, api).ask()
+    assert not batches_out(store)
+
+
+class TestInput:
+    """What tasks left, as files."""
+
+    def files(self, store: Store, purse: Purse | None = None, max_lines: int = 100) -> list[tuple[str, list[str]]]:
+        found = []
+        for each in input_files(store, "calls", purse or Purse(None, None, 0, 0.0), max_lines):
+            each.file.seek(0)
+            lines = [json.loads(line) for line in each.file]
+            assert all(line["method"] == "POST" and line["body"] == {"model": "m"} for line in lines)
+            assert len(lines) == each.n_lines
+            found.append((each.endpoint, [line["custom_id"][39] for line in lines]))
+        return found
+
+    def test_a_file_an_endpoint_of_limited_length(self, store: Store) -> None:
+        leave(store, call(1), call(2, endpoint="other"), call(3))
+        leave(store, call(4), call(5), task=1)
+        assert self.files(store, max_lines=3) == [("e", ["1", "3", "4"]), ("other", ["2"]), ("e", ["5"])]
+
+    def test_a_call_that_two_tasks_lack_is_asked_once(self, store: Store) -> None:
+        leave(store, call(1), call(2))
+        leave(store, call(2), call(3), task=1)
+        assert self.files(store) == [("e", ["1", "2", "3"])]
+
+    def test_calls_that_do_not_fit_the_purse_are_left_out(self, store: Store) -> None:
+        leave(store, call(1, 2.0), call(2, 9.0), call(3, 3.0), call(4, 0.5))
+        assert self.files(store, Purse(10.0, None, 0, 5.0)) == [("e", ["1", "3"])]
+        assert self.files(store, Purse(None, 350, 100, 0.0)) == [("e", ["1", "2"])]
+
+    def test_where_nothing_fits(self, store: Store) -> None:
+        leave(store, call(1, 2.0))
+        with pytest.raises(BudgetReached, match=r"--max-usd 10 was passed \(\$9.0000 spent .* may cost \$2.0000"):
+            Driver(store, Memory(), max_usd=10.0).ask(spent=(5, 9.0))
+        with pytest.raises(BudgetReached, match=r"--max-tokens 10 was passed \(5 used .* may use 100"):
+            Driver(store, Memory(), max_tokens=10).ask(spent=(5, 9.0))
