@@ -129,10 +129,8 @@ def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path) -> Non
 
 def test_batches_halve_the_cost_of_chat_calls_and_nobody_knows_their_time() -> None:
     embedding = {"base_url": "http://127.0.0.1:9", "model": "e", "dim": 3, "price": {"input": 1.0}}
-    llm = {
-        "endpoints": {"paid": CHAT, "vectors": embedding},
-        "roles": dict.fromkeys(ROLES, "paid") | {"embed": "vectors"},
-    }
+    roles = dict.fromkeys(ROLES, "paid") | {"embed": "vectors"}
+    llm = {"endpoints": {"paid": CHAT, "vectors": embedding}, "roles": roles}
     direct, batched = plan([CORPUS], llm=llm), plan([CORPUS], llm=llm | {"batch": True})
     for whole, half in zip(direct.stages, batched.stages, strict=True):
         assert (half.stage, half.calls, half.input_tokens) == (whole.stage, whole.calls, whole.input_tokens)

@@ -10,16 +10,18 @@ from typing import Any
 from hirag_dist.simulator import SimulatorOptions
 from hirag_dist.simulator.run import SimulatorThread
 
+EXTRACTION_ALONE = {"extraction": "two_step", "max_layers": 0, "communities": {"report_min_entities": 1000}}
+
 
 def test_what_is_out_is_brought_home_by_the_next_run(
     cli: Any, corpus: Path, paid: Any, make_config: Callable[..., Path], until: Any, tmp_path: Path
 ) -> None:
-    """kill -9 while the first batch is out; Ctrl-C while the second is; a third run, without batches, ends it."""
+    """kill -9 while the first step's batch is out; Ctrl-C while the second's is; a run without batches ends it."""
     index = tmp_path / "index"
     thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", batch_latency_ms=1500))
     with thread as url:
-        config = make_config(llm=paid(url) | {"batch_poll_s": 0.05}, max_layers=0)
-        plain = ("index", corpus, "-i", index, "-c", config, "--executor", "inline")
+        config = make_config(llm=paid(url) | {"batch_poll_s": 0.05}, **EXTRACTION_ALONE)
+        plain = ("index", *sorted(corpus.iterdir())[:2], "-i", index, "-c", config, "--executor", "inline")
 
         def batches() -> int:
             return sum(thread.stats()["batch"]["batches"].values())
@@ -51,7 +53,7 @@ def test_what_is_out_is_brought_home_by_the_next_run(
         chat = [row for row in report["usage"] if row["endpoint"] == "chat"]
         assert counts["batch"]["calls"] + single == sum(row["calls"] for row in chat)
         assert counts["batch"]["calls"] >= out["lines"]
-        whole = cli.json("index", corpus, "-i", tmp_path / "whole", *plain[4:])
+        whole = cli.json(*(tmp_path / "whole" if part == index else part for part in plain))
         assert whole["snapshot"] == report["snapshot"]
 
 
