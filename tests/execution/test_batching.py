@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 from hirag_dist.cli.builds import Given
 from hirag_dist.cli.index import Order, build
 from hirag_dist.config import Config
-from hirag_dist.errors import BudgetReached
-from hirag_dist.execution.batch_records import batches_out
+from hirag_dist.errors import BudgetReached, ConfigError
+from hirag_dist.execution.batch_records import Out, batches_out
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import BuildResult
@@ -208,6 +209,16 @@ def test_a_retry_gives_each_dead_letter_its_new_attempts_and_no_more(make_bench:
     assert {letter["attempts"] for letter in left} == {1 + 3}
     assert dead < sent_calls(sent) <= 3 * dead
     assert bench.direct_calls() == 0
+
+
+def test_a_batch_that_is_out_needs_its_endpoint(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench()
+    store = bench.store("batched")
+    out = Out("a", "an old one", "extract", "extract", "r", 3, 0.0, 9, 0.1, "file", "batch")
+    store.write_json(out.path, asdict(out))
+    with pytest.raises(ConfigError, match="a batch is out at endpoint 'an old one'"):
+        bench.build("batched")
+    assert batches_out(store) == [out]
 
 
 def test_on_ray(make_bench: Callable[..., Bench]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hirag_dist.core.limits import Allowance
 from hirag_dist.core.replies import Malformed
-from hirag_dist.errors import Deferred
+from hirag_dist.errors import BudgetReached, Deferred
 from hirag_dist.index.store import Store
 from hirag_dist.pool.batching import BatchCall, Collector, collecting, parse_custom_id, read_calls
 from hirag_dist.pool.budget import Budget
@@ -156,3 +156,18 @@ async def test_refused_replies_count_as_attempts(store: Store, collector: Collec
     assert isinstance(found, Rejected)
     assert found.attempts == len(collector) == n_asked
     assert "never right" in str(line["body"])  # each attempt tells the model why the one before was refused
+
+
+async def test_what_batches_cost_is_taken_from_what_single_calls_may(store: Store) -> None:
+    class Talking(Silent):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            return REPLY
+
+    treasury = Treasury({"e": Allowance(None, None, 8)}, max_usd=200.0)
+    one = replace(target(), model=Talking())
+    caller = Caller(Budget(treasury, spending=True), Patience(3, 0.5))
+    asked = Pool({"extract": [one]}, Ledger(store), caller, lambda text: len(text.split()))
+    assert await asked.ask(question("the first"), lambda reply: reply.text) == "fine"  # it costs 20 and can cost 110
+    treasury.charge(1000, 100.0)
+    with pytest.raises(BudgetReached, match=r"\$120\.0000 spent"):
+        await asked.ask(question("the second"), str)
