@@ -108,7 +108,7 @@ class OpenAiBatches:
         status, body = response.get("status_code"), response.get("body")
         if status == 200 and isinstance(body, dict):
             try:
-                return BatchLine(key, self._chat.batch_reply(body, input_tokens))
+                return BatchLine(key, self._chat.batch_reply(body, input_tokens), counted=input_tokens)
             except ModelUnavailable:  # without a choice: another time it may have one
                 return BatchLine(key, None)
         error = body.get("error") if isinstance(body, dict) else None
@@ -127,7 +127,11 @@ class OpenAiBatches:
         if batch.status == "failed":
             errors = (batch.errors.data if batch.errors else None) or []
             said = "; ".join(f"{error.message} ({error.code})" for error in errors[:3]) or "it does not say why"
-            hint = "set llm.batch_lines lower" if any("limit" in str(error.code) for error in errors) else "see there"
+            hint = (
+                "set llm.batch_lines lower"
+                if any("limit" in str(error.code) for error in errors)
+                else "without --batch its calls are sent one by one"
+            )
             problem = f"batch {batch.id} of endpoint {self._name} failed and was not done: {said}; {hint}"
         elif batch.status == "cancelled":
             problem = f"batch {batch.id} of endpoint {self._name} was cancelled there; run again to ask what is left"

@@ -18,40 +18,46 @@ MOST_BYTES = 100_000_000  # of a file; OpenAI takes twice that
 class Purse:
     """What may still be spent, should every call cost all that it can."""
 
-    def __init__(self, max_usd: float | None, max_tokens: int | None, tokens: int, usd: float) -> None:
+    def __init__(
+        self, max_usd: float | None, max_tokens: int | None, tokens: int, usd: float, over_count: float = 1.0
+    ) -> None:
         """Begin.
 
         Args:
             max_usd, max_tokens: limits of the run; None for none.
             tokens, usd: spent so far.
+            over_count: by how much an endpoint's own count of a prompt passed ours, at most.
         """
         self._max_usd, self._max_tokens = max_usd, max_tokens
         self._spent_tokens, self._spent_usd = tokens, usd
         self._left_tokens = math.inf if max_tokens is None else max_tokens - tokens
         self._left_usd = math.inf if max_usd is None else max_usd - usd
+        self._over_count = over_count
         self._refused: BatchCall | None = None
 
     def pay(self, call: BatchCall) -> bool:
         """Set aside what a call can cost; return whether there was so much."""
-        if call.most_tokens > self._left_tokens or call.most_usd > self._left_usd:
+        most_tokens, most_usd = call.most_tokens * self._over_count, call.most_usd * self._over_count
+        if most_tokens > self._left_tokens or most_usd > self._left_usd:
             self._refused = self._refused or call
             return False
-        self._left_tokens -= call.most_tokens
-        self._left_usd -= call.most_usd
+        self._left_tokens -= most_tokens
+        self._left_usd -= most_usd
         return True
 
     def refusal(self) -> BudgetReached:
         """Return the error where nothing could be paid."""
         call = self._refused
         assert call is not None, "there was something to pay"
-        if self._max_usd is not None and call.most_usd > self._left_usd:
+        most_usd = call.most_usd * self._over_count
+        if self._max_usd is not None and most_usd > self._left_usd:
             return BudgetReached(
                 f"stopped before --max-usd {self._max_usd:g} was passed (${self._spent_usd:.4f} spent by this run, a "
-                f"call in a batch may cost ${call.most_usd:.4f}); raise it and run again to go on from here"
+                f"call in a batch may cost ${most_usd:.4f}); raise it and run again to go on from here"
             )
         return BudgetReached(
             f"stopped before --max-tokens {self._max_tokens} was passed ({self._spent_tokens} used by this run, a call "
-            f"may use {call.most_tokens}); raise it and run again to go on from here"
+            f"may use {call.most_tokens * self._over_count:.0f}); raise it and run again to go on from here"
         )
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from hirag_dist.errors import ModelError, RateLimited, RequestRejected
+from hirag_dist.errors import BackendUnavailable, ModelError, RateLimited, RequestRejected
 from hirag_dist.execution.batch_input import InputFile, Purse, input_files, temporary_file
 from hirag_dist.execution.batch_records import Out, Returned
 from hirag_dist.execution.task import Task
@@ -94,6 +94,7 @@ class Batches:
         self._clock, self._sleep = clock, sleep
         self._targets: dict[str, BatchTarget] = {}
         self._checked: set[str] = set()
+        self._over_count = 1.0  # by how much an endpoint's own count of a prompt passed ours, at most
         self._runner = asyncio.Runner()
 
     def collect(self, home: Home, out: Sequence[Out]) -> None:
@@ -140,7 +141,8 @@ class Batches:
         except KeyboardInterrupt:
             n_out = len(self.store.names(BATCHES))
             log.warning(
-                "interrupted: %d batches are out; the next run collects them first, with or without --batch", n_out
+                "interrupted; batches that are out: %d. The next run brings them home first, with or without --batch",
+                n_out,
             )
             raise
 
@@ -150,7 +152,7 @@ class Batches:
 
     async def _ask(self, label: str, folder: str, spent: tuple[int, float], home: Home, sent: Sent) -> Returned:
         out: list[Out] = []
-        purse = Purse(self.settings.max_usd, self.settings.max_tokens, *spent)
+        purse = Purse(self.settings.max_usd, self.settings.max_tokens, *spent, self._over_count)
         with closing(input_files(self.store, folder, purse, self.settings.lines)) as files:
             for lines in files:
                 out.append(await self._send(label, lines))
@@ -181,7 +183,7 @@ class Batches:
             out = replace(out, file=await self._patiently(lambda: api.upload(f"hirag-dist-{out.id}.jsonl", lines.file)))
             self._note(out)
             out = replace(out, batch=(await self._begin(api, out)).id)
-        except RequestRejected:
+        except (RequestRejected, BackendUnavailable):  # it was not begun; after other errors nobody knows
             await self._forget(out)
             raise
         self._note(out)
@@ -217,13 +219,19 @@ class Batches:
         """Wait for batches; what ends is brought home while others go on.
 
         Raises:
-            ModelError: some were given up; the others are home.
+            ModelError: some were given up, or are not known there any more; the others are home.
         """
         returned = Returned()
         waiting = list(out)
         while True:
             for each in list(waiting):
-                state = await self._look(each)
+                api = self._target(each.endpoint).api
+                try:
+                    state = await self._patiently(partial(api.state, str(each.batch)))
+                except RequestRejected as error:
+                    waiting.remove(each)
+                    returned.problems.append(self._out_of_sight(each, error))
+                    continue
                 if state.ended:
                     meter = await self._take_in(each, state, returned)
                     waiting.remove(each)
@@ -235,15 +243,11 @@ class Batches:
             raise ModelError("; ".join(returned.problems))
         return returned
 
-    async def _look(self, out: Out) -> BatchState:
-        api = self._target(out.endpoint).api
-        try:
-            return await self._patiently(lambda: api.state(str(out.batch)))
-        except RequestRejected as error:
-            raise ModelError(
-                f"batch {out.batch} ({out.lines} calls of {out.stage}) cannot be looked at: {error}. If it is gone for "
-                f"good, delete {self.store.uri}/{out.path}: its calls are then asked, and paid, again"
-            ) from error
+    def _out_of_sight(self, out: Out, error: RequestRejected) -> str:
+        return (
+            f"batch {out.batch} ({out.lines} calls of {out.stage}) cannot be looked at: {error}. If it is gone for "
+            f"good, delete {self.store.uri}/{out.path}: its calls are then asked, and paid, again"
+        )
 
     async def _take_in(self, out: Out, state: BatchState, returned: Returned) -> Meter:
         """Put a batch's replies into the ledger, and forget the batch; return what they cost."""
@@ -266,6 +270,8 @@ class Batches:
                         for line in lines:
                             returned.count(line)
                             if line.reply is not None:
+                                over = line.reply.input_tokens / line.counted if line.counted else 1.0
+                                self._over_count = max(self._over_count, over)
                                 cost = target.model.batch_cost(line.reply)
                                 name = line.reply.model or target.model.name
                                 meter.count(out.role, name, out.endpoint, line.reply, cost, from_ledger=False)

@@ -114,11 +114,13 @@ class BatchLine:
         key: its ledger key; "" where the line cannot be read.
         reply: None where there is none.
         refused: whether the endpoint will not answer this call, however often it is asked.
+        counted: tokens of the prompt by our own count; 0 where it is not known.
     """
 
     key: str
     reply: ChatReply | None
     refused: bool = False
+    counted: int = 0
 
 
 class BatchEndpoint(Protocol):

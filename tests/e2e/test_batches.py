@@ -41,7 +41,7 @@ def test_what_is_out_is_brought_home_by_the_next_run(
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert process.returncode == 130, err
-        assert "1 batches are out; the next run collects them first" in err
+        assert "batches that are out: 1. The next run brings them home first" in err
         assert "Traceback" not in err
         assert cli.json("status", "-i", index)["build"]["sent"]["calls"] >= out["lines"]  # the first came home
 

@@ -48,6 +48,7 @@ class Memory:
         self.batches: dict[str, tuple[str, str]] = {}  # id → own id, input
         self.seen: dict[str, int] = {}
         self.problem = ""
+        self.counted = 6
         self.n_made = 0
 
     def _id(self, kind: str) -> str:
@@ -101,7 +102,7 @@ class Memory:
 
     def read(self, line: bytes) -> BatchLine:
         key = json.loads(line)["custom_id"].partition(".")[0]
-        return BatchLine(key, ChatReply("done", input_tokens=6, output_tokens=4))
+        return BatchLine(key, ChatReply("done", input_tokens=6, output_tokens=4), counted=self.counted)
 
     async def close(self) -> None:
         pass
@@ -254,12 +255,13 @@ def test_a_batch_that_failed_is_forgotten_and_the_others_are_home_first(store: S
 
 def test_a_batch_that_the_endpoint_does_not_know_any_more(store: Store) -> None:
     api = Memory()
-    leave(store, call(1))
-    driver = Driver(store, api)
-    api.at = lambda step: api.batches.clear() if step == "state" else None
+    leave(store, call(1), call(2))
+    driver = Driver(store, api, lines=1)
+    api.at = lambda step: api.batches.pop("batch-2", None) if step == "state" else None
     with pytest.raises(ModelError, match=r"batch batch-2 \(1 calls of extract\).*delete .*/batches/.*\.json"):
         driver.ask()
-    assert len(batches_out(store)) == 1
+    assert [out.batch for out in batches_out(store)] == ["batch-2"]
+    assert n_replies(store) == 1  # the other is home
 
 
 def test_an_endpoint_without_batches_gets_nothing(store: Store) -> None:
@@ -318,6 +320,19 @@ class TestInput:
         leave(store, call(1, 2.0), call(2, 9.0), call(3, 3.0), call(4, 0.5))
         assert self.files(store, Purse(10.0, None, 0, 5.0)) == [("e", ["1", "3"])]
         assert self.files(store, Purse(None, 350, 100, 0.0)) == [("e", ["1", "2"])]
+
+    def test_what_an_endpoint_counts_above_us_is_reckoned_with_from_then_on(self, store: Store) -> None:
+        api = Memory()
+        api.counted = 4  # and it says six
+        driver = Driver(store, api, max_tokens=299)
+        sent = []
+        for first in (1, 3):  # two calls of a hundred tokens each time: with half as many again, one fits
+            leave(store, call(first), call(first + 1))
+            driver.batches.ask(
+                "extract", "calls", (0, 0.0), lambda label, usage: None, lambda label, *n: sent.append(n)
+            )
+        driver.batches.close()
+        assert sent == [(1, 2), (1, 1)]
 
     def test_where_nothing_fits(self, store: Store) -> None:
         leave(store, call(1, 2.0))
