@@ -21,6 +21,9 @@ from hirag_dist.errors import (
 from hirag_dist.execution.batch_input import Purse, input_files
 from hirag_dist.execution.batch_records import batches_out
 from hirag_dist.execution.batching import Batches, BatchSettings, BatchTarget
+from hirag_dist.execution.events import BatchesOut, Spent
+from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.run import Run
 from hirag_dist.index.store import Store
 from hirag_dist.pool.batching import BatchCall, BatchLine, BatchState, Collector
 from hirag_dist.pool.chat import PricedModel
@@ -291,6 +294,32 @@ def test_a_refused_upload_leaves_no_record(store: Store) -> None:
     with pytest.raises(RequestRejected):
         Driver(store, api).ask()
     assert not batches_out(store)
+
+
+def test_a_run_counts_what_it_brings_home_as_sent_and_against_its_limits(store: Store) -> None:
+    api = Memory()
+    leave(store, call(1), call(2))
+
+    def die(at: str) -> None:
+        if at == "state":
+            raise Died
+
+    api.at = die
+    with pytest.raises(Died):
+        Driver(store, api).ask()
+    api.at = lambda step: None
+    charged: list[tuple[int, float]] = []
+    executor = InlineExecutor(lambda: None, charge=lambda tokens, usd: charged.append((tokens, usd)))
+    driver = Driver(store, api)
+    events: list[object] = []
+    run = Run(store, executor, (events.append,), 1.0, batches=driver.batches)
+    run.collect()
+    run.collect()  # nothing is out any more
+    driver.batches.close()
+    executor.close()
+    assert charged == [(20, 10.0)]
+    assert run.sent.spent() == (20, 10.0)
+    assert events == [BatchesOut("extract", 1, 2), Spent("extract", run.sent)]
 
 
 class TestInput:

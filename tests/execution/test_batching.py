@@ -184,18 +184,6 @@ def test_a_spending_limit_holds_and_a_later_run_goes_on(make_bench: Callable[...
     assert snapshot == bench.build("direct")[0]
 
 
-def test_a_limit_counts_batches_and_single_calls_together(make_bench: Callable[..., Bench]) -> None:
-    """Half of the calls never come home in a batch: they are sent directly, within what the batches left."""
-    bench = make_bench(batch_expire_rate=0.5)
-    with pytest.raises(BudgetReached):
-        bench.batched("batched", llm={"batch_rounds": 1}, limits=(None, 40_000))
-    single = bench.simulator.stats()["endpoints"]["/v1/chat/completions"]
-    counts = bench.batch_counts()
-    spent = sum(each["input_tokens"] + each["output_tokens"] for each in (single, counts))
-    assert counts["calls"] > 0
-    assert spent <= 40_000
-
-
 def test_a_retry_gives_each_dead_letter_its_new_attempts_and_no_more(make_bench: Callable[..., Bench]) -> None:
     """A reply that came in a batch is in the ledger when its task looks: it counts as new all the same."""
     keys = {"max_layers": 0, "max_reject_ratio": 1, "communities": {"report_min_entities": 1000}}
