@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from hirag_dist.core.replies import Malformed
@@ -116,13 +117,11 @@ class Pool:
             if found is None:
                 return Rejected(request.unit, reason, attempt, request.text, reply.text)
             reply, answerer, stored = found
-            name = reply.model or answerer.name
-            meter.count(request.role, name, answerer.endpoint, reply, answerer.cost(reply), stored)
             try:
                 return accept(reply)
             except Malformed as refusal:
                 reason = str(refusal)
-                meter.use(request.role, name, answerer.endpoint).rejected += 1
+                meter.use(request.role, reply.model or answerer.name, answerer.endpoint).rejected += 1
                 asked = _again(request, reply, reason)
             attempt += 1
             n_new += not stored
@@ -180,14 +179,20 @@ class Pool:
         """Return a reply, who gave it, and whether it was stored; None where none is and none may be sent for."""
         chosen = groups[0].one
         if not chosen.paid:
-            return (await chosen.model.complete(request), chosen, False) if may_send else None
+            if not may_send:
+                return None
+            reply = await chosen.model.complete(request)
+            _count(request, reply, chosen, stored=False)
+            return reply, chosen, False
         if self._ledger is None:
             return (*await self._send(request, groups, attempt), False) if may_send else None
         async with self._turn(ledger_key(request, chosen, attempt)):  # of two equal requests the second finds a reply
             for group in groups:
                 record = await self._ledger.get(ledger_key(request, group.one, attempt))
                 if record is not None:
-                    return _reply_from(record), _payer(group, record), True
+                    reply, payer = _reply_from(record), _payer(group, record)
+                    _count(request, reply, payer, stored=True)
+                    return reply, payer, True
             return (*await self._send(request, groups, attempt), False) if may_send else None
 
     @asynccontextmanager
@@ -223,6 +228,7 @@ class Pool:
     async def _complete(self, request: ChatRequest, target: PricedModel, estimate: Estimate) -> Answered[ChatReply]:
         reply = await target.model.complete(request)
         self._estimates.learn(request, estimate, reply)
+        _count(request, reply, target, stored=False)  # here: it is paid, whatever becomes of whoever asked
         limits = getattr(target.model, "rate_limits", None)
         named = (None, None) if limits is None else (limits.requests, limits.tokens)
         return Answered(reply, reply.input_tokens + reply.output_tokens, target.cost(reply), named)
@@ -246,6 +252,7 @@ class Pool:
         permit.answered(expected, 0.0)
 
 
+@lru_cache(maxsize=256)  # asked for several times while a request is under way
 def request_hash(request: ChatRequest) -> str:
     """Return the SHA-256 (hex) of all that the model sees."""
     seen = [
@@ -260,6 +267,13 @@ def ledger_key(request: ChatRequest, chosen: PricedModel, attempt: int) -> str:
     """Return what a reply is stored under: the request, the model and its settings, and the attempt."""
     parts = f"chat|{chosen.model.name}|{chosen.settings}|{request_hash(request)}|{attempt}"
     return hashlib.sha256(parts.encode()).hexdigest()[:40]
+
+
+def _count(request: ChatRequest, reply: ChatReply, answerer: PricedModel, stored: bool) -> None:
+    meter = current_meter.get()
+    if meter is not None:
+        name = reply.model or answerer.name
+        meter.count(request.role, name, answerer.endpoint, reply, answerer.cost(reply), stored)
 
 
 def _need(request: ChatRequest, target: PricedModel, attempt: int, estimate: Estimate) -> Need:
