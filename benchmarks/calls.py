@@ -19,6 +19,7 @@ import pstats
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -76,13 +77,7 @@ async def measure(url: str, n_calls: int, concurrency: int, profile: bool) -> No
             "the whole pool": lambda request: pool.ask(request, text_of),
         }
         for way, ask in ways.items():
-            await run(ask, requests[:1] * concurrency, concurrency)  # connections, and the simulator's memory
-            for each in requests:
-                await model.complete(each)
-        for way, ask in ways.items():
             wanted = [numbered(requests[n % len(requests)], n) for n in range(n_calls)]
-            for each in wanted[: len(requests)] if way != "the whole pool" else []:
-                await model.complete(each)
             await run(model.complete, wanted, concurrency)  # every reply is remembered there
             wall, cpu = await run(ask, wanted, concurrency)
             report(way, n_calls, wall, cpu)
@@ -127,9 +122,7 @@ def prompts() -> list[ChatRequest]:
 
 
 def numbered(request: ChatRequest, n: int) -> ChatRequest:
-    """Return a request of its own ledger key: another model name would do, a limit on the reply does too."""
-    from dataclasses import replace
-
+    """Return a request with a ledger key of its own: a limit on the reply that never binds."""
     return replace(request, max_tokens=10_000 + n)
 
 
@@ -166,7 +159,11 @@ async def run(ask: Ask, requests: Sequence[ChatRequest], concurrency: int) -> tu
 
 def report(way: str, n_calls: int, wall: float, cpu: float) -> None:
     """Print a line."""
-    figures = {"calls": n_calls, "calls_per_s": round(n_calls / wall), "cpu_ms_per_call": round(1000 * cpu / n_calls, 3)}
+    figures = {
+        "calls": n_calls,
+        "calls_per_s": round(n_calls / wall),
+        "cpu_ms_per_call": round(1000 * cpu / n_calls, 3),
+    }
     print(json.dumps({"benchmark": "calls", "way": way} | figures), flush=True)
 
 

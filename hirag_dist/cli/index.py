@@ -32,8 +32,8 @@ from hirag_dist.index.lock import BuildLock
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
-from hirag_dist.pool.ledger import compact
-from hirag_dist.pool.metering import Meter
+from hirag_dist.pool.ledger import Ledger, compact
+from hirag_dist.pool.metering import Meter, current_meter
 from hirag_dist.wiring import make_executor, resolve
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,10 @@ def build(
     store.check_writable()
     with BuildLock(store, order.wait_s) as lock, Bars(bars) as shown:
         tidy_ledger(store, lock)
-        resolved = resolve(config)
+        probes = Meter()
+        token = current_meter.set(probes)
+        resolved = resolve(config, Ledger(store))
+        current_meter.reset(token)
         executor = make_executor(config, store, order.max_usd, order.max_tokens)
         try:
             run = Run(store, executor, (), config.max_reject_ratio, order.fresh, order.retry, lock.fenced)
@@ -140,6 +143,7 @@ def build(
             limits = {"max_usd": order.max_usd, "max_tokens": order.max_tokens}
             record = BuildRecord(store, order.action, order.given, config, made.decisive(), limits, fence=lock.fenced)
             run.listeners = (shown, record)
+            run.spent("probes", probes)
             with record.closed():
                 result = work(made)
                 record.close("done", snapshot=result.manifest.snapshot_id)
