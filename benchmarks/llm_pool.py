@@ -120,11 +120,11 @@ def measure(way: str, knowing: str, limit: str, latency_ms: float, seconds: floa
             run = Run(store, executor, (), 0.0)
             warm, rest = (_put(run, units.slice(*part)) for part in ((0, 16), (16, calls)))
             run.stage(AskModels(("sim",)), "warm", units=warm)
-            before = _stats(url)
+            before = stats(url)
             started = time.perf_counter()
             run.stage(AskModels(("sim",)), "calls", units=rest)
             wall = time.perf_counter() - started
-            after = _stats(url)
+            after = stats(url)
         finally:
             executor.close()
     used = after["input_tokens"] + after["output_tokens"] - before["input_tokens"] - before["output_tokens"]
@@ -180,7 +180,8 @@ def simulator(options: SimulatorOptions) -> Iterator[str]:
         process.wait()
 
 
-def _stats(url: str) -> dict[str, Any]:
+def stats(url: str) -> dict[str, Any]:
+    """Return an endpoint's totals."""
     with urllib.request.urlopen(url.removesuffix("/v1") + "/stats", timeout=10) as reply:
         found: dict[str, Any] = json.load(reply)["total"]
         return found

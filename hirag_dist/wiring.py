@@ -31,6 +31,7 @@ from hirag_dist.pool.chat import Pool, PricedModel
 from hirag_dist.pool.embedding import LedgerEmbedder, PricedEmbedder
 from hirag_dist.pool.estimating import MOST_REPLY_TOKENS
 from hirag_dist.pool.ledger import Ledger
+from hirag_dist.pool.probing import probe_forms
 from hirag_dist.pool.treasury import Treasury
 from hirag_dist.ports import ChatModel, Embedder, Executor, VectorIndex
 from hirag_dist.query import QueryEngine
@@ -115,9 +116,16 @@ def make_embedder(config: Config) -> Embedder:
     )
 
 
-def resolve(config: Config) -> Resolved:
-    """Find out what the endpoints can do: at most one probe an endpoint, none for built-in models."""
-    structured = asyncio.run(_probe(config))
+def resolve(config: Config, ledger: Ledger | None = None) -> Resolved:
+    """Find out what the endpoints can do: at most one small call a model, none for built-in ones.
+
+    Args:
+        ledger: where the answers are kept, so that an index asks once.
+
+    Raises:
+        ModelError: an endpoint is out of reach for longer than the configured patience, or does not let us in.
+    """
+    structured = asyncio.run(_probe(config, ledger))
     models = {
         role: tuple(_answerer(name, weight, config) for name, weight in _shares(getattr(config.llm.roles, role)))
         for role in CHAT_ROLES
@@ -132,19 +140,23 @@ def resolve(config: Config) -> Resolved:
     )
 
 
-async def _probe(config: Config) -> dict[str, bool]:
+async def _probe(config: Config, ledger: Ledger | None) -> dict[str, bool]:
     used = {name for role in CHAT_ROLES for name in role_endpoints(config, role)}
+    caller = Caller(Budget(make_treasury(config)), _patience(config))
     found: dict[str, bool] = {}
     for name in sorted(used):
         endpoint = config.llm.endpoints[name]
         found[name] = endpoint.output == "json_schema"
         if endpoint.kind == "openai" and endpoint.output == "auto":
-            model = make_chat_model(name, config)
+            target = _priced(name, 1.0, make_chat_model(name, config), config)
             try:
-                found[name] = bool(await model.supports_forms())  # type: ignore[attr-defined]
+                found[name] = await probe_forms(target, ledger, caller)
             finally:
-                await model.close()
+                await target.model.close()
             log.info("endpoint %s: structured outputs %s", name, "on" if found[name] else "off")
+    await caller.close()
+    if ledger is not None:
+        await ledger.close()
     return found
 
 

@@ -31,6 +31,9 @@ class OpenAiChat:
     Args:
         settings: the endpoint.
         count_tokens: counts where the endpoint does not say what a call used.
+
+    Attributes:
+        probed: the reply to `supports_forms`, if it asked and was answered.
     """
 
     def __init__(self, settings: EndpointSettings, count_tokens: Callable[[str], int]) -> None:
@@ -40,6 +43,7 @@ class OpenAiChat:
         self._client = EndpointClient(settings)
         self._forms: bool | None = {"json_schema": True, "none": False}.get(settings.structured)
         self._probing = asyncio.Lock()
+        self.probed: ChatReply | None = None
 
     def __getstate__(self) -> tuple[EndpointSettings, Callable[[str], int], bool | None]:
         return self.settings, self._count, self._forms
@@ -131,9 +135,9 @@ class OpenAiChat:
             if _is_about_forms(error):
                 return False
             raise
-        text, _ = self._choice(data)
+        self.probed = self._reply(data, lambda: 0)
         try:
-            answer = json.loads(text)
+            answer = json.loads(self.probed.text)
         except ValueError:
             return False
         return isinstance(answer, dict) and list(answer) == ["ok"] and isinstance(answer["ok"], bool)

@@ -33,8 +33,8 @@ from hirag_dist.index.lock import BuildLock
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
-from hirag_dist.pool.ledger import compact
-from hirag_dist.pool.metering import Meter
+from hirag_dist.pool.ledger import Ledger, compact
+from hirag_dist.pool.metering import Meter, current_meter
 from hirag_dist.wiring import make_batches, make_executor, resolve
 
 log = logging.getLogger(__name__)
@@ -134,7 +134,10 @@ def build(
     store.check_writable()
     with BuildLock(store, order.wait_s) as lock, Bars(bars) as shown:
         tidy_ledger(store, lock)
-        resolved = resolve(config)
+        probes = Meter()
+        token = current_meter.set(probes)
+        resolved = resolve(config, Ledger(store))
+        current_meter.reset(token)
         executor = make_executor(config, store, order.max_usd, order.max_tokens)
         batches = make_batches(config, store, order.max_usd, order.max_tokens, lock.fenced)
         try:
@@ -144,6 +147,7 @@ def build(
             limits = {"max_usd": order.max_usd, "max_tokens": order.max_tokens}
             record = BuildRecord(store, order.action, order.given, config, made.decisive(), limits, fence=lock.fenced)
             run.listeners = (shown, record)
+            run.spent("probes", probes)
             with record.closed():
                 run.collect()
                 result = work(made)

@@ -145,6 +145,16 @@ class Run:
                 self._tell(BatchesOut(label, len(there), sum(there)))
             self._batches.collect(self._came_home, out)
 
+    def spent(self, label: str, usage: Meter) -> None:
+        """Put on the bill what was spent outside any stage."""
+        if usage.uses:
+            self.usage.setdefault(label, Meter()).add(usage)
+            self.sent.add(usage)
+            folder = work_path(label, "none")
+            self._tell(StageStarted(label, 1, 0, 1, 0, folder))
+            self._tell(TaskFinished(label, 1, 0, 0.0, usage))
+            self._tell(StageFinished(label, False, 1, 0, 0.0, usage, 0, folder))
+
     def put(self, name: str, table: pa.Table, digest: str) -> Dataset:
         """Return a dataset of a table made outside any stage."""
         path = f"{work_path(name, digest[:24])}/part-000000.parquet"

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from hirag_dist.core.replies import Malformed
@@ -85,16 +86,12 @@ class _Found:
     """A reply.
 
     Attributes:
-        stored: whether it was in the ledger.
         is_new: whether it was asked for by this run.
-        price: what share of the model's price it cost.
     """
 
     reply: ChatReply
     answerer: PricedModel
-    stored: bool
     is_new: bool
-    price: float = 1.0
 
 
 class Pool:
@@ -147,14 +144,11 @@ class Pool:
             if found is None:
                 return Rejected(request.unit, reason, attempt, request.text, reply.text)
             reply, answerer = found.reply, found.answerer
-            name = reply.model or answerer.name
-            cost = answerer.cost(reply) * found.price
-            meter.count(request.role, name, answerer.endpoint, reply, cost, found.stored)
             try:
                 return accept(reply)
             except Malformed as refusal:
                 reason = str(refusal)
-                meter.use(request.role, name, answerer.endpoint).rejected += 1
+                meter.use(request.role, reply.model or answerer.name, answerer.endpoint).rejected += 1
                 asked = _again(request, reply, reason)
             attempt += 1
             n_new += found.is_new
@@ -204,7 +198,11 @@ class Pool:
         """Return a reply, and who gave it; None where none is stored and none may be sent for."""
         chosen = groups[0].one
         if not chosen.paid:
-            return _Found(await chosen.model.complete(request), chosen, False, True) if may_send else None
+            if not may_send:
+                return None
+            reply = await chosen.model.complete(request)
+            _count(request, reply, chosen, stored=False)
+            return _Found(reply, chosen, is_new=True)
         if self._ledger is None:
             return await self._send(request, groups, attempt) if may_send else None
         collector = collecting.get()
@@ -212,9 +210,9 @@ class Pool:
             for group in groups:
                 record = await self._ledger.get(ledger_key(request, group.one, attempt))
                 if record is not None:
-                    is_new = collector is not None and record.get("run") == collector.run
-                    price = float(record.get("price", 1.0))
-                    return _Found(_reply_from(record), _payer(group, record), True, is_new, price)
+                    reply, payer = _reply_from(record), _payer(group, record)
+                    _count(request, reply, payer, stored=True, price=float(record.get("price", 1.0)))
+                    return _Found(reply, payer, collector is not None and record.get("run") == collector.run)
             if not may_send:
                 return None
             if collector is not None:
@@ -263,7 +261,7 @@ class Pool:
                     role=request.role,
                     last_resort=last_resort,
                 )
-                return _Found(reply, target, stored=False, is_new=True)
+                return _Found(reply, target, is_new=True)
             except ModelError as error:
                 elsewhere = not isinstance(error, RequestRejected) or error.fatal
                 if last_resort or not elsewhere:
@@ -273,6 +271,7 @@ class Pool:
     async def _complete(self, request: ChatRequest, target: PricedModel, estimate: Estimate) -> Answered[ChatReply]:
         reply = await target.model.complete(request)
         self._estimates.learn(request, estimate, reply)
+        _count(request, reply, target, stored=False)  # here: it is paid, whatever becomes of whoever asked
         limits = getattr(target.model, "rate_limits", None)
         named = (None, None) if limits is None else (limits.requests, limits.tokens)
         return Answered(reply, reply.input_tokens + reply.output_tokens, target.cost(reply), named)
@@ -296,6 +295,7 @@ class Pool:
         permit.answered(expected, 0.0)
 
 
+@lru_cache(maxsize=256)  # asked for several times while a request is under way
 def request_hash(request: ChatRequest) -> str:
     """Return the SHA-256 (hex) of all that the model sees."""
     seen = [
@@ -310,6 +310,14 @@ def ledger_key(request: ChatRequest, chosen: PricedModel, attempt: int) -> str:
     """Return what a reply is stored under: the request, the model and its settings, and the attempt."""
     parts = f"chat|{chosen.model.name}|{chosen.settings}|{request_hash(request)}|{attempt}"
     return hashlib.sha256(parts.encode()).hexdigest()[:40]
+
+
+def _count(request: ChatRequest, reply: ChatReply, answerer: PricedModel, stored: bool, price: float = 1.0) -> None:
+    """Put a reply on the bill; `price` is what share of the model's it cost."""
+    meter = current_meter.get()
+    if meter is not None:
+        name = reply.model or answerer.name
+        meter.count(request.role, name, answerer.endpoint, reply, answerer.cost(reply) * price, stored)
 
 
 def _need(request: ChatRequest, target: PricedModel, attempt: int, estimate: Estimate) -> Need:

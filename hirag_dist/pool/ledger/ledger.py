@@ -19,7 +19,8 @@ from hirag_dist.pool.ledger.view import View
 
 log = logging.getLogger(__name__)
 _GROUP_SIZE = 64
-_GROUP_S = 0.1
+_GROUP_S = 0.1  # on an object store, where each group is an object
+_LOCAL_GROUP_S = 0.01
 _LOG_RECORDS = 4096  # a log is sealed at whichever comes first
 _LOG_BYTES = 16 << 20
 
@@ -132,7 +133,7 @@ class Ledger:
         if sum(len(each.records) for each in self._waiting) >= _GROUP_SIZE:
             self._flush()
         elif self._timer is None:
-            self._timer = loop.call_later(_GROUP_S, self._flush)
+            self._timer = loop.call_later(_GROUP_S if self._store.local is None else _LOCAL_GROUP_S, self._flush)
         await group.done
 
     async def refresh(self) -> None:

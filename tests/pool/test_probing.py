@@ -1,0 +1,54 @@
+"""Whether a model keeps to a schema is asked once an index, and is on the bill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hirag_dist.core.limits import Allowance
+from hirag_dist.errors import ModelUnavailable
+from hirag_dist.index.store import Store
+from hirag_dist.pool.budget import Budget
+from hirag_dist.pool.calling import Caller, Patience
+from hirag_dist.pool.chat import PricedModel
+from hirag_dist.pool.ledger import Ledger
+from hirag_dist.pool.metering import Meter, current_meter
+from hirag_dist.pool.probing import probe_forms
+from hirag_dist.pool.treasury import Treasury
+from hirag_dist.types import ChatReply
+
+
+class Probed:
+    name = "m"
+
+    def __init__(self, n_failures: int) -> None:
+        self.probed: ChatReply | None = None
+        self.n_asked = 0
+        self._n_failures = n_failures
+
+    async def supports_forms(self) -> bool:
+        self.n_asked += 1
+        if self.n_asked <= self._n_failures:
+            raise ModelUnavailable("503")
+        self.probed = ChatReply('{"ok": true}', input_tokens=30, output_tokens=5)
+        return True
+
+
+async def nothing(seconds: float) -> None:
+    pass
+
+
+async def test_a_model_is_probed_once_and_waited_for(tmp_path: Path) -> None:
+    model = Probed(n_failures=2)
+    target = PricedModel("e", model, price=(1e6, 1e6, 1e6))  # type: ignore[arg-type]
+    meter = Meter()
+    token = current_meter.set(meter)
+    for _ in range(2):
+        caller = Caller(Budget(Treasury({"e": Allowance(None, None, 4)})), Patience(), sleep=nothing)
+        ledger = Ledger(Store(str(tmp_path)))
+        assert await probe_forms(target, ledger, caller) is True
+        await caller.close()
+        await ledger.close()
+    current_meter.reset(token)
+    assert model.n_asked == 3
+    use = meter.use("probe", "m", "e")
+    assert (use.calls, use.sent_cost_usd, use.failed) == (1, 35.0, 2)
