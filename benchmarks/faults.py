@@ -180,7 +180,7 @@ def driver_killed(bench: Bench, name: str, executor: str) -> Told:
     """The command is killed and given again, until it is through."""
     told = Told()
     most = bench.kills if executor == "inline" else max(1, bench.kills // 3)
-    longest = 2.0 if executor == "inline" else 9.0  # Ray takes some seconds to start
+    longest = 2.0 if executor == "inline" else 6.0
     for number, wanted in _rounds(told, most):
         chance = bench.chance(name, number)
         deaths: list[float] = []
@@ -188,6 +188,8 @@ def driver_killed(bench: Bench, name: str, executor: str) -> Told:
             while True:
                 life = job.start()
                 life.has_begun()
+                while executor == "ray" and not life.workers() and life.lasts(0.05):
+                    pass
                 if told.kills >= wanted or not life.lasts(chance.uniform(0.0, longest)):
                     break
                 orphans = life.workers()
@@ -203,14 +205,14 @@ def driver_killed(bench: Bench, name: str, executor: str) -> Told:
 
 
 def workers_killed(bench: Bench, name: str) -> Told:
-    """One of Ray's two workers is killed, again and again."""
+    """One of Ray's two workers is killed, again and again; one takes two to three seconds to be there again."""
     told = Told()
     for number, wanted in _rounds(told, max(2, bench.kills)):
         chance = bench.chance(name, number)
         deaths: list[float] = []
         with bench.endpoint(name, number, "ray") as (endpoint, job), stopwatch() as taken:
             life = job.start()
-            while told.kills < wanted and life.lasts(chance.uniform(0.2, 2.5)):
+            while told.kills < wanted and life.lasts(chance.uniform(0.5, 5.0)):
                 up = life.workers()
                 if not up:
                     continue

@@ -153,17 +153,25 @@ class Run:
         known: Mapping[int, TaskResult],
         again: Mapping[int, tuple[Rejected, ...]],
     ) -> list[TaskResult]:
-        tasks = list(_tasks(stage, folder, self.store, inputs))
-        missing = [_once_more(task, known, again) for task in tasks if task.number not in known or task.number in again]
-        rows = {task.number: sum(piece.stop - piece.start for piece in _first(task.inputs)) for task in tasks}
+        rows = [  # of each task; the tasks themselves are made when an executor has room for them
+            sum(piece.stop - piece.start for piece in _first(task.inputs))
+            for task in _tasks(stage, folder, self.store, inputs)
+        ]
+        done = [number for number in known if number < len(rows) and number not in again]
         self.store.delete(failed_path(folder))  # of a run that was killed
-        n_rows = sum(rows.values())
-        n_left = sum(rows[task.number] for task in missing)
-        self._tell(StageStarted(label, len(tasks), len(tasks) - len(missing), n_rows, n_rows - n_left, folder))
+        self._tell(StageStarted(label, len(rows), len(done), sum(rows), sum(rows[number] for number in done), folder))
         results = dict(known)
-        waiting = {task.number: task.round for task in missing}
+        waiting: dict[int, int] = {}
+
+        def missing() -> Iterator[Task]:
+            for task in _tasks(stage, folder, self.store, inputs):
+                if task.number not in known or task.number in again:
+                    task = _once_more(task, known, again)
+                    waiting[task.number] = task.round
+                    yield task
+
         try:
-            for result in self._executor.map(missing):
+            for result in self._executor.map(missing()):
                 results[result.number] = result
                 waiting.pop(result.number)
                 usage = Meter.from_rows(result.usage)
@@ -172,10 +180,10 @@ class Run:
         except BaseException:
             self._account(label, folder, waiting)
             raise
-        return [results[task.number] for task in tasks]
+        return [results[number] for number in range(len(rows))]
 
     def _account(self, label: str, folder: str, waiting: Mapping[int, int]) -> None:
-        """Count what was spent by tasks of a stopped stage that did not come home: number → round."""
+        """Count what was spent by tasks of a stopped stage that were begun and did not come home: number → round."""
         spent = Meter()
         with suppress(StoreError):  # what stopped the stage is what is told
             failed = failed_path(folder)
