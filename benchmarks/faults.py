@@ -29,7 +29,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from faulty_runs import ATTEMPTS, Audit, Endpoint, Job, Life, audit, stopwatch, wait_for_deaths, workers_below
+from faulty_runs import ATTEMPTS, Audit, Endpoint, Failed, Job, Life, audit, stopwatch, wait_for_deaths, workers_below
 from ray.cluster_utils import Cluster
 from rich.console import Console
 from rich.table import Table
@@ -78,7 +78,7 @@ class Told:
     kills: int = 0
     seconds: float = 0.0
     letters: int = 0
-    note: str = ""
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,13 +145,12 @@ def dead_letters(bench: Bench, name: str) -> Told:
             code, report = job.start().finish()
         told.letters = report["dead_letters"]
         if code != 3 or not told.letters:
-            raise SystemExit(f"{name}: exit {code} with {told.letters} dead letters, where some were to be expected")
+            raise Failed(f"{name}: exit {code} with {told.letters} dead letters, where some were to be expected")
         endpoint.end(signal.SIGTERM)
         endpoint.start(PACE)
         told.seconds = taken[0]
         _run(job, told, "retry")
     told.audits.append(audit(endpoint.log, ()))
-    told.note = "then retry"
     return told
 
 
@@ -273,7 +272,7 @@ CASES: dict[str, Case] = {
     "worker killed": workers_killed,
     "node killed": node_killed,
 }
-ON_RAY = ("driver killed on Ray", "worker killed", "node killed")
+ON_RAY = ("undisturbed on Ray", "driver killed on Ray", "worker killed", "node killed")
 
 
 def main() -> None:
@@ -307,11 +306,15 @@ def _measure(bench: Bench, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     for name, case in CASES.items():
         if name not in names and name != "undisturbed" and (name != "undisturbed on Ray" or not {*ON_RAY} & {*names}):
             continue
-        told = case(bench, name)
+        try:
+            told = case(bench, name)
+        except Failed as error:  # the other cases are still worth their time
+            told = Told(["none"], failure=str(error))
         expected = expected or told.snapshots[0]
-        usual.setdefault("ray" if name.endswith("on Ray") and not told.kills else "inline", told.seconds)
-        before = usual["ray" if name in (*ON_RAY, "undisturbed on Ray") else "inline"]
-        line = _line(name, told, expected, before) | {"seed": bench.seed}
+        executor = "ray" if name in ON_RAY else "inline"
+        if name.startswith("undisturbed"):
+            usual[executor] = told.seconds
+        line = _line(name, told, expected, usual[executor]) | {"seed": bench.seed}
         print(json.dumps(line), flush=True)
         for audited in told.audits:
             for example in audited.examples[:3]:
@@ -340,6 +343,7 @@ def _line(name: str, told: Told, expected: str, usual_s: float) -> dict[str, Any
         "dead_letters": told.letters,
         "seconds": round(told.seconds, 1),
         "extra_s": round(told.seconds - builds * usual_s, 1),
+        "failure": told.failure,
     }
 
 
@@ -372,7 +376,7 @@ def _run(job: Job, told: Told, command: str = "index") -> None:
 def _end(life: Life, told: Told) -> None:
     code, report = life.finish()
     if code:
-        raise SystemExit(f"a build ended incomplete: {report['dead_letters']} dead letters")
+        raise Failed(f"a build ended incomplete: {report['dead_letters']} dead letters")
     told.snapshots.append(report["snapshot"])
 
 

@@ -35,6 +35,10 @@ _LOOK_S = 0.01
 _ENVIRONMENT = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "NO_COLOR": "1", "COLUMNS": "300"}
 
 
+class Failed(Exception):
+    """A build or an endpoint did not do what its case is about."""
+
+
 class Endpoint:
     """`simulate-llm` in a process of its own, at one address over all its lives, with one log of all of them.
 
@@ -70,7 +74,7 @@ class Endpoint:
             if found:
                 self._listen, self.url = found.group(1), found.group(0)
                 return
-        raise SystemExit(f"the endpoint did not start: {said}")
+        raise Failed(f"the endpoint did not start: {said}")
 
     def end(self, how: signal.Signals) -> None:
         """End this life."""
@@ -166,7 +170,7 @@ class Life:
         """Wait for its end; return its exit code and the object that it printed."""
         code = int(self.process.wait(900))
         if code not in (0, 3):
-            raise SystemExit(f"a build ended with exit code {code}:\n{self._err.read_text(encoding='utf-8')}")
+            raise Failed(f"a build ended with exit code {code}:\n{self._err.read_text(encoding='utf-8')}")
         return code, json.loads(self._out.read_bytes())
 
     def workers(self) -> list[psutil.Process]:
@@ -195,7 +199,7 @@ def wait_for_deaths(processes: Iterable[psutil.Process]) -> Iterator[float]:
                 left.remove(each)
                 yield time.time()
         if time.monotonic() > give_up_at:
-            raise SystemExit(f"processes outlived what they belong to by {_START_S:g} s: {left}")
+            raise Failed(f"processes outlived what they belong to by {_START_S:g} s: {left}")
         time.sleep(_LOOK_S)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from hirag_dist.errors import StageFailed, StoreError
 from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.letters import DONE, load_drops, n_rejects, split_letters, stage_results, task_letters
-from hirag_dist.execution.task import KeyPart, Slice, Task, TaskResult, failed_path, output_path, result_of
+from hirag_dist.execution.task import KeyPart, Slice, Task, TaskResult, failed_path, marker_of, output_path, result_of
 from hirag_dist.index.layout import work_path
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter
@@ -115,7 +115,7 @@ class Run:
             if not any_rejects:
                 self._check_rejects(folder, label, results, rejects, n_units)
             with self.fence():
-                self.store.write_json(done, {"tasks": [dataclasses.asdict(result) for result in results]})
+                self.store.write_json(done, {"tasks": [marker_of(result) for result in results]}, compact=True)
             self.stages_run += 1
         meter = Meter()
         for result in results:

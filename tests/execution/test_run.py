@@ -141,6 +141,12 @@ def test_rows_are_cut_across_files(bench: Bench) -> None:
     assert bench.run().read(found)["words"].to_pylist() == ran
 
 
+def test_a_task_reads_any_number_of_files_in_order(bench: Bench) -> None:
+    names = [f"w{number}" for number in range(200)]
+    bench.run().stage(GroupAll(), "group", words=bench.words(*names))
+    assert ran == [names]
+
+
 def test_tasks_are_made_as_the_executor_has_room(bench: Bench) -> None:
     alive: list[int] = []
 
