@@ -40,13 +40,13 @@ PACE = ("--latency-ms", "20", "--jitter", "0.8")
 BOUND = ("--max-faults-per-request", str(ATTEMPTS - 1))  # so that no unit becomes a dead letter by chance
 FAULTS = {
     "errors 5 %": ("--fail-rate", "0.05"),
-    "429 storms": ("--storm-rate", "0.01"),
+    "429 storms": ("--storm-rate", "0.003"),
     "malformed 5 %": ("--malformed-rate", "0.05"),
     "truncated 5 %": ("--truncate-rate", "0.05"),
     "hangs 2 %": ("--hang-rate", "0.02"),
     "dropped 5 %": ("--drop-rate", "0.05"),
     "all faults": (
-        *("--fail-rate", "0.05", "--storm-rate", "0.005", "--malformed-rate", "0.05", "--truncate-rate", "0.05"),
+        *("--fail-rate", "0.05", "--storm-rate", "0.002", "--malformed-rate", "0.05", "--truncate-rate", "0.05"),
         *("--hang-rate", "0.01", "--drop-rate", "0.05"),
     ),
 }
@@ -355,7 +355,7 @@ def _show(lines: Sequence[dict[str, Any]]) -> None:
         same = "yes" if line["same_snapshot"] else "NO"
         n_faults = sum(line["faults"].values())
         table.add_row(line["case"], str(line["kills"]), f"{n_faults:,}", same, *(f"{line[key]:,}" for key in numbers))
-    Console(width=140).print(table)
+    Console(width=140, stderr=True).print(table)  # lines of JSON are all that stdout gets
 
 
 def _rounds(told: Told, n_kills: int) -> Iterator[tuple[int, int]]:

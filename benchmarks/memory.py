@@ -159,6 +159,7 @@ def measure(n_chunks: int, executor: str, workers: int) -> dict[str, Any]:
     return {
         "benchmark": "memory",
         "executor": executor,
+        "case": f"{n_chunks:,} chunks",
         "chunks": n_chunks,
         "mentions": found["mentions"].rows,
         "entities": found["entities"].rows,

@@ -53,7 +53,7 @@ class Pace:
         """Return how long until so many units may be taken; more than the burst holds wait for the burst alone."""
         if self.per_s is None:
             return 0.0
-        missing = min(units, max(self.per_s * self.burst_s, 1.0)) - self.room(now)
+        missing = min(units, self.per_s * self.burst_s) - self.room(now)
         return max(missing / self.per_s, 0.0) if missing > 1e-9 else 0.0
 
     def take(self, now: float, units: float) -> None:

@@ -58,6 +58,20 @@ def test_tokens_that_were_not_used_come_back() -> None:
     assert allowance.wait_s(0.0) == pytest.approx(0.01)
 
 
+@pytest.mark.parametrize(("rpm", "burst_s"), [(3.0, 10.0), (40.0, 1.0), (600.0, 10.0)])
+def test_a_rate_of_which_a_burst_is_less_than_one_call_is_kept_and_used(rpm: float, burst_s: float) -> None:
+    pace, now, n_calls = Pace(rpm / 60, burst_s), 1000.0, 0
+    pace.begin(now)
+    while now < 1600.0:
+        wait_s = pace.wait_s(now)
+        if wait_s:
+            now += wait_s
+        else:
+            pace.take(now, 1.0)
+            n_calls += 1
+    assert n_calls == pytest.approx(10 * rpm, abs=1 + rpm / 60 * burst_s)
+
+
 def test_a_call_larger_than_the_burst_waits_for_a_full_burst_and_then_goes() -> None:
     pace = Pace(10.0, 2.0)
     pace.begin(0.0)
