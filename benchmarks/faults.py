@@ -35,7 +35,7 @@ from rich.console import Console
 from rich.table import Table
 
 CORPUS = Path(str(resources.files("hirag_dist.samples"))) / "corpus"
-QUICK = ("newton-whiteness-from-colours.md", "newton-queries-on-the-aether.md", "jefferson-1803-louisiana.md")
+QUICK = ("newton-whiteness-from-colours.md", "jefferson-1803-louisiana.md")
 PACE = ("--latency-ms", "20", "--jitter", "0.8")
 BOUND = ("--max-faults-per-request", str(ATTEMPTS - 1))  # so that no unit becomes a dead letter by chance
 FAULTS = {
@@ -278,7 +278,7 @@ ON_RAY = ("undisturbed on Ray", "driver killed on Ray", "worker killed", "node k
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("inputs", nargs="*")
-    parser.add_argument("--quick", action="store_true", help="one of each, on three documents: under 3 minutes")
+    parser.add_argument("--quick", action="store_true", help="one of each, on two documents")
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES), metavar="NAME")
     parser.add_argument("--kills", type=int, help="of the driver inline; of other processes in proportion")
     parser.add_argument("--seed", type=int, default=1, help="of the moments at which processes are killed")
