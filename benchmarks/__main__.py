@@ -11,13 +11,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-SCRIPTS = ("build.py", "retrieve.py", "simulator.py")
+SCRIPTS = (
+    ("build.py",),
+    ("retrieve.py",),
+    ("simulator.py",),
+    ("memory.py", "--chunks", "1000", "10000"),
+    ("faults.py", "--quick"),
+)
 
 
 def main() -> None:
     lines: list[dict[str, Any]] = []
-    for script in SCRIPTS:
-        command = [sys.executable, str(Path(__file__).with_name(script))]
+    for script, *options in SCRIPTS:
+        command = [sys.executable, str(Path(__file__).with_name(script)), *options]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:

@@ -17,6 +17,8 @@ _LARGEST_WINDOW = 512.0
 _LESS_AT_ONCE = 0.9  # of the calls in flight when the endpoint refused one for their number
 _LESS_WHEN_SLOW = 0.7
 _LESS_RATE = 0.95  # of the rate that an endpoint answered, after it refused a call for its rate
+_LEAST_RATE = 0.5  # of a rate that was found before, at once: what was answered in a pause says little
+_EVIDENCE = 10.0  # calls answered since a rate was found, before a refusal lowers it again
 _MORE_RATE, _FASTER, _MOST_MORE = 0.01, 1.5, 0.5  # a step's share more, growing while nothing is refused
 _STEP_S, _STEP_CALLS = 1.0, 10.0
 _WINDOWS_A_STEP, _LEAST_STEP = 8.0, 50.0  # a slot more after so many windows of answers, and so many answers
@@ -53,7 +55,7 @@ class Pace:
         """Return how long until so many units may be taken; more than the burst holds wait for the burst alone."""
         if self.per_s is None:
             return 0.0
-        missing = min(units, max(self.per_s * self.burst_s, 1.0)) - self.room(now)
+        missing = min(units, self.per_s * self.burst_s) - self.room(now)
         return max(missing / self.per_s, 0.0) if missing > 1e-9 else 0.0
 
     def take(self, now: float, units: float) -> None:
@@ -129,6 +131,7 @@ class Allowance:
         self._recent = {"requests": _Recent(), "tokens": _Recent()}
         self._step_at = -math.inf
         self._step_calls = 0.0
+        self._since_cut = {"requests": 0.0, "tokens": 0.0}  # calls answered
         self._tokens_each = 0.0
         self._more = _MORE_RATE
         self._cut_at = -math.inf
@@ -187,6 +190,8 @@ class Allowance:
         """
         self._recent["requests"].add(now, calls)
         self._recent["tokens"].add(now, tokens)
+        for name in self._since_cut:
+            self._since_cut[name] += calls
         self._latency += (0.1 if self._latency else 1.0) * (latency_s - self._latency)
         self._tokens_each += (0.1 if self._tokens_each else 1.0) * (tokens / calls - self._tokens_each)
         self._raise_rates(now, calls)
@@ -237,8 +242,13 @@ class Allowance:
             pace.burst_s = max(pace.burst_s / 2, 1.0 / (pace.per_s or 1.0), 0.2)
             return
         answered = self._accepted_per_s(now, name, in_flight)
-        if answered > 0 and (self._may_cut(now) or pace.per_s is None):
-            pace.per_s = _LESS_RATE * (answered if pace.per_s is None else min(answered, pace.per_s))
+        tried = pace.per_s is None or self._since_cut[name] >= _EVIDENCE  # else it may be the same refusal again
+        if answered > 0 and tried and (self._may_cut(now) or pace.per_s is None):
+            if pace.per_s is None:
+                pace.per_s = _LESS_RATE * answered
+            else:
+                pace.per_s *= max(_LESS_RATE * min(answered / pace.per_s, 1.0), _LEAST_RATE)
+            self._since_cut[name] = 0.0
             pace.burst_s = min(pace.burst_s, 1.0)
             pace.begin(now)
             self._found[name] = True

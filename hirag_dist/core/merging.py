@@ -16,6 +16,7 @@ from hirag_dist.schemas import ENTITIES, RELATIONS
 UNKNOWN = "unknown"
 SEPARATOR = "\n"  # between descriptions that are still to be joined; each is one line
 _KIND_MARK = "\x1f"
+_BLOCK_ROWS = 20_000
 
 
 def mentions_of(extraction: Extraction, chunk_id: str, split_homonyms: bool = False) -> tuple[list[Any], list[Any]]:
@@ -83,6 +84,11 @@ def merge_entities(mentions: pa.Table, layer: int = 0) -> pa.Table:
         mentions: MENTIONS, in any order.
     """
     rows = mentions.sort_by([("name_key", "ascending"), ("chunk_id", "ascending"), ("position", "ascending")])
+    merged = [_merged_entities(block, layer) for block in _blocks(rows, ("name_key",))]
+    return pa.concat_tables([ENTITIES.empty_table(), *merged]).combine_chunks().sort_by("entity_id")
+
+
+def _merged_entities(rows: pa.Table, layer: int) -> pa.Table:
     columns = [rows[name].to_pylist() for name in ("name_key", "chunk_id", "name", "type", "description", "described")]
     keys, chunks, names, kinds, texts, described = columns
     merged = []
@@ -100,7 +106,7 @@ def merge_entities(mentions: pa.Table, layer: int = 0) -> pa.Table:
                 "chunk_ids": list(dict.fromkeys(chunks[first:last])),
             }
         )
-    return pa.Table.from_pylist(merged, ENTITIES).sort_by("entity_id")
+    return pa.Table.from_pylist(merged, ENTITIES)
 
 
 def merge_relations(mentions: pa.Table, max_description_chars: int = 1000) -> pa.Table:
@@ -112,6 +118,11 @@ def merge_relations(mentions: pa.Table, max_description_chars: int = 1000) -> pa
     """
     order = [(name, "ascending") for name in ("source_key", "target_key", "chunk_id", "position")]
     rows = mentions.sort_by(order)
+    merged = [_merged_relations(block, max_description_chars) for block in _blocks(rows, ("source_key", "target_key"))]
+    return pa.concat_tables([RELATIONS.empty_table(), *merged]).combine_chunks().sort_by("relation_id")
+
+
+def _merged_relations(rows: pa.Table, max_description_chars: int) -> pa.Table:
     sources, targets = rows["source_key"].to_pylist(), rows["target_key"].to_pylist()
     chunks, texts = rows["chunk_id"].to_pylist(), rows["description"].to_pylist()
     strengths = rows["strength"].to_pylist()
@@ -131,7 +142,22 @@ def merge_relations(mentions: pa.Table, max_description_chars: int = 1000) -> pa
                 "chunk_ids": list(dict.fromkeys(chunks[first:last])),
             }
         )
-    return pa.Table.from_pylist(merged, RELATIONS).sort_by("relation_id")
+    return pa.Table.from_pylist(merged, RELATIONS)
+
+
+def _blocks(rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield rows that are sorted by keys in runs, each of whole groups of equal keys.
+
+    As Python objects rows take ten times the room that they have in a table: only a run's are at a time.
+    """
+    start = 0
+    while start < rows.num_rows:
+        stop = min(start + _BLOCK_ROWS, rows.num_rows)
+        last = [rows[key][stop - 1] for key in keys]
+        while stop < rows.num_rows and [rows[key][stop] for key in keys] == last:
+            stop += 1
+        yield rows.slice(start, stop - start)
+        start = stop
 
 
 def join_descriptions(descriptions: Sequence[str], max_chars: int) -> str:

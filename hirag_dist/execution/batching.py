@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -336,11 +336,10 @@ class Rounds:
         if batches is not None:
             batches.store.delete(self._folder)  # of a run that was killed
 
-    def prepared(self, tasks: Sequence[Task]) -> list[Task]:
-        """Return tasks as this pass is to run them."""
-        if self._batches is None:
-            return list(tasks)
-        return [replace(task, calls=self._calls, run=self._batches.run) for task in tasks]
+    def prepared(self, tasks: Iterable[Task]) -> Iterator[Task]:
+        """Yield tasks as this pass is to run them."""
+        for task in tasks:
+            yield task if self._batches is None else replace(task, calls=self._calls, run=self._batches.run)
 
     def ask(self, spent: tuple[int, float], home: Home, sent: Sent) -> None:
         """Have the calls answered that this pass left. Arguments and errors as of `Batches.ask`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.ports import Executor
@@ -23,13 +24,14 @@ class LazyExecutor:
         Raises:
             BackendUnavailable: the executor does not start.
         """
-        waiting = list(tasks)
-        if not waiting:
+        waiting = iter(tasks)
+        first = next(waiting, None)
+        if first is None:
             return
         if self._made is None:
             self._made = self._make()
             self._settle()
-        yield from self._made.map(waiting)
+        yield from self._made.map(chain((first,), waiting))
 
     def charge(self, tokens: int, usd: float) -> None:
         """Count what was spent outside of tasks, once there is who counts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from hirag_dist.index.store import Store
 from hirag_dist.schemas import DROPPED, REJECTS
 
 DONE = "done.json"
+_READERS = 16  # of a stage's markers at a time: on an object store each takes a round trip
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,11 @@ def add_drops(store: Store, new: Iterable[Drop]) -> None:
 def stage_results(store: Store, folder: str) -> dict[int, TaskResult]:
     """Return what the tasks of a stage gave so far, by number."""
     if store.exists(f"{folder}/{DONE}"):
-        markers = store.read_json(f"{folder}/{DONE}")["tasks"]
+        results = [result_of(marker) for marker in store.read_json(f"{folder}/{DONE}")["tasks"]]
     else:
-        markers = (store.read_json(f"{folder}/tasks/{name}") for name in store.names(f"{folder}/tasks"))
-    results = map(result_of, markers)
+        markers = [f"{folder}/tasks/{name}" for name in store.names(f"{folder}/tasks")]
+        with ThreadPoolExecutor(_READERS) as readers:
+            results = list(readers.map(lambda marker: result_of(store.read_json(marker)), markers))
     return {result.number: result for result in results}
 
 

@@ -18,7 +18,7 @@ from hirag_dist.execution.batch_records import batches_out
 from hirag_dist.execution.batching import Batches, Rounds
 from hirag_dist.execution.events import BatchesOut, Spent, StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.letters import DONE, load_drops, n_rejects, split_letters, stage_results, task_letters
-from hirag_dist.execution.task import KeyPart, Slice, Task, TaskResult, failed_path, output_path, result_of
+from hirag_dist.execution.task import KeyPart, Slice, Task, TaskResult, failed_path, marker_of, output_path, result_of
 from hirag_dist.index.layout import work_path
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter
@@ -120,7 +120,7 @@ class Run:
             if not any_rejects:
                 self._check_rejects(folder, label, results, rejects, n_units)
             with self.fence():
-                self.store.write_json(done, {"tasks": [dataclasses.asdict(result) for result in results]})
+                self.store.write_json(done, {"tasks": [marker_of(result) for result in results]}, compact=True)
             self.stages_run += 1
         meter = Meter()
         for result in results:
@@ -177,20 +177,30 @@ class Run:
         known: Mapping[int, TaskResult],
         again: Mapping[int, tuple[Rejected, ...]],
     ) -> list[TaskResult]:
-        tasks = list(_tasks(stage, folder, self.store, inputs))
-        missing = [_once_more(task, known, again) for task in tasks if task.number not in known or task.number in again]
-        rows = {task.number: sum(piece.stop - piece.start for piece in _first(task.inputs)) for task in tasks}
+        rows = [  # of each task; the tasks themselves are made when an executor has room for them
+            sum(piece.stop - piece.start for piece in _first(task.inputs))
+            for task in _tasks(stage, folder, self.store, inputs)
+        ]
+        done = [number for number in known if number < len(rows) and number not in again]
         self.store.delete(failed_path(folder))  # of a run that was killed
-        n_rows = sum(rows.values())
-        n_left = sum(rows[task.number] for task in missing)
-        self._tell(StageStarted(label, len(tasks), len(tasks) - len(missing), n_rows, n_rows - n_left, folder))
+        self._tell(StageStarted(label, len(rows), len(done), sum(rows), sum(rows[number] for number in done), folder))
         results = dict(known)
-        waiting = {task.number: task.round for task in missing}
+        waiting: dict[int, int] = {}
+
+        def missing(only: set[int] | None) -> Iterator[Task]:
+            for task in _tasks(stage, folder, self.store, inputs):
+                here = task.number not in known or task.number in again
+                if here and (only is None or task.number in only):
+                    task = _once_more(task, known, again)
+                    waiting[task.number] = task.round
+                    yield task
+
         try:
             rounds = Rounds(self._batches_for(stage), label, folder)
-            while missing:
+            wanted: set[int] | None = None
+            while wanted is None or wanted:
                 deferred = set()
-                for result in self._executor.map(rounds.prepared(missing)):
+                for result in self._executor.map(rounds.prepared(missing(wanted))):
                     usage = Meter.from_rows(result.usage)
                     self.sent.add(usage)
                     if result.n_deferred:
@@ -200,13 +210,13 @@ class Run:
                     results[result.number] = result
                     waiting.pop(result.number)
                     self._tell(TaskFinished(label, rows[result.number], n_rejects(result), result.seconds, usage))
-                missing = [task for task in missing if task.number in deferred]
-                if missing:
+                wanted = deferred
+                if wanted:
                     rounds.ask(self.sent.spent(), self._came_home, self._sent_batches)
         except BaseException:
             self._account(label, folder, waiting)
             raise
-        return [results[task.number] for task in tasks]
+        return [results[number] for number in range(len(rows))]
 
     def _batches_for(self, stage: Stage) -> Batches | None:
         """Return the batches, where a stage's calls go there: embeddings are answered at once."""
@@ -222,7 +232,7 @@ class Run:
         self._tell(Spent(label, usage))
 
     def _account(self, label: str, folder: str, waiting: Mapping[int, int]) -> None:
-        """Count what was spent by tasks of a stopped stage that did not come home: number → round."""
+        """Count what was spent by tasks of a stopped stage that were begun and did not come home: number → round."""
         spent = Meter()
         with suppress(StoreError):  # what stopped the stage is what is told
             failed = failed_path(folder)

@@ -8,8 +8,9 @@ import uuid
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from itertools import islice
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from hirag_dist.stages.base import Services, Stage, Tables
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 T = TypeVar("T")
+_PIECES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ def _write_all(task: Task, outputs: Tables, meter: Meter, started: float) -> Tas
         task.store.write_table(_output_file(task.folder, name, task.number, task.round), table)
         written[name] = (table.num_rows, table_digest(table))
     result = TaskResult(task.number, written, meter.rows(), time.perf_counter() - started, task.round)
-    task.store.write_json(task.marker, asdict(result))
+    task.store.write_json(task.marker, marker_of(result))
     return result
 
 
@@ -190,6 +192,11 @@ def _output_file(folder: str, name: str, number: int, round_: int) -> str:
     return f"{folder}/{name}/part-{number:06d}{again}.parquet"
 
 
+def marker_of(result: TaskResult) -> dict[str, Any]:
+    """Return what a marker holds; it shares the result's own values."""
+    return {each.name: getattr(result, each.name) for each in fields(result)}
+
+
 def result_of(marker: dict[str, Any]) -> TaskResult:
     """Return the result that a marker holds."""
     outputs = {name: (int(rows), str(digest)) for name, (rows, digest) in marker["outputs"].items()}
@@ -200,14 +207,21 @@ def result_of(marker: dict[str, Any]) -> TaskResult:
 
 def _read(task: Task, name: str) -> pa.Table:
     schema = task.stage.reads[name]
-    parts = []
-    for piece in task.inputs[name]:
-        table = task.store.read_rows(piece.path, piece.start, piece.stop, schema.names)
-        if task.key_part is not None and task.key_part.column in schema.names and task.key_part.count > 1:
-            table = _keep(table, task.key_part)
-        parts.append(table)
-    whole = pa.concat_tables(parts).cast(schema) if parts else schema.empty_table()
+    tables = (_piece(task, piece, schema) for piece in task.inputs[name])
+    batches = []
+    while some := list(islice(tables, _PIECES)):  # a few rows in a table of their own take many times their size
+        batches.append(pa.concat_tables(some).combine_chunks())
+    whole = pa.concat_tables(batches).cast(schema) if batches else schema.empty_table()
     return whole.combine_chunks()
+
+
+def _piece(task: Task, piece: Slice, schema: pa.Schema) -> pa.Table:
+    table = task.store.read_table(piece.path, columns=schema.names)
+    if (piece.start, piece.stop) != (0, table.num_rows):
+        table = table.slice(piece.start, piece.stop - piece.start)
+    if task.key_part is not None and task.key_part.column in schema.names and task.key_part.count > 1:
+        table = _keep(table, task.key_part)
+    return table
 
 
 def _keep(table: pa.Table, part: KeyPart) -> pa.Table:

@@ -159,9 +159,14 @@ class Store:
         ):
             stream.write(data)
 
-    def write_json(self, path: str, value: Any) -> None:
-        """Write a JSON file whole, keys sorted."""
-        self.write_bytes(path, json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1).encode())
+    def write_json(self, path: str, value: Any, *, compact: bool = False) -> None:
+        """Write a JSON file whole, keys sorted.
+
+        Args:
+            compact: on one line, for what is large: Python makes indented JSON of many small strings.
+        """
+        indent = None if compact else 1
+        self.write_bytes(path, json.dumps(value, sort_keys=True, ensure_ascii=False, indent=indent).encode())
 
     def write_table(self, path: str, table: pa.Table) -> None:
         """Write a Parquet file whole."""

@@ -18,6 +18,7 @@ R = TypeVar("R")
 _LONGEST_WAIT_S = 60.0
 _DOWN_AFTER = 3  # failures in a row, of an endpoint
 _TRIAL_S = 10.0
+_LOOK_S = 0.5  # how soon those who wait for an endpoint see that it is back
 _MOST_FAILURES = 10  # of one request at endpoints that answer others: it is to blame itself
 
 
@@ -88,6 +89,7 @@ class _Health:
     """How an endpoint has been, as this process saw it."""
 
     failures: int = 0  # in a row
+    down_since: float = -math.inf
     down_until: float = -math.inf
     answered_at: float = -math.inf
     useless: RequestRejected | None = None  # it refuses our key, has no such model, or no money
@@ -95,9 +97,13 @@ class _Health:
     def answered(self, now: float) -> None:
         self.failures, self.down_until, self.answered_at = 0, -math.inf, now
 
-    def failed(self, now: float) -> None:
+    def failed(self, now: float, picked_at: float) -> None:
+        """Note a failure of a call that chose this endpoint at `picked_at`."""
+        if picked_at <= self.down_since:
+            return  # all calls in flight fail with an endpoint: it is one outage, not as many
         self.failures += 1
         if self.failures >= _DOWN_AFTER:
+            self.down_since = now
             self.down_until = now + _backoff_s(self.failures - _DOWN_AFTER)
 
 
@@ -202,13 +208,14 @@ class Caller:
         last: ModelError | None = None
         while True:
             target = await self._next(targets, begun, last, last_resort)
+            picked_at = self._clock()
             wanted = need(target)
             priority = wanted.priority - failures - timeouts  # what has waited long goes first
             permit = await self.budget.acquire(
                 target.endpoint, wanted.tokens, wanted.most_usd, priority, wanted.most_tokens
             )
             try:
-                return target, await to_the_end(self._once(target, permit, send, store))
+                return target, await to_the_end(self._once(target, permit, picked_at, send, store))
             except RequestRejected as error:
                 if not error.fatal:
                     raise
@@ -258,12 +265,14 @@ class Caller:
                 raise next(error for each in targets if (error := self._of(each).useless) is not None)
             if last is None and not last_resort:
                 raise ModelError("every endpoint of the model is out of reach")
-            await self._sleep(max(min(each.down_until for each in usable) - now, 0.01))
+            left = min(each.down_until for each in usable) - now
+            await self._sleep(min(max(left, 0.01), _LOOK_S))  # a call that tries it may be answered before that
 
     async def _once(
         self,
         target: T,
         permit: Permit,
+        picked_at: float,
         send: Callable[[T], Coroutine[Any, Any, Answered[R]]],
         store: Callable[[T, R], Coroutine[Any, Any, None]],
     ) -> R:
@@ -275,7 +284,7 @@ class Caller:
             raise
         except BaseException as error:
             if isinstance(error, ModelError) and error.retryable:
-                health.failed(self._clock())
+                health.failed(self._clock(), picked_at)
             permit.failed(slow=isinstance(error, TimedOut))
             raise
         health.answered(self._clock())

@@ -58,6 +58,20 @@ def test_tokens_that_were_not_used_come_back() -> None:
     assert allowance.wait_s(0.0) == pytest.approx(0.01)
 
 
+@pytest.mark.parametrize(("rpm", "burst_s"), [(3.0, 10.0), (40.0, 1.0), (600.0, 10.0)])
+def test_a_rate_of_which_a_burst_is_less_than_one_call_is_kept_and_used(rpm: float, burst_s: float) -> None:
+    pace, now, n_calls = Pace(rpm / 60, burst_s), 1000.0, 0
+    pace.begin(now)
+    while now < 1600.0:
+        wait_s = pace.wait_s(now)
+        if wait_s:
+            now += wait_s
+        else:
+            pace.take(now, 1.0)
+            n_calls += 1
+    assert n_calls == pytest.approx(10 * rpm, abs=1 + rpm / 60 * burst_s)
+
+
 def test_a_call_larger_than_the_burst_waits_for_a_full_burst_and_then_goes() -> None:
     pace = Pace(10.0, 2.0)
     pace.begin(0.0)
@@ -183,3 +197,25 @@ def test_an_unknown_limit_is_found_with_few_refusals(limit: dict[str, float], la
     best = 600 / 60 * 120 if "max_concurrent" not in limit else 9 / latency_s * 120
     assert refused <= 0.05 * answered
     assert answered >= 0.8 * best
+
+
+def test_a_storm_of_refusals_does_not_slow_calls_down_for_long() -> None:
+    """An endpoint without limits refuses everything for two seconds, twice: no limit is to be learnt from that."""
+    latency_s = 0.08
+    allowance = Allowance(None, None, 8)
+    running: deque[float] = deque()
+    answered_at: list[float] = []
+    for step in range(6000):
+        now = step * 0.005
+        while running and running[0] <= now:
+            running.popleft()
+            answered_at.append(now)
+            allowance.answered(now, 1, 100, latency_s, len(running) + 1)
+        if len(running) < int(allowance.window) and allowance.wait_s(now) == 0.0:
+            allowance.take(now, 1, 100)
+            if 5.0 <= now < 7.0 or 12.0 <= now < 14.0:
+                allowance.limited(now, None, "requests", len(running) + 1)
+            else:
+                running.append(now + latency_s)
+    before, after = (sum(start <= at < start + 4 for at in answered_at) for start in (1.0, 16.0))
+    assert after > 0.2 * before

@@ -125,3 +125,40 @@ def test_equal_names_of_two_layers_are_joined() -> None:
     assert [(row["source_id"], row["target_id"], row["kind"], row["weight"]) for row in joined] == [
         (entity_id(1, "light"), entity_id(2, "light"), "same_name", 1.0)
     ]
+
+
+def test_more_mentions_than_are_looked_at_at_a_time() -> None:
+    """A name whose mentions lie on both sides of such a boundary is still one entity, and a pair one relation."""
+    counts = {"aaa": 19_990, "bbb": 100, "ccc": 19_950, "ddd": 1, "eee": 25_000}
+    mentions = [
+        {
+            "name_key": name,
+            "chunk_id": f"c{at:05d}",
+            "position": 0,
+            "name": name,
+            "type": "concept",
+            "description": f"{name} {at % 3}.",
+            "described": True,
+        }
+        for name, count in counts.items()
+        for at in range(count)
+    ]
+    random.Random(0).shuffle(mentions)
+    merged = by_name(merge_entities(pa.Table.from_pylist(mentions, MENTIONS)))
+    assert {name: row["n_mentions"] for name, row in merged.items()} == counts
+    assert all(len(row["chunk_ids"]) == counts[name] for name, row in merged.items())
+    assert merged["bbb"]["description"] == "bbb 0.\nbbb 1.\nbbb 2."
+    links = [
+        {
+            "source_key": "aaa",
+            "target_key": name,
+            "chunk_id": f"c{at:05d}",
+            "position": 0,
+            "description": "One.",
+            "strength": 1.0,
+        }
+        for name, count in counts.items()
+        for at in range(count)
+    ]
+    weights = merge_relations(pa.Table.from_pylist(links, RELATION_MENTIONS))["weight"].to_pylist()
+    assert sorted(weights) == sorted(map(float, counts.values()))

@@ -142,6 +142,41 @@ def test_rows_are_cut_across_files(bench: Bench) -> None:
     assert bench.run().read(found)["words"].to_pylist() == ran
 
 
+def test_a_task_reads_any_number_of_files_in_order(bench: Bench) -> None:
+    names = [f"w{number}" for number in range(200)]
+    bench.run().stage(GroupAll(), "group", words=bench.words(*names))
+    assert ran == [names]
+
+
+def test_tasks_are_made_as_the_executor_has_room(bench: Bench) -> None:
+    alive: list[int] = []
+
+    class Watching(InlineExecutor):
+        def map(self, tasks: Any) -> Iterator[Any]:
+            for task in tasks:
+                alive.append(task.number)
+                yield from super().map([task])
+
+    executor = Watching(lambda: SERVICES, in_flight=1)
+    told: list[Any] = []
+
+    def listen(event: object) -> None:
+        told.append((type(event).__name__, len(alive)))
+
+    try:
+        run = Run(bench.store, executor, (listen,), 0.2)
+        run.stage(Group(), "group", words=bench.words("a b c d e f g h"))
+    finally:
+        executor.close()
+    assert told == [
+        ("StageStarted", 0),
+        ("TaskFinished", 1),
+        ("TaskFinished", 2),
+        ("TaskFinished", 3),
+        ("StageFinished", 3),
+    ]
+
+
 def test_further_inputs_are_seen_whole(bench: Bench) -> None:
     @dataclass(frozen=True)
     class Second(Group):

@@ -35,6 +35,7 @@ class World:
         self.caller = Caller(Budget(treasury, clock=self.clock), patience, self.clock, self.sleep)
         self.asked: list[str] = []
         self.stored: list[str] = []
+        self.slept: list[float] = []
         self._script = script
 
     def clock(self) -> float:
@@ -42,6 +43,7 @@ class World:
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
+        self.slept.append(seconds)
         await asyncio.sleep(0)
 
     async def send(self, target: Endpoint) -> Answered[str]:
@@ -108,6 +110,32 @@ async def test_an_outage_is_waited_out_and_then_rises() -> None:
     current_meter.reset(token)
     assert 300 < world.now < 400
     assert meter.use("extract", "model", "a").failed == len(world.asked) > 5
+
+
+async def test_calls_that_fail_together_are_one_outage() -> None:
+    """However many were in flight or waited for their turn when it went down, it is tried again within seconds."""
+    world = World(lambda endpoint, n: down(endpoint), Patience(outage_s=0))
+    failures = await asyncio.gather(*(world.call() for _ in range(40)), return_exceptions=True)
+    assert len(world.asked) == 40
+    assert {type(each) for each in failures} == {ModelUnavailable}
+    assert world.caller.pick(world.endpoints) is not None
+
+
+async def test_whoever_waits_for_an_endpoint_soon_sees_that_it_is_back() -> None:
+    gate = asyncio.Event()
+    world = World(lambda endpoint, n: down(endpoint) if n <= 3 else gate, Patience(outage_s=0))
+    await asyncio.gather(*(world.call() for _ in range(3)), return_exceptions=True)
+    world.now += 5
+    trying = asyncio.ensure_future(world.call())
+    while len(world.asked) < 4:
+        await asyncio.sleep(0)
+    world.slept.clear()
+    waiting = asyncio.ensure_future(world.call())
+    while not world.slept:
+        await asyncio.sleep(0)
+    gate.set()
+    assert await asyncio.gather(trying, waiting) == [("a", "late")] * 2
+    assert max(world.slept) <= 0.5
 
 
 async def test_another_model_is_left_the_call_sooner() -> None:
