@@ -114,13 +114,27 @@ class RateLimited(ModelError):
 
 
 class ModelUnavailable(ModelError):
-    """No answer, or a 5xx: asking again may help."""
+    """No answer, or a 5xx: asking again may help.
+
+    Attributes:
+        was_sent: the request had reached the endpoint, and may be billed, although no answer came.
+    """
 
     retryable = True
+
+    def __init__(self, message: str, was_sent: bool = False) -> None:
+        super().__init__(message)
+        self.was_sent = was_sent
+
+    def __reduce__(self) -> tuple[type[ModelUnavailable], tuple[str, bool]]:
+        return (type(self), (str(self), self.was_sent))
 
 
 class TimedOut(ModelUnavailable):
     """An endpoint that was reached did not answer in time."""
+
+    def __init__(self, message: str, was_sent: bool = True) -> None:
+        super().__init__(message, was_sent)
 
 
 class RequestRejected(ModelError):

@@ -325,7 +325,8 @@ def _priced(name: str, weight: float, model: ChatModel, config: Config) -> Price
     price = endpoint.price
     cached = price.input if price.cached is None else price.cached
     paid = endpoint.kind == "openai"
-    return PricedModel(name, model, _reply_settings(endpoint), (price.input, cached, price.output), paid, weight)
+    prices = price.input, cached, price.output
+    return PricedModel(name, model, _reply_settings(endpoint), prices, paid, weight, endpoint.max_reply_tokens)
 
 
 def _limited_embedder(config: Config, ledger: Ledger | None, caller: Caller) -> Embedder:

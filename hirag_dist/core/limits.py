@@ -24,6 +24,7 @@ _STEP_S, _STEP_CALLS = 1.0, 10.0
 _WINDOWS_A_STEP, _LEAST_STEP = 8.0, 50.0  # a slot more after so many windows of answers, and so many answers
 _COLLAPSE = 3.0  # times the usual time a reply
 _RATE_MEMORY_S = 5.0
+_MOST_REFUSALS = 4  # in a minute; after them a rate that was named is not believed any more
 _ROUNDS = 10
 
 LimitKind = Literal["requests", "tokens", "concurrency", ""]
@@ -134,6 +135,7 @@ class Allowance:
         self._since_cut = {"requests": 0.0, "tokens": 0.0}  # calls answered
         self._tokens_each = 0.0
         self._more = _MORE_RATE
+        self._refusals: list[float] = []  # of rates that were thought to be known
         self._cut_at = -math.inf
         self._latency = 0.0
         self._round = _Round()
@@ -174,8 +176,9 @@ class Allowance:
         """The endpoint's headers name its limits; what the configuration says holds where it is lower."""
         for kind, said in (("requests", requests_a_minute), ("tokens", tokens_a_minute)):
             configured, pace = self._configured[kind], self._paces[kind]
-            if said is None or said <= 0 or (configured is not None and configured <= said):
+            if said is None or said <= 0:
                 continue
+            said = said if configured is None else min(configured, said)
             if pace.per_s is None:
                 pace.begin(now)
             if self._found[kind] or pace.per_s is None or abs(pace.per_s * _MINUTE_S - said) > 0.5:
@@ -215,7 +218,7 @@ class Allowance:
             self._lower_rate(now, name, again, in_flight - 1)
 
     def slow(self, now: float) -> None:
-        """A call timed out, or the endpoint said that it is overloaded."""
+        """A call timed out."""
         self._slow_start = False
         if self._may_cut(now):
             self.window = max(self.window * _LESS_WHEN_SLOW, 1.0)
@@ -237,7 +240,10 @@ class Allowance:
     def _lower_rate(self, now: float, name: str, again: float, in_flight: int) -> None:
         pace = self._paces[name]
         known = pace.per_s is not None and not self._found[name]
-        if known:  # the rate is right, what was kept from quieter times was too much
+        self._refusals = [at for at in self._refusals if now - at < _MINUTE_S]
+        if known and len(self._refusals) < _MOST_REFUSALS:  # what was kept from quieter times was too much
+            if self._may_cut(now):
+                self._refusals.append(now)
             pace.empty(again)
             pace.burst_s = max(pace.burst_s / 2, 1.0 / (pace.per_s or 1.0), 0.2)
             return
@@ -272,7 +278,8 @@ class Allowance:
         for name, pace in self._paces.items():
             used = self._recent[name].per_s(now)
             if self._found[name] and pace.per_s is not None and used > 0.8 * pace.per_s:
-                pace.per_s *= 1.0 + self._more
+                most = self._configured[name]
+                pace.per_s = min(pace.per_s * (1.0 + self._more), math.inf if most is None else most / _MINUTE_S)
                 raised = True
         if raised:
             self._more = min(self._more * _FASTER, _MOST_MORE)

@@ -24,8 +24,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 log = logging.getLogger(__name__)
 _CONNECT_S = 5.0
+_CLOSE_S = 30.0
 _COMPUTING = 2  # tasks of a worker that compute: one runs, one is ready
-_MOST_LOST_WORKERS = 100  # in one build
+_MOST_LOST_WORKERS = 100  # without one task being done
 _MOST_LOSSES = 5  # a task that took so many workers with it is to blame itself
 MakeServices = Callable[[Lender, str], Services]
 
@@ -94,40 +95,47 @@ class RayExecutor:
         load = [0] * len(self._workers)
         failure: HiragError | None = None
         following: Task | None = None
-        while True:
-            while failure is None:
-                following = following or (lost.pop() if lost else next(waiting, None))
-                if following is None:
+        try:
+            while True:
+                while failure is None:
+                    following = following or (lost.pop() if lost else next(waiting, None))
+                    if following is None:
+                        break
+                    chosen = self._least_busy(load, self._in_flight if asks_models(following.stage) else _COMPUTING)
+                    if chosen is None:
+                        break
+                    running[self._workers[chosen].run.remote(following)] = chosen, following
+                    load[chosen] += 1
+                    following = None
+                if not running and (following is None or failure is not None):
                     break
-                chosen = self._least_busy(load, self._in_flight if asks_models(following.stage) else _COMPUTING)
-                if chosen is None:
-                    break
-                running[self._workers[chosen].run.remote(following)] = chosen, following
-                load[chosen] += 1
-                following = None
-            if not running and (following is None or failure is not None):
-                break
-            for ref in self._first_of(running):
-                if ref in self._away:
-                    self._come_back(ref)
-                    continue
-                chosen, task = running.pop(ref)
-                load[chosen] -= 1
-                try:
-                    outcome = ray.get(ref)
-                except ray.exceptions.RayActorError as error:
-                    self._go_away(chosen, error)
-                    losses[task.number] = losses.get(task.number, 0) + 1
-                    if losses[task.number] < _MOST_LOSSES:
-                        lost.append(task)
+                for ref in self._first_of(running):
+                    if ref in self._away:
+                        self._come_back(ref)
                         continue
-                    outcome = StageFailed(f"{_MOST_LOSSES} workers died over the same task: {_last_line(error)}")
-                except ray.exceptions.RayError as error:
-                    outcome = StageFailed(f"a worker failed: {_last_line(error)}")
-                if isinstance(outcome, HiragError):
-                    failure = failure or outcome
-                elif failure is None:
-                    yield outcome
+                    chosen, task = running.pop(ref)
+                    load[chosen] -= 1
+                    try:
+                        outcome = ray.get(ref)
+                    except ray.exceptions.RayActorError as error:
+                        self._go_away(chosen, error)
+                        losses[task.number] = losses.get(task.number, 0) + 1
+                        if losses[task.number] < _MOST_LOSSES:
+                            lost.append(task)
+                            continue
+                        outcome = StageFailed(f"{_MOST_LOSSES} workers died over the same task: {_last_line(error)}")
+                    except ray.exceptions.RayError as error:
+                        outcome = StageFailed(f"a worker failed: {_last_line(error)}")
+                    if isinstance(outcome, HiragError):
+                        failure = failure or outcome
+                    elif failure is None:
+                        self._n_lost = 0
+                        yield outcome
+        finally:
+            if running:  # the driver itself has failed: what was sent ends and is stored before that rises
+                for ref in running:
+                    ray.cancel(ref)
+                ray.wait(list(running), num_returns=len(running))
         if failure is not None:
             raise failure
 
@@ -143,10 +151,6 @@ class RayExecutor:
             return list(done)
         except KeyboardInterrupt:
             log.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
-            for ref in running:
-                ray.cancel(ref)
-            if running:
-                ray.wait(list(running), num_returns=len(running))
             raise
 
     def _go_away(self, worker: int, error: Exception) -> None:
@@ -172,6 +176,10 @@ class RayExecutor:
 
     def close(self) -> None:
         """Stop the workers, and the Ray that this executor started."""
+        away = set(self._away.values())
+        there = [worker.close.remote() for n, worker in enumerate(self._workers) if n not in away]
+        if there:
+            ray.wait(there, num_returns=len(there), timeout=_CLOSE_S)
         for worker in self._workers:
             ray.kill(worker)
         ray.kill(self._treasury)
@@ -195,7 +203,10 @@ class RemoteTreasury:
 
     async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
         """As `Treasury.tell`."""
-        order: Order = await self._reached(self._actor.tell.remote(holder, endpoint, state, events))
+        answer = await self._reached(self._actor.tell.remote(holder, endpoint, state, events))
+        if isinstance(answer, HiragError):
+            raise answer
+        order: Order = answer
         return order
 
     async def leave(self, holder: str) -> None:
@@ -210,22 +221,32 @@ class RemoteTreasury:
             raise StageFailed(f"{said} ({_last_line(error)})") from error
 
 
+class _TakenForDead(StageFailed):
+    """This worker was taken for dead, and what it was lent has gone back."""
+
+
+_TAKEN_FOR_DEAD = _TakenForDead("this worker was taken for dead")
+
+
 class _TreasuryActor:
     """Holds the treasury, and knows which worker lives under which name, so that the loans of a dead one return."""
 
     def __init__(self, make_treasury: Callable[[], Treasury]) -> None:
         self._treasury = make_treasury()
         self._lives: dict[str, str] = {}  # worker → its present name as a holder
+        self._gone: set[str] = set()
 
     async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan | HiragError:
-        self._note_life(holder)
+        if await self._is_gone(holder):
+            return _TAKEN_FOR_DEAD
         try:
             return await self._treasury.ask(holder, endpoint, state, want, events)
         except HiragError as error:
             return error
 
-    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
-        self._note_life(holder)
+    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order | HiragError:
+        if await self._is_gone(holder):
+            return _TAKEN_FOR_DEAD
         return await self._treasury.tell(holder, endpoint, state, events)
 
     async def leave(self, holder: str) -> None:
@@ -238,15 +259,21 @@ class _TreasuryActor:
         """Take back what a dead worker held."""
         holder = self._lives.pop(str(worker), None)
         if holder is not None:
-            self._treasury.forget(holder)
+            self._gone.add(holder)
+            await self._treasury.leave(holder)
 
-    def _note_life(self, holder: str) -> None:
+    async def _is_gone(self, holder: str) -> bool:
+        """Whether a worker was taken for dead; it may not use what went back. Notes who lives."""
+        if holder in self._gone:
+            return True
         worker = holder.partition("/")[0]
         before = self._lives.get(worker)
         if before != holder:
             if before is not None:
-                self._treasury.forget(before)
+                self._gone.add(before)
+                await self._treasury.leave(before)
             self._lives[worker] = holder
+        return False
 
 
 class _Worker:
@@ -260,13 +287,24 @@ class _Worker:
         """Answer: this worker is there."""
 
     async def run(self, task: Task) -> TaskResult | HiragError:
+        services: Services | None = None
         try:
             if self._services is None:  # built here: clients and device handles do not pickle
                 lender = RemoteTreasury(ray.get_actor(self._treasury_name))
                 self._services = self._make_services(lender, f"{self._number}/{uuid.uuid4().hex}")
-            return await run_task(task, self._services)
+            services = self._services
+            return await run_task(task, services)
+        except _TakenForDead:  # by mistake: it begins a new life with nothing lent
+            if self._services is services:
+                self._services = None
+            return await self.run(task)
         except HiragError as error:
             return error
+
+    async def close(self) -> None:
+        """Let what is on its way arrive, and let go of connections."""
+        if self._services is not None:
+            await self._services.close()
 
 
 def _actor(kind: type, max_restarts: int = -1) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Protocol
 from hirag_dist.core.limits import LimitKind
 from hirag_dist.pool.treasury import Events, Loan, Order, State, Want
 
+log = logging.getLogger(__name__)
 _AHEAD = 64  # calls that one loan is asked for
 _REPORT_S = 0.1
 _GIVE_BACK_S = 0.02  # a slot is kept so long for a call that may come next
@@ -48,9 +50,17 @@ class Permit:
         """The call brought a reply that used so much."""
         self._desk.end(self, tokens, usd, answered=True)
 
-    def failed(self, slow: bool = False) -> None:
-        """The call brought nothing and cost nothing; `slow`: it timed out, or the endpoint has too much to do."""
-        self._desk.end(self, 0, 0.0, answered=False, slow=slow)
+    def failed(self, slow: bool = False, billed: bool = False) -> None:
+        """The call brought nothing.
+
+        Args:
+            slow: it timed out: the endpoint has too much to do.
+            billed: it may be on the bill all the same, and counts as the most that it can cost.
+        """
+        if billed:
+            self._desk.end(self, self.most_tokens, self.usd, answered=False, slow=slow, paced=self.tokens)
+        else:
+            self._desk.end(self, 0, 0.0, answered=False, slow=slow)
 
     def limited(self, retry_after_s: float | None, kind: LimitKind) -> None:
         """The endpoint answered 429."""
@@ -103,13 +113,32 @@ class Budget:
         Raises:
             BudgetReached: it could pass a spending limit of the run.
         """
+        turn = self.queue(endpoint, tokens, usd, priority, most_tokens)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            self.give_up(endpoint, turn)
+            raise
+
+    def queue(
+        self, endpoint: str, tokens: int, usd: float, priority: int = 0, most_tokens: int | None = None
+    ) -> asyncio.Future[Permit]:
+        """Return what `acquire` waits for. Whoever does not wait for it to the end has to `give_up`."""
         most = tokens if most_tokens is None else most_tokens
-        return await self._desk(endpoint).acquire(tokens, most, usd, priority)
+        return self._desk(endpoint).queue(tokens, most, usd, priority)
+
+    def give_up(self, endpoint: str, turn: asyncio.Future[Permit]) -> None:
+        """Leave the queue, or end the permission that came meanwhile."""
+        self._desk(endpoint).give_up(turn)
 
     def load(self, endpoint: str) -> int:
         """Return the calls in flight and waiting here."""
         desk = self._desk(endpoint)
         return desk.busy + desk.n_waiting
+
+    def pause_s(self, endpoint: str) -> float:
+        """Return for how long the endpoint asked to be left alone, as far as this worker knows."""
+        return self._desk(endpoint).pause_s()
 
     def heard(self, endpoint: str, requests_a_minute: float | None, tokens_a_minute: float | None) -> None:
         """The endpoint's headers named its limits."""
@@ -165,32 +194,41 @@ class _Desk:
         self._asking: set[bool] = set()  # whether slots are asked for (True), whether permits are (False)
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: asyncio.Task[None] | None = None
+        self._tell_again = False
+        self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
 
-    async def acquire(self, tokens: int, most_tokens: int, usd: float, priority: int) -> Permit:
+    def queue(self, tokens: int, most_tokens: int, usd: float, priority: int) -> asyncio.Future[Permit]:
         turn: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
         self._n_calls += 1
         heapq.heappush(self._waiting, _Call(priority, self._n_calls, tokens, most_tokens, usd, turn))
         self.n_waiting += 1
         self._serve()
-        try:
-            return await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
-                turn.result().failed()  # given at the moment when its caller gave up
-            elif not turn.done():
-                turn.cancel()
-            self._serve()
-            raise
+        return turn
 
-    def end(self, permit: Permit, tokens: int, usd: float, answered: bool, slow: bool = False) -> None:
+    def give_up(self, turn: asyncio.Future[Permit]) -> None:
+        if not turn.done():
+            turn.cancel()
+        elif not turn.cancelled() and turn.exception() is None:
+            turn.result().failed()  # given at the moment when its caller gave up
+        self._serve()
+
+    def end(
+        self,
+        permit: Permit,
+        tokens: int,
+        usd: float,
+        answered: bool,
+        slow: bool = False,
+        paced: int | None = None,
+    ) -> None:
         self.busy -= 1
         self._reserved_tokens -= permit.most_tokens
         self._reserved_usd -= permit.usd
         self._used_tokens += tokens
         self._used_usd += usd
-        self._token_error += tokens - permit.tokens
+        self._token_error += (tokens if paced is None else paced) - permit.tokens
         if answered:
             self._answered += 1
             self._answered_tokens += tokens
@@ -209,7 +247,11 @@ class _Desk:
             self._valid_until = -math.inf
         self._report_in(0.0)
 
+    def pause_s(self) -> float:
+        return max(self._paused_until - self._clock(), 0.0)
+
     def close(self) -> None:
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         for task in (*self._tasks, *([self._telling] if self._telling else [])):
@@ -379,6 +421,8 @@ class _Desk:
         self._timer = None
         if self._telling is None:
             self._telling = asyncio.get_running_loop().create_task(self._tell())
+        else:
+            self._tell_again = True  # what ended meanwhile is news to the treasury, and perhaps the last
         self._serve()
 
     async def _tell(self) -> None:
@@ -386,10 +430,15 @@ class _Desk:
             self._slots = self.busy
         try:
             order = await self._lender.tell(self._holder, self._endpoint, self._state(), self._events())
-        except Exception:  # whoever asks next is told the same
+        except Exception as error:  # whoever asks next meets the same, and is told
+            log.debug("a report did not arrive: %s", error)
+            self._tell_again = True
             return
         finally:
             self._telling = None
+            if self._tell_again and not self._closed:
+                self._tell_again = False
+                self._report_in(_GIVE_BACK_S)
         self._most_slots = order.slots
         if self._slots > order.slots:
             self._slots = max(order.slots, self.busy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import random
 import time
@@ -10,14 +11,16 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from hirag_dist.errors import ModelError, RateLimited, RequestRejected, TimedOut
+from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
 from hirag_dist.pool.budget import Budget, Permit
 from hirag_dist.pool.metering import Meter, current_meter
 
+log = logging.getLogger(__name__)
 R = TypeVar("R")
 _LONGEST_WAIT_S = 60.0
 _DOWN_AFTER = 3  # failures in a row, of an endpoint
 _TRIAL_S = 10.0
+_LONG_PAUSE_S = 5.0  # an endpoint that wants to be left alone for longer is passed over, where there is another
 _LOOK_S = 0.5  # how soon those who wait for an endpoint see that it is back
 _MOST_FAILURES = 10  # of one request at endpoints that answer others: it is to blame itself
 
@@ -47,6 +50,11 @@ class Target(Protocol):
     @property
     def endpoint(self) -> str:
         """The configured name, which the budget goes by."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The model's name, for the bill."""
         ...
 
     @property
@@ -107,6 +115,19 @@ class _Health:
             self.down_until = now + _backoff_s(self.failures - _DOWN_AFTER)
 
 
+@dataclass(frozen=True, slots=True)
+class _Work(Generic[T, R]):
+    """A call to be made; as the arguments of `Caller.call`. `sent` is set when it first leaves."""
+
+    targets: Sequence[T]
+    send: Callable[[T], Coroutine[Any, Any, Answered[R]]]
+    store: Callable[[T, R], Coroutine[Any, Any, None]]
+    need: Callable[[T], Need]
+    role: str
+    last_resort: bool
+    sent: asyncio.Event | None
+
+
 class Caller:
     """Makes calls. One instance serves one event loop."""
 
@@ -116,9 +137,16 @@ class Caller:
         patience: Patience,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        keeps: bool = True,
     ) -> None:
+        """Prepare.
+
+        Args:
+            keeps: replies are kept, so a call that was sent goes on when its caller gives up.
+        """
         self.patience = patience
         self.budget = budget
+        self._keeps = keeps
         self._clock, self._sleep = clock, sleep
         self._health: dict[str, _Health] = {}
         self._late: set[asyncio.Task[Any]] = set()
@@ -145,18 +173,40 @@ class Caller:
             RequestRejected: not fatal: this request cannot be answered, others can.
             BudgetReached: a spending limit.
         """
-        if self.patience.hedge_s is None:
-            return await self._until_answered(targets, send, store, need, role, last_resort)
-        first = self._start(self._until_answered(targets, send, store, need, role, last_resort))
-        done, _ = await asyncio.wait({first}, timeout=self.patience.hedge_s)
-        if done:
-            return first.result()
-        second = self._start(self._until_answered(targets, send, store, need, role, last_resort))
-        await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
-        for each in (first, second):
-            if each.done() and each.exception() is None:
-                return each.result()
-        return await (second if first.done() else first)
+
+        def attempt(sent: asyncio.Event | None = None) -> Coroutine[Any, Any, tuple[T, R]]:
+            return self._until_answered(_Work(targets, send, store, need, role, last_resort, sent))
+
+        return await attempt() if self.patience.hedge_s is None else await self._hedged(attempt, self.patience.hedge_s)
+
+    async def _hedged(self, attempt: Callable[[asyncio.Event | None], Coroutine[Any, Any, R]], hedge_s: float) -> R:
+        """Make a call, and a second copy of it where it was sent and had no reply for so long."""
+        sent = asyncio.Event()
+        first = self._start(attempt(sent))
+        copies = {first}
+        sending = asyncio.ensure_future(sent.wait())
+        try:
+            await asyncio.wait({first, sending}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({first}, timeout=hedge_s)
+            if not first.done():
+                copies.add(self._start(attempt(None)))
+            waiting = set(copies)
+            while True:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for each in done:
+                    if each.exception() is None:
+                        return each.result()
+                if not waiting:
+                    return first.result()
+        except asyncio.CancelledError:
+            for each in copies:
+                each.cancel()
+            await asyncio.wait(copies)  # what was sent ends and is stored
+            raise
+        finally:
+            sending.cancel()
+            for each in copies:
+                each.cancel()  # a copy that still waits for its turn is not sent; one that was sent ends all the same
 
     def _is_well(self, target: Target) -> bool:
         return self._of(target).down_until <= self._clock() and not self._is_useless(target)
@@ -171,7 +221,10 @@ class Caller:
         well = [each for each in targets if self._is_well(each)]
         if not well:
             return None
-        chosen = min(well, key=lambda each: (self.budget.load(each.endpoint) + 1) / each.weight)
+        ready = [each for each in well if self.budget.pause_s(each.endpoint) <= _LONG_PAUSE_S]
+        if not ready:  # all were told to wait for long: whoever may be asked first
+            ready = [min(well, key=lambda each: self.budget.pause_s(each.endpoint))]
+        chosen = min(ready, key=lambda each: (self.budget.load(each.endpoint) + 1) / each.weight)
         health = self._of(chosen)
         if health.failures >= _DOWN_AFTER:  # one call tries whether it is back; the others wait for what that brings
             health.down_until = now + _TRIAL_S
@@ -194,63 +247,84 @@ class Caller:
         if not task.cancelled():
             task.exception()  # the other copy may have answered
 
-    async def _until_answered(
-        self,
-        targets: Sequence[T],
-        send: Callable[[T], Coroutine[Any, Any, Answered[R]]],
-        store: Callable[[T, R], Coroutine[Any, Any, None]],
-        need: Callable[[T], Need],
-        role: str,
-        last_resort: bool,
-    ) -> tuple[T, R]:
+    async def _until_answered(self, work: _Work[T, R]) -> tuple[T, R]:
         begun = self._clock()
+        sent_at: float | None = None
         failures = timeouts = 0
         last: ModelError | None = None
         while True:
-            target = await self._next(targets, begun, last, last_resort)
+            target, permit = await self._permitted(work, begun, last, failures + timeouts)
             picked_at = self._clock()
-            wanted = need(target)
-            priority = wanted.priority - failures - timeouts  # what has waited long goes first
-            permit = await self.budget.acquire(
-                target.endpoint, wanted.tokens, wanted.most_usd, priority, wanted.most_tokens
-            )
+            sent_at = picked_at if sent_at is None else sent_at
+            if work.sent is not None:
+                work.sent.set()
             try:
-                return target, await to_the_end(self._once(target, permit, picked_at, send, store))
+                once = self._once(work, target, permit, picked_at)
+                return target, await (to_the_end(once) if self._keeps else once)
             except RequestRejected as error:
                 if not error.fatal:
                     raise
                 self._of(target).useless = error
+                log.warning("endpoint %s is not asked again: %s", target.endpoint, error)
                 last = error
                 continue
             except RateLimited as error:
-                _meter(role, target).rate_limited += 1
+                _meter(work.role, target).rate_limited += 1
                 last = error
                 wait = 0.0  # the endpoint's budget is what pauses
             except ModelError as error:
                 if not error.retryable:
                     raise
-                _meter(role, target).failed += 1
+                _meter(work.role, target).failed += 1
                 timed_out = isinstance(error, TimedOut)
                 timeouts, failures = timeouts + timed_out, failures + (not timed_out)
                 last = error
-                elsewhere = any(self._is_well(each) for each in targets if each is not target)
+                elsewhere = any(self._is_well(each) for each in work.targets if each is not target)
                 wait = 0.0 if timed_out or elsewhere else _backoff_s(failures)
                 alone = timeouts >= self.patience.attempts or failures >= _MOST_FAILURES
-                if alone and max(self._of(each).answered_at for each in targets) > begun:
+                if alone and max(self._of(each).answered_at for each in work.targets) > begun:
                     said = f"no reply in {timeouts + failures} tries while other requests had theirs: {error}"
                     raise RequestRejected(said) from error
             deadline_s = self.patience.deadline_s
-            if deadline_s is not None and self._clock() - begun + wait > deadline_s:
+            if deadline_s is not None and self._clock() - sent_at + wait > deadline_s:
                 raise RequestRejected(f"no reply within the deadline of {deadline_s:g} s: {last}") from last
             if wait:
                 await self._sleep(wait)
 
-    async def _next(self, targets: Sequence[T], begun: float, last: ModelError | None, last_resort: bool) -> T:
+    async def _permitted(
+        self, work: _Work[T, R], begun: float, last: ModelError | None, n_failed: int
+    ) -> tuple[T, Permit]:
+        """Return an endpoint and its permission to call; where it is told to wait for long, another one's.
+
+        Raises:
+            ModelError: nobody has answered for too long.
+        """
+        while True:
+            target = await self._next(work, begun, last)
+            need = work.need(target)
+            priority = need.priority - n_failed  # what has waited long goes first
+            turn = self.budget.queue(target.endpoint, need.tokens, need.most_usd, priority, need.most_tokens)
+            try:
+                while not turn.done():
+                    await asyncio.wait({turn}, timeout=_LONG_PAUSE_S)
+                    if not turn.done() and self.budget.pause_s(target.endpoint) > _LONG_PAUSE_S:
+                        break
+            except asyncio.CancelledError:
+                self.budget.give_up(target.endpoint, turn)
+                raise
+            if turn.done():
+                return target, turn.result()
+            self.budget.give_up(target.endpoint, turn)
+            said = f"endpoint {target.endpoint} asks to be left alone for {self.budget.pause_s(target.endpoint):.0f} s"
+            last = last or RateLimited(said)
+
+    async def _next(self, work: _Work[T, R], begun: float, last: ModelError | None) -> T:
         """Return the endpoint to ask, waiting for one to be well.
 
         Raises:
             ModelError: the last failure, where it has been going on for too long.
         """
+        targets, last_resort = work.targets, work.last_resort
         while True:
             now = self._clock()
             since = max(begun, *(self._of(each).answered_at for each in targets))
@@ -265,33 +339,45 @@ class Caller:
                 raise next(error for each in targets if (error := self._of(each).useless) is not None)
             if last is None and not last_resort:
                 raise ModelError("every endpoint of the model is out of reach")
+            if last is None and now - since > max(patience, _TRIAL_S):
+                raise ModelUnavailable(f"no endpoint of the model could be asked: {', '.join(_names(targets))}")
             left = min(each.down_until for each in usable) - now
             await self._sleep(min(max(left, 0.01), _LOOK_S))  # a call that tries it may be answered before that
 
-    async def _once(
-        self,
-        target: T,
-        permit: Permit,
-        picked_at: float,
-        send: Callable[[T], Coroutine[Any, Any, Answered[R]]],
-        store: Callable[[T, R], Coroutine[Any, Any, None]],
-    ) -> R:
+    async def _once(self, work: _Work[T, R], target: T, permit: Permit, picked_at: float) -> R:
         health = self._of(target)
         try:
-            reply = await send(target)
+            reply = await work.send(target)
         except RateLimited as error:
             permit.limited(error.retry_after_s, error.kind)
             raise
         except BaseException as error:
             if isinstance(error, ModelError) and error.retryable:
-                health.failed(self._clock(), picked_at)
-            permit.failed(slow=isinstance(error, TimedOut))
+                self.note_failed(target, picked_at)
+            # An endpoint that lost us on the way may bill the call all the same: it counts as the most it can cost.
+            billed = isinstance(error, ModelUnavailable) and error.was_sent
+            permit.failed(slow=isinstance(error, TimedOut), billed=billed)
             raise
-        health.answered(self._clock())
+        self.note_answered(target)
         self.budget.heard(target.endpoint, *reply.limits)
         permit.answered(reply.tokens, reply.usd)
-        await store(target, reply.value)
+        await work.store(target, reply.value)
         return reply.value
+
+    def note_answered(self, target: Target) -> None:
+        """An endpoint has answered."""
+        health = self._of(target)
+        if health.failures >= _DOWN_AFTER:
+            log.warning("endpoint %s is back", target.endpoint)
+        health.answered(self._clock())
+
+    def note_failed(self, target: Target, picked_at: float) -> None:
+        """An endpoint that was chosen at `picked_at` has not answered."""
+        health = self._of(target)
+        was_well = health.failures < _DOWN_AFTER
+        health.failed(self._clock(), picked_at)
+        if was_well and health.failures >= _DOWN_AFTER:
+            log.warning("endpoint %s does not answer; one call in a while tries whether it is back", target.endpoint)
 
     def _of(self, target: Target) -> _Health:
         return self._health.setdefault(target.endpoint, _Health())
@@ -303,7 +389,11 @@ def _backoff_s(failures: int) -> float:
 
 def _meter(role: str, target: Target) -> Any:
     meter = current_meter.get() or Meter()
-    return meter.use(role, getattr(target, "name", ""), target.endpoint)
+    return meter.use(role, target.name, target.endpoint)
+
+
+def _names(targets: Sequence[Target]) -> list[str]:
+    return [each.endpoint for each in targets]
 
 
 async def to_the_end(call: Coroutine[Any, Any, R]) -> R:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
@@ -15,7 +16,7 @@ from hirag_dist.core.replies import Malformed
 from hirag_dist.errors import Deferred, ModelError, RateLimited, RequestRejected
 from hirag_dist.pool.batching import BATCH_PRICE, Batchable, BatchCall, Collector, collecting
 from hirag_dist.pool.calling import Answered, Caller, Need
-from hirag_dist.pool.estimating import Estimate, Estimates
+from hirag_dist.pool.estimating import MOST_REPLY_TOKENS, Estimate, Estimates
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter, current_meter, retrying
 from hirag_dist.ports import ChatModel
@@ -42,6 +43,7 @@ class PricedModel:
         price: US dollars a million tokens: input, cached input, output.
         paid: whether its replies go through ledger and budget; built-in models compute theirs again.
         weight: its share of a role's requests, where several endpoints have the same model.
+        max_reply_tokens: what its replies are limited to where the request does not say.
     """
 
     endpoint: str
@@ -50,6 +52,7 @@ class PricedModel:
     price: tuple[float, float, float] = (0.0, 0.0, 0.0)
     paid: bool = True
     weight: float = 1.0
+    max_reply_tokens: int | None = None
 
     @property
     def name(self) -> str:
@@ -94,6 +97,14 @@ class _Found:
     is_new: bool
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Equal requests, one at a time; n_present hold the lock or wait for it."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    n_present: int = 0
+
+
 class Pool:
     """Implements `ports.ChatPool`."""
 
@@ -115,7 +126,7 @@ class Pool:
         self._ledger = ledger
         self._caller = caller
         self._estimates = Estimates(count_tokens, caller.budget.spending)
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns: dict[str, _Turn] = {}
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         """Return what `accept` makes of the reply, or a `Rejected` after the last attempt.
@@ -160,14 +171,18 @@ class Pool:
         last: ModelError | None = None
         for _ in range(max(len(targets), self._caller.patience.attempts)):
             target = self._caller.pick(targets) or targets[0]
+            picked_at = time.monotonic()
             began = False
             try:
                 async with aclosing(self._pieces(request, target)) as pieces:
                     async for piece in pieces:
                         began = True
                         yield piece
+                self._caller.note_answered(target)
                 return
             except ModelError as error:
+                if error.retryable and not isinstance(error, RateLimited):
+                    self._caller.note_failed(target, picked_at)
                 if began or not (error.retryable or len(targets) > 1):
                     raise
                 last = error
@@ -210,7 +225,7 @@ class Pool:
             for group in groups:
                 record = await self._ledger.get(ledger_key(request, group.one, attempt))
                 if record is not None:
-                    reply, payer = _reply_from(record), _payer(group, record)
+                    reply, payer = reply_from(record), _payer(group, record)
                     _count(request, reply, payer, stored=True, price=float(record.get("price", 1.0)))
                     return _Found(reply, payer, collector is not None and record.get("run") == collector.run)
             if not may_send:
@@ -240,12 +255,14 @@ class Pool:
 
     @asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
-        lock = self._turns.setdefault(key, asyncio.Lock())
+        turn = self._turns.setdefault(key, _Turn())
+        turn.n_present += 1
         try:
-            async with lock:
+            async with turn.lock:
                 yield
         finally:
-            if not lock.locked():
+            turn.n_present -= 1
+            if not turn.n_present:
                 self._turns.pop(key, None)
 
     async def _send(self, request: ChatRequest, groups: list[_Group], attempt: int) -> _Found:
@@ -321,9 +338,10 @@ def _count(request: ChatRequest, reply: ChatReply, answerer: PricedModel, stored
 
 
 def _need(request: ChatRequest, target: PricedModel, attempt: int, estimate: Estimate) -> Need:
-    most = ChatReply("", input_tokens=estimate.most_input, output_tokens=estimate.most_output)
+    n_output = estimate.most_output or target.max_reply_tokens or MOST_REPLY_TOKENS
+    most = ChatReply("", input_tokens=estimate.most_input, output_tokens=n_output)
     begun_first = -(attempt + request.round)  # what is begun ends first: its task waits for it
-    return Need(estimate.expected, estimate.most_input + estimate.most_output, target.cost(most), begun_first)
+    return Need(estimate.expected, estimate.most_input + n_output, target.cost(most), begun_first)
 
 
 def _groups(models: Sequence[PricedModel]) -> list[_Group]:
@@ -354,10 +372,6 @@ def _again(request: ChatRequest, reply: ChatReply, reason: str) -> ChatRequest:
     return replace(request, messages=(*request.messages, *said, ask))
 
 
-def _as_text(request: ChatRequest) -> str:
-    return "\n\n".join(f"{message.role}: {message.content}" for message in request.messages)
-
-
 def record_of(reply: ChatReply, endpoint: str) -> dict[str, Any]:
     """Return what the ledger keeps of a reply."""
     return {
@@ -374,6 +388,7 @@ def batch_record_of(reply: ChatReply, endpoint: str, run: str) -> dict[str, Any]
     return record_of(reply, endpoint) | {"price": BATCH_PRICE, "run": run}
 
 
-def _reply_from(record: Mapping[str, Any]) -> ChatReply:
+def reply_from(record: Mapping[str, Any]) -> ChatReply:
+    """Return the reply of what `record_of` gave."""
     tokens = record["usage"]
     return ChatReply(record["text"], record["finish_reason"], record["model"], tokens[0], tokens[1], tokens[2])

@@ -31,7 +31,7 @@ class Estimate:
 
     Attributes:
         expected: tokens, prompt and reply.
-        most_input, most_output: tokens at most.
+        most_input, most_output: tokens at most; no output where only the endpoint's limit says.
         counted: tokens of the prompt by our own count; 0 where it was not counted.
     """
 
@@ -58,8 +58,8 @@ class Estimates:
     def of(self, request: ChatRequest) -> Estimate:
         """Return what a call will use."""
         seen = self._roles.setdefault(request.role, _Seen())
-        limit = request.max_tokens or MOST_REPLY_TOKENS
-        reply = min(seen.reply_tokens * max(len(request.packed), 1), limit)
+        limit = request.max_tokens or 0
+        reply = min(seen.reply_tokens * max(len(request.packed), 1), limit or math.inf)
         if not self._exact:
             prompt = _bytes(request) * seen.tokens_a_byte
             return Estimate(round(prompt + reply), round(prompt), round(reply))

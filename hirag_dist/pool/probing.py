@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Protocol
+from typing import Protocol, cast
 
 from hirag_dist.pool.calling import Answered, Caller, Need
-from hirag_dist.pool.chat import PricedModel
+from hirag_dist.pool.chat import PricedModel, record_of, reply_from
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import current_meter
 from hirag_dist.types import ChatReply
@@ -14,10 +14,14 @@ from hirag_dist.types import ChatReply
 _TOKENS = 60  # of the small call, about
 
 
-class _Probed(Protocol):
+class Probed(Protocol):
+    """A model that can be asked whether it keeps to schemas. `probed` is what it replied, if it did."""
+
     probed: ChatReply | None
 
-    async def supports_forms(self) -> bool: ...
+    async def supports_forms(self) -> bool:
+        """Return whether it does."""
+        ...
 
 
 async def probe_forms(target: PricedModel, ledger: Ledger | None, caller: Caller) -> bool:
@@ -26,25 +30,31 @@ async def probe_forms(target: PricedModel, ledger: Ledger | None, caller: Caller
     Raises:
         ModelError: its endpoint is out of reach for longer than the patience lasts, or does not let us in.
     """
-    key = hashlib.sha256(f"forms|{target.name}|{target.settings}".encode()).hexdigest()[:40]
+    key = hashlib.sha256(f"forms|{target.endpoint}|{target.name}|{target.settings}".encode()).hexdigest()[:40]
     record = None if ledger is None else await ledger.get(key)
     if record is not None:
+        if "reply" in record:
+            _count(reply_from(record["reply"]), target, stored=True)
         return bool(record["forms"])
-    model: Any = target.model
-    probed: _Probed = model
+    probed = cast(Probed, target.model)
 
     async def send(target: PricedModel) -> Answered[bool]:
         forms = await probed.supports_forms()
         reply = probed.probed or ChatReply("")
-        meter = current_meter.get()
-        if meter is not None and probed.probed is not None:
-            name = reply.model or target.name
-            meter.count("probe", name, target.endpoint, reply, target.cost(reply), from_ledger=False)
+        if probed.probed is not None:
+            _count(reply, target, stored=False)
         return Answered(forms, reply.input_tokens + reply.output_tokens, target.cost(reply))
 
     async def store(target: PricedModel, forms: bool) -> None:
         if ledger is not None:
-            await ledger.put(key, {"forms": forms})
+            said = {} if probed.probed is None else {"reply": record_of(probed.probed, target.endpoint)}
+            await ledger.put(key, {"forms": forms} | said)
 
     _, forms = await caller.call([target], send, store, lambda target: Need(_TOKENS, _TOKENS, 0.0), "probe")
     return forms
+
+
+def _count(reply: ChatReply, target: PricedModel, stored: bool) -> None:
+    meter = current_meter.get()
+    if meter is not None:
+        meter.count("probe", reply.model or target.name, target.endpoint, reply, target.cost(reply), stored)

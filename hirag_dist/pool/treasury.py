@@ -4,13 +4,15 @@ A worker (`pool.budget.Budget`) holds slots, requests, tokens and money that it 
 its own; it comes back for more, and reports, a few dozen times a second at most, whatever the number of calls. So the
 limits are exact (what is lent adds up to what is allowed), and the place that holds them is not the bottleneck.
 
-What a worker says of itself is its whole state, never a change of it, so that a message lost or delivered twice does
-no harm; a state from before the latest loan is known by its number and not believed where it would free something.
+What a worker says of itself is its whole state, never a change of it, so that a report lost or delivered twice does no
+harm; a state from before the latest loan is known by its number and not believed where it would free something. The
+answer to a question must arrive: a worker that did not get one ends its calls with an error.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -19,8 +21,10 @@ from dataclasses import dataclass, field
 from hirag_dist.core.limits import Allowance, LimitKind
 from hirag_dist.errors import BudgetReached
 
+log = logging.getLogger(__name__)
 _BLOCK_S = 0.02  # of an endpoint's rate in one loan
 _LOAN_S = 0.25  # after that a loan that was not used goes back
+_LONG_PAUSE_S = 10.0
 _UNPACED = 256  # requests in a loan where there is no rate
 
 
@@ -147,7 +151,9 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Desk:
+    name: str
     allowance: Allowance
+    told_until: float = -math.inf
     accounts: dict[str, _Account] = field(default_factory=dict)
     waiting: list[_Waiting] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
@@ -174,7 +180,7 @@ class Treasury:
         max_tokens: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._desks = {name: _Desk(allowance) for name, allowance in allowances.items()}
+        self._desks = {name: _Desk(name, allowance) for name, allowance in allowances.items()}
         self._max_usd, self._max_tokens = max_usd, max_tokens
         self._gone_tokens, self._gone_usd = 0, 0.0  # used by workers that are no more, or without a loan
         self._clock = clock
@@ -214,10 +220,6 @@ class Treasury:
 
     async def leave(self, holder: str) -> None:
         """Take back what a worker held that is no more; what it may have spent counts as spent."""
-        self.forget(holder)
-
-    def forget(self, holder: str) -> None:
-        """Take back what a dead worker held; what it may have spent counts as spent."""
         for desk in self._desks.values():
             account = desk.accounts.pop(holder, None)
             if account is not None:
@@ -253,6 +255,7 @@ class Treasury:
         now = self._clock()
         allowance = desk.allowance
         others = desk.busy() - state.busy
+        before = allowance.limits()
         allowance.heard(now, events.requests_a_minute, events.tokens_a_minute)
         if events.unused_requests or events.unused_tokens or events.token_error:
             allowance.take(now, -events.unused_requests, events.token_error - events.unused_tokens)
@@ -264,6 +267,18 @@ class Treasury:
             allowance.limited(now, retry_after_s, kind, in_flight + others)
         for _ in range(events.slow):
             allowance.slow(now)
+        self._tell_of(desk, before)
+
+    def _tell_of(self, desk: _Desk, before: tuple[float | None, float | None]) -> None:
+        """Log what was learned of an endpoint, and pauses that somebody may wonder at."""
+        after = desk.allowance.limits()
+        for what, was, now in zip(("requests", "tokens"), before, after, strict=True):
+            if now is not None and (was is None or abs(now - was) > 0.2 * was):
+                log.info("endpoint %s: at most %.0f %s a minute", desk.name, now * 60, what)
+        pause_s = desk.allowance.pause_s(self._clock())
+        if pause_s > _LONG_PAUSE_S and self._clock() > desk.told_until:
+            desk.told_until = self._clock() + pause_s
+            log.warning("endpoint %s asks to be left alone for %.0f s", desk.name, pause_s)
 
     def _serve_all(self) -> None:
         """Serve every endpoint: money that one gave back may be what another waits for."""
@@ -353,13 +368,13 @@ class Treasury:
         tokens, usd = self.spent()
         if self._max_usd is not None and usd + want.first_spend_usd > self._max_usd:
             return BudgetReached(
-                f"stopped before --max-usd {self._max_usd:g} was passed (${usd:.4f} spent by this run, the next call "
-                f"may cost ${want.first_spend_usd:.4f}); raise it and run again to go on from here"
+                f"stopped before --max-usd {self._max_usd:g} was passed (${usd:.4f} spent or set aside by this run, the "
+                f"next call may cost ${want.first_spend_usd:.4f}); raise it and run again to go on from here"
             )
         if self._max_tokens is not None and tokens + want.first_spend_tokens > self._max_tokens:
             return BudgetReached(
-                f"stopped before --max-tokens {self._max_tokens} was passed ({tokens} used by this run, the next call "
-                f"may use {want.first_spend_tokens}); raise it and run again to go on from here"
+                f"stopped before --max-tokens {self._max_tokens} was passed ({tokens} used or set aside by this run, "
+                f"the next call may use {want.first_spend_tokens}); raise it and run again to go on from here"
             )
         return None
 

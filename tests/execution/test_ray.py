@@ -184,7 +184,7 @@ def test_a_bug_in_a_stage_is_told_in_a_line(plain: RayExecutor, tmp_path: Path) 
 def test_the_cluster_gives_the_inline_snapshot(cluster: Cluster, corpus: Path, expected: str, tmp_path: Path) -> None:
     config = Config.model_validate(SMALL)
     for workers, in_flight in ((2, 4), (1, 1)):
-        make = partial(over_ray, workers=workers, in_flight=in_flight)
+        make = partial(over_ray, workers=workers, in_flight=lambda _, n=in_flight: n)
         made = build(config, corpus, tmp_path / str(workers), make)
         assert made.manifest.snapshot_id == expected
         assert build(config, corpus, tmp_path / str(workers), make).stages_run == 0
@@ -216,7 +216,7 @@ def test_a_killed_worker_and_a_killed_node_change_nothing(cluster: Cluster, corp
                 killed.append(event.label)
                 cluster.remove_node(doomed, allow_graceful=False)
 
-        make = partial(over_ray, workers=3, in_flight=1)
+        make = partial(over_ray, workers=3, in_flight=lambda n_workers: 1)
         made = build(config, corpus, tmp_path / "index", make, kill)
         assert killed
         assert made.manifest.snapshot_id == whole.manifest.snapshot_id

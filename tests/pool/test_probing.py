@@ -42,13 +42,13 @@ async def test_a_model_is_probed_once_and_waited_for(tmp_path: Path) -> None:
     target = PricedModel("e", model, price=(1e6, 1e6, 1e6))  # type: ignore[arg-type]
     meter = Meter()
     token = current_meter.set(meter)
-    for _ in range(2):
+    for number in range(2):
         caller = Caller(Budget(Treasury({"e": Allowance(None, None, 4)})), Patience(), sleep=nothing)
         ledger = Ledger(Store(str(tmp_path)))
         assert await probe_forms(target, ledger, caller) is True
         await caller.close()
         await ledger.close()
+        use = meter.use("probe", "m", "e")
+        assert (use.calls, use.ledger_hits, use.sent_cost_usd, use.failed) == (number + 1, number, 35.0, 2)
     current_meter.reset(token)
     assert model.n_asked == 3
-    use = meter.use("probe", "m", "e")
-    assert (use.calls, use.sent_cost_usd, use.failed) == (1, 35.0, 2)
