@@ -14,6 +14,7 @@ from hirag_dist.errors import (
     BackendUnavailable,
     BudgetReached,
     ConfigError,
+    Deferred,
     HiragError,
     IndexBusy,
     InputError,
@@ -30,6 +31,7 @@ from hirag_dist.errors import (
     SnapshotTooNew,
     StageFailed,
     StoreError,
+    TimedOut,
 )
 from hirag_dist.service.convert import QUERY_FIELDS
 
@@ -86,11 +88,13 @@ STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
     (BackendUnavailable, grpc.StatusCode.UNAVAILABLE),
     (IndexBusy, grpc.StatusCode.ABORTED),
     (RateLimited, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (TimedOut, grpc.StatusCode.UNAVAILABLE),
     (ModelUnavailable, grpc.StatusCode.UNAVAILABLE),
     (RequestRejected, grpc.StatusCode.FAILED_PRECONDITION),
     (ModelError, grpc.StatusCode.INTERNAL),
     (BudgetReached, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (StageFailed, grpc.StatusCode.INTERNAL),
+    (Deferred, grpc.StatusCode.INTERNAL),
     (HiragError, grpc.StatusCode.INTERNAL),
 )
 
