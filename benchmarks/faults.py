@@ -179,7 +179,7 @@ def driver_killed(bench: Bench, name: str, executor: str) -> Told:
     """The command is killed and given again, until it is through."""
     told = Told()
     most = bench.kills if executor == "inline" else max(1, bench.kills // 3)
-    longest = 2.0 if executor == "inline" else 6.0
+    longest = 2.0 if executor == "inline" else 9.0
     for number, wanted in _rounds(told, most):
         chance = bench.chance(name, number)
         deaths: list[float] = []
@@ -246,7 +246,7 @@ def node_killed(bench: Bench, name: str) -> Told:
                     raylet = node.all_processes["raylet"][0].process.pid
                     while not workers_below(raylet) and life.lasts(0.05):
                         pass
-                    if not life.lasts(chance.uniform(0.2, 2.5)):
+                    if not life.lasts(chance.uniform(1.0, 7.0)):  # its worker needs some seconds to begin
                         break
                     doomed = workers_below(raylet)
                     deaths.append(time.time())
