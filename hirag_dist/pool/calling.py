@@ -345,7 +345,6 @@ class Caller:
             await self._sleep(min(max(left, 0.01), _LOOK_S))  # a call that tries it may be answered before that
 
     async def _once(self, work: _Work[T, R], target: T, permit: Permit, picked_at: float) -> R:
-        health = self._of(target)
         try:
             reply = await work.send(target)
         except RateLimited as error:

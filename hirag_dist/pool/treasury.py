@@ -368,8 +368,8 @@ class Treasury:
         tokens, usd = self.spent()
         if self._max_usd is not None and usd + want.first_spend_usd > self._max_usd:
             return BudgetReached(
-                f"stopped before --max-usd {self._max_usd:g} was passed (${usd:.4f} spent or set aside by this run, the "
-                f"next call may cost ${want.first_spend_usd:.4f}); raise it and run again to go on from here"
+                f"stopped before --max-usd {self._max_usd:g} was passed (${usd:.4f} spent or set aside by this run, "
+                f"the next call may cost ${want.first_spend_usd:.4f}); raise it and run again to go on from here"
             )
         if self._max_tokens is not None and tokens + want.first_spend_tokens > self._max_tokens:
             return BudgetReached(

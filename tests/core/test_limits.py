@@ -219,3 +219,27 @@ def test_a_storm_of_refusals_does_not_slow_calls_down_for_long() -> None:
                 running.append(now + latency_s)
     before, after = (sum(start <= at < start + 4 for at in answered_at) for start in (1.0, 16.0))
     assert after > 0.2 * before
+
+
+def test_what_headers_name_can_rise_again_up_to_what_is_configured() -> None:
+    allowance = Allowance(600, None, 8)
+    allowance.heard(0.0, 60, None)
+    assert allowance.limits()[0] == 1.0
+    allowance.heard(1.0, 10_000, None)
+    assert allowance.limits()[0] == 10.0
+
+
+def test_a_configured_rate_that_is_refused_again_and_again_is_not_believed() -> None:
+    allowance = Allowance(6000, None, 50)
+    now = 0.0
+    for _ in range(10):
+        now += 2.0
+        allowance.answered(now, 20, 200, 0.1, 5)
+        allowance.limited(now, 1.0, "requests", 5)
+    rate = allowance.limits()[0]
+    assert rate is not None
+    assert rate < 30
+    for _ in range(400):  # and is tried again, up to what is configured
+        now += 1.0
+        allowance.answered(now, 200, 2000, 0.1, 5)
+    assert allowance.limits()[0] == pytest.approx(100)

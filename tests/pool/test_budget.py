@@ -272,3 +272,38 @@ def test_a_budget_serves_one_event_loop_after_another() -> None:
 
     for _ in range(3):
         asyncio.run(use())
+
+
+class Wire:
+    """A treasury at the end of a wire: reports take a while to arrive, the first is lost."""
+
+    def __init__(self, treasury: Treasury) -> None:
+        self._treasury = treasury
+        self._n_told = 0
+
+    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
+        return await self._treasury.ask(holder, endpoint, state, want, events)
+
+    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
+        self._n_told += 1
+        await asyncio.sleep(0.08)
+        if self._n_told == 1:
+            raise StageFailed("lost on the way")
+        return await self._treasury.tell(holder, endpoint, state, events)
+
+    async def leave(self, holder: str) -> None:
+        await self._treasury.leave(holder)
+
+
+async def test_the_last_report_arrives_also_while_another_is_on_its_way() -> None:
+    treasury = open_treasury(1)
+    wire = Wire(treasury)
+    one, other = Budget(wire, "1"), Budget(wire, "2")
+    permit = await one.acquire("e", 1, 0.0)
+    waiting = asyncio.ensure_future(other.acquire("e", 1, 0.0))
+    for _ in range(3):
+        await asyncio.sleep(0.05)
+    permit.answered(1, 0.0)  # a report is under way, with the slot still in use
+    (await asyncio.wait_for(waiting, 5)).answered(1, 0.0)
+    one.close()
+    other.close()

@@ -246,3 +246,98 @@ async def test_a_reply_is_stored_before_it_is_used_and_after_its_slot_is_free() 
 
     await world.caller.call(world.endpoints, world.send, store, lambda target: Need(1, 1, 0.0), "extract")
     assert seen == [0]
+
+
+async def test_a_call_that_waits_for_its_turn_has_no_second_copy() -> None:
+    """Of ten calls through one slot none is sent twice: the time counts from sending."""
+    treasury = Treasury({"a": Allowance(None, None, 1)})
+    caller = Caller(Budget(treasury), Patience(hedge_s=0.05))
+    asked = 0
+
+    async def send(target: Endpoint) -> Answered[str]:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0.02)
+        return Answered("yes", 1, 0.0)
+
+    async def store(target: Endpoint, reply: str) -> None:
+        pass
+
+    calls = (caller.call([Endpoint("a")], send, store, lambda target: Need(1, 1, 0.0), "extract") for _ in range(10))
+    await asyncio.gather(*calls)
+    await caller.close()
+    assert asked == 10
+
+
+async def test_whoever_gives_up_sends_no_copy_and_none_that_waits() -> None:
+    gate = asyncio.Event()
+    world = World(lambda endpoint, n: gate, Patience(hedge_s=60), Endpoint("a"))
+    world.caller.budget = Budget(Treasury({"a": Allowance(None, None, 1)}))
+    calls = [asyncio.ensure_future(world.call()) for _ in range(5)]
+    while not world.asked:
+        await asyncio.sleep(0)
+    for each in calls:
+        each.cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    await world.caller.close()
+    assert all(isinstance(each, asyncio.CancelledError) for each in outcomes)
+    assert (world.asked, world.stored) == (["a"], ["late"])
+
+
+async def test_an_endpoint_that_asks_for_an_hour_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hirag_dist.pool.calling._LONG_PAUSE_S", 0.02)
+    world = World(
+        lambda endpoint, n: RateLimited("tomorrow", 3600.0, "requests") if endpoint == "a" else "yes",
+        Patience(),
+        Endpoint("a", 100.0),
+        Endpoint("b"),
+    )
+    assert [await world.call() for _ in range(3)] == [("b", "yes")] * 3
+    assert world.asked == ["a", "b", "b", "b"]
+
+
+async def test_an_hour_of_silence_is_longer_than_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hirag_dist.pool.calling._LONG_PAUSE_S", 0.02)
+    patience = Patience(outage_s=0.2)
+    caller = Caller(Budget(Treasury({"a": Allowance(None, None, 5)})), patience)
+
+    async def send(target: Endpoint) -> Answered[str]:
+        raise RateLimited("tomorrow", 3600.0, "requests")
+
+    async def store(target: Endpoint, reply: str) -> None:
+        pass
+
+    with pytest.raises(RateLimited, match="tomorrow"):
+        async with asyncio.timeout(10):
+            await caller.call([Endpoint("a")], send, store, lambda target: Need(1, 1, 0.0), "extract")
+    await caller.close()
+
+
+async def test_a_time_out_may_be_billed_and_counts_as_the_most_that_it_can_cost() -> None:
+    treasury = Treasury({"a": Allowance(None, None, 5)}, max_tokens=100)
+    caller = Caller(Budget(treasury), Patience())
+    failures = [TimedOut("no answer in time"), ModelUnavailable("503")]
+
+    async def send(target: Endpoint) -> Answered[str]:
+        if failures:
+            raise failures.pop(0)
+        return Answered("yes", 5, 0.0)
+
+    async def store(target: Endpoint, reply: str) -> None:
+        pass
+
+    await caller.call([Endpoint("a")], send, store, lambda target: Need(10, 40, 0.0), "extract")
+    async with asyncio.timeout(5):
+        while treasury.spent()[0] != 40 + 5:
+            await asyncio.sleep(0.01)
+    await caller.close()
+
+
+async def test_a_question_whose_asker_is_gone_is_not_waited_for() -> None:
+    world = World(lambda endpoint, n: asyncio.Event(), Patience())
+    world.caller._keeps = False
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await world.caller.call(world.endpoints, world.send, world.store, lambda target: Need(1, 1, 0.0), "answer")

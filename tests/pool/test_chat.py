@@ -12,7 +12,7 @@ import pytest
 
 from hirag_dist.core.limits import Allowance
 from hirag_dist.core.replies import Malformed
-from hirag_dist.errors import RateLimited
+from hirag_dist.errors import BudgetReached, RateLimited, RequestRejected
 from hirag_dist.index.store import Store
 from hirag_dist.pool.budget import Budget
 from hirag_dist.pool.calling import Caller, Patience
@@ -164,3 +164,36 @@ async def test_a_429_holds_up_every_call_to_its_endpoint(ledger: Ledger) -> None
     second = asyncio.ensure_future(limited.ask(question(1), text_of))
     assert await asyncio.gather(first, second) == ["m", "m"]
     assert min(begun[1:]) - begun[0] >= 0.019
+
+
+async def test_the_most_that_a_reply_can_have_is_its_endpoint_s_limit(ledger: Ledger) -> None:
+    """A call of five words and a reply of at most 100 tokens fits a limit of 130; one of 8192 would not."""
+    treasury = Treasury({"e": Allowance(None, None, 100)}, max_tokens=130)
+    caller = Caller(Budget(treasury, spending=True), Patience(2, 0.5))
+    small = Pool({"extract": [PricedModel("e", Named("m"), max_reply_tokens=100)]}, ledger, caller, len)
+    assert await small.ask(question(), text_of) == "m"
+    large = Pool({"extract": [PricedModel("e", Named("n"))]}, ledger, caller, len)
+    with pytest.raises(BudgetReached, match="may use 82"):
+        await large.ask(question(), text_of)
+
+
+async def test_of_equal_requests_never_two_are_on_their_way(ledger: Ledger) -> None:
+    """The first fails; those that waited for it go one after another."""
+    present = most = 0
+
+    class Failing(Named):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            nonlocal present, most
+            present += 1
+            most = max(most, present)
+            await asyncio.sleep(0)
+            present -= 1
+            self.n_calls += 1
+            if self.n_calls == 1:
+                raise RequestRejected("not this one")
+            return await super().complete(request)
+
+    asking = pool(ledger, PricedModel("e", Failing("m")))
+    outcomes = await asyncio.gather(*(asking.ask(question(), text_of) for _ in range(6)))
+    assert most == 1
+    assert sum(each == "m" for each in outcomes) == 5
