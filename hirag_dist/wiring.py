@@ -377,7 +377,7 @@ def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts) -> QueryEn
         InvalidQuery: the configured embedder is not the index's.
     """
     count = counter(config.tokenizer)
-    caller = Caller(Budget(make_treasury(config)), _patience(config))
+    caller = Caller(Budget(make_treasury(config)), _patience(config), keeps=False)
     pool = make_pool(config, None, caller)
     embedder = _limited_embedder(config, None, caller)
     vectors = make_vector_index(config, snapshot)
