@@ -28,7 +28,7 @@ from hirag_dist.index.store import Store
 from hirag_dist.pool.budget import Budget, Lender
 from hirag_dist.pool.calling import Caller, Patience
 from hirag_dist.pool.chat import Pool, PricedModel
-from hirag_dist.pool.embedding import LedgerEmbedder, PricedEmbedder
+from hirag_dist.pool.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
 from hirag_dist.pool.estimating import MOST_REPLY_TOKENS
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.probing import probe_forms
@@ -332,12 +332,11 @@ def _priced(name: str, weight: float, model: ChatModel, config: Config) -> Price
 def _limited_embedder(config: Config, ledger: Ledger | None, caller: Caller) -> Embedder:
     """Return the embedder, within the endpoint's limits where it has any."""
     embedder = make_embedder(config)
-    name = config.llm.roles.embed
-    endpoint = config.llm.endpoints[name]
-    if endpoint.kind != "openai":
+    if not isinstance(embedder, PaidEmbedder):
         return embedder
-    target = PricedEmbedder(name, embedder, endpoint.price.input, endpoint.batch_size)
-    return LedgerEmbedder(target, ledger, caller, counter(config.tokenizer))
+    name = config.llm.roles.embed
+    target = PricedEmbedder(name, embedder, config.llm.endpoints[name].price.input)
+    return LedgerEmbedder(target, ledger, caller)
 
 
 def _patience(config: Config) -> Patience:

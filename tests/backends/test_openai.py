@@ -507,13 +507,47 @@ async def test_embeds_in_order_and_in_batches(as_float: bool) -> None:
     expected = np.stack([unit(text) if text.strip() else np.zeros(3) for text in texts])
     np.testing.assert_allclose(rows, expected, rtol=1e-6)
     assert [body["input"] for body in stub.bodies] == [["a", "bbb"], ["cc", "dddd"], ["eeeee"]]
-    assert (embedder.calls, embedder.input_tokens) == (3, 5)
 
 
 async def test_long_texts_are_cut_and_large_batches_split() -> None:
-    async with embedding(vectors, 3, text_tokens=4, batch_tokens=8) as (embedder, stub):
-        await embedder.embed(["one two three four five six", "ab", "cd", "abc"])
-    assert [body["input"] for body in stub.bodies] == [["one two three four", "ab", "cd"], ["abc"]]
+    async with embedding(vectors, 3, text_tokens=4, batch_tokens=6) as (embedder, stub):
+        await embedder.embed(["one two three four five six", "ab", "cd", "abcdefgh"])
+        assert embedder.fitted("one two three four five six") == ("one two three four", 4)
+    assert [body["input"] for body in stub.bodies] == [["one two three four", "ab", "cd"], ["abcdefgh"]]
+
+
+def answering(usage: dict[str, Any]) -> Script:
+    return lambda body: web.json_response({"data": [{"embedding": vector_of("a")}] * len(body["input"])} | usage)
+
+
+@pytest.mark.parametrize(
+    ("usage", "used"),
+    [
+        ({"usage": {"prompt_tokens": 12, "total_tokens": 12}}, 12),
+        ({"usage": {"prompt_tokens": 0}}, None),
+        ({"usage": {"prompt_tokens": None}}, None),
+        ({"usage": {}}, None),
+        ({"usage": None}, None),
+        ({"usage": "none"}, None),
+        ({}, None),
+    ],
+)
+async def test_a_request_says_what_the_endpoint_counted(usage: dict[str, Any], used: int | None) -> None:
+    async with embedding(answering(usage), 3, batch_size=1) as (embedder, stub):
+        found = await embedder.request(["a", "b"])
+    assert found.input_tokens == used
+    assert found.vectors.shape == (2, 3)
+    assert len(stub.bodies) == 1, "a request is one request, whatever it holds"
+
+
+async def test_a_request_says_what_limits_the_headers_name() -> None:
+    def script(body: dict[str, Any]) -> web.Response:
+        reply = vectors(body)
+        reply.headers["x-ratelimit-limit-requests"] = "60"
+        return reply
+
+    async with embedding(script, 3) as (embedder, _):
+        assert (await embedder.request(["a"])).limits == (60.0, None)
 
 
 async def test_only_empty_texts_ask_nobody() -> None:
@@ -545,11 +579,28 @@ async def test_an_endpoint_without_base64_is_asked_for_floats_from_then_on() -> 
     assert ["encoding_format" in body for body in stub.bodies] == [True, False, False]
 
 
+async def test_requests_at_once_all_find_out_that_there_is_no_base64() -> None:
+    both = asyncio.Barrier(2)
+
+    async def script(body: dict[str, Any]) -> web.Response:
+        if "encoding_format" not in body:
+            return vectors(body)
+        await both.wait()  # neither is refused before the other is sent
+        return failure(400, "unknown encoding_format")
+
+    async with embedding(script, 3) as (embedder, stub):
+        rows = await asyncio.gather(embedder.request(["a"]), embedder.request(["bb"]))
+    np.testing.assert_array_equal(np.concatenate([row.vectors for row in rows]), np.stack([unit("a"), unit("bb")]))
+    assert ["encoding_format" in body for body in stub.bodies] == [True, True, False, False]
+
+
 @pytest.mark.parametrize(
     ("items", "error"),
     [
         ([], ModelUnavailable),
         ([{"index": 1, "embedding": [1.0]}], ModelUnavailable),
+        (["no object"], ModelUnavailable),
+        ([{"index": None, "embedding": "%%%"}], ModelUnavailable),
         ([{"index": 0, "embedding": "%%%"}], ModelUnavailable),
         ([{"index": 0, "embedding": {"a": 1}}], ModelUnavailable),
         ([{"index": 0, "embedding": None}], RequestRejected),

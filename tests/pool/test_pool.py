@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from hirag_dist.core.limits import Allowance
@@ -14,11 +13,10 @@ from hirag_dist.index.store import Store
 from hirag_dist.pool.budget import Budget
 from hirag_dist.pool.calling import Caller, Patience
 from hirag_dist.pool.chat import Pool, PricedModel
-from hirag_dist.pool.embedding import LedgerEmbedder, PricedEmbedder
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter, current_meter
 from hirag_dist.pool.treasury import Treasury
-from hirag_dist.types import ChatReply, ChatRequest, FloatMatrix, Message, Rejected
+from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 
 class Model:
@@ -175,33 +173,6 @@ async def test_a_reply_that_cannot_be_stored_is_not_used(tmp_path: Path) -> None
     (tmp_path / "ledger").write_text("in the way")
     with pytest.raises(StoreError):
         await asking.ask(question(), lambda r: r.text)
-
-
-class Axes:
-    """Embeds a text by its length; counts the texts it was asked for."""
-
-    name, dim = "axes", 3
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    async def embed(self, texts: list[str]) -> FloatMatrix:
-        self.asked.extend(texts)
-        return np.array([[len(text), 0, 0] for text in texts], np.float32)
-
-
-async def test_vectors_are_paid_once_and_keep_their_order(store: Store) -> None:
-    def embedder(inner: Axes) -> LedgerEmbedder:
-        caller = Caller(Budget(Treasury({"e": Allowance(None, None, 8)})), Patience())
-        return LedgerEmbedder(PricedEmbedder("e", inner, 1.0, batch_size=2), Ledger(store), caller, len)
-
-    inner = Axes()
-    texts = ["a", "bb", "", "a", "ccc", "dddd"]
-    first = await embedder(inner).embed(texts)
-    again = await embedder(inner).embed([*texts, "fifth"])
-    assert first[:, 0].tolist() == [1, 2, 0, 1, 3, 4]
-    assert again[:, 0].tolist() == [1, 2, 0, 1, 3, 4, 5]
-    assert sorted(inner.asked) == ["a", "bb", "ccc", "dddd", "fifth"]
 
 
 def test_every_error_can_travel_between_processes() -> None:
