@@ -21,6 +21,7 @@ from hirag_dist.backends.openai_client import EndpointSettings, retry_after_s
 from hirag_dist.backends.openai_embeddings import OpenAiEmbedder
 from hirag_dist.core.prompts import SCHEMAS
 from hirag_dist.errors import ConfigError, HiragError, ModelUnavailable, RateLimited, RequestRejected
+from hirag_dist.pool.embedding import PaidEmbedder
 from hirag_dist.types import ChatRequest, Message
 
 KEY = "sk-secret-0123456789"
@@ -535,6 +536,7 @@ def answering(usage: dict[str, Any]) -> Script:
 async def test_a_request_says_what_the_endpoint_counted(usage: dict[str, Any], used: int | None) -> None:
     async with embedding(answering(usage), 3, batch_size=1) as (embedder, stub):
         found = await embedder.request(["a", "b"])
+        assert isinstance(embedder, PaidEmbedder), "else it would be asked without ledger and limits"
     assert found.input_tokens == used
     assert found.vectors.shape == (2, 3)
     assert len(stub.bodies) == 1, "a request is one request, whatever it holds"
