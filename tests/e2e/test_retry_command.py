@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -16,6 +19,8 @@ import pytest
 import yaml
 
 from hirag_dist.extractive import reply_to
+from hirag_dist.index.layout import LOCK
+from hirag_dist.index.store import Store
 from hirag_dist.simulator import SimulatorOptions
 from hirag_dist.simulator.app import Endpoint
 from hirag_dist.simulator.calls import CHAT
@@ -180,7 +185,23 @@ def test_losses_are_accepted_on_record(
     assert {"by", "at", "why"} == set(gone[first])
     again = cli.json("index", corpus, *common, "--set", "max_reject_ratio=1")
     assert (again["snapshot"], again["changed"], again["this_run"]["calls"]) == (accepted["snapshot"], False, 0)
-    assert cli.json("inspect", "-i", index)["snapshot_id"] == accepted["snapshot"]
+    inspected = cli.json("inspect", "-i", index)
+    assert inspected["snapshot_id"] == accepted["snapshot"]
+    ratio = again["tokens_per_corpus_token"]
+    assert ratio["total"] > ratio["by_stage"]["extract"] > 1
+    assert ratio == inspected["tokens_per_corpus_token"] == status["tokens_per_corpus_token"]
+    for command in ("status", "inspect"):
+        assert f"{ratio['total']:,.1f} tokens per token of the corpus" in cli(command, "-i", index).stdout
+
+
+def test_another_build_is_waited_for(cli: Any, tmp_path: Path, config: Path, corpus: Path) -> None:
+    index = tmp_path / "index"
+    cli("index", corpus, "-i", index, *INLINE)
+    holder = {"host": socket.gethostname(), "pid": os.getpid(), "since": "now", "token": "t", "epoch": 1}
+    Store(str(index)).write_json(LOCK, holder | {"beat": time.time()})
+    for argv in (("retry", "-i", index, *INLINE), ("retry", "-i", index, "--drop")):
+        assert "wait for it (--wait SECONDS)" in cli(*argv, code=1).stderr
+        assert "waiting up to 0 s" in cli(*argv, "--wait", "0.2", code=1).stderr
 
 
 def test_a_retry_killed_anywhere_goes_on(
