@@ -194,7 +194,26 @@ def test_losses_are_accepted_on_record(
         assert f"{ratio['total']:,.1f} tokens per token of the corpus" in cli(command, "-i", index).stdout
 
 
-def test_another_build_is_waited_for(cli: Any, tmp_path: Path, config: Path, corpus: Path) -> None:
+def test_models_that_cannot_be_asked(cli: Any, make_config: Callable[..., Path], corpus: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}/v1"  # where nobody listens any more
+    gone = {"patience_s": 0, "endpoints": {"gone": {"base_url": url, "model": "m"}}, "roles": {"extract": "gone"}}
+    wrong = ("-c", make_config(llm=gone), *INLINE)
+    cli("index", corpus, "-i", index, *wrong, code=1)
+    said = cli("status", "-i", index).stdout
+    assert f"Last build: index {corpus}" in said
+    assert ", failed: " in said
+    assert cli.json("retry", "-i", index, *INLINE)["complete"]  # nothing was begun: another configuration may be given
+    cli("retry", "-i", index, *wrong, code=1)
+    said = cli("status", "-i", index).stdout
+    assert f"After it, before any stage: retry {corpus}" in said
+    assert cli.json("retry", "-i", index, *INLINE)["stages_run"] == 0
+    assert "before any stage" not in cli("status", "-i", index).stdout
+
+
+def test_another_build_is_waited_for(cli: Any, tmp_path: Path, corpus: Path) -> None:
     index = tmp_path / "index"
     cli("index", corpus, "-i", index, *INLINE)
     holder = {"host": socket.gethostname(), "pid": os.getpid(), "since": "now", "token": "t", "epoch": 1}
