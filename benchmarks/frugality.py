@@ -19,7 +19,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from hirag_dist.cli.index import build
+from hirag_dist.cli.building import Order, build
+from hirag_dist.cli.builds import Given
 from hirag_dist.config_file import load_config
 from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store
@@ -63,7 +64,8 @@ def measure(name: str, inputs: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
         before = time.process_time()
-        result, _ = build(config, store, lambda made: made.index(inputs))
+        order = Order("index", Given.index(inputs, config))
+        result, _ = build(config, store, order, lambda made: made.index(inputs))
         cpu_s = time.process_time() - before
         snapshot = open_snapshot(store, result.manifest.snapshot_id)
         return {

@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 _UNITS_A_TASK = 16
 _UNKNOWN_CONCURRENCY = 128
 _LEAST_IN_FLIGHT = 4
-CHAT_ROLES = ("extract", "summarise", "report", "answer", "judge")
+BUILD_ROLES = ("extract", "summarise", "report")
+CHAT_ROLES = (*BUILD_ROLES, "answer", "judge")
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Resolved:
     """What had to be found out before any stage key can be made.
 
     Attributes:
-        structured: role → whether JSON schemas are asked for.
+        structured: role of a build → whether JSON schemas are asked for.
         models: role → the models that may answer, each with whatever else decides its replies.
         embedder, dim: name and size of the vectors.
         kernels: name of the numerical backend.
@@ -117,7 +118,7 @@ def make_embedder(config: Config) -> Embedder:
 
 
 def resolve(config: Config, ledger: Ledger | None = None) -> Resolved:
-    """Find out what the endpoints can do: at most one small call a model, none for built-in ones.
+    """Find out what the endpoints of a build can do: at most one small call a model, none for built-in ones.
 
     Args:
         ledger: where the answers are kept, so that an index asks once.
@@ -132,7 +133,7 @@ def resolve(config: Config, ledger: Ledger | None = None) -> Resolved:
     }
     embedder = make_embedder(config)
     return Resolved(
-        structured={role: all(structured[name] for name in role_endpoints(config, role)) for role in CHAT_ROLES},
+        structured={role: all(structured[name] for name in role_endpoints(config, role)) for role in BUILD_ROLES},
         models=models,
         embedder=embedder.name,
         dim=embedder.dim,
@@ -141,22 +142,24 @@ def resolve(config: Config, ledger: Ledger | None = None) -> Resolved:
 
 
 async def _probe(config: Config, ledger: Ledger | None) -> dict[str, bool]:
-    used = {name for role in CHAT_ROLES for name in role_endpoints(config, role)}
+    used = {name for role in BUILD_ROLES for name in role_endpoints(config, role)}
     caller = Caller(Budget(make_treasury(config)), _patience(config))
     found: dict[str, bool] = {}
-    for name in sorted(used):
-        endpoint = config.llm.endpoints[name]
-        found[name] = endpoint.output == "json_schema"
-        if endpoint.kind == "openai" and endpoint.output == "auto":
-            target = _priced(name, 1.0, make_chat_model(name, config), config)
-            try:
-                found[name] = await probe_forms(target, ledger, caller)
-            finally:
-                await target.model.close()
-            log.info("endpoint %s: structured outputs %s", name, "on" if found[name] else "off")
-    await caller.close()
-    if ledger is not None:
-        await ledger.close()
+    try:
+        for name in sorted(used):
+            endpoint = config.llm.endpoints[name]
+            found[name] = endpoint.output == "json_schema"
+            if endpoint.kind == "openai" and endpoint.output == "auto":
+                target = _priced(name, 1.0, make_chat_model(name, config), config)
+                try:
+                    found[name] = await probe_forms(target, ledger, caller)
+                finally:
+                    await target.model.close()
+                log.info("endpoint %s: structured outputs %s", name, "on" if found[name] else "off")
+    finally:
+        await caller.close()
+        if ledger is not None:
+            await ledger.close()
     return found
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from hirag_dist.cli.building import Order, build
 from hirag_dist.cli.builds import Given
-from hirag_dist.cli.index import Order, build
 from hirag_dist.config_file import load_config
 from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store

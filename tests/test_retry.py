@@ -12,6 +12,7 @@ from hirag_dist.core.prompts import DONE
 from hirag_dist.errors import HiragError, ModelUnavailable, RequestRejected, StageFailed
 from hirag_dist.execution.events import StageFinished, StageStarted
 from hirag_dist.execution.letters import Drop, add_drops, load_drops, stage_letters
+from hirag_dist.index.layout import DROPS
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.publishing import republish
 from hirag_dist.types import ChatRequest
@@ -38,6 +39,17 @@ def about(word: str, says: str = "") -> Script:
 
     def script(request: ChatRequest) -> str | None:
         return says if task_of(request) == "extract-graph" and word in between(request, "text") else None
+
+    return script
+
+
+def rejected_at(word: str) -> Script:
+    """A model whose endpoint rejects the texts with a word: no reply is there to be found later."""
+
+    def script(request: ChatRequest) -> str | None:
+        if task_of(request) == "extract-graph" and word in between(request, "text"):
+            raise RequestRejected("the content filter was triggered")
+        return None
 
     return script
 
@@ -259,6 +271,62 @@ class TestDropped:
         assert (gone["unit_id"], gone["attempts"]) == (unit_of(before, "moon dew"), 2)
         assert after.manifest.complete
         assert "dew" not in {row["name"] for row in rows(after, "entities")}
+
+    @pytest.mark.parametrize("task", ["extract-graph", "summarise", "report"])
+    def test_doing_everything_again_leaves_it_alone(self, bench: Bench, task: str) -> None:
+        """A rejected request leaves no reply in the ledger: only the drop keeps it from being sent again."""
+        seen: list[str] = []
+
+        def rejecting(request: ChatRequest) -> str | None:
+            if task_of(request) == task and (not seen or request.unit in seen):
+                seen.append(request.unit)
+                raise RequestRejected("the content filter was triggered")
+            return None
+
+        texts = [LONG, "moon light"]
+        before = bench.build(texts, rejecting, max_layers=1)
+        (letter,) = rows(before, "rejects")
+        drop(bench, letter["unit_id"], stage=letter["stage"])
+        fresh = bench.build(texts, obedient, fresh=True, max_layers=1)
+        assert bench.model
+        assert bench.model.requests == []
+        (gone,) = rows(fresh, "dropped")
+        assert {name: gone[name] for name in letter} == letter
+        assert fresh.manifest.complete
+
+    def test_doing_everything_again_asks_those_that_are_open(self, bench: Bench) -> None:
+        texts = ["moon dew", *TEXTS]
+        before = bench.build(texts, rejected_at("moon"), max_layers=0)
+        drop(bench, unit_of(before, "moon dew"))
+        fresh = bench.build(texts, obedient, fresh=True, max_layers=0)
+        assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
+        assert [row["unit_id"] for row in rows(fresh, "dropped")] == [unit_of(before, "moon dew")]
+
+    def test_it_holds_where_doing_everything_again_was_stopped(self, bench: Bench) -> None:
+        """The markers are gone by then, and with them what says where the letter was."""
+        texts = ["moon dew", *TEXTS]
+        before = bench.build(texts, rejected_at("moon"), max_layers=0)
+        drop(bench, unit_of(before, "moon dew"))
+
+        def gone(request: ChatRequest) -> str:
+            raise ModelUnavailable("nobody answers")
+
+        for _ in range(2):
+            with pytest.raises(HiragError, match="nobody answers"):
+                bench.run(texts, gone, fresh=True, max_layers=0)
+        after = bench.build(texts, obedient, max_layers=0)
+        assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
+        assert [row["unit_id"] for row in rows(after, "dropped")] == [unit_of(before, "moon dew")]
+
+    def test_a_drop_that_was_taken_back_holds_no_longer(self, bench: Bench) -> None:
+        before = bench.build(TEXTS, rejected_at("moon"), max_layers=0)
+        drop(bench, unit_of(before, "moon light"))
+        bench.build(TEXTS, obedient, fresh=True, max_layers=0)
+        bench.store.delete(DROPS)
+        after = bench.build(TEXTS, obedient, fresh=True, max_layers=0)
+        assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
+        assert (bench.result.rejects, bench.result.dropped) == (0, 0)
+        assert "moon" in {row["name"] for row in rows(after, "entities")}
 
     def test_the_first_decision_stands(self, bench: Bench) -> None:
         drop(bench, "a")

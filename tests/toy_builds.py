@@ -94,21 +94,35 @@ class Bench:
         return Store(str(self.folder / "index"))
 
     def build(
-        self, texts: list[str], script: Script = lambda request: None, *, retry: bool = False, **keys: Any
+        self,
+        texts: list[str],
+        script: Script = lambda request: None,
+        *,
+        retry: bool = False,
+        fresh: bool = False,
+        **keys: Any,
     ) -> Snapshot:
         """Build an index of texts; where the script says nothing, the model obeys."""
-        self.result = self.run(texts, script, retry=retry, **keys)
+        self.result = self.run(texts, script, retry=retry, fresh=fresh, **keys)
         return open_snapshot(self.store, self.result.manifest.snapshot_id, full_check=True)
 
-    def run(self, texts: list[str], script: Script, *, retry: bool = False, **keys: Any) -> BuildResult:
+    def run(
+        self, texts: list[str], script: Script, *, retry: bool = False, fresh: bool = False, **keys: Any
+    ) -> BuildResult:
         shutil.rmtree(self.folder / "corpus", ignore_errors=True)
         (self.folder / "corpus").mkdir()
         for at, text in enumerate(texts):
             (self.folder / "corpus" / f"{at}.txt").write_text(text)
-        return self.run_on([str(self.folder / "corpus")], script, retry=retry, **keys)
+        return self.run_on([str(self.folder / "corpus")], script, retry=retry, fresh=fresh, **keys)
 
     def run_on(
-        self, inputs: list[str], script: Script = lambda request: None, *, retry: bool = False, **keys: Any
+        self,
+        inputs: list[str],
+        script: Script = lambda request: None,
+        *,
+        retry: bool = False,
+        fresh: bool = False,
+        **keys: Any,
     ) -> BuildResult:
         """Build an index of INPUT."""
         config = Config.model_validate(
@@ -146,7 +160,7 @@ class Bench:
         executor = InlineExecutor(services)
         try:
             self.events = []
-            run = Run(store, executor, (self.events.append,), config.max_reject_ratio, retry=retry)
+            run = Run(store, executor, (self.events.append,), config.max_reject_ratio, fresh, retry)
             return Build(config, Prompts(), resolved, run).index(inputs)
         finally:
             executor.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from hirag_dist.schemas import REJECTS
 from hirag_dist.sources import lasting
 
 KEPT = 20  # records of earlier builds
+IN_SHORT = ("stage", "unit_id", "reason", "attempts")  # columns of REJECTS
 _WRITE_EVERY_S = 1.0
 
 
@@ -84,6 +85,7 @@ class BuildRecord:
         self._clock = clock
         self._stages: dict[str, dict[str, Any]] = {}
         self._meters: dict[str, Meter] = {}
+        self._outside: dict[str, Meter] = {}
         self._sent = Meter()
         now = datetime.now(UTC)
         self._record: dict[str, Any] = {
@@ -118,8 +120,10 @@ class BuildRecord:
             stage["rows_done"] += event.n_rows
             stage["rejects"] += event.rejects
             self._spent(event.label, event.usage)
-        elif isinstance(event, Spent):  # the stage's bill has it once a task takes the replies from the ledger
+        elif isinstance(event, Spent):
             self._sent.add(event.usage)
+            if event.outside:  # else a stage's bill has it, once a task takes the replies from the ledger
+                self._outside.setdefault(event.label, Meter()).add(event.usage)
         elif isinstance(event, StageStopped):
             self._stages[event.label]["state"] = "stopped"
             self._spent(event.label, event.usage)
@@ -161,9 +165,48 @@ class BuildRecord:
 
     def _write(self) -> None:
         stages = [stage | {"usage": self._meters[label].rows()} for label, stage in self._stages.items()]
+        outside = [{"stage": label} | row for label, meter in self._outside.items() for row in meter.rows()]
         with self._fence():
-            self._store.write_json(BUILD, self._record | {"stages": stages, "sent": sent_sums(self._sent)})
+            self._store.write_json(
+                BUILD, self._record | {"stages": stages, "outside": outside, "sent": sent_sums(self._sent)}
+            )
         self._written = self._clock()
+
+
+def note_not_begun(
+    store: Store,
+    action: str,
+    given: Given,
+    config: Config,
+    limits: Mapping[str, float | None],
+    sent: Meter,
+    error: BaseException,
+    fence: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
+    """Put on record a run that ended before any stage: its models could not be asked what they can.
+
+    The record of the build before stays, with the run as its `attempt`: its dead letters can still be asked again or
+    dropped.
+    """
+    before = None
+    with suppress(StoreError):  # a damaged record is none
+        before = last_build(store)
+    state, said = _ending(error)
+    if before is None:
+        record = BuildRecord(store, action, given, config, {}, limits, fence=fence)
+        record(Spent("probes", sent, outside=True))
+        record.close(state, **said)
+        return
+    attempt = {
+        "state": state,
+        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "action": action,
+        "given": asdict(given),
+        "limits": dict(limits),
+        "sent": sent_sums(sent),
+    }
+    with fence():
+        store.write_json(BUILD, before | {"attempt": attempt | said})
 
 
 def _ending(error: BaseException) -> tuple[str, dict[str, str]]:
@@ -210,7 +253,8 @@ def earlier_builds(store: Store) -> list[dict[str, Any]]:
 
 def build_usage(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the bill of a build so far, a row for each stage, role, model and endpoint."""
-    return [{"stage": stage["stage"]} | row for stage in record["stages"] for row in stage["usage"]]
+    of_stages = ({"stage": stage["stage"]} | row for stage in record["stages"] for row in stage["usage"])
+    return [*record.get("outside", ()), *of_stages]
 
 
 def published(store: Store, record: Mapping[str, Any] | None) -> str | None:
@@ -219,19 +263,26 @@ def published(store: Store, record: Mapping[str, Any] | None) -> str | None:
     return own_id if own_id is not None and store.exists(f"{snapshot_path(own_id)}/{MANIFEST}") else None
 
 
-def dead_letters(store: Store, record: Mapping[str, Any] | None, drops: Drops) -> list[dict[str, Any]]:
-    """Return the dead letters of the last build, finished or not: rows of REJECTS, and `dropped`."""
-    letters = None if record is None else _stage_letters(store, record)
+def dead_letters(
+    store: Store, record: Mapping[str, Any] | None, drops: Drops, columns: Sequence[str] = REJECTS.names
+) -> list[dict[str, Any]]:
+    """Return the dead letters of the last build, finished or not: rows of REJECTS, and `dropped`.
+
+    Args:
+        columns: of REJECTS, `stage` and `unit_id` among them. `request` and `reply` are all but the whole size of a
+            letter: `IN_SHORT` is without them.
+    """
+    letters = None if record is None else _stage_letters(store, record, columns)
     if letters is None:
         own_id = published(store, record)
         if own_id is None:
             return []
         snapshot = open_snapshot(store, own_id)
-        letters = pa.concat_tables([snapshot.table("rejects"), snapshot.table(DROPPED).select(REJECTS.names)])
+        letters = pa.concat_tables([snapshot.table("rejects", columns), snapshot.table(DROPPED, columns)])
     return letter_rows(*split_letters(letters, drops))
 
 
-def _stage_letters(store: Store, record: Mapping[str, Any]) -> pa.Table | None:
+def _stage_letters(store: Store, record: Mapping[str, Any], columns: Sequence[str]) -> pa.Table | None:
     """Return the letters that the stages left in work/, None where they are no longer there.
 
     A snapshot's may be older: it stays as it is while only the tries of its letters change.
@@ -240,13 +291,13 @@ def _stage_letters(store: Store, record: Mapping[str, Any]) -> pa.Table | None:
         {"stage": "import", "unit_id": what, "reason": why, "attempts": 1, "request": "", "reply": ""}
         for what, why in record.get("given", {}).get("left_out", ())
     ]
-    found = [pa.Table.from_pylist(left_out, REJECTS)]
+    found = [pa.Table.from_pylist(left_out, REJECTS).select(columns)]
     for stage in record.get("stages", ()):
         finished = stage["state"] in ("done", "kept")
         if stage["rejects"] or stage.get("dropped") or not finished:
             if finished and not store.exists(stage["folder"]):
                 return None
-            found.append(stage_letters(store, stage["folder"]))
+            found.append(stage_letters(store, stage["folder"], columns))
     return pa.concat_tables(found)
 
 

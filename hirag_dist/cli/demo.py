@@ -13,8 +13,9 @@ from typing import Annotated
 
 import typer
 
+from hirag_dist.cli.bill import bill_table
+from hirag_dist.cli.building import Order, build, layer_table, summary
 from hirag_dist.cli.builds import Given
-from hirag_dist.cli.index import Order, bill_table, build, layer_table, summary
 from hirag_dist.cli.inspect import write_page
 from hirag_dist.cli.options import configuration
 from hirag_dist.cli.output import out

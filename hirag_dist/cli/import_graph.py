@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from hirag_dist.cli.building import Order, build, conclude, summary
 from hirag_dist.cli.builds import Given
-from hirag_dist.cli.index import Order, build, conclude, summary
 from hirag_dist.cli.options import (
     BatchOption,
     ConfigOption,

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.index import bill_table, layer_table
+from hirag_dist.cli.bill import bill_table, ratio_line, tokens_per_corpus_token
+from hirag_dist.cli.building import layer_table
 from hirag_dist.cli.options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli.output import emit, out, table, use_json
 from hirag_dist.errors import StoreError
@@ -35,7 +36,7 @@ def inspect(
     opened = open_snapshot(Store(index), snapshot)
     inspection = write_page(opened, html) if html else inspect_snapshot(opened)
     if json:
-        emit(inspection.to_dict())
+        emit(inspection.to_dict() | {"tokens_per_corpus_token": tokens_per_corpus_token(opened)})
         return
     _show(opened, inspection)
     if html:
@@ -84,3 +85,6 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
         table("Communities", ["level", "communities", "median size", "largest", "reports"], levels, (0, 1, 2, 3, 4))
     )
     out.print(bill_table(snapshot.table("usage").to_pylist()))
+    ratio = tokens_per_corpus_token(snapshot)
+    if ratio is not None:
+        out.print(ratio_line(ratio))

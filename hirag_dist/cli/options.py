@@ -28,6 +28,7 @@ MaxTokensOption = Annotated[int | None, typer.Option(min=0, help="Stop before th
 BatchOption = Annotated[
     bool, typer.Option("--batch", help="Ask models in batches: half the price, up to a day each. As llm.batch: true.")
 ]
+WaitOption = Annotated[float, typer.Option(min=0, help="Seconds to wait for another build of this index to end.")]
 SnapshotOption = Annotated[
     str | None, typer.Option("--snapshot", metavar="ID", help="Another snapshot than the current one.")
 ]

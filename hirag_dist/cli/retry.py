@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli.builds import Given, dead_letters, last_build, published
-from hirag_dist.cli.index import Order, build, conclude, summary
+from hirag_dist.cli.building import Order, build, conclude, summary
+from hirag_dist.cli.builds import Given, last_build
+from hirag_dist.cli.dropping import Choice, drop_letters
 from hirag_dist.cli.options import (
     BatchOption,
     ConfigOption,
@@ -22,6 +20,7 @@ from hirag_dist.cli.options import (
     MaxTokensOption,
     MaxUsdOption,
     SetOption,
+    WaitOption,
     WorkersOption,
     configuration,
 )
@@ -29,15 +28,11 @@ from hirag_dist.cli.output import emit, err, out, use_json
 from hirag_dist.config import Config, Reading
 from hirag_dist.core.tokens import counter
 from hirag_dist.errors import ConfigError, InputError, SnapshotNotFound
-from hirag_dist.execution.letters import Drop, add_drops, load_drops
 from hirag_dist.importing import read_working_folder
-from hirag_dist.index.layout import BUILD
 from hirag_dist.index.lock import BuildLock
 from hirag_dist.index.reader import current_id
 from hirag_dist.index.store import Store
-from hirag_dist.index.writer import make_current
 from hirag_dist.pipeline import Build, BuildResult
-from hirag_dist.publishing import republish
 
 
 def register(app: typer.Typer) -> None:
@@ -59,6 +54,7 @@ def retry(
     stage: Annotated[str | None, typer.Option(help="With --drop: only letters of this stage.")] = None,
     unit: Annotated[list[str] | None, typer.Option(help="With --drop: only this unit; may be repeated.")] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="With --drop: why, for the record.")] = "",
+    wait: WaitOption = 0.0,
     json: JsonOption = False,
 ) -> None:
     """Ask again about the dead letters of the last build, go on with it, and publish a new snapshot.
@@ -77,18 +73,19 @@ def retry(
             f"{store.uri} holds no record of a build to retry; `hirag-dist index INPUT --index {store.uri}` builds one"
         )
     if drop:
-        _drop(store, stage, tuple(unit or ()), reason, json)
+        _drop(store, Choice(stage, tuple(unit or ()), reason), wait, json)
         return
     assert record is not None
     options = {"execution.executor": executor, "execution.workers": workers, "llm.batch": batch or None}
     loaded = configuration(config, settings, options).config
     given = _given(record, store)
     loaded = loaded.model_copy(update={"reading": Reading.model_validate(given.reading)})
-    order = Order("retry", given, max_usd, max_tokens, retry=True)
+    order = Order("retry", given, max_usd, max_tokens, retry=True, wait_s=wait)
     work = _work(given, loaded, require_complete)
 
     def same(made: Build) -> None:
-        _check_same(record.get("decisive", {}), made.decisive(), store.uri)
+        if before := record.get("decisive"):  # else its models could not be asked: there is nothing yet to differ from
+            _check_same(before, made.decisive(), store.uri)
 
     result, sent = build(loaded, store, order, work, bars=not json, check=same)
     conclude(summary(store, result, sent, time.perf_counter() - started), json)
@@ -142,67 +139,30 @@ def _flat(values: Any, prefix: str = "") -> dict[str, str]:
     return {prefix: ", ".join(map(str, values)) if isinstance(values, (list, tuple)) else str(values)}
 
 
-def _drop(store: Store, stage: str | None, units: tuple[str, ...], why: str, json: bool) -> None:
-    with BuildLock(store) as lock:
-        record = last_build(store)
-        letters = dead_letters(store, record, load_drops(store))
-        still_open = [letter for letter in letters if letter["dropped"] is None]
-        chosen = [
-            letter
-            for letter in still_open
-            if (stage is None or letter["stage"] == stage) and (not units or letter["unit_id"] in units)
-        ]
-        _check_chosen(chosen, still_open, stage, units, store.uri)
-        by, at = f"{_user()}@{socket.gethostname()}", datetime.now(UTC).isoformat(timespec="seconds")
-        with lock.fenced():
-            add_drops(store, (Drop(letter["stage"], letter["unit_id"], by, at, why) for letter in chosen))
-        own_id = published(store, record)
-        manifest = None
-        if own_id is not None:
-            manifest = republish(store, own_id, load_drops(store))
-            with lock.fenced():
-                if current_id(store) == own_id:
-                    make_current(store, manifest.snapshot_id)
-                if record is not None:
-                    store.write_json(BUILD, store.read_json(BUILD) | {"snapshot": manifest.snapshot_id})
-    left = len(still_open) - len(chosen)
+def _drop(store: Store, choice: Choice, wait_s: float, json: bool) -> None:
+    with BuildLock(store, wait_s) as lock:
+        dropped = drop_letters(store, lock, choice)
+    manifest = dropped.manifest
     report = {
         "index": store.uri,
-        "dropped": [{key: letter[key] for key in ("stage", "unit_id", "reason")} for letter in chosen],
-        "dead_letters": left,
+        "dropped": [{key: letter[key] for key in ("stage", "unit_id", "reason")} for letter in dropped.letters],
+        "dead_letters": dropped.n_open,
         "snapshot": manifest and manifest.snapshot_id,
+        "current": dropped.current,
         "complete": manifest is not None and manifest.complete,
     }
     if json:
         emit(report)
     else:
-        out.print(f"Dropped {len(chosen)} dead letters; {left} are left.")
+        out.print(f"Dropped {len(dropped.letters)} dead letters; {dropped.n_open} are left.")
         if manifest is not None:
-            out.print(f"Snapshot [bold]{manifest.snapshot_id}[/bold] published: nothing else in it has changed.")
+            is_live = dropped.current == manifest.snapshot_id
+            served = "" if is_live else f" It is not served: `current` names {dropped.current}, which stays."
+            out.print(
+                f"Snapshot [bold]{manifest.snapshot_id}[/bold] {'published' if is_live else 'written'}: nothing else "
+                f"in it has changed.{served}"
+            )
     if manifest is None:
         err.print("The last build did not finish: run it again with `hirag-dist index`, or with `hirag-dist retry`.")
     elif not manifest.complete:
         raise typer.Exit(3)
-
-
-def _check_chosen(
-    chosen: list[dict[str, Any]], still_open: list[dict[str, Any]], stage: str | None, units: tuple[str, ...], uri: str
-) -> None:
-    """Refuse to drop nothing, or a unit that is no dead letter: a mistyped id must not pass for a decision."""
-    if not still_open:
-        raise InputError(f"{uri} has no dead letters to drop")
-    missing = sorted(set(units) - {letter["unit_id"] for letter in chosen})
-    if missing or not chosen:
-        what = f"unit {', '.join(missing)}" if missing else f"stage {stage!r}"
-        stages = ", ".join(sorted({letter["stage"] for letter in still_open}))
-        raise InputError(
-            f"no open dead letter is of {what}; there are {len(still_open)}, of: {stages}; "
-            f"`hirag-dist status --index {uri} --letters` shows them"
-        )
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a number without a name
-        return "unknown"

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli.builds import build_usage, dead_letters, earlier_builds, last_build, published
-from hirag_dist.cli.index import bill_table, sent_line
+from hirag_dist.cli.bill import bill_table, ratio_line, sent_line, tokens_per_corpus_token
+from hirag_dist.cli.builds import IN_SHORT, build_usage, dead_letters, earlier_builds, last_build, published
 from hirag_dist.cli.options import IndexOption, JsonOption
 from hirag_dist.cli.output import dollars, emit, out, short, table, use_json
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
@@ -19,6 +19,7 @@ from hirag_dist.index.layout import MANIFEST
 from hirag_dist.index.manifest import parse_manifest
 from hirag_dist.index.reader import current_id, open_snapshot
 from hirag_dist.index.store import Store
+from hirag_dist.schemas import REJECTS
 
 _SHOWN = 50  # dead letters in the table
 _STATES = {
@@ -53,16 +54,18 @@ def status(
         "build": build,
         "snapshots": _snapshots(store),
         "batches": [asdict(out) for out in batches_out(store)],
-        "dead_letters": dead_letters(store, build, load_drops(store)),
+        "dead_letters": dead_letters(store, build, load_drops(store), REJECTS.names if letters or json else IN_SHORT),
         "usage": build_usage(build) if build is not None else [],
     }
     if current is not None:
-        usage = open_snapshot(store).table("usage").to_pylist()
+        snapshot = open_snapshot(store)
+        usage = snapshot.table("usage").to_pylist()
         report["usage_of_current"] = usage
+        report["tokens_per_corpus_token"] = tokens_per_corpus_token(snapshot)
         if published(store, build) is not None:
             report["usage"] = usage
         else:
-            report["dead_letters_of_current"] = open_snapshot(store).table("rejects").num_rows
+            report["dead_letters_of_current"] = snapshot.manifest.counts["rejects"]
     if all:
         report["builds"] = earlier_builds(store)
     if json:
@@ -96,7 +99,10 @@ def _show(report: dict[str, Any]) -> None:
         out.print(_build_line(earlier))
     if build is not None:
         out.print(f"Last build: {_build_line(build)}")
-        out.print(_stage_table(build["stages"]))
+        if build["stages"]:
+            out.print(_stage_table(build["stages"]))
+        if build.get("attempt"):
+            out.print(f"After it, before any stage: {_build_line(build['attempt'])}")
     if report["batches"]:
         _show_batches(report["batches"])
     snapshots = [
@@ -119,6 +125,8 @@ def _show(report: dict[str, Any]) -> None:
         finished = build is None or build["state"] == "done"
         title = "" if finished else "Bill so far: what these replies cost, whenever they were paid"
         out.print(bill_table(report["usage"], title))
+    if report.get("tokens_per_corpus_token") is not None:
+        out.print(f"The snapshot being served: {ratio_line(report['tokens_per_corpus_token'])}")
 
 
 def _show_batches(batches: list[dict[str, Any]]) -> None:

@@ -41,10 +41,15 @@ class BatchesOut:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Calls were paid that no finished task counts as sent: a batch came home. Tasks find the replies in the ledger."""
+    """Calls were paid that no finished task counts as sent: a batch came home. Tasks find the replies in the ledger.
+
+    Attributes:
+        outside: of any stage; no task will find these replies, so that this alone puts them on the bill.
+    """
 
     label: str
     usage: Meter = field(default_factory=Meter)
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

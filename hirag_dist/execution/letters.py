@@ -13,9 +13,12 @@ from hirag_dist.execution.task import TaskResult, output_path, result_of
 from hirag_dist.index.layout import DROPS
 from hirag_dist.index.store import Store
 from hirag_dist.schemas import DROPPED, REJECTS
+from hirag_dist.types import Rejected
 
 DONE = "done.json"
 _READERS = 16  # of a stage's markers at a time: on an object store each takes a round trip
+SPARED = "spared.json"
+_WHO = ("dropped_by", "dropped_at", "dropped_why")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +79,54 @@ def task_letters(store: Store, folder: str, result: TaskResult, columns: Sequenc
     return store.read_table(output_path(folder, "rejects", result), columns)
 
 
-def stage_letters(store: Store, folder: str) -> pa.Table:
-    """Return the dead letters of a stage (REJECTS), whether or not it has finished."""
+def stage_letters(store: Store, folder: str, columns: Sequence[str] = REJECTS.names) -> pa.Table:
+    """Return the dead letters of a stage (REJECTS, or some of its columns), whether or not it has finished."""
     results = stage_results(store, folder)
-    return pa.concat_tables(
-        [REJECTS.empty_table(), *(task_letters(store, folder, results[number]) for number in sorted(results))]
+    found = (task_letters(store, folder, results[number], columns) for number in sorted(results))
+    return pa.concat_tables([REJECTS.empty_table().select(columns), *found])
+
+
+def keep_spared(store: Store, folder: str, letters: Mapping[int, Sequence[Rejected]]) -> None:
+    """Keep letters that were dropped, by task, while their stage is done again from the beginning."""
+    found = {str(number): [asdict(letter) for letter in spared] for number, spared in letters.items() if spared}
+    store.write_json(f"{folder}/{SPARED}", {"tasks": found})
+
+
+def spared_letters(store: Store, folder: str) -> dict[int, tuple[Rejected, ...]]:
+    """Return what `keep_spared` kept."""
+    if not store.exists(f"{folder}/{SPARED}"):
+        return {}
+    tasks = store.read_json(f"{folder}/{SPARED}")["tasks"]
+    return {int(number): tuple(Rejected(**letter) for letter in letters) for number, letters in tasks.items()}
+
+
+def rejected(letters: pa.Table) -> tuple[Rejected, ...]:
+    """Return letters (REJECTS, further columns may follow) as they were when they were made."""
+    return tuple(
+        Rejected(row["unit_id"], row["reason"], row["attempts"], row["request"], row["reply"])
+        for row in letters.to_pylist()
     )
 
 
 def split_letters(letters: pa.Table, drops: Drops) -> tuple[pa.Table, pa.Table]:
-    """Return the letters that are open (REJECTS) and those that were dropped (DROPPED), in their order."""
+    """Return the letters that are open (REJECTS) and those that were dropped (DROPPED), in their order.
+
+    Args:
+        letters: REJECTS, or some of its columns with `stage` and `unit_id` among them; the results have the same ones.
+    """
+    schema = pa.schema([field for field in DROPPED if field.name in letters.schema.names or field.name in _WHO])
     if not drops or not letters.num_rows:
-        return letters, DROPPED.empty_table()
+        return letters, schema.empty_table()
     keys = list(zip(letters["stage"].to_pylist(), letters["unit_id"].to_pylist(), strict=True))
     dropped = pa.array([key in drops for key in keys], pa.bool_())
     gone = letters.filter(dropped)
     which = [drops[key] for key in keys if key in drops]
-    for name, values in (
-        ("dropped_by", [drop.by for drop in which]),
-        ("dropped_at", [drop.at for drop in which]),
-        ("dropped_why", [drop.why for drop in which]),
-    ):
+    said = ([drop.by for drop in which], [drop.at for drop in which], [drop.why for drop in which])
+    for name, values in zip(_WHO, said, strict=True):
         gone = gone.append_column(DROPPED.field(name), pa.array(values, pa.string()))
-    return letters.filter(pa.array([key not in drops for key in keys], pa.bool_())), gone.cast(DROPPED)
+    return letters.filter(pa.array([key not in drops for key in keys], pa.bool_())), gone.select(schema.names).cast(
+        schema
+    )
 
 
 def letter_rows(open_letters: pa.Table, dropped: pa.Table) -> list[dict[str, Any]]:

@@ -17,7 +17,18 @@ from hirag_dist.errors import StageFailed, StoreError
 from hirag_dist.execution.batch_records import batches_out
 from hirag_dist.execution.batching import Batches, Rounds
 from hirag_dist.execution.events import BatchesOut, Spent, StageFinished, StageStarted, StageStopped, TaskFinished
-from hirag_dist.execution.letters import DONE, load_drops, n_rejects, split_letters, stage_results, task_letters
+from hirag_dist.execution.letters import (
+    DONE,
+    SPARED,
+    keep_spared,
+    load_drops,
+    n_rejects,
+    rejected,
+    spared_letters,
+    split_letters,
+    stage_results,
+    task_letters,
+)
 from hirag_dist.execution.task import KeyPart, Slice, Task, TaskResult, failed_path, marker_of, output_path, result_of
 from hirag_dist.index.layout import work_path
 from hirag_dist.index.store import Store
@@ -104,23 +115,29 @@ class Run:
         folder = work_path(stage.name, stage_key(stage, inputs))
         done = f"{folder}/{DONE}"
         n_units = next(iter(inputs.values())).rows
-        known = {} if self._fresh else stage_results(self.store, folder)
+        there = stage_results(self.store, folder)
+        known = {} if self._fresh else there
         again = self._to_retry(folder, known) if self._retry else {}
         reused = not self._fresh and not again and self.store.exists(done)
         if reused:
             results = list(known.values())
         else:
+            spared = self._spared(stage.name, folder, there)
             with self.fence():
+                if self._fresh and spared:
+                    keep_spared(self.store, folder, spared)  # if this run is killed, the next one knows them
                 self.store.delete(done)  # first of all: an interrupted run must not find it beside other output
                 if self._fresh:
                     self.store.delete(f"{folder}/tasks")
-            results = self._run_tasks(stage, label, folder, inputs, known, again)
+            results = self._run_tasks(stage, label, folder, inputs, known, again, spared)
         rejects, dropped = self._count_rejects(stage.name, folder, results)
         if not reused:
             if not any_rejects:
                 self._check_rejects(folder, label, results, rejects, n_units)
             with self.fence():
                 self.store.write_json(done, {"tasks": [marker_of(result) for result in results]}, compact=True)
+                if spared:
+                    self.store.delete(f"{folder}/{SPARED}")
             self.stages_run += 1
         meter = Meter()
         for result in results:
@@ -150,10 +167,7 @@ class Run:
         if usage.uses:
             self.usage.setdefault(label, Meter()).add(usage)
             self.sent.add(usage)
-            folder = work_path(label, "none")
-            self._tell(StageStarted(label, 1, 0, 1, 0, folder))
-            self._tell(TaskFinished(label, 1, 0, 0.0, usage))
-            self._tell(StageFinished(label, False, 1, 0, 0.0, usage, 0, folder))
+            self._tell(Spent(label, usage, outside=True))
 
     def put(self, name: str, table: pa.Table, digest: str) -> Dataset:
         """Return a dataset of a table made outside any stage."""
@@ -176,6 +190,7 @@ class Run:
         inputs: Mapping[str, Dataset],
         known: Mapping[int, TaskResult],
         again: Mapping[int, tuple[Rejected, ...]],
+        spared: Mapping[int, tuple[Rejected, ...]],
     ) -> list[TaskResult]:
         rows = [  # of each task; the tasks themselves are made when an executor has room for them
             sum(piece.stop - piece.start for piece in _first(task.inputs))
@@ -191,7 +206,7 @@ class Run:
             for task in _tasks(stage, folder, self.store, inputs):
                 here = task.number not in known or task.number in again
                 if here and (only is None or task.number in only):
-                    task = _once_more(task, known, again)
+                    task = _once_more(task, known, again) if task.number in again else _first_time(task, spared)
                     waiting[task.number] = task.round
                     yield task
 
@@ -254,11 +269,25 @@ class Run:
             if n_rejects(result):
                 still_open, dropped = split_letters(task_letters(self.store, folder, result), self.drops)
                 if still_open.num_rows:
-                    found[number] = tuple(
-                        Rejected(row["unit_id"], row["reason"], row["attempts"], row["request"], row["reply"])
-                        for row in dropped.to_pylist()
-                    )
+                    found[number] = rejected(dropped)
         return found
+
+    def _spared(self, name: str, folder: str, there: Mapping[int, TaskResult]) -> dict[int, tuple[Rejected, ...]]:
+        """Return the dropped letters, by task, of a stage that is done again from the beginning: by this run, or by one
+        that was stopped on the way."""
+        if all(stage != name for stage, _ in self.drops):
+            return {}
+        found = spared_letters(self.store, folder)
+        if self._fresh:
+            found |= {
+                number: rejected(split_letters(task_letters(self.store, folder, result), self.drops)[1])
+                for number, result in there.items()
+            }
+        still = {
+            number: tuple(letter for letter in letters if (name, letter.unit) in self.drops)
+            for number, letters in found.items()
+        }
+        return {number: letters for number, letters in still.items() if letters}
 
     def _count_rejects(self, name: str, folder: str, results: list[TaskResult]) -> tuple[int, int]:
         """Return how many dead letters of a stage are open, and how many were dropped."""
@@ -291,9 +320,11 @@ class Run:
             listener(event)
 
 
+def _first_time(task: Task, spared: Mapping[int, tuple[Rejected, ...]]) -> Task:
+    return dataclasses.replace(task, dropped=spared.get(task.number, ()))
+
+
 def _once_more(task: Task, known: Mapping[int, TaskResult], again: Mapping[int, tuple[Rejected, ...]]) -> Task:
-    if task.number not in again:
-        return task
     return dataclasses.replace(task, round=known[task.number].round + 1, dropped=again[task.number])
 
 

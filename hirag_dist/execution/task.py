@@ -54,7 +54,7 @@ class Task:
     Attributes:
         round: 0 for the first time, 1, 2, … where its dead letters are tried again. Each round writes files of its
             own, since those of the one before may be named by a marker.
-        dropped: dead letters of the round before that stay dead: their loss was accepted.
+        dropped: dead letters, of the round before or of before `fresh`, that stay dead: their loss was accepted.
         calls: a folder; where it is named, the task sends no call but leaves those it lacks there, for batches.
         run: of which build it is, with `calls`.
     """
@@ -110,17 +110,22 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     metered, retried = current_meter.set(meter), retrying.set(task.retry)
     collector = Collector(task.run) if task.calls else None
     collected = collecting.set(collector)
-    outputs: Tables | None = None
+    writing = False
     if task.dropped:
         services = replace(services, chat=_Sparing(services.chat, task.dropped))
     try:
         await services.catch_up()
         tables = await asyncio.to_thread(_read_all, task)  # others wait for replies on this loop
-        outputs = await task.stage.run(tables, services)
-    except Deferred:
-        pass
-    except BaseException:
-        if meter.uses:
+        try:
+            outputs = await task.stage.run(tables, services)
+        except Deferred:
+            assert collector is not None
+            return await asyncio.to_thread(_write_calls, task, collector, meter, started)
+        writing = True
+        return await asyncio.to_thread(_write_all, task, outputs, meter, started)
+    except BaseException as error:
+        # A cancelled wait does not end the writing: the marker will be there, and says what was spent.
+        if meter.uses and not (writing and isinstance(error, asyncio.CancelledError)):
             left = f"{failed_path(task.folder)}/{task.number:06d}-{uuid.uuid4().hex[:8]}.json"
             with suppress(StoreError):  # a full disk is what the failure itself tells
                 task.store.write_json(left, meter.rows())
@@ -129,10 +134,6 @@ async def run_task(task: Task, services: Services) -> TaskResult:
         current_meter.reset(metered)
         retrying.reset(retried)
         collecting.reset(collected)
-    if outputs is None:
-        assert collector is not None
-        return await asyncio.to_thread(_write_calls, task, collector, meter, started)
-    return await asyncio.to_thread(_write_all, task, outputs, meter, started)
 
 
 def _read_all(task: Task) -> Tables:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -49,15 +50,17 @@ class Snapshot:
         self.manifest = manifest
         self.folder = snapshot_path(manifest.snapshot_id)
 
-    def table(self, name: str) -> pa.Table:
-        """Return a table, read anew at each call."""
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a table, or some of its columns, read anew at each call."""
+        expected = _SCHEMAS[name]
+        if columns is not None:
+            expected = pa.schema([expected.field(column) for column in columns])
         if name == DROPPED and f"{name}.parquet" not in self.manifest.files:
-            return schemas.DROPPED.empty_table()
+            return expected.empty_table()
         try:
-            table = self.store.read_table(f"{self.folder}/{name}.parquet")
+            table = self.store.read_table(f"{self.folder}/{name}.parquet", columns)
         except StoreError as error:
             raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
-        expected = _SCHEMAS[name]
         if not table.schema.equals(expected):
             missing = sorted(set(expected.names) - set(table.schema.names))
             raise SnapshotCorrupt(f"{self.folder}/{name}.parquet lacks {', '.join(missing) or 'the right types'}")

@@ -132,7 +132,8 @@ class Store:
     def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a Parquet file."""
         with self._errors("read", path):
-            return pq.read_table(self._full(path), columns=columns, filesystem=self._fs, partitioning=None)
+            chosen = None if columns is None else list(columns)
+            return pq.read_table(self._full(path), columns=chosen, filesystem=self._fs, partitioning=None)
 
     def read_rows(self, path: str, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Return rows [start, stop) of a Parquet file, reading no more than the row groups that hold them."""

@@ -18,6 +18,7 @@ from hirag_dist.cli.builds import (
     dead_letters,
     earlier_builds,
     last_build,
+    note_not_begun,
     published,
 )
 from hirag_dist.config import Config
@@ -183,3 +184,45 @@ def test_a_batch_counts_to_what_the_run_sent_and_not_to_a_stages_bill(store: Sto
     assert seen is not None
     assert seen["sent"]["calls"] == 3
     assert build_usage(seen) == []
+
+
+def test_what_is_spent_outside_any_stage_is_on_the_bill(store: Store) -> None:
+    listen = record(store)
+    listen(Spent("probes", spent(2), outside=True))
+    listen(StageFinished("extract", False, 40, 0, 0.1, spent(3), 0, "work/extract/key"))
+    listen.close("done", snapshot="abc")
+    seen = last_build(store)
+    assert seen is not None
+    assert [stage["stage"] for stage in seen["stages"]] == ["extract"]
+    assert [(row["stage"], row["calls"]) for row in build_usage(seen)] == [("probes", 2), ("extract", 3)]
+
+
+class TestNotBegun:
+    """A run whose models could not be asked what they can."""
+
+    GIVEN = Given.index(["corpus"], CONFIG)
+
+    def note(self, store: Store, error: BaseException | None = None) -> dict[str, Any]:
+        failure = error or BudgetReached("stopped before")
+        note_not_begun(store, "index", self.GIVEN, CONFIG, {"max_usd": 1.0}, spent(1), failure)
+        seen = last_build(store)
+        assert seen is not None
+        return seen
+
+    def test_it_is_the_last_build_where_there_was_none(self, store: Store) -> None:
+        seen = self.note(store)
+        assert (seen["state"], seen["error"], seen["stages"], seen["decisive"]) == ("stopped", "stopped before", [], {})
+        assert (seen["sent"]["calls"], build_usage(seen)[0]["stage"]) == (1, "probes")
+
+    def test_the_build_before_stays_the_last_one(self, store: Store) -> None:
+        record(store, left_out=(("entity X", "it has no name"),)).close("failed", error="…")
+        before = last_build(store)
+        seen = self.note(store, KeyboardInterrupt())
+        attempt = seen.pop("attempt")
+        assert seen == before
+        assert [letter["unit_id"] for letter in dead_letters(store, seen, {})] == ["entity X"]
+        assert (attempt["state"], attempt["action"], attempt["sent"]["calls"]) == ("interrupted", "index", 1)
+
+    def test_it_takes_the_place_of_a_damaged_record(self, store: Store) -> None:
+        store.write_bytes(BUILD, b"{")
+        assert self.note(store)["error"] == "stopped before"

@@ -9,7 +9,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from hirag_dist.cli.index import bill_table
+from hirag_dist.cli.bill import bill_table
 from hirag_dist.cli.output import short, table
 from hirag_dist.cli.progress import Bars, spent_line
 from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished

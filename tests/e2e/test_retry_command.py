@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -16,6 +19,8 @@ import pytest
 import yaml
 
 from hirag_dist.extractive import reply_to
+from hirag_dist.index.layout import LOCK
+from hirag_dist.index.store import Store
 from hirag_dist.simulator import SimulatorOptions
 from hirag_dist.simulator.app import Endpoint
 from hirag_dist.simulator.calls import CHAT
@@ -180,7 +185,42 @@ def test_losses_are_accepted_on_record(
     assert {"by", "at", "why"} == set(gone[first])
     again = cli.json("index", corpus, *common, "--set", "max_reject_ratio=1")
     assert (again["snapshot"], again["changed"], again["this_run"]["calls"]) == (accepted["snapshot"], False, 0)
-    assert cli.json("inspect", "-i", index)["snapshot_id"] == accepted["snapshot"]
+    inspected = cli.json("inspect", "-i", index)
+    assert inspected["snapshot_id"] == accepted["snapshot"]
+    ratio = again["tokens_per_corpus_token"]
+    assert ratio["total"] > ratio["by_stage"]["extract"] > 1
+    assert ratio == inspected["tokens_per_corpus_token"] == status["tokens_per_corpus_token"]
+    for command in ("status", "inspect"):
+        assert f"{ratio['total']:,.1f} tokens per token of the corpus" in cli(command, "-i", index).stdout
+
+
+def test_models_that_cannot_be_asked(cli: Any, make_config: Callable[..., Path], corpus: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}/v1"  # where nobody listens any more
+    gone = {"patience_s": 0, "endpoints": {"gone": {"base_url": url, "model": "m"}}, "roles": {"extract": "gone"}}
+    wrong = ("-c", make_config(llm=gone), *INLINE)
+    cli("index", corpus, "-i", index, *wrong, code=1)
+    said = cli("status", "-i", index).stdout
+    assert f"Last build: index {corpus}" in said
+    assert ", failed: " in said
+    assert cli.json("retry", "-i", index, *INLINE)["complete"]  # nothing was begun: another configuration may be given
+    cli("retry", "-i", index, *wrong, code=1)
+    said = cli("status", "-i", index).stdout
+    assert f"After it, before any stage: retry {corpus}" in said
+    assert cli.json("retry", "-i", index, *INLINE)["stages_run"] == 0
+    assert "before any stage" not in cli("status", "-i", index).stdout
+
+
+def test_another_build_is_waited_for(cli: Any, tmp_path: Path, corpus: Path) -> None:
+    index = tmp_path / "index"
+    cli("index", corpus, "-i", index, *INLINE)
+    holder = {"host": socket.gethostname(), "pid": os.getpid(), "since": "now", "token": "t", "epoch": 1}
+    Store(str(index)).write_json(LOCK, holder | {"beat": time.time()})
+    for argv in (("retry", "-i", index, *INLINE), ("retry", "-i", index, "--drop")):
+        assert "wait for it (--wait SECONDS)" in cli(*argv, code=1).stderr
+        assert "waiting up to 0 s" in cli(*argv, "--wait", "0.2", code=1).stderr
 
 
 def test_a_retry_killed_anywhere_goes_on(

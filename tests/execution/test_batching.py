@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from hirag_dist.cli.building import Order, build
 from hirag_dist.cli.builds import Given
-from hirag_dist.cli.index import Order, build
 from hirag_dist.config import Config
 from hirag_dist.errors import BudgetReached, ConfigError
 from hirag_dist.execution.batch_records import Out, batches_out

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed
-from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed, StoreError
+from hirag_dist.execution.events import Spent, StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.run import Dataset, Run, stage_key
 from hirag_dist.index.digest import table_digest
@@ -394,6 +394,30 @@ class TestRetry:
         assert [sum(use.calls for use in event.usage.uses.values()) for event in (finished, stopped)] == [3, 3]
         assert bench.store.names(f"{folder}/failed") == []
 
+    @pytest.mark.parametrize("broken", ["columns", "disk"])
+    def test_what_was_spent_on_an_output_that_cannot_be_written_is_told(
+        self, tmp_path: Path, executor: InlineExecutor, broken: str
+    ) -> None:
+        @dataclass(frozen=True)
+        class Paying(Careless if broken == "columns" else Group):  # type: ignore[misc]
+            async def run(self, tables: Tables, services: Services) -> Tables:
+                await Improving().run(tables, services)
+                return await super().run(tables, services)
+
+        class Full(Store):
+            def write_table(self, path: str, table: pa.Table) -> None:
+                if path.startswith("work/group") and broken == "disk":
+                    raise StoreError("the disk is full")
+                super().write_table(path, table)
+
+        bench = Bench(Full(str(tmp_path)), executor)
+        words = bench.words("a b c")
+        run = bench.run()
+        with pytest.raises((SchemaMismatch, StoreError)):
+            run.stage(Paying(), "group", words=words)
+        (stopped,) = (event for event in bench.events if isinstance(event, StageStopped))
+        assert stopped.usage.spent() == run.sent.spent() == (33, 1.5)
+
     def test_a_killed_runs_spending_is_not_the_next_ones(self, bench: Bench) -> None:
         words, _, folder = self.first(bench)
         left = Meter()
@@ -430,3 +454,15 @@ def test_a_run_that_was_taken_over_marks_nothing_as_done(bench: Bench) -> None:
     run().stage(Group(), "group", words=words)
     assert bench.store.exists(f"work/group/{key}/done.json")
     assert ran == [["a", "b", "c"]], "the tasks were kept"
+
+
+def test_what_was_spent_outside_any_stage_is_on_the_bill(bench: Bench) -> None:
+    meter = Meter()
+    run = bench.run()
+    run.spent("probes", meter)
+    assert (bench.events, run.usage) == ([], {})
+    meter.count("probe", "m", "llm", ChatReply("", input_tokens=10, output_tokens=1), 0.5, from_ledger=False)
+    run.spent("probes", meter)
+    assert bench.events == [Spent("probes", meter, outside=True)]
+    assert run.usage["probes"].spent() == run.sent.spent() == (11, 0.5)
+    assert not bench.store.exists("work")

@@ -1,0 +1,124 @@
+"""What index, retry and import share: a build on record even where its models cannot be asked, and its summary."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.cli.bill import bill_table, ratio_line, tokens_per_corpus_token
+from hirag_dist.cli.building import Order, build, summary
+from hirag_dist.cli.builds import Given, last_build, published
+from hirag_dist.config import Config
+from hirag_dist.errors import ConfigError, HiragError
+from hirag_dist.index.reader import open_snapshot
+from hirag_dist.index.store import Store
+from hirag_dist.pipeline import BuildResult
+from hirag_dist.pool.metering import Meter, current_meter
+
+TEXT = "Ada Lovelace wrote notes on the Analytical Engine. Charles Babbage designed the Analytical Engine in London."
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "index"))
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text(TEXT)
+    return str(tmp_path / "corpus")
+
+
+@pytest.fixture
+def dead() -> dict[str, Any]:
+    """An endpoint where nobody listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    return {"base_url": f"http://127.0.0.1:{port}/v1", "model": "m", "api_key": "k"}
+
+
+def config(dead: dict[str, Any], *roles: str) -> Config:
+    """The built-in model, and the dead endpoint in some roles."""
+    return Config.model_validate(
+        {
+            "execution": {"executor": "inline"},
+            "llm": {
+                "patience_s": 0,
+                "attempts": 1,
+                "endpoints": {"dead": dead},
+                "roles": dict.fromkeys(roles, "dead"),
+            },
+        }
+    )
+
+
+def run(store: Store, corpus: str, made: Config, action: str = "index") -> tuple[BuildResult, Meter]:
+    order = Order(action, Given.index([corpus], made), max_usd=1.0)
+    return build(made, store, order, lambda one: one.index([corpus]))
+
+
+def test_models_that_cannot_be_asked_are_on_record(store: Store, corpus: str, dead: dict[str, Any]) -> None:
+    with pytest.raises(HiragError) as raised:
+        run(store, corpus, config(dead, "extract"))
+    seen = last_build(store)
+    assert seen is not None
+    assert (seen["state"], seen["action"], seen["limits"]["max_usd"]) == ("failed", "index", 1.0)
+    assert seen["error"] == str(raised.value)
+    assert current_meter.get() is None
+
+
+def test_the_build_before_can_still_be_retried_and_dropped(store: Store, corpus: str, dead: dict[str, Any]) -> None:
+    result, _ = run(store, corpus, config(dead))
+    before = last_build(store)
+    with pytest.raises(HiragError):
+        run(store, corpus, config(dead, "report"), action="retry")
+    seen = last_build(store)
+    assert before is not None
+    assert seen is not None
+    assert (seen["attempt"]["action"], seen["attempt"]["state"]) == ("retry", "failed")
+    assert published(store, seen) == result.manifest.snapshot_id
+    assert (seen["decisive"], seen["stages"]) == (before["decisive"], before["stages"])
+    run(store, corpus, config(dead))
+    after = last_build(store)
+    assert after is not None
+    assert "attempt" not in after
+
+
+def test_only_what_a_build_asks_is_probed(store: Store, corpus: str, dead: dict[str, Any]) -> None:
+    result, _ = run(store, corpus, config(dead, "answer", "judge"))
+    assert result.manifest.complete
+
+
+def test_a_refused_build_leaves_the_record_of_the_one_before(store: Store, corpus: str, dead: dict[str, Any]) -> None:
+    made = config(dead)
+    run(store, corpus, made)
+    before = last_build(store)
+
+    def refuse(one: object) -> None:
+        raise ConfigError("another configuration")
+
+    with pytest.raises(ConfigError):
+        build(made, store, Order("retry", Given.index([corpus], made)), lambda one: one.index([corpus]), check=refuse)
+    assert last_build(store) == before
+
+
+def test_tokens_for_each_token_of_the_corpus(store: Store, corpus: str, dead: dict[str, Any]) -> None:
+    result, sent = run(store, corpus, config(dead))
+    report = summary(store, result, sent, 1.0)
+    snapshot = open_snapshot(store)
+    (chunk,) = snapshot.table("chunks").to_pylist()
+    used: dict[str, int] = {}
+    for row in report["usage"]:
+        used[row["stage"]] = used.get(row["stage"], 0) + row["input_tokens"] + row["output_tokens"]
+    ratio = report["tokens_per_corpus_token"]
+    assert ratio == tokens_per_corpus_token(snapshot)
+    assert ratio["by_stage"] == {stage: tokens / chunk["n_tokens"] for stage, tokens in used.items()}
+    assert ratio["by_stage"]["extract"] > 1  # the prompt alone is longer than the text
+    assert ratio["total"] == pytest.approx(sum(ratio["by_stage"].values()))
+    assert ratio_line({"total": 1234.56, "by_stage": {}}) == "1,234.6 tokens per token of the corpus."
+    assert bill_table(report["usage"])
