@@ -12,6 +12,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 _MINUTE_S = 60.0
+_FIRST_RATE, _RAMP_S, _RAMP, _NO_RATE = (
+    25.0,
+    0.25,
+    1.5,
+    2000.0,
+)  # a second; so much more every so often; no limit at all
+_SHORT_BURST_S = 0.02  # of a rate that is being searched for: a refusal is to meet few calls
 _FIRST_WINDOW = 8.0
 _LARGEST_WINDOW = 512.0
 _LESS_AT_ONCE = 0.9  # of the calls in flight when the endpoint refused one for their number
@@ -127,6 +134,11 @@ class Allowance:
             "tokens": Pace(None if tpm is None else tpm / _MINUTE_S, burst_s),
         }
         self._found = {"requests": False, "tokens": False}  # by trying: such a rate is tried again
+        self._ramping = rpm is None and tpm is None and max_concurrent is None
+        if self._ramping:  # nothing is known: the rate, too, begins low
+            self._paces["requests"].per_s = _FIRST_RATE
+            self._paces["requests"].burst_s = _SHORT_BURST_S
+        self._burst_s = burst_s
         self._begun = False
         self._paused_until = -math.inf
         self._recent = {"requests": _Recent(), "tokens": _Recent()}
@@ -183,6 +195,9 @@ class Allowance:
                 pace.begin(now)
             if self._found[kind] or pace.per_s is None or abs(pace.per_s * _MINUTE_S - said) > 0.5:
                 pace.per_s, self._found[kind] = said / _MINUTE_S, False
+            if self._ramping:
+                self._end_ramp()
+                pace.per_s, pace.burst_s = said / _MINUTE_S, self._burst_s
 
     def answered(self, now: float, calls: int, tokens: int, latency_s: float, in_flight: int) -> None:
         """Replies came.
@@ -197,7 +212,10 @@ class Allowance:
             self._since_cut[name] += calls
         self._latency += (0.1 if self._latency else 1.0) * (latency_s - self._latency)
         self._tokens_each += (0.1 if self._tokens_each else 1.0) * (tokens / calls - self._tokens_each)
-        self._raise_rates(now, calls)
+        if self._ramping:
+            self._ramp_up(now)
+        else:
+            self._raise_rates(now, calls)
         if in_flight >= 0.8 * int(self.window):
             more = calls if self._slow_start else calls / max(_WINDOWS_A_STEP * self.window, _LEAST_STEP)
             self.window = min(self.window + more, self._ceiling)
@@ -211,6 +229,8 @@ class Allowance:
             if self._may_cut(now):
                 self.window = max(self.window * _LESS_AT_ONCE, 1.0)
             return
+        if self._ramping:
+            self._end_ramp()
         again = now + (max(self._latency, 1.0) if retry_after_s is None else retry_after_s)
         self._paused_until = max(self._paused_until, again)
         self._slow_start = False
@@ -222,6 +242,19 @@ class Allowance:
         self._slow_start = False
         if self._may_cut(now):
             self.window = max(self.window * _LESS_WHEN_SLOW, 1.0)
+
+    def _end_ramp(self) -> None:
+        self._ramping = False
+        self._paces["requests"].per_s = None
+
+    def _ramp_up(self, now: float) -> None:
+        pace = self._paces["requests"]
+        if now - self._step_at >= _RAMP_S and pace.per_s is not None:
+            self._step_at = now
+            if self._recent["requests"].per_s(now) > 0.3 * pace.per_s:
+                pace.per_s *= _RAMP
+                if pace.per_s > _NO_RATE:
+                    self._end_ramp()
 
     def _begin(self, now: float) -> None:
         if not self._begun:
@@ -255,7 +288,7 @@ class Allowance:
             else:
                 pace.per_s *= max(_LESS_RATE * min(answered / pace.per_s, 1.0), _LEAST_RATE)
             self._since_cut[name] = 0.0
-            pace.burst_s = min(pace.burst_s, 1.0)
+            pace.burst_s = min(pace.burst_s, max(_SHORT_BURST_S, 1.0 / pace.per_s if name == "requests" else 0.0))
             pace.begin(now)
             self._found[name] = True
             self._recent[name] = _Recent(at=now, since=now)  # what it takes from now on is not out of a full bucket
