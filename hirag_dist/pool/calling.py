@@ -250,12 +250,11 @@ class Caller:
     async def _until_answered(self, work: _Work[T, R]) -> tuple[T, R]:
         begun = self._clock()
         sent_at: float | None = None
-        failures = timeouts = 0
+        failures = timeouts = n_limited = 0
         last: ModelError | None = None
         while True:
-            target, permit = await self._permitted(work, begun, last, failures + timeouts)
-            picked_at = self._clock()
-            sent_at = picked_at if sent_at is None else sent_at
+            target, picked_at, permit = await self._permitted(work, begun, last, failures + timeouts)
+            sent_at = self._clock() if sent_at is None else sent_at
             if work.sent is not None:
                 work.sent.set()
             try:
@@ -271,7 +270,8 @@ class Caller:
             except RateLimited as error:
                 _meter(work.role, target).rate_limited += 1
                 last = error
-                wait = 0.0  # the endpoint's budget is what pauses
+                n_limited += 1  # the endpoint's budget is what pauses, once it is told
+                wait = min(0.01 * 2.0 ** min(n_limited, 10), 1.0) * (0.5 + random.random())
             except ModelError as error:
                 if not error.retryable:
                     raise
@@ -293,14 +293,15 @@ class Caller:
 
     async def _permitted(
         self, work: _Work[T, R], begun: float, last: ModelError | None, n_failed: int
-    ) -> tuple[T, Permit]:
-        """Return an endpoint and its permission to call; where it is told to wait for long, another one's.
+    ) -> tuple[T, float, Permit]:
+        """Return an endpoint, when it was chosen, and its permission to call; where it is told to wait for long, another one's.
 
         Raises:
             ModelError: nobody has answered for too long.
         """
         while True:
             target = await self._next(work, begun, last)
+            picked_at = self._clock()
             need = work.need(target)
             priority = need.priority - n_failed  # what has waited long goes first
             turn = self.budget.queue(target.endpoint, need.tokens, need.most_usd, priority, need.most_tokens)
@@ -313,7 +314,7 @@ class Caller:
                 self.budget.give_up(target.endpoint, turn)
                 raise
             if turn.done():
-                return target, turn.result()
+                return target, picked_at, turn.result()
             self.budget.give_up(target.endpoint, turn)
             said = f"endpoint {target.endpoint} asks to be left alone for {self.budget.pause_s(target.endpoint):.0f} s"
             last = last or RateLimited(said)

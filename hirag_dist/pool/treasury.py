@@ -215,7 +215,8 @@ class Treasury:
         self._note(desk, holder, state, events)
         self._serve_all()
         others_wait = any(each.holder != holder and each.want.slots for each in desk.waiting)
-        most = min(int(desk.allowance.window), desk.fair_share() if others_wait else int(desk.allowance.window))
+        too_many = desk.free_slots() < 0  # the window has become smaller than what was lent
+        most = desk.fair_share() if others_wait or too_many else int(desk.allowance.window)
         return Order(most, desk.allowance.pause_s(self._clock()))
 
     async def leave(self, holder: str) -> None:

@@ -307,3 +307,25 @@ async def test_the_last_report_arrives_also_while_another_is_on_its_way() -> Non
     (await asyncio.wait_for(waiting, 5)).answered(1, 0.0)
     one.close()
     other.close()
+
+
+async def test_workers_come_down_to_a_window_that_became_smaller() -> None:
+    allowance = Allowance(None, None, 12)
+    treasury = Treasury({"e": allowance})
+    budgets = [Budget(treasury, str(number)) for number in range(2)]
+    held = [[await each.acquire("e", 1, 0.0) for _ in range(6)] for each in budgets]
+    allowance.limited(0.0, None, "concurrency", 6)
+    window = int(allowance.window)
+    assert window < 6
+    waiting = [asyncio.ensure_future(each.acquire("e", 1, 0.0)) for each in budgets for _ in range(6)]
+    await asyncio.sleep(0.25)  # the reports that tell them of it
+    for permits in held:
+        for permit in permits:
+            permit.answered(1, 0.0)
+    await asyncio.sleep(0.25)
+    assert sum(each.load("e") for each in budgets) == 12
+    assert sum(budget._desks["e"].busy for budget in budgets) <= window + 1  # shares are rounded up
+    for each in waiting:
+        each.cancel()
+    for budget in budgets:
+        budget.close()

@@ -341,3 +341,12 @@ async def test_a_question_whose_asker_is_gone_is_not_waited_for() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await world.caller.call(world.endpoints, world.send, world.store, lambda target: Need(1, 1, 0.0), "answer")
+
+
+async def test_calls_that_were_queued_before_an_outage_are_no_further_failures() -> None:
+    """Twenty calls through two slots at an endpoint that goes away: it is looked at again within a second or two."""
+    world = World(lambda endpoint, n: down(endpoint) if world.now < 8 else "back", Patience(outage_s=600))
+    world.caller.budget = Budget(Treasury({"a": Allowance(None, None, 2)}, clock=world.clock), clock=world.clock)
+    await asyncio.gather(*(world.call() for _ in range(20)))
+    assert world.caller._health["a"].failures == 0
+    assert world.now < 25
