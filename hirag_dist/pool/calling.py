@@ -294,7 +294,7 @@ class Caller:
     async def _permitted(
         self, work: _Work[T, R], begun: float, last: ModelError | None, n_failed: int
     ) -> tuple[T, float, Permit]:
-        """Return an endpoint, when it was chosen, and its permission to call; where it is told to wait for long, another one's.
+        """Return an endpoint, when it was chosen, and its permission; where it wants to be left alone, another's.
 
         Raises:
             ModelError: nobody has answered for too long.

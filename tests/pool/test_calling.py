@@ -344,7 +344,7 @@ async def test_a_question_whose_asker_is_gone_is_not_waited_for() -> None:
 
 
 async def test_calls_that_were_queued_before_an_outage_are_no_further_failures() -> None:
-    """Six calls through one slot, all of which meet the outage: three put the endpoint aside, the others say no more."""
+    """Six calls through one slot meet the outage: three put the endpoint aside, the others say no more."""
     world = World(lambda endpoint, n: down(endpoint), Patience(outage_s=0))
     world.caller.budget = Budget(Treasury({"a": Allowance(None, None, 1)}, clock=world.clock), clock=world.clock)
     await asyncio.gather(*(world.call() for _ in range(6)), return_exceptions=True)
