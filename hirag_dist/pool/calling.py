@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -13,12 +12,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
 from hirag_dist.pool.budget import Budget, Permit
+from hirag_dist.pool.health import DOWN_AFTER, Health, backoff_s
 from hirag_dist.pool.metering import Meter, current_meter
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
-_LONGEST_WAIT_S = 60.0
-_DOWN_AFTER = 3  # failures in a row, of an endpoint
 _TRIAL_S = 10.0
 _LONG_PAUSE_S = 5.0  # an endpoint that wants to be left alone for longer is passed over, where there is another
 _LOOK_S = 0.5  # how soon those who wait for an endpoint see that it is back
@@ -92,29 +90,6 @@ class Need:
     priority: int = 0
 
 
-@dataclass(slots=True)
-class _Health:
-    """How an endpoint has been, as this process saw it."""
-
-    failures: int = 0  # in a row
-    down_since: float = -math.inf
-    down_until: float = -math.inf
-    answered_at: float = -math.inf
-    useless: RequestRejected | None = None  # it refuses our key, has no such model, or no money
-
-    def answered(self, now: float) -> None:
-        self.failures, self.down_until, self.answered_at = 0, -math.inf, now
-
-    def failed(self, now: float, picked_at: float) -> None:
-        """Note a failure of a call that chose this endpoint at `picked_at`."""
-        if picked_at <= self.down_since:
-            return  # all calls in flight fail with an endpoint: it is one outage, not as many
-        self.failures += 1
-        if self.failures >= _DOWN_AFTER:
-            self.down_since = now
-            self.down_until = now + _backoff_s(self.failures - _DOWN_AFTER)
-
-
 @dataclass(frozen=True, slots=True)
 class _Work(Generic[T, R]):
     """A call to be made; as the arguments of `Caller.call`. `sent` is set when it first leaves."""
@@ -148,7 +123,7 @@ class Caller:
         self.budget = budget
         self._keeps = keeps
         self._clock, self._sleep = clock, sleep
-        self._health: dict[str, _Health] = {}
+        self._health: dict[str, Health] = {}
         self._late: set[asyncio.Task[Any]] = set()
 
     async def call(
@@ -226,7 +201,7 @@ class Caller:
             ready = [min(well, key=lambda each: self.budget.pause_s(each.endpoint))]
         chosen = min(ready, key=lambda each: (self.budget.load(each.endpoint) + 1) / each.weight)
         health = self._of(chosen)
-        if health.failures >= _DOWN_AFTER:  # one call tries whether it is back; the others wait for what that brings
+        if health.failures >= DOWN_AFTER:  # one call tries whether it is back; the others wait for what that brings
             health.down_until = now + _TRIAL_S
         return chosen
 
@@ -280,7 +255,7 @@ class Caller:
                 timeouts, failures = timeouts + timed_out, failures + (not timed_out)
                 last = error
                 elsewhere = any(self._is_well(each) for each in work.targets if each is not target)
-                wait = 0.0 if timed_out or elsewhere else _backoff_s(failures)
+                wait = 0.0 if timed_out or elsewhere else backoff_s(failures)
                 alone = timeouts >= self.patience.attempts or failures >= _MOST_FAILURES
                 if alone and max(self._of(each).answered_at for each in work.targets) > begun:
                     said = f"no reply in {timeouts + failures} tries while other requests had theirs: {error}"
@@ -367,24 +342,20 @@ class Caller:
     def note_answered(self, target: Target) -> None:
         """An endpoint has answered."""
         health = self._of(target)
-        if health.failures >= _DOWN_AFTER:
+        if health.failures >= DOWN_AFTER:
             log.warning("endpoint %s is back", target.endpoint)
         health.answered(self._clock())
 
     def note_failed(self, target: Target, picked_at: float) -> None:
         """An endpoint that was chosen at `picked_at` has not answered."""
         health = self._of(target)
-        was_well = health.failures < _DOWN_AFTER
+        was_well = health.failures < DOWN_AFTER
         health.failed(self._clock(), picked_at)
-        if was_well and health.failures >= _DOWN_AFTER:
+        if was_well and health.failures >= DOWN_AFTER:
             log.warning("endpoint %s does not answer; one call in a while tries whether it is back", target.endpoint)
 
-    def _of(self, target: Target) -> _Health:
-        return self._health.setdefault(target.endpoint, _Health())
-
-
-def _backoff_s(failures: int) -> float:
-    return float(min(0.5 * 2.0 ** min(failures, 10), _LONGEST_WAIT_S) * (0.5 + random.random()))
+    def _of(self, target: Target) -> Health:
+        return self._health.setdefault(target.endpoint, Health())
 
 
 def _meter(role: str, target: Target) -> Any:
