@@ -59,9 +59,10 @@ class Estimates:
         """Return what a call will use."""
         seen = self._roles.setdefault(request.role, _Seen())
         limit = request.max_tokens or 0
-        reply = min(seen.reply_tokens * max(len(request.packed), 1), limit or math.inf)
+        prompt = _bytes(request) * seen.tokens_a_byte
+        each = seen.reply_tokens if seen.n else min(_REPLY_TOKENS, prompt)  # many are queued before the first is back
+        reply = min(each * max(len(request.packed), 1), limit or math.inf)
         if not self._exact:
-            prompt = _bytes(request) * seen.tokens_a_byte
             return Estimate(round(prompt + reply), round(prompt), round(reply))
         counted = sum(self._count_tokens(each.content) for each in request.messages)
         counted += _MESSAGE_TOKENS * (len(request.messages) + 1)
