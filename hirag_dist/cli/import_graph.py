@@ -20,6 +20,7 @@ from hirag_dist.cli.options import (
     SetOption,
     WorkersOption,
     configuration,
+    running,
 )
 from hirag_dist.cli.output import err, use_json
 from hirag_dist.core.tokens import counter
@@ -46,8 +47,7 @@ def import_graph(
 ) -> None:
     """Take over a graph that another tool extracted, build the hierarchy on it, and publish a snapshot."""
     use_json(json)
-    options = {"execution.executor": executor, "execution.workers": workers, "llm.batch": batch or None}
-    loaded = configuration(config, settings, options).config
+    loaded = configuration(config, settings, running(executor, workers, batch)).config
     started = time.perf_counter()
     graph = read_working_folder(folder, counter(loaded.tokenizer))
     if not json:

@@ -21,6 +21,7 @@ from hirag_dist.cli.options import (
     WaitOption,
     WorkersOption,
     configuration,
+    running,
 )
 from hirag_dist.cli.output import use_json
 from hirag_dist.index.store import Store
@@ -54,10 +55,8 @@ def index(
     loaded = configuration(
         config,
         settings,
-        {
-            "execution.executor": executor,
-            "execution.workers": workers,
-            "llm.batch": batch or None,
+        running(executor, workers, batch)
+        | {
             "reading.text_field": text_field,
             "reading.title_field": title_field,
             "reading.label_field": label_field,

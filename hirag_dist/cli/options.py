@@ -34,6 +34,11 @@ SnapshotOption = Annotated[
 ]
 
 
+def running(executor: str | None, workers: int | None, batch: bool) -> dict[str, Any]:
+    """Return what --executor, --workers and --batch say, as `configuration` takes it."""
+    return {"execution.executor": executor, "execution.workers": workers, "llm.batch": batch or None}
+
+
 def configuration(
     path: str | None, settings: list[str] | None, options: Mapping[str, Any] | None = None
 ) -> LoadedConfig:

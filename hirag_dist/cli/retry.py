@@ -23,6 +23,7 @@ from hirag_dist.cli.options import (
     WaitOption,
     WorkersOption,
     configuration,
+    running,
 )
 from hirag_dist.cli.output import emit, err, out, use_json
 from hirag_dist.config import Config, Reading
@@ -76,8 +77,7 @@ def retry(
         _drop(store, Choice(stage, tuple(unit or ()), reason), wait, json)
         return
     assert record is not None
-    options = {"execution.executor": executor, "execution.workers": workers, "llm.batch": batch or None}
-    loaded = configuration(config, settings, options).config
+    loaded = configuration(config, settings, running(executor, workers, batch)).config
     given = _given(record, store)
     loaded = loaded.model_copy(update={"reading": Reading.model_validate(given.reading)})
     order = Order("retry", given, max_usd, max_tokens, retry=True, wait_s=wait)

@@ -11,6 +11,7 @@ from typing import BinaryIO, cast
 from hirag_dist.errors import BudgetReached, StoreError
 from hirag_dist.index.store import Store
 from hirag_dist.pool.batching import BatchCall, read_calls
+from hirag_dist.pool.treasury import out_of_tokens, out_of_usd
 
 MOST_BYTES = 100_000_000  # of a file; OpenAI takes twice that
 
@@ -51,14 +52,9 @@ class Purse:
         assert call is not None, "there was something to pay"
         most_usd = call.most_usd * self._over_count
         if self._max_usd is not None and most_usd > self._left_usd:
-            return BudgetReached(
-                f"stopped before --max-usd {self._max_usd:g} was passed (${self._spent_usd:.4f} spent by this run, a "
-                f"call in a batch may cost ${most_usd:.4f}); raise it and run again to go on from here"
-            )
-        return BudgetReached(
-            f"stopped before --max-tokens {self._max_tokens} was passed ({self._spent_tokens} used by this run, a call "
-            f"may use {call.most_tokens * self._over_count:.0f}); raise it and run again to go on from here"
-        )
+            return out_of_usd(self._max_usd, self._spent_usd, most_usd)
+        assert self._max_tokens is not None, "one of the two limits refused it"
+        return out_of_tokens(self._max_tokens, self._spent_tokens, round(call.most_tokens * self._over_count))
 
 
 class InputFile:

@@ -217,9 +217,7 @@ def _read(task: Task, name: str) -> pa.Table:
 
 
 def _piece(task: Task, piece: Slice, schema: pa.Schema) -> pa.Table:
-    table = task.store.read_table(piece.path, columns=schema.names)
-    if (piece.start, piece.stop) != (0, table.num_rows):
-        table = table.slice(piece.start, piece.stop - piece.start)
+    table = task.store.read_rows(piece.path, piece.start, piece.stop, schema.names)
     if task.key_part is not None and task.key_part.column in schema.names and task.key_part.count > 1:
         table = _keep(table, task.key_part)
     return table

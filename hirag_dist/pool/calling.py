@@ -339,6 +339,10 @@ class Caller:
         await work.store(target, reply.value)
         return reply.value
 
+    def now(self) -> float:
+        """Return the time that `note_failed` goes by."""
+        return self._clock()
+
     def note_answered(self, target: Target) -> None:
         """An endpoint has answered."""
         health = self._of(target)

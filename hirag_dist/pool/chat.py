@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -171,7 +170,7 @@ class Pool:
         last: ModelError | None = None
         for _ in range(max(len(targets), self._caller.patience.attempts)):
             target = self._caller.pick(targets) or targets[0]
-            picked_at = time.monotonic()
+            picked_at = self._caller.now()
             began = False
             try:
                 async with aclosing(self._pieces(request, target)) as pieces:
@@ -247,9 +246,8 @@ class Pool:
         target = _by_weight(able, key)
         assert isinstance(target.model, Batchable)
         estimate = self._estimates.of(request)
-        most = estimate.most_input + estimate.most_output
-        usd = _need(request, target, attempt, estimate).most_usd * BATCH_PRICE
-        call = BatchCall(key, target.endpoint, request.role, most, usd)
+        need = _need(request, target, attempt, estimate)
+        call = BatchCall(key, target.endpoint, request.role, need.most_tokens, need.most_usd * BATCH_PRICE)
         collector.add(call, target.model.batch_body(request), estimate.most_input)
         raise Deferred(f"a call of role {request.role} waits for a batch")
 
@@ -278,6 +276,10 @@ class Pool:
                     role=request.role,
                     last_resort=last_resort,
                 )
+                if self._caller.patience.hedge_s is not None and self._ledger is not None:
+                    # Two copies may have come: the one that was stored first counts, now as in every later run.
+                    record = await self._ledger.get(ledger_key(request, target, attempt))
+                    reply = reply if record is None else reply_from(record)
                 return _Found(reply, target, is_new=True)
             except ModelError as error:
                 elsewhere = not isinstance(error, RequestRejected) or error.fatal

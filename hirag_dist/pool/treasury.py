@@ -170,6 +170,22 @@ class _Desk:
         return max(math.ceil(int(self.allowance.window) / max(active, 1)), 1)
 
 
+def out_of_usd(max_usd: float, spent: float, next_call: float) -> BudgetReached:
+    """Return the error where a call could pass --max-usd."""
+    return BudgetReached(
+        f"stopped before --max-usd {max_usd:g} was passed (${spent:.4f} spent or set aside by this run, the next call "
+        f"may cost ${next_call:.4f}); raise it and run again to go on from here"
+    )
+
+
+def out_of_tokens(max_tokens: int, spent: int, next_call: int) -> BudgetReached:
+    """Return the error where a call could pass --max-tokens."""
+    return BudgetReached(
+        f"stopped before --max-tokens {max_tokens} was passed ({spent} used or set aside by this run, the next call "
+        f"may use {next_call}); raise it and run again to go on from here"
+    )
+
+
 class Treasury:
     """Lends what endpoints allow and what the run may spend. Serves one event loop."""
 
@@ -368,15 +384,9 @@ class Treasury:
     def _too_dear(self, want: Want) -> BudgetReached | None:
         tokens, usd = self.spent()
         if self._max_usd is not None and usd + want.first_spend_usd > self._max_usd:
-            return BudgetReached(
-                f"stopped before --max-usd {self._max_usd:g} was passed (${usd:.4f} spent or set aside by this run, "
-                f"the next call may cost ${want.first_spend_usd:.4f}); raise it and run again to go on from here"
-            )
+            return out_of_usd(self._max_usd, usd, want.first_spend_usd)
         if self._max_tokens is not None and tokens + want.first_spend_tokens > self._max_tokens:
-            return BudgetReached(
-                f"stopped before --max-tokens {self._max_tokens} was passed ({tokens} used or set aside by this run, "
-                f"the next call may use {want.first_spend_tokens}); raise it and run again to go on from here"
-            )
+            return out_of_tokens(self._max_tokens, tokens, want.first_spend_tokens)
         return None
 
     def _nothing_in_flight(self) -> bool:

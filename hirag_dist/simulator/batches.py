@@ -16,7 +16,7 @@ from aiohttp import web
 
 from hirag_dist.simulator import wire
 from hirag_dist.simulator.batch_input import BatchInput, read_input
-from hirag_dist.simulator.calls import CHAT, EMBEDDINGS, Line
+from hirag_dist.simulator.calls import CHAT, EMBEDDINGS, Line, within
 from hirag_dist.simulator.files import FileStore, page_of
 from hirag_dist.simulator.options import SimulatorOptions
 from hirag_dist.simulator.sending import json_response
@@ -244,11 +244,7 @@ class BatchesApi:
         await asyncio.sleep(0)
         left_s = until - time.monotonic()
         if left_s > 0 and not batch.cancelled.is_set():
-            try:
-                async with asyncio.timeout(left_s):
-                    await batch.cancelled.wait()
-            except TimeoutError:
-                pass
+            await within(batch.cancelled, left_s)
 
 
 class _Results:

@@ -7,7 +7,7 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -256,7 +256,7 @@ class Calls:
         if plan.fault == HANG:
             while not await gone(request) and not self.stopping.is_set():
                 # aiohttp tells a handler that the caller went only by cancelling it, which must not happen to others
-                await _within(self.stopping, _LOOK_S)
+                await within(self.stopping, _LOOK_S)
         if request.transport is not None:
             if made is not None:
                 request.transport.close()  # after what was begun has got out
@@ -309,10 +309,8 @@ def _bill(made: Made, visit: Visit) -> None:
     visit.cached_tokens = made.cached_tokens
 
 
-async def _within(event: asyncio.Event, seconds: float) -> None:
+async def within(event: asyncio.Event, seconds: float) -> None:
     """Wait for an event, or so long."""
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-    except TimeoutError:
-        pass

@@ -10,12 +10,14 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed, StoreError
 from hirag_dist.execution.events import Spent, StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.run import Dataset, Run, stage_key
+from hirag_dist.execution.task import Slice, Task, run_task
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter, current_meter, retrying
@@ -466,3 +468,24 @@ def test_what_was_spent_outside_any_stage_is_on_the_bill(bench: Bench) -> None:
     assert bench.events == [Spent("probes", meter, outside=True)]
     assert run.usage["probes"].spent() == run.sent.spent() == (11, 0.5)
     assert not bench.store.exists("work")
+
+
+async def test_a_task_reads_no_more_of_a_file_than_its_rows_need(bench: Bench, tmp_path: Path) -> None:
+    """The end of a large file is damaged: a task over its beginning does not notice, one over its end does."""
+    words = pa.table({"word": [f"{n} {'lorem ipsum ' * 1000}{n}" for n in range(1000)]}, WORDS)
+    bench.store.write_table("words.parquet", words)
+    path = Path(bench.store.root) / "words.parquet"
+    file = pq.ParquetFile(path).metadata
+    last = file.row_group(file.num_row_groups - 1).column(0)
+    data = bytearray(path.read_bytes())
+    begins = last.dictionary_page_offset or last.data_page_offset
+    data[begins : begins + last.total_compressed_size] = bytes(last.total_compressed_size)
+    path.write_bytes(data)
+
+    def task(start: int, stop: int) -> Task:
+        return Task(Group(), 0, {"words": (Slice("words.parquet", start, stop),)}, f"work/{start}", bench.store)
+
+    await run_task(task(0, 3), SERVICES)
+    assert ran == [words["word"][:3].to_pylist()]
+    with pytest.raises(StoreError):
+        await run_task(task(997, 1000), SERVICES)

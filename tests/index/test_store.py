@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist.errors import StoreError
@@ -303,3 +304,21 @@ def test_a_held_file_is_let_go_when_its_process_is_killed(store: Store) -> None:
     held = store.hold("log")
     assert held is not None
     held.release()
+
+
+def test_some_rows_of_a_large_file_are_read_without_the_rest_of_it(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    words = pa.table({"n": list(range(2000)), "text": [f"{n} {'lorem ipsum ' * 400}{n}" for n in range(2000)]})
+    store.write_table("big.parquet", words)
+    for start, stop in ((0, 16), (900, 916), (1990, 2000), (0, 2000), (5, 5), (700, 1500)):
+        assert store.read_rows("big.parquet", start, stop).equals(words.slice(start, stop - start).combine_chunks())
+    assert store.read_rows("big.parquet", 3, 5, ["n"]).column_names == ["n"]
+    groups = pq.ParquetFile(tmp_path / "big.parquet").metadata
+    assert groups.num_row_groups > 1
+    last = groups.row_group(groups.num_row_groups - 1).column(1)
+    with open(tmp_path / "big.parquet", "r+b") as file:  # what is not needed may even be damaged
+        file.seek(last.dictionary_page_offset or last.data_page_offset)
+        file.write(bytes(last.total_compressed_size))
+    assert store.read_rows("big.parquet", 0, 16)["n"].to_pylist() == list(range(16))
+    with pytest.raises(StoreError):
+        store.read_rows("big.parquet", 1990, 2000)

@@ -93,6 +93,19 @@ async def test_a_missing_reply_is_noted_once_with_what_it_can_cost(store: Store,
     assert parse_custom_id(str(line["custom_id"])) == (call.key, n_input)
 
 
+@pytest.mark.parametrize(("limit", "n_output"), [(700, 700), (None, 8192)])
+async def test_a_reply_without_a_limit_of_its_own_can_have_its_endpoint_s(
+    store: Store, collector: Collector, limit: int | None, n_output: int
+) -> None:
+    asked = pool(store, replace(target(), max_reply_tokens=limit))
+    with pytest.raises(Deferred):
+        await asked.ask(replace(question(), max_tokens=None), str)
+    ((call, _),) = noted(collector)
+    n_input = 2 + 2 * 4
+    assert call.most_tokens == n_input + n_output
+    assert call.most_usd == pytest.approx((n_input + 2 * n_output) / 2)
+
+
 async def test_calls_are_shared_among_the_endpoints_of_a_model(store: Store, collector: Collector) -> None:
     asked = pool(store, target("small"), target("large", weight=3.0))
     for number in range(200):

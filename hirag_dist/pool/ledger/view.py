@@ -62,11 +62,6 @@ class View:
         self._readers: ThreadPoolExecutor | None = None
 
     @property
-    def n_segments(self) -> int:
-        """Segments known."""
-        return len(self._files.segments)
-
-    @property
     def memory_bytes(self) -> int:
         """What is kept of segments, about; blocks in the cache apart."""
         return sum(segment.memory_bytes for segment in self._files.segments.values())
