@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import traceback
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,10 +21,12 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 import ray
+from ray._private.node import Node
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 log = logging.getLogger(__name__)
 _CONNECT_S = 5.0
+_STARTS = 3  # Ray gives a node 30 s to start: a machine with much else to do may need more
 _CLOSE_S = 30.0
 _COMPUTING = 2  # tasks of a worker that compute: one runs, one is ready
 _MOST_LOST_WORKERS = 100  # without one task being done
@@ -325,14 +328,28 @@ def _start(address: str | None, n_cpus: int | None) -> None:
     elif n_cpus is not None:
         options["num_cpus"] = n_cpus
     logging.getLogger("ray").setLevel(logging.ERROR)
-    try:
-        _check_reachable(address)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
-        where = f"the Ray cluster {address} is out of reach" if address else "Ray does not start on this machine"
-        raise BackendUnavailable(f"{where}: {_last_line(error)}; `--executor inline` does without it") from error
+    for more in reversed(range(1 if address else _STARTS)):
+        try:
+            _check_reachable(address)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ray.init(**options)
+            return
+        except Exception as error:  # Ray raises a bare Exception where a node took too long to start
+            ray.shutdown()
+            _kill_half_started(error)
+            if more:
+                continue
+            where = f"the Ray cluster {address} is out of reach" if address else "Ray does not start on this machine"
+            raise BackendUnavailable(f"{where}: {_last_line(error)}; `--executor inline` does without it") from error
+
+
+def _kill_half_started(error: Exception) -> None:
+    """End the processes of a node whose start failed: Ray itself leaves them until this process ends."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        node = frame.f_locals.get("self")
+        if isinstance(node, Node):
+            node.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
 def _check_reachable(address: str | None) -> None:

@@ -16,7 +16,7 @@ from ray import cloudpickle
 
 from hirag_dist.errors import BudgetReached, HiragError, RateLimited, RequestRejected, StageFailed
 from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.ray import RayExecutor
+from hirag_dist.execution.ray import RayExecutor, _start
 from hirag_dist.execution.task import Slice, Task, result_of
 from hirag_dist.index.store import Store
 from hirag_dist.pool.treasury import Treasury
@@ -55,7 +55,7 @@ def _inline() -> Executor:
 
 def _on_ray() -> Executor:
     if not ray.is_initialized():
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        _start(None, 2)
     return RayExecutor(lambda lender, holder: SERVICES, lambda: Treasury({}), workers=2, in_flight=lambda n_workers: 1)
 
 

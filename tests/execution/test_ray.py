@@ -25,7 +25,7 @@ from hirag_dist.core.limits import Allowance
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.execution.events import TaskFinished
-from hirag_dist.execution.ray import RayExecutor, _TreasuryActor, describe_cluster
+from hirag_dist.execution.ray import RayExecutor, _kill_half_started, _TreasuryActor, describe_cluster
 from hirag_dist.execution.run import Run
 from hirag_dist.execution.task import Slice, Task
 from hirag_dist.index.store import Store
@@ -53,7 +53,15 @@ HEALTH = {  # a dead node is noticed within a few seconds, not thirty; one that 
 }
 WHERE = pa.schema([pa.field("node", pa.string(), nullable=False), pa.field("pid", pa.int64(), nullable=False)])
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
-pytestmark = pytest.mark.timeout(180)
+
+
+def started(start: Callable[[], Any]) -> Any:
+    """A machine that does much else may not start a node within the 30 s that Ray gives it."""
+    try:
+        return start()
+    except Exception as error:
+        _kill_half_started(error)
+        return start()
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +69,8 @@ def cluster() -> Iterator[Cluster]:
     """A head and a second node, one CPU each. Tests that kill a node add one of their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": HEALTH})
-        made.add_node(num_cpus=1)
+        made = started(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": HEALTH}))
+        started(lambda: made.add_node(num_cpus=1))
         ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
         yield made
         ray.shutdown()
@@ -207,7 +215,7 @@ def test_a_killed_worker_and_a_killed_node_change_nothing(cluster: Cluster, corp
         config = slow_endpoint(url)
         whole = build(config, corpus, tmp_path / "whole", inline)
         paid = chat_calls(thread)
-        doomed = cluster.add_node(num_cpus=1)
+        doomed = started(lambda: cluster.add_node(num_cpus=1))
         cluster.wait_for_nodes()
         killed: list[str] = []
 

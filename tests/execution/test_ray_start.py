@@ -1,0 +1,55 @@
+"""Ray's start on a machine that is slow, or where it cannot start."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import ray
+
+from hirag_dist.errors import BackendUnavailable
+from hirag_dist.execution.ray import RayExecutor
+from hirag_dist.pool.treasury import Treasury
+
+
+class SlowNodes:
+    """The first `count` nodes start, and are not found within the time that Ray gives them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, count: int) -> None:
+        self.nodes: list[Any] = []
+        self._count = count
+        self._find = ray._private.services.get_node
+        patch.setattr("ray._private.services.get_node", self)
+
+    def __call__(self, *args: Any) -> Any:
+        if len(self.nodes) >= self._count:
+            return self._find(*args)
+        self.nodes.append(sys._getframe(1).f_locals["self"])
+        assert self.nodes[-1].any_processes_alive()
+        raise Exception("The current node timed out during startup.")  # what Ray raises after 30 s
+
+    def none_is_left(self) -> bool:
+        return not any(node.any_processes_alive() for node in self.nodes)
+
+
+def start() -> RayExecutor:
+    return RayExecutor(lambda lender, holder: None, lambda: Treasury({}), workers=1)  # type: ignore[arg-type, return-value]
+
+
+def test_a_node_that_is_slow_to_start_is_started_again_and_nothing_of_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowNodes(monkeypatch, 1)
+    executor = start()
+    assert ray.is_initialized()
+    assert len(slow.nodes) == 1
+    assert slow.none_is_left()
+    executor.close()
+    assert not ray.is_initialized()
+
+
+def test_a_machine_where_ray_does_not_start_is_told_what_does_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowNodes(monkeypatch, 99)
+    with pytest.raises(BackendUnavailable, match=r"does not start.*timed out.*--executor inline"):
+        start()
+    assert len(slow.nodes) == 3
+    assert slow.none_is_left()
