@@ -32,15 +32,15 @@ def read_piece(store: Store, path: str, number: int, schema: pa.Schema) -> pa.Ta
     Raises:
         StoreError: the file cannot be read, or is not what `write_pieces` wrote.
     """
-    bounds = np.frombuffer(store.read_range(path, number * _OFFSET.itemsize, 2 * _OFFSET.itemsize), _OFFSET)
-    start, stop = (int(bound) for bound in bounds)
-    if start == stop:
-        return schema.empty_table()
     try:
+        bounds = np.frombuffer(store.read_range(path, number * _OFFSET.itemsize, 2 * _OFFSET.itemsize), _OFFSET)
+        start, stop = (int(bound) for bound in bounds)
+        if start == stop:
+            return schema.empty_table()
         with pa.ipc.open_stream(store.read_range(path, start, stop - start)) as stream:
             return stream.read_all().cast(schema)
-    except (pa.ArrowException, OSError) as error:
-        said = "remove the folder it is in and run again: it is made again"
+    except (pa.ArrowException, ValueError, OSError) as error:
+        said = "remove the folder that it is in and run again: the rows are still where it was made from"
         raise StoreError(f"{store.uri}/{path} is damaged: {error}; {said}") from error
 
 
