@@ -72,9 +72,10 @@ def n_partitions(stage: Stage, inputs: Mapping[str, Dataset]) -> int:
 
 
 def layout(stage: Stage, inputs: Mapping[str, Dataset]) -> list[object]:
-    """Return what decides which rows a task of a partition has, empty where there is but one."""
-    count = n_partitions(stage, inputs)
-    return [count, HASH_VERSION] if count > 1 else []
+    """Return what decides, beside the rows, which of them a task has where keys are split; empty where they are not."""
+    if not isinstance(stage.split, ByKey) or n_partitions(stage, inputs) == 1:
+        return []
+    return [stage.split.column, stage.split.n, HASH_VERSION]
 
 
 def _by_rows(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset], main: str, n: int) -> Plan:

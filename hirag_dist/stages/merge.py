@@ -26,8 +26,8 @@ from hirag_dist.types import Rejected
 
 _CHARS_PER_TOKEN = 4
 _PARTITION_ROWS = 100_000
-# A hub has a description in every chunk that names it. A model makes one of them, batch by batch: of 200,000 characters
-# in about ten calls. The five books of the samples come to 3 % of either limit.
+# A hub has a description in every chunk that names it, and a model makes one of them, batch by batch. The largest
+# entity of five hundred chunks had 65, of 11,000 characters.
 _BOUND = DescriptionBound(count=1000, chars=200_000)
 CUT = pa.schema([pa.field("id", pa.string(), nullable=False)])  # what had more descriptions than the bound
 
