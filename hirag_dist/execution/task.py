@@ -104,7 +104,7 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     What a task spent that then failed is left beside the markers, for the bill. One that lacks replies which only
     batches may bring leaves the calls instead of an output.
     """
-    _one_thread()
+    one_thread()
     started = time.perf_counter()
     meter = Meter()
     metered, retried = current_meter.set(meter), retrying.set(task.retry)
@@ -173,7 +173,7 @@ class _Sparing:
 
 
 @cache
-def _one_thread() -> None:
+def one_thread() -> None:
     """Keep numerical libraries of this process to one thread: a sum split over threads depends on their number."""
     threadpool_limits(1)
 
