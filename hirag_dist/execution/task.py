@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
@@ -22,7 +22,7 @@ from hirag_dist.index.store import Store
 from hirag_dist.pool.batching import Collector, collecting
 from hirag_dist.pool.metering import Meter, current_meter, retrying
 from hirag_dist.ports import ChatPool
-from hirag_dist.stages.base import Services, Stage, Tables
+from hirag_dist.stages.base import Services, Stage, Tables, TaskStage
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 T = TypeVar("T")
@@ -117,12 +117,12 @@ async def run_task(task: Task, services: Services) -> TaskResult:
         await services.catch_up()
         tables = await asyncio.to_thread(_read_all, task)  # others wait for replies on this loop
         try:
-            outputs = await task.stage.run(tables, services)
+            outputs = await cast(TaskStage, task.stage).run(tables, services)
         except Deferred:
             assert collector is not None
             return await asyncio.to_thread(_write_calls, task, collector, meter, started)
         writing = True
-        return await asyncio.to_thread(_write_all, task, outputs, meter, started)
+        return await asyncio.to_thread(write_outputs, task, outputs, meter, started)
     except BaseException as error:
         # A cancelled wait does not end the writing: the marker will be there, and says what was spent.
         if meter.uses and not (writing and isinstance(error, asyncio.CancelledError)):
@@ -140,8 +140,8 @@ def _read_all(task: Task) -> Tables:
     return {name: _read(task, name) for name in task.inputs}
 
 
-def _write_all(task: Task, outputs: Tables, meter: Meter, started: float) -> TaskResult:
-    """Write the outputs, then the marker."""
+def write_outputs(task: Task, outputs: Tables, meter: Meter, started: float) -> TaskResult:
+    """Write the outputs of a task, then its marker."""
     written = {}
     for name, schema in task.stage.writes.items():
         table = outputs[name]
