@@ -16,7 +16,7 @@ ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
     "pool stages query inspection exporting importing planning",
     "backends execution service",
     "publishing sources wiring client simulator",
-    "pipeline planning",
+    "pipeline planning growing layering",
     "cli",
     "__main__",
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from hirag_dist.core.cells import Cells, Node
-from hirag_dist.core.mixture import Mixture
+from hirag_dist.types import Mixture
 
 CELL_NODES = pa.schema(  # a row a node, the root first, parents before their children; none where there is one cell
     [

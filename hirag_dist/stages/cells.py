@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from hirag_dist.core.cells import CellRows, ClusterSettings, assign_cells, fit_cells, sample_size
+from hirag_dist.core.cells import ClusterSettings, assign_cells, fit_cells, sample_size
 from hirag_dist.core.clustering import cluster_cell
-from hirag_dist.core.mixture import Mixture, Statistics, sample_numbers, total
+from hirag_dist.core.mixture import sample_numbers, total
 from hirag_dist.ports import Held, Kernels
 from hirag_dist.schemas import VECTORS
 from hirag_dist.stages.base import ByKey, ByRows, InRounds, Schemas, Services, Tables
 from hirag_dist.stages.cell_tables import CELL_NODES, cells_of, node_table
 from hirag_dist.stages.embed import vector_matrix
 from hirag_dist.stages.members import CELL_LINKS
-from hirag_dist.types import FloatMatrix, IntVector
+from hirag_dist.types import FloatMatrix, IntVector, Mixture, Statistics
 
 CELL_ROWS = pa.schema(  # a row of the layer, once for each cell that it is in
     [

@@ -100,9 +100,7 @@ class NameClusters:
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the memberships. Clusters of two cells with the same members now have the same id."""
-        links = tables["links"].sort_by(
-            [("cell", "ascending"), ("cluster", "ascending"), ("entity_id", "ascending")]
-        )
+        links = tables["links"].sort_by([("cell", "ascending"), ("cluster", "ascending"), ("entity_id", "ascending")])
         starts = _starts(links["cell"].to_numpy(), links["cluster"].to_numpy())
         members = links["entity_id"].to_pylist()
         ends = np.append(starts, len(members))[1:]

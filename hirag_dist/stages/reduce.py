@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from hirag_dist.core.reduction import Moments, Projection, principal_axes, total_moments
+from hirag_dist.core.reduction import principal_axes, total_moments
 from hirag_dist.ports import Held, Kernels
 from hirag_dist.schemas import VECTORS
 from hirag_dist.stages.base import ByRows, InRounds, Schemas, Services, Tables
 from hirag_dist.stages.embed import vector_matrix, vector_table
-from hirag_dist.types import FloatMatrix
+from hirag_dist.types import FloatMatrix, Moments, Projection
 
 PROJECTION = pa.schema(  # a row a component
     [
