@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from hirag_dist.core.grouping import Distinct, distinct, lists, most_common, numbered, ranked
 from hirag_dist.core.ids import entity_id, relation_id
 from hirag_dist.core.replies import Extraction
 from hirag_dist.core.text import name_key, shorten
 from hirag_dist.schemas import ENTITIES, RELATIONS
+from hirag_dist.types import IntVector
 
 UNKNOWN = "unknown"
 SEPARATOR = "\n"  # between descriptions that are still to be joined; each is one line
 _KIND_MARK = "\x1f"
-_BLOCK_ROWS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionBound:
+    """How many distinct descriptions of one entity or relation are merged, and how many characters they have in all."""
+
+    count: int
+    chars: int
 
 
 def mentions_of(extraction: Extraction, chunk_id: str, split_homonyms: bool = False) -> tuple[list[Any], list[Any]]:
@@ -78,86 +91,172 @@ def merge_entities(mentions: pa.Table, layer: int = 0) -> pa.Table:
 
     The name is the most frequent surface form, the type the majority of the described mentions; ties go to the
     first in (chunk, position). The description holds the distinct descriptions, one a line, for
-    `join_descriptions` or a model to make one of.
+    `join_descriptions` or a model to make one of; the chunks are in order.
 
     Args:
         mentions: MENTIONS, in any order.
     """
-    rows = mentions.sort_by([("name_key", "ascending"), ("chunk_id", "ascending"), ("position", "ascending")])
-    merged = [_merged_entities(block, layer) for block in _blocks(rows, ("name_key",))]
-    return pa.concat_tables([ENTITIES.empty_table(), *merged]).combine_chunks().sort_by("entity_id")
-
-
-def _merged_entities(rows: pa.Table, layer: int) -> pa.Table:
-    columns = [rows[name].to_pylist() for name in ("name_key", "chunk_id", "name", "type", "description", "described")]
-    keys, chunks, names, kinds, texts, described = columns
-    merged = []
-    for first, last in _groups(keys):
-        said = [at for at in range(first, last) if described[at]]
-        merged.append(
-            {
-                "entity_id": entity_id(layer, keys[first]),
-                "layer": layer,
-                "name": _most_common(names[at] for at in (said or range(first, last))),
-                "type": _most_common(kinds[at] for at in said) if said else UNKNOWN,
-                "description": SEPARATOR.join(dict.fromkeys(texts[at] for at in said if texts[at])),
-                "described": bool(said),
-                "n_mentions": last - first,
-                "chunk_ids": list(dict.fromkeys(chunks[first:last])),
-            }
-        )
-    return pa.Table.from_pylist(merged, ENTITIES)
+    key_of, keys = numbered(mentions["name_key"])
+    ids = [entity_id(layer, key) for key in keys.to_pylist()]
+    group_of, ids = _by_id(key_of, ids)
+    n_groups = len(ids)
+    chunk_of, chunks = ranked(mentions["chunk_id"])
+    order = np.lexsort((mentions["position"].to_numpy(), chunk_of))
+    group, chunk = group_of[order], chunk_of[order]
+    described = mentions["described"].to_numpy()[order]
+    says_of = np.bincount(group[described], minlength=n_groups) > 0
+    voters = described | ~says_of[group]
+    names, kinds, texts = (numbered(mentions[name]) for name in ("name", "type", "description"))
+    name = most_common(group[voters], names[0][order][voters], n_groups)
+    kind = most_common(group[described], kinds[0][order][described], n_groups)
+    said = described & _filled(mentions["description"])[order]
+    described_by = distinct(group[said], texts[0][order][said])
+    joined = lists(described_by.offsets(n_groups), texts[1].take(described_by.value))
+    seen_in = distinct(group, chunk)
+    columns = {
+        "entity_id": pa.array(ids, pa.string()),
+        "layer": pa.array(np.full(n_groups, layer, np.int32)),
+        "name": names[1].take(name),
+        "type": pc.fill_null(kinds[1].take(pa.array(kind, mask=kind < 0)), UNKNOWN),
+        "description": pc.binary_join(joined, SEPARATOR),
+        "described": pa.array(says_of),
+        "n_mentions": pa.array(np.bincount(group, minlength=n_groups), pa.int32()),
+        "chunk_ids": lists(seen_in.offsets(n_groups), chunks.take(seen_in.value), ENTITIES.field("chunk_ids").type),
+    }
+    return pa.table(columns, schema=ENTITIES)
 
 
 def merge_relations(mentions: pa.Table, max_description_chars: int = 1000) -> pa.Table:
     """Return one RELATIONS row of kind `extracted` per pair of names, strengths added up, sorted by id.
 
     Args:
-        mentions: RELATION_MENTIONS, in any order.
+        mentions: RELATION_MENTIONS, in any order; strengths are added in that of (chunk, position).
         max_description_chars: descriptions are joined, strongest first, up to here.
     """
-    order = [(name, "ascending") for name in ("source_key", "target_key", "chunk_id", "position")]
-    rows = mentions.sort_by(order)
-    merged = [_merged_relations(block, max_description_chars) for block in _blocks(rows, ("source_key", "target_key"))]
-    return pa.concat_tables([RELATIONS.empty_table(), *merged]).combine_chunks().sort_by("relation_id")
+    pair_of, sources, targets = _pairs(mentions)
+    ends = [(low, high) if low < high else (high, low) for low, high in zip(sources, targets, strict=True)]
+    ids = [relation_id("extracted", *pair) for pair in ends]
+    end_of = dict(zip(ids, ends, strict=True))
+    group_of, ids = _by_id(pair_of, ids)
+    n_groups = len(ids)
+    chunk_of, chunks = ranked(mentions["chunk_id"])
+    order = np.lexsort((mentions["position"].to_numpy(), chunk_of))
+    group = group_of[order]
+    strengths = mentions["strength"].to_numpy()[order]
+    seen_in = distinct(group, chunk_of[order])
+    strongest = order[np.argsort(-strengths, kind="stable")]
+    strongest = strongest[_filled(mentions["description"])[strongest]]
+    text_of, texts = numbered(mentions["description"])
+    described_by = distinct(group_of[strongest], text_of[strongest])
+    said = texts.take(described_by.value).to_pylist()
+    columns = {
+        "relation_id": pa.array(ids, pa.string()),
+        "source_id": pa.array([end_of[own][0] for own in ids], pa.string()),
+        "target_id": pa.array([end_of[own][1] for own in ids], pa.string()),
+        "kind": pa.repeat(pa.scalar("extracted"), n_groups),
+        "layer": pa.array(np.zeros(n_groups, np.int32)),
+        "description": pa.array(
+            [
+                join_descriptions(said[first:last], max_description_chars)
+                for first, last in pairwise(described_by.offsets(n_groups).tolist())
+            ],
+            pa.string(),
+        ),
+        "weight": pa.array(np.bincount(group, strengths, minlength=n_groups)),
+        "chunk_ids": lists(seen_in.offsets(n_groups), chunks.take(seen_in.value), RELATIONS.field("chunk_ids").type),
+    }
+    return pa.table(columns, schema=RELATIONS)
 
 
-def _merged_relations(rows: pa.Table, max_description_chars: int) -> pa.Table:
-    sources, targets = rows["source_key"].to_pylist(), rows["target_key"].to_pylist()
-    chunks, texts = rows["chunk_id"].to_pylist(), rows["description"].to_pylist()
-    strengths = rows["strength"].to_pylist()
-    merged = []
-    for first, last in _groups(list(zip(sources, targets, strict=True))):
-        ends = sorted([entity_id(0, sources[first]), entity_id(0, targets[first])])
-        strongest = sorted(range(first, last), key=lambda at: -strengths[at])
-        merged.append(
-            {
-                "relation_id": relation_id("extracted", *ends),
-                "source_id": ends[0],
-                "target_id": ends[1],
-                "kind": "extracted",
-                "layer": 0,
-                "description": join_descriptions([texts[at] for at in strongest], max_description_chars),
-                "weight": float(sum(strengths[first:last])),
-                "chunk_ids": list(dict.fromkeys(chunks[first:last])),
-            }
-        )
-    return pa.Table.from_pylist(merged, RELATIONS)
+def bound_descriptions(
+    mentions: pa.Table, keys: Sequence[str], bound: DescriptionBound, spare: int = 0
+) -> tuple[pa.Table, pa.Table]:
+    """Return mentions with the descriptions emptied that are too many for one entity or relation.
 
+    Of its distinct descriptions those stay that merging puts first (of relations the strongest, else by chunk and
+    position) up to the bound; one stays always. Who is below the bound keeps every row as it was.
 
-def _blocks(rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield rows that are sorted by keys in runs, each of whole groups of equal keys.
+    Args:
+        mentions: MENTIONS or RELATION_MENTIONS, in any order.
+        keys: the columns that name what is described.
+        spare: keep so many beyond the bound: whoever bounds the mentions of many tasks, each bounded with one to spare,
+            keeps what it would of the whole, and sees what was cut.
 
-    As Python objects rows take ten times the room that they have in a table: only a run's are at a time.
+    Returns:
+        The mentions, and the keys of which descriptions were emptied, each once.
     """
-    start = 0
-    while start < rows.num_rows:
-        stop = min(start + _BLOCK_ROWS, rows.num_rows)
-        last = [rows[key][stop - 1] for key in keys]
-        while stop < rows.num_rows and [rows[key][stop] for key in keys] == last:
-            stop += 1
-        yield rows.slice(start, stop - start)
-        start = stop
+    group_of, heads = _numbered_rows(mentions, keys)
+    lengths = pc.utf8_length(mentions["description"]).to_numpy()
+    counts = np.bincount(group_of)
+    over = (counts > bound.count) | (np.bincount(group_of, lengths) > bound.chars)
+    if not over.any():
+        return mentions, mentions.select(keys).slice(0, 0)
+    few = np.flatnonzero(over[group_of])
+    some = mentions.take(few)
+    chunk_of, _ = ranked(some["chunk_id"])
+    by = (some["position"].to_numpy(), chunk_of)
+    order = np.lexsort((*by, -some["strength"].to_numpy()) if "strength" in some.column_names else by)
+    says = _filled(some["description"])
+    if "described" in some.column_names:
+        says &= some["described"].to_numpy()
+    order = order[says[order]]
+    text_of, _ = numbered(some["description"])
+    found = distinct(group_of[few][order], text_of[order])
+    kept, cut = _within(found, lengths[few][order][found.first], bound, spare)
+    stays = np.ones(mentions.num_rows, bool)
+    stays[few] = False
+    stays[few[order[found.first[kept]]]] = True
+    at = mentions.schema.get_field_index("description")
+    texts = pc.if_else(pa.array(stays), mentions["description"], "")
+    return mentions.set_column(at, mentions.schema.field(at), texts), mentions.select(keys).take(heads[cut])
+
+
+def _within(
+    found: Distinct, lengths: IntVector, bound: DescriptionBound, spare: int
+) -> tuple[NDArray[np.bool_], IntVector]:
+    """Return which descriptions stay, and the groups of which some do not fit the bound."""
+    offsets = found.offsets(int(found.group.max(initial=-1)) + 1)
+    begins = offsets[found.group]
+    rank = np.arange(len(begins)) - begins
+    sums = np.concatenate([[0], np.cumsum(lengths)])
+    chars = sums[1:] - sums[begins]
+    fits = (rank == 0) | ((rank < bound.count) & (chars <= bound.chars))  # a prefix of each group
+    n_fit = np.bincount(found.group, fits)[found.group]
+    return rank < n_fit + spare, np.unique(found.group[~fits])
+
+
+def _by_id(numbers: IntVector, ids: list[str]) -> tuple[IntVector, list[str]]:
+    """Return numbers by the rank of what they stand for, and the ids sorted."""
+    order = np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int64)
+    ranks = np.empty(len(ids), np.int64)
+    ranks[order] = np.arange(len(ids))
+    return ranks[numbers], [ids[at] for at in order]
+
+
+def _pairs(mentions: pa.Table) -> tuple[IntVector, list[str], list[str]]:
+    """Return the number of each row's pair, and the entity ids of each pair's source and target."""
+    pair_of, heads = _numbered_rows(mentions, ("source_key", "target_key"))
+    ends = []
+    for column in ("source_key", "target_key"):
+        number_of, names = numbered(mentions[column])
+        ids = [entity_id(0, name) for name in names.to_pylist()]
+        ends.append([ids[number] for number in number_of[heads].tolist()])
+    return pair_of, ends[0], ends[1]
+
+
+def _numbered_rows(table: pa.Table, columns: Sequence[str]) -> tuple[IntVector, IntVector]:
+    """Return the number of each row's values in some columns, and a row of each number."""
+    numbers, _ = numbered(table[columns[0]])
+    for column in columns[1:]:
+        more, values = numbered(table[column])
+        numbers = numbers * max(len(values), 1) + more
+    _, heads, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    return inverse, heads
+
+
+def _filled(texts: pa.ChunkedArray) -> NDArray[np.bool_]:
+    filled: NDArray[np.bool_] = pc.not_equal(pc.binary_length(texts), 0).to_numpy()
+    return filled
 
 
 def join_descriptions(descriptions: Sequence[str], max_chars: int) -> str:
@@ -215,16 +314,3 @@ def inter_layer_relation(
         "weight": weight,
         "chunk_ids": [],
     }
-
-
-def _groups(keys: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    first = 0
-    for at in range(1, len(keys) + 1):
-        if at == len(keys) or keys[at] != keys[first]:
-            yield first, at
-            first = at
-
-
-def _most_common(values: Any) -> str:
-    counts = Counter(values)  # keeps first-seen order, and most_common is stable
-    return str(counts.most_common(1)[0][0])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pyarrow as pa
 
+from hirag_dist.execution.splitting import cut
 from hirag_dist.execution.task import Slice, Task, TaskResult, one_thread, write_outputs
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter
@@ -35,10 +36,10 @@ def go_rounds(tasks: Iterable[Task], executor: Executor) -> Iterator[TaskResult]
         started = time.perf_counter()
         stage = cast(RoundStage, task.stage)
         split = cast(InRounds, stage.split)
-        (pieces,) = task.inputs.values()
-        shards = [
-            _Shard(stage, part, number * split.n, task.store) for number, part in enumerate(_cut(pieces, split.n))
-        ]
+        (whole,) = task.inputs.values()
+        pieces = cast(tuple[Slice, ...], whole)
+        runs = enumerate(cut(pieces, split.n))
+        shards = [_Shard(stage, run, number * split.n, task.store) for number, run in runs]
         one_thread()  # here too: what steers has sums of its own
         with executor.hold(_load, shards, split.keep) as held, executor.hold(_lend, [None]) as lent:
             n_rows = sum(piece.stop - piece.start for piece in pieces)
@@ -63,7 +64,7 @@ class _LentKernels:
 def _load(services: Services, shard: _Shard) -> Any:
     (schema,) = shard.stage.reads.values()
     tables = [shard.store.read_rows(piece.path, piece.start, piece.stop, schema.names) for piece in shard.pieces]
-    return shard.stage.load(pa.concat_tables(tables).cast(schema).combine_chunks(), shard.first_row)
+    return shard.stage.load(pa.concat_tables(tables).cast(schema), shard.first_row)
 
 
 def _lend(services: Services, nothing: None) -> Kernels:
@@ -73,21 +74,3 @@ def _lend(services: Services, nothing: None) -> Kernels:
 def _call(services: Services, kernels: Kernels, call: tuple[str, tuple[Any, ...]]) -> Any:
     name, arguments = call
     return getattr(kernels, name)(*arguments)
-
-
-def _cut(pieces: Sequence[Slice], n: int) -> Iterator[tuple[Slice, ...]]:
-    """Yield runs of `n` rows, which may span files."""
-    run: list[Slice] = []
-    room = n
-    for piece in pieces:
-        start = piece.start
-        while start < piece.stop:
-            stop = min(piece.stop, start + room)
-            run.append(replace(piece, start=start, stop=stop))
-            room -= stop - start
-            start = stop
-            if not room:
-                yield tuple(run)
-                run, room = [], n
-    if run:
-        yield tuple(run)

@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +15,8 @@ import pyarrow as pa
 from hirag_dist.errors import StageFailed, StoreError
 from hirag_dist.execution.batch_records import batches_out
 from hirag_dist.execution.batching import Batches, Rounds
+from hirag_dist.execution.dataset import Dataset as Dataset
+from hirag_dist.execution.dataset import Part
 from hirag_dist.execution.events import BatchesOut, Spent, StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.letters import (
     DONE,
@@ -30,40 +31,16 @@ from hirag_dist.execution.letters import (
     task_letters,
 )
 from hirag_dist.execution.rounds import go_rounds
-from hirag_dist.execution.task import KeyPart, Slice, Task, TaskResult, failed_path, marker_of, output_path, result_of
+from hirag_dist.execution.splitting import Shuffle, layout, plan
+from hirag_dist.execution.task import Task, TaskResult, failed_path, marker_of, output_path, result_of
 from hirag_dist.index.layout import work_path
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter
 from hirag_dist.ports import Executor
-from hirag_dist.stages.base import ByKey, ByRows, InRounds, Stage
+from hirag_dist.stages.base import InRounds, Stage
 from hirag_dist.types import Rejected
 
 Listener = Callable[[object], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A Parquet file in the store."""
-
-    path: str
-    rows: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """A table as files in the store, in order."""
-
-    schema: pa.Schema
-    parts: tuple[Part, ...]
-
-    @property
-    def rows(self) -> int:
-        """Rows of all parts."""
-        return sum(part.rows for part in self.parts)
-
-    def __add__(self, other: Dataset) -> Dataset:
-        return Dataset(self.schema, self.parts + other.parts)
 
 
 class Run:
@@ -130,6 +107,7 @@ class Run:
                 self.store.delete(done)  # first of all: an interrupted run must not find it beside other output
                 if self._fresh:
                     self.store.delete(f"{folder}/tasks")
+                    self._drop_shuffle(f"{folder}/shuffle")
             results = self._run_tasks(stage, label, folder, inputs, known, again, spared)
         rejects, dropped = self._count_rejects(stage.name, folder, results)
         if not reused:
@@ -193,18 +171,18 @@ class Run:
         again: Mapping[int, tuple[Rejected, ...]],
         spared: Mapping[int, tuple[Rejected, ...]],
     ) -> list[TaskResult]:
-        rows = [  # of each task; the tasks themselves are made when an executor has room for them
-            sum(piece.stop - piece.start for piece in _first(task.inputs))
-            for task in _tasks(stage, folder, self.store, inputs)
-        ]
+        planned = plan(stage, folder, self.store, inputs)
+        rows = planned.rows
         done = [number for number in known if number < len(rows) and number not in again]
         self.store.delete(failed_path(folder))  # of a run that was killed
+        if planned.shuffle is not None and len(done) < len(rows):
+            self._scatter(planned.shuffle, label)
         self._tell(StageStarted(label, len(rows), len(done), sum(rows), sum(rows[number] for number in done), folder))
         results = dict(known)
         waiting: dict[int, int] = {}
 
         def missing(only: set[int] | None) -> Iterator[Task]:
-            for task in _tasks(stage, folder, self.store, inputs):
+            for task in planned.tasks():  # made when an executor has room for them
                 here = task.number not in known or task.number in again
                 if here and (only is None or task.number in only):
                     task = _once_more(task, known, again) if task.number in again else _first_time(task, spared)
@@ -234,7 +212,31 @@ class Run:
         except BaseException:
             self._account(label, folder, waiting)
             raise
+        if planned.shuffle is not None:
+            with self.fence():
+                self._drop_shuffle(planned.shuffle.folder)
         return [results[number] for number in range(len(rows))]
+
+    def _scatter(self, shuffle: Shuffle, label: str) -> None:
+        """Do what is missing of the first pass of a stage that is split by key."""
+        started = time.perf_counter()
+        label = f"{label}: by key"
+        done = {int(name.partition(".")[0]) for name in self.store.names(f"{shuffle.folder}/tasks")}
+        n_done = sum(rows for number, rows in enumerate(shuffle.rows) if number in done)
+        self._tell(StageStarted(label, len(shuffle.rows), len(done), sum(shuffle.rows), n_done, shuffle.folder))
+        try:
+            for result in self._executor.map(task for task in shuffle.tasks() if task.number not in done):
+                self._tell(TaskFinished(label, shuffle.rows[result.number], 0, result.seconds))
+        except BaseException:
+            self._tell(StageStopped(label))
+            raise
+        seconds = time.perf_counter() - started
+        self._tell(StageFinished(label, False, sum(shuffle.rows), 0, seconds, folder=shuffle.folder))
+
+    def _drop_shuffle(self, folder: str) -> None:
+        """Remove what a first pass left, markers first: one that stays would vouch for a file that is gone."""
+        self.store.delete(f"{folder}/tasks")
+        self.store.delete(folder)
 
     def _batches_for(self, stage: Stage) -> Batches | None:
         """Return the batches, where a stage's calls go there: embeddings are answered at once."""
@@ -335,42 +337,6 @@ def stage_key(stage: Stage, inputs: Mapping[str, Dataset]) -> str:
     """Return a hash of the stage, its whole configuration, and the content of its inputs."""
     config: Any = dataclasses.asdict(stage)  # type: ignore[call-overload]
     content = {name: [(part.digest, part.rows) for part in dataset.parts] for name, dataset in inputs.items()}
-    seen = json.dumps([stage.name, stage.version, config, content], sort_keys=True, default=repr)
+    by_key = layout(stage, inputs)  # else half a stage of other partitions would be taken for half of this one
+    seen = json.dumps([stage.name, stage.version, config, content, *by_key], sort_keys=True, default=repr)
     return hashlib.sha256(seen.encode()).hexdigest()[:24]
-
-
-def _tasks(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset]) -> Iterator[Task]:
-    whole = {name: tuple(Slice(p.path, 0, p.rows) for p in dataset.parts) for name, dataset in inputs.items()}
-    split = stage.split
-    main = next(iter(inputs))
-    if isinstance(split, ByRows):
-        for number, pieces in enumerate(_cut(inputs[main], split.n)):
-            yield Task(stage, number, whole | {main: pieces}, folder, store)
-    elif isinstance(split, ByKey):
-        count = max(1, -(-inputs[main].rows // split.n))
-        for number in range(count):
-            yield Task(stage, number, whole, folder, store, KeyPart(split.column, number, count))
-    else:
-        yield Task(stage, 0, whole, folder, store)
-
-
-def _cut(dataset: Dataset, n: int) -> Iterator[tuple[Slice, ...]]:
-    """Yield runs of `n` rows, which may span files."""
-    pieces: list[Slice] = []
-    room = n
-    for part in dataset.parts:
-        start = 0
-        while start < part.rows:
-            stop = min(part.rows, start + room)
-            pieces.append(Slice(part.path, start, stop))
-            room -= stop - start
-            start = stop
-            if room == 0:
-                yield tuple(pieces)
-                pieces, room = [], n
-    if pieces:
-        yield tuple(pieces)
-
-
-def _first(inputs: Mapping[str, tuple[Slice, ...]]) -> tuple[Slice, ...]:
-    return next(iter(inputs.values()))

@@ -5,24 +5,25 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
+from hirag_dist.core.partition import by_partition
 from hirag_dist.errors import Deferred, SchemaMismatch, StoreError
 from hirag_dist.index.digest import table_digest
+from hirag_dist.index.pieces import read_piece, write_pieces
 from hirag_dist.index.store import Store
 from hirag_dist.pool.batching import Collector, collecting
 from hirag_dist.pool.metering import Meter, current_meter, retrying
 from hirag_dist.ports import ChatPool
-from hirag_dist.stages.base import Services, Stage, Tables, TaskStage
+from hirag_dist.stages.base import Combines, Services, Stage, Tables, TaskStage
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 T = TypeVar("T")
@@ -39,11 +40,26 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyPart:
-    """Keep the rows whose column hashes to `number` of `count`."""
+class Shuffled:
+    """One partition of a table that tasks have scattered: a piece of each of their files.
+
+    Attributes:
+        name: the input that was scattered.
+        tasks: numbers of the tasks that did, [first, last).
+        number: of the partition.
+    """
+
+    folder: str
+    name: str
+    tasks: tuple[int, int]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """What a task does that only prepares a stage split by key: its rows go to one file, in `count` pieces."""
 
     column: str
-    number: int
     count: int
 
 
@@ -57,18 +73,19 @@ class Task:
         dropped: dead letters, of the round before or of before `fresh`, that stay dead: their loss was accepted.
         calls: a folder; where it is named, the task sends no call but leaves those it lacks there, for batches.
         run: of which build it is, with `calls`.
+        scatter: where it is set, the stage does not run: the task hands its one input on to those that will run it.
     """
 
     stage: Stage
     number: int
-    inputs: dict[str, tuple[Slice, ...]]
+    inputs: Mapping[str, tuple[Slice, ...] | Shuffled]
     folder: str
     store: Store
-    key_part: KeyPart | None = None
     round: int = 0
     dropped: tuple[Rejected, ...] = ()
     calls: str = ""
     run: str = ""
+    scatter: Scatter | None = None
 
     @property
     def retry(self) -> bool:
@@ -106,6 +123,8 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     """
     one_thread()
     started = time.perf_counter()
+    if task.scatter is not None:
+        return await asyncio.to_thread(_scatter, task, task.scatter, started)
     meter = Meter()
     metered, retried = current_meter.set(meter), retrying.set(task.retry)
     collector = Collector(task.run) if task.calls else None
@@ -150,6 +169,23 @@ def write_outputs(task: Task, outputs: Tables, meter: Meter, started: float) -> 
         task.store.write_table(_output_file(task.folder, name, task.number, task.round), table)
         written[name] = (table.num_rows, table_digest(table))
     result = TaskResult(task.number, written, meter.rows(), time.perf_counter() - started, task.round)
+    task.store.write_json(task.marker, marker_of(result))
+    return result
+
+
+def _scatter(task: Task, scatter: Scatter, started: float) -> TaskResult:
+    """Write the rows in a piece for each partition, then the marker. No digest: the rows are only on their way."""
+    written = {}
+    for name in task.inputs:
+        rows = _read(task, name)
+        if isinstance(task.stage, Combines):
+            rows = task.stage.combine(name, rows)
+        ordered, bounds = by_partition(rows, scatter.column, scatter.count)
+        del rows
+        pieces = (ordered.slice(start, stop - start) for start, stop in pairwise(bounds.tolist()))
+        write_pieces(task.store, _pieces_file(task.folder, name, task.number), pieces)
+        written[name] = (ordered.num_rows, "")
+    result = TaskResult(task.number, written, [], time.perf_counter() - started)
     task.store.write_json(task.marker, marker_of(result))
     return result
 
@@ -206,24 +242,26 @@ def result_of(marker: dict[str, Any]) -> TaskResult:
     )
 
 
+def _pieces_file(folder: str, name: str, number: int) -> str:
+    return f"{folder}/{name}/part-{number:06d}.pieces"
+
+
 def _read(task: Task, name: str) -> pa.Table:
     schema = task.stage.reads[name]
-    tables = (_piece(task, piece, schema) for piece in task.inputs[name])
+    tables = _parts(task, name, schema)
     batches = []
     while some := list(islice(tables, _PIECES)):  # a few rows in a table of their own take many times their size
         batches.append(pa.concat_tables(some).combine_chunks())
+    del some
     whole = pa.concat_tables(batches).cast(schema) if batches else schema.empty_table()
     return whole.combine_chunks()
 
 
-def _piece(task: Task, piece: Slice, schema: pa.Schema) -> pa.Table:
-    table = task.store.read_rows(piece.path, piece.start, piece.stop, schema.names)
-    if task.key_part is not None and task.key_part.column in schema.names and task.key_part.count > 1:
-        table = _keep(table, task.key_part)
-    return table
-
-
-def _keep(table: pa.Table, part: KeyPart) -> pa.Table:
-    keys = table[part.column].to_pylist()
-    mask = pa.array([zlib.crc32(key.encode("utf-8", "surrogatepass")) % part.count == part.number for key in keys])
-    return table.filter(mask)
+def _parts(task: Task, name: str, schema: pa.Schema) -> Iterator[pa.Table]:
+    source = task.inputs[name]
+    if isinstance(source, Shuffled):
+        for number in range(*source.tasks):
+            yield read_piece(task.store, _pieces_file(source.folder, source.name, number), source.number, schema)
+    else:
+        for piece in source:
+            yield task.store.read_rows(piece.path, piece.start, piece.stop, schema.names)

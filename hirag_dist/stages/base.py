@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 import tiktoken
@@ -28,7 +28,12 @@ class ByRows:
 
 @dataclass(frozen=True)
 class ByKey:
-    """Rows go to tasks by the hash of a column, so that equal keys meet; one task for every `n` rows."""
+    """Rows go to tasks by the hash of a column, so that equal keys meet; one task for every `n` rows of the first
+    input.
+
+    Every input that has the column is split so, the others are seen whole. A task sees rows in the order of the input.
+    A key is never split: one with more than `n` rows makes a larger task (see `Combines`).
+    """
 
     column: str
     n: int
@@ -116,6 +121,19 @@ class RoundStage(Stage, Protocol):
             kernels: a worker's: what is asked of them travels.
             n_rows: of all shards.
         """
+        ...
+
+
+@runtime_checkable
+class Combines(Protocol):
+    """A stage split by key that makes less of its rows before they are sent to the tasks of their keys.
+
+    Only some of a key's rows are seen at a time, in any division of them; where there is one task it is not called. So
+    `run` gives the same whatever was combined.
+    """
+
+    def combine(self, name: str, rows: pa.Table) -> pa.Table:
+        """Return the rows of the input `name`, or fewer or lighter ones, with the same columns."""
         ...
 
 

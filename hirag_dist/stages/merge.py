@@ -7,7 +7,15 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from hirag_dist.core.merging import SEPARATOR, join_descriptions, merge_entities, merge_relations
+from hirag_dist.core.ids import entity_id, relation_id
+from hirag_dist.core.merging import (
+    SEPARATOR,
+    DescriptionBound,
+    bound_descriptions,
+    join_descriptions,
+    merge_entities,
+    merge_relations,
+)
 from hirag_dist.core.prompts import Prompts, describe_request
 from hirag_dist.core.replies import parse_text
 from hirag_dist.core.summaries import split_descriptions
@@ -17,21 +25,35 @@ from hirag_dist.stages.base import ByKey, ByRows, Schemas, Services, Split, Tabl
 from hirag_dist.types import Rejected
 
 _CHARS_PER_TOKEN = 4
+_PARTITION_ROWS = 100_000
+# A hub has a description in every chunk that names it, and a model makes one of them, batch by batch. The largest
+# entity of five hundred chunks had 65, of 11,000 characters.
+_BOUND = DescriptionBound(count=1000, chars=200_000)
+CUT = pa.schema([pa.field("id", pa.string(), nullable=False)])  # what had more descriptions than the bound
 
 
 @dataclass(frozen=True)
 class MergeEntities:
-    """Mentions → entities of layer 0, with all their distinct descriptions. Paper: §4.1, Eq. 5."""
+    """Mentions → entities of layer 0, with their distinct descriptions up to a bound. Paper: §4.1, Eq. 5.
+
+    What a task holds is bounded by its partition and its largest entity: about 100 bytes a mention, whatever was said.
+    """
 
     name: ClassVar[str] = "merge_entities"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = ByKey("name_key", 500_000)
+    version: ClassVar[int] = 2
+    split: ClassVar[Split] = ByKey("name_key", _PARTITION_ROWS)
     reads: ClassVar[Schemas] = {"mentions": MENTIONS}
-    writes: ClassVar[Schemas] = {"entities": ENTITIES}
+    writes: ClassVar[Schemas] = {"entities": ENTITIES, "cut": CUT}
+
+    def combine(self, name: str, rows: pa.Table) -> pa.Table:
+        """Return mentions without the descriptions that cannot be among an entity's first."""
+        return bound_descriptions(rows, ("name_key",), _BOUND, spare=1)[0]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the entities of this partition of names."""
-        return {"entities": merge_entities(tables["mentions"])}
+        mentions, cut = bound_descriptions(tables["mentions"], ("name_key",), _BOUND)
+        ids = [entity_id(0, key) for key in cut["name_key"].to_pylist()]
+        return {"entities": merge_entities(mentions), "cut": pa.table({"id": sorted(ids)}, schema=CUT)}
 
 
 @dataclass(frozen=True)
@@ -39,16 +61,26 @@ class MergeRelations:
     """Relation mentions → relations of layer 0. Paper: §4.1."""
 
     name: ClassVar[str] = "merge_relations"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = ByKey("source_key", 500_000)
+    version: ClassVar[int] = 2
+    split: ClassVar[Split] = ByKey("source_key", _PARTITION_ROWS)
     reads: ClassVar[Schemas] = {"relation_mentions": RELATION_MENTIONS}
-    writes: ClassVar[Schemas] = {"relations": RELATIONS}
+    writes: ClassVar[Schemas] = {"relations": RELATIONS, "cut": CUT}
 
     max_tokens: int
 
+    def combine(self, name: str, rows: pa.Table) -> pa.Table:
+        """Return mentions without the descriptions that cannot be among a relation's strongest."""
+        return bound_descriptions(rows, ("source_key", "target_key"), _BOUND, spare=1)[0]
+
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the relations whose first name falls into this partition."""
-        return {"relations": merge_relations(tables["relation_mentions"], self.max_tokens * _CHARS_PER_TOKEN)}
+        mentions, cut = bound_descriptions(tables["relation_mentions"], ("source_key", "target_key"), _BOUND)
+        ends = zip(cut["source_key"].to_pylist(), cut["target_key"].to_pylist(), strict=True)
+        ids = [relation_id("extracted", *sorted(entity_id(0, key) for key in pair)) for pair in ends]
+        return {
+            "relations": merge_relations(mentions, self.max_tokens * _CHARS_PER_TOKEN),
+            "cut": pa.table({"id": sorted(ids)}, schema=CUT),
+        }
 
 
 @dataclass(frozen=True)
