@@ -20,6 +20,8 @@ from hirag_dist.stages.members import (
 )
 from hirag_dist.stages.reduce import FitProjection, ReduceVectors, n_axes
 
+_CELL_TASKS = 64
+
 
 @dataclass(frozen=True)
 class Clustering:
@@ -81,7 +83,8 @@ def _by_stages(run: Run, how: Clustering, layer: int, label: str, vectors: Datas
     nodes = run.stage(FitCells(settings, dims, kernels), f"{label}: cut", scores=scores)["nodes"]
     assign = AssignCells(settings, dims, kernels)
     in_cells = run.stage(assign, f"{label}: cells", scores=scores, nodes=nodes)["rows"]
-    found = run.stage(ClusterCells(settings, dims, kernels), f"{label}: mixtures", rows=in_cells)
+    cluster = ClusterCells(settings, dims, _rows_of_cells(settings, vectors.rows), kernels)
+    found = run.stage(cluster, f"{label}: mixtures", rows=in_cells)
     choose = ChooseMemberships(settings.threshold, rows)
     kept = run.stage(choose, f"{label}: memberships", links=found["links"])["links"]
     links = run.stage(NameClusters(layer, rows), f"{label}: names", links=kept)["links"]
@@ -93,3 +96,9 @@ def _by_stages(run: Run, how: Clustering, layer: int, label: str, vectors: Datas
     sizes = np.repeat(counts["size"].to_numpy(), counts["n_clusters"].to_numpy())
     stats = cluster_stats(sizes, vectors.rows, int(components.sum()))
     return Clustered(grouped["clusters"], grouped["members"], stats)
+
+
+def _rows_of_cells(settings: ClusterSettings, n_rows: int) -> int:
+    """Return how many rows of cells a task takes: one cell at least, a shard at most, and else so few that some
+    `_CELL_TASKS` tasks share the layer's most expensive step."""
+    return min(settings.shard_rows, max(settings.cell_rows, n_rows // _CELL_TASKS))

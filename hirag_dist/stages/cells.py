@@ -107,12 +107,13 @@ class ClusterCells:
 
     settings: ClusterSettings
     dims: int
+    rows_a_task: int
     kernels: str
 
     @property
     def split(self) -> ByKey:
         """The rows of a cell meet, in the order of the layer."""
-        return ByKey("cell", self.settings.shard_rows)
+        return ByKey("cell", self.rows_a_task)
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the memberships of the cells of this partition, and the components that BIC chose in each."""
