@@ -1,6 +1,7 @@
 """Summaries of clusters → the entities of the next layer, their relations to the members, and to equal names below.
 
-Nothing here is whole: a task holds some clusters, some names, or some members.
+Nothing here is whole: a task holds some clusters, some names, or some members. What cannot be divided is one key: all
+mentions of a name by summaries, at most one a cluster, are in one task.
 """
 
 from __future__ import annotations
