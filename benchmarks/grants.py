@@ -19,7 +19,7 @@ from typing import Any
 import ray
 
 from hirag_dist.core.limits import Allowance
-from hirag_dist.execution.ray import RemoteTreasury, _TreasuryActor
+from hirag_dist.execution.ray.treasury import RemoteTreasury, TreasuryActor
 from hirag_dist.pool.budget import Budget, Lender
 from hirag_dist.pool.treasury import Treasury
 
@@ -76,7 +76,7 @@ def main() -> None:
     ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     for n_workers in (1, 2, 4):
         name = uuid.uuid4().hex
-        actor: Any = ray.remote(_TreasuryActor)
+        actor: Any = ray.remote(TreasuryActor)
         held = actor.options(name=name, num_cpus=0, max_concurrency=10_000).remote(treasury)
         kind: Any = ray.remote(Worker)
         workers = [kind.options(num_cpus=1).remote(name) for _ in range(n_workers)]

@@ -6,19 +6,18 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.config import META_TYPES, Config
-from hirag_dist.core.merging import same_name_relations
 from hirag_dist.core.prompts import Prompts
-from hirag_dist.core.sparsity import Limits, change_rate, stop_after_clustering, stop_before_clustering
 from hirag_dist.errors import InputError, StageFailed
 from hirag_dist.execution.letters import split_letters
 from hirag_dist.execution.run import Dataset, Run
+from hirag_dist.growing import DESCRIPTION_CHARS, Growth, Layers, embed_layer
 from hirag_dist.importing import ImportedGraph
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.layout import DROPPED
@@ -27,25 +26,20 @@ from hirag_dist.index.reader import current_id
 from hirag_dist.index.writer import make_current
 from hirag_dist.publishing import Parts, publish
 from hirag_dist.reading import ReadOptions
-from hirag_dist.schemas import CLUSTERS, LAYERS, REJECTS, RELATIONS, REPORTS
+from hirag_dist.schemas import CLUSTERS, LAYERS, REJECTS, REPORTS
 from hirag_dist.sources import check_read, source_table
 from hirag_dist.stages.chunk import ChunkDocuments
-from hirag_dist.stages.cluster import ClusterLayer
 from hirag_dist.stages.communities import DetectCommunities, GatherReportMaterial
-from hirag_dist.stages.embed import EmbedChunks, EmbedEntities
+from hirag_dist.stages.embed import EmbedChunks
 from hirag_dist.stages.extract import ExtractGraph
 from hirag_dist.stages.merge import DescribeEntities, MergeEntities, MergeRelations
 from hirag_dist.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
 from hirag_dist.stages.packing import Packing
 from hirag_dist.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
-from hirag_dist.stages.summarise import MergeSummaries, SummariseClusters
 from hirag_dist.wiring import Resolved
 
 log = logging.getLogger(__name__)
-_UNCOVERING_LIMIT = 0.3  # a layer with a larger share of summaries that cover nobody is dropped
-_DESCRIPTION_CHARS = 480  # of a member in a prompt
-_SUMMARY_CHARS = 1200
 _PROMPT_TOKENS = 6000  # descriptions in one describe call
 _LEAST_LINE_TOKENS = 6  # a member's or relation's line in a prompt costs more, so no more can be shown
 
@@ -66,18 +60,6 @@ class BuildResult:
     stages_run: int
     rejects: int
     dropped: int = 0
-
-
-@dataclass
-class _Layers:
-    """The hierarchy as it grows: entities and vectors by layer, relations of all."""
-
-    entities: list[Dataset]
-    vectors: list[Dataset]
-    relations: Dataset
-    clusters: Dataset
-    rejects: Dataset
-    records: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Build:
@@ -127,12 +109,13 @@ class Build:
         return self._finish(documents, chunks, layers, put("imported_rejects", table, table_digest(table)), False)
 
     def _finish(
-        self, documents: Dataset, chunks: Dataset, layers: _Layers, rejects: Dataset, require_complete: bool
+        self, documents: Dataset, chunks: Dataset, layers: Layers, rejects: Dataset, require_complete: bool
     ) -> BuildResult:
         chunk_vectors = self._run.stage(
             EmbedChunks(self._resolved.embedder, self._resolved.dim), "chunk vectors", chunks=chunks
         )["vectors"]
-        self._grow(layers, self._meta_types(chunks, layers))
+        meta_types = self._meta_types(chunks, layers)
+        Growth(self._run, self._config, self._prompts, self._resolved, meta_types).grow(layers)
         entities = sum(layers.entities[1:], layers.entities[0])
         communities = self._run.stage(self._leiden(), "communities", entities=entities, relations=layers.relations)[
             "communities"
@@ -188,7 +171,7 @@ class Build:
         config = self._config
         return ChunkDocuments(config.tokenizer, config.chunk_tokens, config.chunk_overlap_tokens, config.chunking)
 
-    def _basic_graph(self, chunks: Dataset) -> _Layers:
+    def _basic_graph(self, chunks: Dataset) -> Layers:
         """Layer 0: the basic knowledge graph. Paper: Algorithm 1, lines 1–4."""
         config, run = self._config, self._run
         extract = ExtractGraph(
@@ -217,7 +200,7 @@ class Build:
         layers.rejects = found["rejects"] + layers.rejects
         return layers
 
-    def _described(self, entities: Dataset, relations: Dataset) -> _Layers:
+    def _described(self, entities: Dataset, relations: Dataset) -> Layers:
         """Give each entity one description and a vector: layer 0 of the hierarchy."""
         config = self._config
         describe = DescribeEntities(
@@ -228,8 +211,8 @@ class Build:
             self._resolved.models["summarise"],
         )
         described = self._run.stage(describe, "describe", entities=entities)
-        vectors = self._embed(described["entities"], 0)
-        return _Layers(
+        vectors = embed_layer(self._run, self._resolved, described["entities"], 0)
+        return Layers(
             entities=[described["entities"]],
             vectors=[vectors],
             relations=relations,
@@ -237,7 +220,7 @@ class Build:
             rejects=described["rejects"],
         )
 
-    def _meta_types(self, chunks: Dataset, layers: _Layers) -> tuple[str, ...]:
+    def _meta_types(self, chunks: Dataset, layers: Layers) -> tuple[str, ...]:
         """Return 𝒳: as configured, or as the summarise model proposes them; the default ones where it cannot."""
         config, run = self._config, self._run
         if config.meta_types != "generate":
@@ -250,93 +233,6 @@ class Build:
         layers.rejects += found["rejects"]
         return tuple(run.read(found["meta_types"])["meta_type"].to_pylist()) or META_TYPES
 
-    def _grow(self, layers: _Layers, meta_types: tuple[str, ...]) -> None:
-        """Layers 1, 2, … until the stop rule ends them. Paper: Algorithm 1, lines 5–13."""
-        limits = self._limits()
-        sparsities: list[float] = []
-        while True:
-            layer = len(layers.entities) - 1
-            record: dict[str, Any] = {"layer": layer, "n_entities": layers.entities[layer].rows} | _NOTHING
-            layers.records.append(record)
-            below = layers.entities[layer - 1].rows if layer else None
-            decision = stop_before_clustering(layer, record["n_entities"], below, limits)
-            if decision is None:
-                decision = self._grow_one(layers, layer, record, sparsities, limits, meta_types)
-            record["decision"] = decision or "go on"
-            if decision is not None:
-                log.info("the hierarchy ends at layer %d: %s", layer, decision)
-                return
-
-    def _grow_one(
-        self,
-        layers: _Layers,
-        layer: int,
-        record: dict[str, Any],
-        sparsities: list[float],
-        limits: Limits,
-        meta_types: tuple[str, ...],
-    ) -> str | None:
-        config, run = self._config, self._run
-        clustering = config.clustering
-        cluster = ClusterLayer(
-            layer=layer,
-            dim=self._resolved.dim,
-            reduce_dims=clustering.reduce_dims,
-            target_size=clustering.target_size,
-            max_size=clustering.max_size,
-            threshold=clustering.threshold,
-            description_chars=_DESCRIPTION_CHARS,
-            seed=config.seed,
-            kernels=self._resolved.kernels,
-        )
-        found = run.stage(
-            cluster, f"cluster layer {layer}", vectors=layers.vectors[layer], entities=layers.entities[layer]
-        )
-        record |= run.read(found["stats"]).to_pylist()[0]
-        if sparsities:
-            record["change_rate"] = change_rate(sparsities[-1], record["sparsity"])
-        sparsities.append(record["sparsity"])
-        decision = stop_after_clustering(sparsities, record["median_cluster"], limits)
-        if decision is not None:
-            return decision
-        summarise = SummariseClusters(
-            layer=layer + 1,
-            structured=self._resolved.structured["summarise"],
-            meta_types=meta_types,
-            packing=Packing(clustering.summary_pack_tokens, config.pack_units),
-            same_language=config.reply_language == "text",
-            prompts=self._prompts,
-            models=self._resolved.models["summarise"],
-        )
-        summaries = run.stage(summarise, f"summarise layer {layer}", members=found["members"])
-        above = run.stage(
-            MergeSummaries(layer + 1, _SUMMARY_CHARS),
-            f"merge layer {layer + 1}",
-            members=found["members"],
-            summaries=summaries["summaries"],
-        )
-        stats = run.read(above["stats"]).to_pylist()[0]
-        layers.rejects += summaries["rejects"]
-        record |= {"n_attached": stats["n_attached"], "n_unattached": stats["n_unattached"]}
-        n_new = above["entities"].rows
-        if n_new == 0 or stats["n_uncovering"] > _UNCOVERING_LIMIT * n_new:
-            return f"layer {layer + 1} was dropped: {stats['n_uncovering']} of its {n_new} summaries cover no member"
-        record["n_summaries"] = n_new
-        layers.clusters += found["clusters"]
-        layers.relations += above["relations"] + self._same_names(layers, above["entities"])
-        layers.entities.append(above["entities"])
-        layers.vectors.append(self._embed(above["entities"], layer + 1))
-        return None
-
-    def _same_names(self, layers: _Layers, above: Dataset) -> Dataset:
-        lower = self._run.read(sum(layers.entities[1:], layers.entities[0]))
-        table = same_name_relations(lower, self._run.read(above))
-        return self._run.put("same_name", table, table_digest(table)) if table.num_rows else Dataset(RELATIONS, ())
-
-    def _embed(self, entities: Dataset, layer: int) -> Dataset:
-        stage = EmbedEntities(self._resolved.embedder, self._resolved.dim)
-        return self._run.stage(stage, f"embed layer {layer}", entities=entities)["vectors"]
-
     def _leiden(self) -> DetectCommunities:
         communities = self._config.communities
         return DetectCommunities(
@@ -347,7 +243,7 @@ class Build:
         """Reports from the deepest level up, so that sub-reports are there when they are needed."""
         run, config = self._run, self._config.communities
         material = run.stage(
-            GatherReportMaterial(config.report_tokens // _LEAST_LINE_TOKENS, _DESCRIPTION_CHARS),
+            GatherReportMaterial(config.report_tokens // _LEAST_LINE_TOKENS, DESCRIPTION_CHARS),
             "report material",
             communities=communities,
             entities=entities,
@@ -380,10 +276,6 @@ class Build:
         chosen = table.filter(pc.equal(table["level"], level)).combine_chunks()
         return self._run.put("report_level", chosen, table_digest(chosen))
 
-    def _limits(self) -> Limits:
-        config = self._config
-        return Limits(config.stop, config.min_change_rate, config.clustering.target_size, config.max_layers)
-
     def decisive(self) -> dict[str, Any]:
         """Return all that decides the content of the index, INPUT and the ledger aside, as JSON."""
         resolved = self._resolved
@@ -405,16 +297,3 @@ class Build:
                 exclude={"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading"},
             ),
         }
-
-
-_NOTHING: dict[str, Any] = {
-    "n_clusters": 0,
-    "median_cluster": 0.0,
-    "largest_cluster": 0,
-    "sparsity": None,
-    "change_rate": None,
-    "n_components": 0,
-    "n_summaries": 0,
-    "n_attached": 0,
-    "n_unattached": 0,
-}

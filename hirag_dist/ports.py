@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.types import ChatReply, ChatRequest, CsrGraph, FloatMatrix, Rejected
+from hirag_dist.types import (
+    Assignment,
+    ChatReply,
+    ChatRequest,
+    Covariance,
+    CsrGraph,
+    FloatMatrix,
+    Mixture,
+    Moments,
+    Projection,
+    Rejected,
+    Statistics,
+)
 
 T = TypeVar("T")
 
@@ -95,20 +108,77 @@ class Kernels(Protocol):
         """Return (n, n_components) float32 scores, components by falling variance."""
         ...
 
+    def moments(self, vectors: FloatMatrix) -> Moments:
+        """Return the sums that `core.reduction.principal_axes` takes; those of shards add up to the layer's."""
+        ...
+
+    def project(self, vectors: FloatMatrix, projection: Projection) -> FloatMatrix:
+        """Return (n, c) float32 scores of any rows on the layer's axes."""
+        ...
+
+    def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
+        """Fit a mixture to rows that `core.mixture.standardise` gave. Raises ValueError: fewer rows than components."""
+        ...
+
+    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> Statistics:
+        """Return what the next maximisation needs to know of one shard of finite rows."""
+        ...
+
+    def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
+        """Return each finite row's best component, and all whose responsibility passes the threshold; at 1.0 the
+        best alone."""
+        ...
+
     def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
         """Return hierarchical communities: for each level, coarsest first, (n_nodes,) labels, −1 where a node's
         community is not split further."""
         ...
 
 
+class Held(Protocol):
+    """Shards of data that stay where they were loaded, for algorithms that go round (`Executor.hold`)."""
+
+    def each(self, step: Callable[[Any, Any, Any], T], argument: Any) -> Iterator[T]:
+        """Do a step on every shard, yield the results in the order of the shards, however they came.
+
+        Add them up as they come: no more than one has to be in memory, and a sum in this order has the same bits
+        wherever the shards were. Take all of them, or close the iterator, before the next step.
+
+        Args:
+            step: (services, data of a shard, argument) → result; a plain function that workers can import. It may be
+                done again on the same shard, so it must not change the data.
+            argument: the same for all shards; sent once a worker.
+
+        Raises:
+            HiragError: a step failed; the others in flight have ended.
+        """
+        ...
+
+
 class Executor(Protocol):
-    """Where tasks run."""
+    """Where work runs."""
 
     name: str
 
     def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
         """Run tasks, yield each result as it comes; order is not kept. A failed task raises after the others in
         flight have finished."""
+        ...
+
+    def hold(
+        self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True
+    ) -> AbstractContextManager[Held]:
+        """Lend shards that stay in the workers while the block lasts, for algorithms that go round.
+
+        Where a worker dies its shards are loaded again by others and its steps done again, so results depend neither
+        on that nor on the number of workers. `map` waits for the end of the block.
+
+        Args:
+            load: (services, shard) → data, a plain function that workers can import. Together the workers need room
+                for the data of all shards.
+            shards: what tells `load` where the data are; small, since it travels with every step.
+            keep: False loads the data anew for each step, where they are too large to stay.
+        """
         ...
 
     def charge(self, tokens: int, usd: float) -> None:

@@ -287,31 +287,6 @@ def join_descriptions(descriptions: Sequence[str], max_chars: int) -> str:
     return " ".join(kept)
 
 
-def same_name_relations(lower: pa.Table, upper: pa.Table) -> pa.Table:
-    """Return a relation of weight 1 between entities of two layers that have the same normalised name.
-
-    Args:
-        lower: ENTITIES of one or more layers below.
-        upper: ENTITIES of one layer.
-    """
-    by_key: dict[str, list[tuple[int, str]]] = {}
-    for name, layer, own in zip(
-        lower["name"].to_pylist(), lower["layer"].to_pylist(), lower["entity_id"].to_pylist(), strict=True
-    ):
-        by_key.setdefault(name_key(name), []).append((layer, own))
-    rows = []
-    for name, own in zip(upper["name"].to_pylist(), upper["entity_id"].to_pylist(), strict=True):
-        below = by_key.get(name_key(name))
-        if below:
-            top = max(layer for layer, _ in below)
-            for layer, other in below:
-                if layer == top:
-                    rows.append(
-                        inter_layer_relation("same_name", other, own, layer, "The same name, a layer higher.", 1.0)
-                    )
-    return pa.Table.from_pylist(rows, RELATIONS).sort_by("relation_id")
-
-
 def inter_layer_relation(
     kind: str, source_id: str, target_id: str, layer: int, description: str, weight: float
 ) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from hirag_dist.execution.task import Task, TaskResult, run_task
+from hirag_dist.execution.task import Task, TaskResult, one_thread, run_task
 from hirag_dist.stages.base import Services, asks_models
 
 log = logging.getLogger(__name__)
@@ -69,6 +71,11 @@ class InlineExecutor:
                     if not rest.cancelled():
                         rest.exception()
 
+    @contextmanager
+    def hold(self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True) -> Iterator[_Held]:
+        """Lend shards that stay in this process: all of them at once, where they are kept."""
+        yield _Held(self._made_services(), load, shards, keep)
+
     def charge(self, tokens: int, usd: float) -> None:
         """Count what was spent outside of tasks."""
         self._charge(tokens, usd)
@@ -80,9 +87,33 @@ class InlineExecutor:
         self._runner.close()
 
     async def _run(self, task: Task) -> TaskResult:
+        return await run_task(task, self._made_services())
+
+    def _made_services(self) -> Services:
         if self._services is None:
             self._services = self._make_services()
-        return await run_task(task, self._services)
+        return self._services
+
+
+class _Held:
+    """Implements `ports.Held`: one shard after the other."""
+
+    def __init__(self, services: Services, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool) -> None:
+        self._services = services
+        self._load = load
+        self._shards = shards
+        self._keep = keep
+        self._loaded: dict[int, Any] = {}
+
+    def each(self, step: Callable[[Any, Any, Any], Any], argument: Any) -> Iterator[Any]:
+        """Do a step on every shard, yield the results in the order of the shards."""
+        one_thread()
+        for number, shard in enumerate(self._shards):
+            data = self._loaded[number] if number in self._loaded else self._load(self._services, shard)
+            if self._keep:
+                self._loaded[number] = data
+            yield step(self._services, data, argument)
+            del data
 
 
 async def _close(services: Services) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
+from typing import Any
 
 from hirag_dist.execution.task import Task, TaskResult
-from hirag_dist.ports import Executor
+from hirag_dist.ports import Executor, Held
 
 
 class LazyExecutor:
@@ -28,15 +30,28 @@ class LazyExecutor:
         first = next(waiting, None)
         if first is None:
             return
-        if self._made is None:
-            self._made = self._make()
-            self._settle()
-        yield from self._made.map(chain((first,), waiting))
+        yield from self._there().map(chain((first,), waiting))
+
+    @contextmanager
+    def hold(self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True) -> Iterator[Held]:
+        """Lend shards that stay with the workers.
+
+        Raises:
+            BackendUnavailable: the executor does not start.
+        """
+        with self._there().hold(load, shards, keep) as held:
+            yield held
 
     def charge(self, tokens: int, usd: float) -> None:
         """Count what was spent outside of tasks, once there is who counts."""
         self._charged = (self._charged[0] + tokens, self._charged[1] + usd)
         self._settle()
+
+    def _there(self) -> Executor:
+        if self._made is None:
+            self._made = self._make()
+            self._settle()
+        return self._made
 
     def _settle(self) -> None:
         if self._made is not None and self._charged != (0, 0.0):

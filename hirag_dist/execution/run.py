@@ -30,13 +30,14 @@ from hirag_dist.execution.letters import (
     stage_results,
     task_letters,
 )
+from hirag_dist.execution.rounds import go_rounds
 from hirag_dist.execution.splitting import Shuffle, layout, plan
 from hirag_dist.execution.task import Task, TaskResult, failed_path, marker_of, output_path, result_of
 from hirag_dist.index.layout import work_path
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter
 from hirag_dist.ports import Executor
-from hirag_dist.stages.base import Stage
+from hirag_dist.stages.base import InRounds, Stage
 from hirag_dist.types import Rejected
 
 Listener = Callable[[object], None]
@@ -193,7 +194,9 @@ class Run:
             wanted: set[int] | None = None
             while wanted is None or wanted:
                 deferred = set()
-                for result in self._executor.map(rounds.prepared(missing(wanted))):
+                tasks = rounds.prepared(missing(wanted))
+                in_rounds = isinstance(stage.split, InRounds)
+                for result in go_rounds(tasks, self._executor) if in_rounds else self._executor.map(tasks):
                     usage = Meter.from_rows(result.usage)
                     self.sent.add(usage)
                     if result.n_deferred:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -81,7 +81,7 @@ def layout(stage: Stage, inputs: Mapping[str, Dataset]) -> list[object]:
 def _by_rows(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset], main: str, n: int) -> Plan:
     def tasks() -> Iterator[Task]:
         whole = _whole(inputs)
-        for number, run in enumerate(_cut(inputs[main], n)):
+        for number, run in enumerate(cut(_slices(inputs[main]), n)):
             yield Task(stage, number, {**whole, main: run}, folder, store)
 
     return Plan(_runs(inputs[main].rows, n), tasks)
@@ -97,7 +97,7 @@ def _by_key(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Datase
     def first_pass() -> Iterator[Task]:
         number = 0
         for name in keyed:
-            for pieces in _cut(inputs[name], n):
+            for pieces in cut(_slices(inputs[name]), n):
                 yield Task(stage, number, {name: pieces}, shuffled_to, store, scatter=scatter)
                 number += 1
 
@@ -125,7 +125,11 @@ def _check_types(stage: Stage, keyed: list[str], column: str) -> None:
 
 
 def _whole(inputs: Mapping[str, Dataset]) -> dict[str, tuple[Slice, ...] | Shuffled]:
-    return {name: tuple(Slice(p.path, 0, p.rows) for p in dataset.parts) for name, dataset in inputs.items()}
+    return {name: _slices(dataset) for name, dataset in inputs.items()}
+
+
+def _slices(dataset: Dataset) -> tuple[Slice, ...]:
+    return tuple(Slice(part.path, 0, part.rows) for part in dataset.parts)
 
 
 def _runs(total: int, n: int) -> list[int]:
@@ -133,19 +137,19 @@ def _runs(total: int, n: int) -> list[int]:
     return [min(n, total - first) for first in range(0, total, n)]
 
 
-def _cut(dataset: Dataset, n: int) -> Iterator[tuple[Slice, ...]]:
+def cut(pieces: Iterable[Slice], n: int) -> Iterator[tuple[Slice, ...]]:
     """Yield runs of `n` rows, which may span files."""
-    pieces: list[Slice] = []
+    run: list[Slice] = []
     room = n
-    for part in dataset.parts:
-        start = 0
-        while start < part.rows:
-            stop = min(part.rows, start + room)
-            pieces.append(Slice(part.path, start, stop))
+    for piece in pieces:
+        start = piece.start
+        while start < piece.stop:
+            stop = min(piece.stop, start + room)
+            run.append(Slice(piece.path, start, stop))
             room -= stop - start
             start = stop
             if room == 0:
-                yield tuple(pieces)
-                pieces, room = [], n
-    if pieces:
-        yield tuple(pieces)
+                yield tuple(run)
+                run, room = [], n
+    if run:
+        yield tuple(run)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import islice, pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
@@ -23,7 +23,7 @@ from hirag_dist.index.store import Store
 from hirag_dist.pool.batching import Collector, collecting
 from hirag_dist.pool.metering import Meter, current_meter, retrying
 from hirag_dist.ports import ChatPool
-from hirag_dist.stages.base import Combines, Services, Stage, Tables
+from hirag_dist.stages.base import Combines, Services, Stage, Tables, TaskStage
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     What a task spent that then failed is left beside the markers, for the bill. One that lacks replies which only
     batches may bring leaves the calls instead of an output.
     """
-    _one_thread()
+    one_thread()
     started = time.perf_counter()
     if task.scatter is not None:
         return await asyncio.to_thread(_scatter, task, task.scatter, started)
@@ -136,12 +136,12 @@ async def run_task(task: Task, services: Services) -> TaskResult:
         await services.catch_up()
         tables = await asyncio.to_thread(_read_all, task)  # others wait for replies on this loop
         try:
-            outputs = await task.stage.run(tables, services)
+            outputs = await cast(TaskStage, task.stage).run(tables, services)
         except Deferred:
             assert collector is not None
             return await asyncio.to_thread(_write_calls, task, collector, meter, started)
         writing = True
-        return await asyncio.to_thread(_write_all, task, outputs, meter, started)
+        return await asyncio.to_thread(write_outputs, task, outputs, meter, started)
     except BaseException as error:
         # A cancelled wait does not end the writing: the marker will be there, and says what was spent.
         if meter.uses and not (writing and isinstance(error, asyncio.CancelledError)):
@@ -159,8 +159,8 @@ def _read_all(task: Task) -> Tables:
     return {name: _read(task, name) for name in task.inputs}
 
 
-def _write_all(task: Task, outputs: Tables, meter: Meter, started: float) -> TaskResult:
-    """Write the outputs, then the marker."""
+def write_outputs(task: Task, outputs: Tables, meter: Meter, started: float) -> TaskResult:
+    """Write the outputs of a task, then its marker."""
     written = {}
     for name, schema in task.stage.writes.items():
         table = outputs[name]
@@ -209,7 +209,7 @@ class _Sparing:
 
 
 @cache
-def _one_thread() -> None:
+def one_thread() -> None:
     """Keep numerical libraries of this process to one thread: a sum split over threads depends on their number."""
     threadpool_limits(1)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import tiktoken
 
 from hirag_dist.errors import Deferred
-from hirag_dist.ports import ChatPool, Embedder, Kernels
+from hirag_dist.ports import ChatPool, Embedder, Held, Kernels
 from hirag_dist.types import Rejected
 
 T = TypeVar("T")
@@ -46,7 +46,20 @@ class Whole:
     limit: str
 
 
-Split = ByRows | ByKey | Whole
+@dataclass(frozen=True)
+class InRounds:
+    """The only input stays with the workers in shards of `n` rows, and the stage goes round them (`RoundStage`).
+
+    Attributes:
+        n: rows of a shard. It decides in what order numbers are added up, and so the last bits of the output.
+        keep: False reads the rows anew for each step, where they are too large to stay in memory.
+    """
+
+    n: int
+    keep: bool = True
+
+
+Split = ByRows | ByKey | Whole | InRounds
 
 
 async def no_other_workers() -> None:
@@ -75,12 +88,39 @@ class Stage(Protocol):
 
     name: ClassVar[str]
     version: ClassVar[int]  # raise it when the same input would give another output
-    split: ClassVar[Split]
     reads: ClassVar[Schemas]
     writes: ClassVar[Schemas]
 
+    @property
+    def split(self) -> Split:
+        """How its input may be cut. A class attribute does."""
+        ...
+
+
+class TaskStage(Stage, Protocol):
+    """A stage whose tasks know nothing of each other."""
+
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the outputs of one task."""
+        ...
+
+
+class RoundStage(Stage, Protocol):
+    """A stage that is split `InRounds`: small numbers come back from the rows, again and again, and decide what is
+    asked of them next. Its output is written where the build is steered, so it must be small too."""
+
+    def load(self, rows: pa.Table, first_row: int) -> Any:
+        """Return what a worker holds of a shard; `first_row` is the number of its first row among all."""
+        ...
+
+    def go_round(self, shards: Held, kernels: Kernels, n_rows: int) -> Tables:
+        """Return the outputs.
+
+        Args:
+            shards: of all rows, each as `load` returned it.
+            kernels: a worker's: what is asked of them travels.
+            n_rows: of all shards.
+        """
         ...
 
 

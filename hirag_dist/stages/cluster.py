@@ -1,4 +1,4 @@
-"""A layer's vectors → overlapping clusters, and the members each prompt will show."""
+"""A layer's vectors → overlapping clusters, and the members each prompt will show, in one process."""
 
 from __future__ import annotations
 
@@ -9,103 +9,60 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from hirag_dist.core.graph import rows_of
-from hirag_dist.core.ids import content_id
-from hirag_dist.core.mixture import soft_clusters
-from hirag_dist.core.sparsity import cluster_sparsity
-from hirag_dist.core.text import one_line, shorten
-from hirag_dist.schemas import CLUSTERS, ENTITIES, VECTORS
+from hirag_dist.core.cells import ClusterSettings
+from hirag_dist.core.clustering import soft_clusters
+from hirag_dist.schemas import CLUSTERS, VECTORS
 from hirag_dist.stages.base import Schemas, Services, Split, Tables, Whole
 from hirag_dist.stages.embed import vector_matrix
-
-CLUSTER_MEMBERS = pa.schema(
-    [
-        pa.field("cluster_id", pa.string(), nullable=False),
-        pa.field("member_ids", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False),
-        pa.field("names", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False),
-        pa.field("types", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False),
-        pa.field("descriptions", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False),
-    ]
+from hirag_dist.stages.members import (
+    CLUSTER_MEMBERS,
+    CLUSTER_STATS,
+    NAMED_LINKS,
+    SHOWN_AS,
+    cluster_id,
+    cluster_stats,
+    described,
+    grouped,
 )
-
-CLUSTER_STATS = pa.schema(
-    [
-        pa.field("n_clusters", pa.int64(), nullable=False),
-        pa.field("median_cluster", pa.float64(), nullable=False),
-        pa.field("largest_cluster", pa.int64(), nullable=False),
-        pa.field("sparsity", pa.float64(), nullable=False),
-        pa.field("n_components", pa.int64(), nullable=False),
-    ]
-)
+from hirag_dist.stages.reduce import reduced
 
 
 @dataclass(frozen=True)
 class ClusterLayer:
-    """Vectors of one layer → clusters (Eq. 8) with their sparsity (Eq. 17)."""
+    """Vectors of one layer → clusters (Eq. 8) with their sparsity (Eq. 17).
+
+    A larger layer is clustered by several stages (`layering`), which give the same clusters.
+    """
 
     name: ClassVar[str] = "cluster"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = Whole("one process: about 200,000 entities a layer at 384 dimensions in 4 GiB")
-    reads: ClassVar[Schemas] = {"vectors": VECTORS, "entities": ENTITIES}
+    version: ClassVar[int] = 2
+    split: ClassVar[Split] = Whole("one shard, 65,536 entities: larger layers are clustered by stages of many tasks")
+    reads: ClassVar[Schemas] = {"vectors": VECTORS, "entities": SHOWN_AS}
     writes: ClassVar[Schemas] = {"clusters": CLUSTERS, "members": CLUSTER_MEMBERS, "stats": CLUSTER_STATS}
 
     layer: int
     dim: int
     reduce_dims: int
-    target_size: int
-    max_size: int
-    threshold: float
+    settings: ClusterSettings
     description_chars: int
-    seed: int
     kernels: str
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return memberships, prompt material by cluster, and one row of figures."""
         order = tables["vectors"]["id"]
         vectors = vector_matrix(tables["vectors"], self.dim)
-        n_rows = len(vectors)
-        reduced = services.kernels.pca(vectors, min(self.reduce_dims, self.dim, max(n_rows - 1, 1)), self.seed)
-        soft = soft_clusters(reduced, self.target_size, self.max_size, self.threshold, self.seed)
+        scores = reduced(vectors, self.reduce_dims, self.settings.shard_rows, services.kernels)
+        soft = soft_clusters(scores, self.settings, services.kernels)
         ids = np.array(order.to_pylist(), object)
         bounds = np.concatenate([[0], np.cumsum(soft.sizes)])
-        cluster_ids = [
-            content_id("cluster", str(self.layer), *sorted(ids[soft.rows[first:last]]))
-            for first, last in pairwise(bounds)
+        cluster_ids = [cluster_id(self.layer, sorted(ids[soft.rows[first:last]])) for first, last in pairwise(bounds)]
+        links = [
+            pa.array(np.array(cluster_ids, object)[soft.clusters], pa.string()),
+            order.take(pa.array(soft.rows)),
+            pa.array(soft.responsibilities, pa.float32()),
+            pa.array(soft.best),
         ]
-        clusters = pa.table(
-            {
-                "cluster_id": pa.array(np.array(cluster_ids, object)[soft.clusters], pa.string()),
-                "layer": pa.array(np.full(len(soft.rows), self.layer), pa.int32()),
-                "entity_id": pa.array(ids[soft.rows], pa.string()),
-                "responsibility": pa.array(soft.responsibilities, pa.float32()),
-                "best": pa.array(soft.best),
-            },
-            schema=CLUSTERS,
-        ).sort_by([("cluster_id", "ascending"), ("entity_id", "ascending")])
-        entities = tables["entities"]
-        where = rows_of(order, entities["entity_id"])
-        columns = [entities[name].to_pylist() for name in ("name", "type", "description")]
-        members = []
-        for number, (first, last) in enumerate(pairwise(bounds)):
-            rows = sorted(soft.rows[first:last].tolist(), key=lambda row: ids[row])
-            members.append(
-                {
-                    "cluster_id": cluster_ids[number],
-                    "member_ids": [ids[row] for row in rows],
-                    "names": [columns[0][where[row]] for row in rows],
-                    "types": [columns[1][where[row]] for row in rows],
-                    "descriptions": [shorten(one_line(columns[2][where[row]]), self.description_chars) for row in rows],
-                }
-            )
-        stats = {
-            "n_clusters": len(soft.sizes),
-            "median_cluster": float(np.median(soft.sizes)),
-            "largest_cluster": int(soft.sizes.max()),
-            "sparsity": cluster_sparsity(soft.sizes, n_rows),
-            "n_components": soft.n_components,
-        }
-        return {
-            "clusters": clusters,
-            "members": pa.Table.from_pylist(members, CLUSTER_MEMBERS).sort_by("cluster_id"),
-            "stats": pa.Table.from_pylist([stats], CLUSTER_STATS),
-        }
+        rows = described(pa.table(links, schema=NAMED_LINKS), tables["entities"], self.description_chars)
+        clusters, members = grouped(rows, self.layer)
+        stats = cluster_stats(soft.sizes, len(vectors), soft.n_components)
+        return {"clusters": clusters, "members": members, "stats": pa.Table.from_pylist([stats], CLUSTER_STATS)}

@@ -21,9 +21,17 @@ def vector_table(ids: pa.ChunkedArray, vectors: FloatMatrix) -> pa.Table:
 
 
 def vector_matrix(table: pa.Table, dim: int) -> FloatMatrix:
-    """Return (n, dim) from VECTORS."""
-    data = b"".join(table["vector"].to_pylist())
-    return np.frombuffer(data, "<f4").reshape(table.num_rows, dim)
+    """Return (n, dim) from VECTORS, without a copy where they are in one piece."""
+    parts = [_matrix(chunk, dim) for chunk in table["vector"].chunks if len(chunk)]
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([np.zeros((0, dim), np.float32), *parts])
+
+
+def _matrix(vectors: pa.BinaryArray, dim: int) -> FloatMatrix:
+    _, offsets, data = vectors.buffers()
+    first, last = np.frombuffer(offsets, np.int32)[[vectors.offset, vectors.offset + len(vectors)]]
+    return np.frombuffer(data, "<f4", (last - first) // 4, first).reshape(len(vectors), dim)
 
 
 @dataclass(frozen=True)

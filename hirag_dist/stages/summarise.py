@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from hirag_dist.core.prompts import PACKED, Prompts, summary_request
-from hirag_dist.core.replies import Cover, EntityRecord, Summary, parse_summary
-from hirag_dist.core.summaries import SummarisedCluster, next_layer
-from hirag_dist.schemas import ENTITIES, REJECTS, RELATIONS
-from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables, Whole, reject_row
-from hirag_dist.stages.cluster import CLUSTER_MEMBERS
+from hirag_dist.core.replies import Summary, parse_summary
+from hirag_dist.schemas import REJECTS
+from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables, reject_row
+from hirag_dist.stages.members import CLUSTER_MEMBERS
 from hirag_dist.stages.packing import Packing, Unit, ask_packed
 from hirag_dist.types import Rejected
 
@@ -25,13 +24,6 @@ CLUSTER_SUMMARIES = pa.schema(
         pa.field("cluster_id", pa.string(), nullable=False),
         pa.field("entities", pa.list_(_ENTITY), nullable=False),
         pa.field("covers", pa.list_(_COVER), nullable=False),
-    ]
-)
-LAYER_STATS = pa.schema(
-    [
-        pa.field("n_attached", pa.int64(), nullable=False),
-        pa.field("n_unattached", pa.int64(), nullable=False),
-        pa.field("n_uncovering", pa.int64(), nullable=False),
     ]
 )
 
@@ -97,47 +89,3 @@ class SummariseClusters:
             summary_request(members, self.prompts, self.meta_types, "summarise" if self.structured else None),
             lambda reply: parse_summary(reply, len(members), names, read),
         )
-
-
-@dataclass(frozen=True)
-class MergeSummaries:
-    """Summaries of all clusters → the entities of a layer and their relations to the members. Paper: Eq. 9–10."""
-
-    name: ClassVar[str] = "merge_summaries"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = Whole("one process: about 5 million memberships in 4 GiB")
-    reads: ClassVar[Schemas] = {"members": CLUSTER_MEMBERS, "summaries": CLUSTER_SUMMARIES}
-    writes: ClassVar[Schemas] = {"entities": ENTITIES, "relations": RELATIONS, "stats": LAYER_STATS}
-
-    layer: int
-    max_description_chars: int
-
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the layer; members of clusters without a summary stay unattached unless another cluster has them."""
-        summaries = {row["cluster_id"]: row for row in tables["summaries"].to_pylist()}
-        clusters = []
-        attached: set[str] = set()
-        everyone: set[str] = set()
-        for cluster in tables["members"].to_pylist():
-            everyone.update(cluster["member_ids"])
-            found = summaries.get(cluster["cluster_id"])
-            if found is None:
-                continue
-            attached.update(cluster["member_ids"])
-            texts = tuple(f"{n} {d}" for n, d in zip(cluster["names"], cluster["descriptions"], strict=True))
-            summary = Summary(
-                tuple(EntityRecord(**entity) for entity in found["entities"]),
-                tuple(Cover(**cover) for cover in found["covers"]),
-            )
-            clusters.append(SummarisedCluster(cluster["cluster_id"], tuple(cluster["member_ids"]), texts, summary))
-        layer = next_layer(clusters, self.layer, self.max_description_chars)
-        stats = {
-            "n_attached": layer.n_attached,
-            "n_unattached": len(everyone - attached),
-            "n_uncovering": layer.n_uncovering,
-        }
-        return {
-            "entities": layer.entities,
-            "relations": layer.relations,
-            "stats": pa.Table.from_pylist([stats], LAYER_STATS),
-        }

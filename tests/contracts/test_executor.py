@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,8 @@ from ray import cloudpickle
 
 from hirag_dist.errors import BudgetReached, HiragError, RateLimited, RequestRejected, StageFailed
 from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.ray import RayExecutor, _start
+from hirag_dist.execution.ray import RayExecutor
+from hirag_dist.execution.ray.cluster import start
 from hirag_dist.execution.task import Slice, Task, result_of
 from hirag_dist.index.store import Store
 from hirag_dist.pool.treasury import Treasury
@@ -55,7 +57,7 @@ def _inline() -> Executor:
 
 def _on_ray() -> Executor:
     if not ray.is_initialized():
-        _start(None, 2)
+        start(None, 2)
     return RayExecutor(lambda lender, holder: SERVICES, lambda: Treasury({}), workers=2, in_flight=lambda n_workers: 1)
 
 
@@ -149,4 +151,76 @@ def test_of_several_failures_one_rises(executor: Executor, store: Store) -> None
 def test_goes_on_after_a_failure(executor: Executor, store: Store) -> None:
     with pytest.raises(StageFailed):
         list(executor.map(make_tasks(store, 3, (1, StageFailed("once")))))
+    assert len(list(executor.map(make_tasks(store, 3)))) == 3
+
+
+def load_numbers(services: Services, shard: tuple[str, int]) -> list[float]:
+    """Ten numbers of a shard; leaves a file for each time."""
+    assert services == SERVICES
+    folder, number = shard
+    Path(folder, f"load-{number}-{uuid.uuid4().hex}").touch()
+    return [1.0 / (10 * number + place + 1) for place in range(10)]
+
+
+def scaled_sum(services: Services, numbers: list[float], argument: tuple[str, float]) -> float:
+    """The sum, scaled; leaves a file for each time."""
+    assert services == SERVICES
+    folder, factor = argument
+    Path(folder, f"step-{uuid.uuid4().hex}").touch()
+    return factor * sum(numbers)
+
+
+def refuse(services: Services, numbers: list[float], argument: HiragError) -> None:
+    """Fails on the shard that begins with a third."""
+    if numbers[0] == 1.0 / 31:
+        raise argument
+
+
+def traces(folder: Path, kind: str) -> int:
+    return len(list(folder.glob(f"{kind}-*")))
+
+
+def test_shards_are_loaded_once_and_results_come_in_their_order(executor: Executor, tmp_path: Path) -> None:
+    shards = [(str(tmp_path), number) for number in range(23)]
+    with executor.hold(load_numbers, shards) as held:
+        for factor in (1.0, 3.0):
+            found = list(held.each(scaled_sum, (str(tmp_path), factor)))
+            assert found == [factor * sum(1.0 / (10 * n + place + 1) for place in range(10)) for n in range(23)]
+    assert traces(tmp_path, "step") == 2 * 23
+    moved = 23 if executor.name == "ray" else 0  # to a worker that came after the first round had begun
+    assert 23 <= traces(tmp_path, "load") <= 23 + moved
+
+
+def test_shards_that_do_not_stay_are_loaded_for_each_step(executor: Executor, tmp_path: Path) -> None:
+    with executor.hold(load_numbers, [(str(tmp_path), number) for number in range(3)], keep=False) as held:
+        for _ in range(2):
+            assert len(list(held.each(scaled_sum, (str(tmp_path), 1.0)))) == 3
+    assert traces(tmp_path, "load") == 6
+
+
+def test_nothing_to_hold_gives_nothing(executor: Executor) -> None:
+    with executor.hold(load_numbers, []) as held:
+        assert list(held.each(scaled_sum, None)) == []
+
+
+def test_steps_are_not_done_far_ahead_of_who_takes_the_results(executor: Executor, tmp_path: Path) -> None:
+    with executor.hold(load_numbers, [(str(tmp_path), number) for number in range(40)]) as held:
+        results = held.each(scaled_sum, (str(tmp_path), 1.0))
+        next(results)
+        results.close()  # type: ignore[attr-defined]  # a generator in both
+        assert 1 <= traces(tmp_path, "step") <= 9
+        assert len(list(held.each(scaled_sum, (str(tmp_path), 1.0)))) == 40
+
+
+def test_a_failed_step_rises_as_it_is_and_the_shards_are_still_held(executor: Executor, tmp_path: Path) -> None:
+    with executor.hold(load_numbers, [(str(tmp_path), number) for number in range(8)]) as held:
+        with pytest.raises(RateLimited, match="slowly") as caught:
+            list(held.each(refuse, RateLimited("slowly", retry_after_s=1.5)))
+        assert caught.value.retry_after_s == 1.5
+        assert len(list(held.each(scaled_sum, (str(tmp_path), 1.0)))) == 8
+
+
+def test_tasks_run_after_a_hold(executor: Executor, store: Store, tmp_path: Path) -> None:
+    with executor.hold(load_numbers, [(str(tmp_path), 0)]) as held:
+        list(held.each(scaled_sum, (str(tmp_path), 1.0)))
     assert len(list(executor.map(make_tasks(store, 3)))) == 3

@@ -17,7 +17,6 @@ from hirag_dist.core.merging import (
     mentions_of,
     merge_entities,
     merge_relations,
-    same_name_relations,
 )
 from hirag_dist.core.replies import EntityRecord, Extraction, RelationRecord
 from hirag_dist.core.text import name_key
@@ -112,30 +111,6 @@ def test_a_relation_of_a_name_with_itself_is_no_relation() -> None:
 
 def test_joined_descriptions_keep_to_their_limit() -> None:
     assert len(join_descriptions(["word " * 100, "more " * 50], 120)) <= 120
-
-
-def test_equal_names_of_two_layers_are_joined() -> None:
-    def layer(number: int, *names: str) -> pa.Table:
-        rows = [
-            {
-                "entity_id": entity_id(number, name_key(name)),
-                "layer": number,
-                "name": name,
-                "type": "concept",
-                "description": "",
-                "described": True,
-                "n_mentions": 1,
-                "chunk_ids": [],
-            }
-            for name in names
-        ]
-        return pa.Table.from_pylist(rows, ENTITIES)
-
-    lower = pa.concat_tables([layer(0, "Light", "Colour"), layer(1, "light")])
-    joined = same_name_relations(lower, layer(2, "LIGHT", "Optics")).to_pylist()
-    assert [(row["source_id"], row["target_id"], row["kind"], row["weight"]) for row in joined] == [
-        (entity_id(1, "light"), entity_id(2, "light"), "same_name", 1.0)
-    ]
 
 
 Rows = list[dict[str, Any]]

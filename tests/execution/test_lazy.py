@@ -7,6 +7,7 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
+from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy import LazyExecutor
 from hirag_dist.execution.task import Task, TaskResult
 
@@ -49,6 +50,23 @@ def test_it_is_made_once_and_closed() -> None:
         assert next(executor.map(endless())).number == 0
     executor.close()
     assert [each.closed for each in made] == [True]
+
+
+def shard_of(services: Any, shard: int) -> int:
+    return 10 * shard
+
+
+def plus(services: Any, data: int, argument: int) -> int:
+    return data + argument
+
+
+def test_shards_are_held_by_the_executor_that_is_made_for_them() -> None:
+    made: list[InlineExecutor] = []
+    executor = LazyExecutor("lazy", lambda: made.append(InlineExecutor(SimpleNamespace)) or made[-1])
+    with executor.hold(shard_of, [1, 2]) as held:
+        assert list(held.each(plus, 5)) == [15, 25]
+    executor.close()
+    assert len(made) == 1
 
 
 def test_tasks_are_taken_as_the_other_executor_takes_them() -> None:

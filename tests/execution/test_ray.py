@@ -26,7 +26,9 @@ from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.execution.events import TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.ray import RayExecutor, _kill_half_started, _TreasuryActor, describe_cluster
+from hirag_dist.execution.ray import RayExecutor, describe_cluster
+from hirag_dist.execution.ray.cluster import kill_half_started
+from hirag_dist.execution.ray.treasury import TreasuryActor
 from hirag_dist.execution.run import Run
 from hirag_dist.execution.task import Slice, Task
 from hirag_dist.index.digest import table_digest
@@ -63,7 +65,7 @@ def started(start: Callable[[], Any]) -> Any:
     try:
         return start()
     except Exception as error:
-        _kill_half_started(error)
+        kill_half_started(error)
         return start()
 
 
@@ -304,7 +306,7 @@ def test_describes_the_cluster(cluster: Cluster) -> None:
 
 
 async def test_loans_of_a_dead_worker_return() -> None:
-    treasury = _TreasuryActor(lambda: Treasury({"x": Allowance(None, None, 2)}))
+    treasury = TreasuryActor(lambda: Treasury({"x": Allowance(None, None, 2)}))
     nothing, want = State(0, 0, 0, 0, 0, 0.0, 0, 0.0), Want(0, slots=2)
     loan = await treasury.ask("0/first life", "x", nothing, want, Events())
     assert not isinstance(loan, Exception)

@@ -11,7 +11,8 @@ import pytest
 
 from hirag_dist import schemas
 from hirag_dist.core.ids import chunk_id, document_id, entity_id
-from hirag_dist.core.merging import inter_layer_relation, merge_entities, merge_relations, same_name_relations
+from hirag_dist.core.merging import inter_layer_relation, merge_entities, merge_relations
+from hirag_dist.core.summaries import names_of, relate_equal_names
 from hirag_dist.exporting import graphrag_tables
 from hirag_dist.importing import ImportedGraph, read_working_folder
 
@@ -60,11 +61,12 @@ def snapshot() -> dict[str, pa.Table]:
     )
     member = inter_layer_relation("summary", entity_id(0, "arrow"), entity_id(1, "ray"), 0, "Is part of it.", 1.0)
     up = pa.Table.from_pylist([member], schemas.RELATIONS)
+    everything = pa.concat_tables([entities, above])
     return {
         "documents": documents,
         "chunks": pa.Table.from_pylist(chunks, schemas.CHUNKS),
-        "entities": pa.concat_tables([entities, above]),
-        "relations": pa.concat_tables([relations, up, same_name_relations(entities, above)]),
+        "entities": everything,
+        "relations": pa.concat_tables([relations, up, relate_equal_names(names_of(everything))]),
         "communities": schemas.COMMUNITIES.empty_table(),
         "reports": schemas.REPORTS.empty_table(),
     }

@@ -1,0 +1,13 @@
+"""Tasks on a Ray cluster: one actor a worker, one actor that holds the treasury. The driver moves names, not rows."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read by Ray when it is imported
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+from hirag_dist.execution.ray.cluster import describe_cluster
+from hirag_dist.execution.ray.executor import RayExecutor
+
+__all__ = ["RayExecutor", "describe_cluster"]

@@ -1,0 +1,105 @@
+"""The cluster's one treasury: the actor that holds it, and how workers ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ray
+
+from hirag_dist.errors import HiragError, StageFailed
+from hirag_dist.execution.ray.cluster import last_line
+from hirag_dist.pool.treasury import Events, Loan, Order, State, Treasury, Want
+
+
+class RemoteTreasury:
+    """The cluster's one treasury, asked from a worker. Implements `pool.budget.Lender`."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
+        """As `Treasury.ask`."""
+        answer = await self._reached(self._actor.ask.remote(holder, endpoint, state, want, events))
+        if isinstance(answer, HiragError):
+            raise answer
+        loan: Loan = answer
+        return loan
+
+    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
+        """As `Treasury.tell`."""
+        answer = await self._reached(self._actor.tell.remote(holder, endpoint, state, events))
+        if isinstance(answer, HiragError):
+            raise answer
+        order: Order = answer
+        return order
+
+    async def leave(self, holder: str) -> None:
+        """As `Treasury.leave`."""
+        await self._reached(self._actor.leave.remote(holder))
+
+    async def _reached(self, ref: Any) -> Any:
+        try:
+            return await ref
+        except ray.exceptions.RayActorError as error:
+            said = "the actor that holds the budget is gone; run again to go on from here"
+            raise StageFailed(f"{said} ({last_line(error)})") from error
+
+
+class TakenForDead(StageFailed):
+    """This worker was taken for dead, and what it was lent has gone back."""
+
+
+_TAKEN_FOR_DEAD = TakenForDead("this worker was taken for dead")
+
+
+class TreasuryActor:
+    """Holds the treasury, and knows which worker lives under which name, so that the loans of a dead one return."""
+
+    def __init__(self, make_treasury: Callable[[], Treasury]) -> None:
+        self._treasury = make_treasury()
+        self._lives: dict[str, str] = {}  # worker → its present name as a holder
+        self._gone: set[str] = set()
+
+    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan | HiragError:
+        """As `Treasury.ask`, an error as the answer."""
+        if await self._is_gone(holder):
+            return _TAKEN_FOR_DEAD
+        try:
+            return await self._treasury.ask(holder, endpoint, state, want, events)
+        except HiragError as error:
+            return error
+
+    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order | HiragError:
+        """As `Treasury.tell`, an error as the answer."""
+        if await self._is_gone(holder):
+            return _TAKEN_FOR_DEAD
+        return await self._treasury.tell(holder, endpoint, state, events)
+
+    async def leave(self, holder: str) -> None:
+        """As `Treasury.leave`."""
+        await self._treasury.leave(holder)
+
+    async def charge(self, tokens: int, usd: float) -> None:
+        """As `Treasury.charge`."""
+        self._treasury.charge(tokens, usd)
+
+    async def forget(self, worker: int) -> None:
+        """Take back what a dead worker held."""
+        holder = self._lives.pop(str(worker), None)
+        if holder is not None:
+            self._gone.add(holder)
+            await self._treasury.leave(holder)
+
+    async def _is_gone(self, holder: str) -> bool:
+        """Whether a worker was taken for dead; it may not use what went back. Notes who lives."""
+        if holder in self._gone:
+            return True
+        worker = holder.partition("/")[0]
+        before = self._lives.get(worker)
+        if before != holder:
+            if before is not None:
+                self._gone.add(before)
+                await self._treasury.leave(before)
+            self._lives[worker] = holder
+        return False

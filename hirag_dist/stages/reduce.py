@@ -1,0 +1,107 @@
+"""Vectors of a large layer → their scores on the axes of largest variance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from hirag_dist.core.reduction import principal_axes, total_moments
+from hirag_dist.ports import Held, Kernels
+from hirag_dist.schemas import VECTORS
+from hirag_dist.stages.base import ByRows, InRounds, Schemas, Services, Tables
+from hirag_dist.stages.embed import vector_matrix, vector_table
+from hirag_dist.types import FloatMatrix, Moments, Projection
+
+PROJECTION = pa.schema(  # a row a component
+    [
+        pa.field("axis", pa.binary(), nullable=False),  # (dim,) float32, little endian
+        pa.field("shift", pa.float32(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class FitProjection:
+    """Vectors → the axes of largest variance (Eq. 7's vectors have too many dimensions for a mixture).
+
+    One round. A worker reads a shard, gives its moments, and forgets it; they are added up in the order of shards.
+    """
+
+    name: ClassVar[str] = "fit_projection"
+    version: ClassVar[int] = 1
+    reads: ClassVar[Schemas] = {"vectors": VECTORS}
+    writes: ClassVar[Schemas] = {"projection": PROJECTION}
+
+    dim: int
+    reduce_dims: int
+    shard_rows: int
+    kernels: str
+
+    @property
+    def split(self) -> InRounds:
+        """By shards, which do not stay."""
+        return InRounds(self.shard_rows, keep=False)
+
+    def load(self, rows: pa.Table, first_row: int) -> FloatMatrix:
+        """Return the vectors."""
+        return vector_matrix(rows, self.dim)
+
+    def go_round(self, shards: Held, kernels: Kernels, n_rows: int) -> Tables:
+        """Return the projection."""
+        found = principal_axes(total_moments(shards.each(_moments, None)), n_axes(self.dim, self.reduce_dims, n_rows))
+        rows = [axis.tobytes() for axis in np.ascontiguousarray(found.axes.T, "<f4")]
+        return {"projection": pa.table([pa.array(rows, pa.binary()), pa.array(found.shift)], schema=PROJECTION)}
+
+
+@dataclass(frozen=True)
+class ReduceVectors:
+    """Vectors → scores: VECTORS of few dimensions."""
+
+    name: ClassVar[str] = "reduce_vectors"
+    version: ClassVar[int] = 1
+    reads: ClassVar[Schemas] = {"vectors": VECTORS, "projection": PROJECTION}
+    writes: ClassVar[Schemas] = {"scores": VECTORS}
+
+    dim: int
+    shard_rows: int
+    kernels: str
+
+    @property
+    def split(self) -> ByRows:
+        """By shards."""
+        return ByRows(self.shard_rows)
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the scores of one shard."""
+        vectors, rows = tables["vectors"], tables["projection"]
+        axes = np.frombuffer(b"".join(rows["axis"].to_pylist()), "<f4").reshape(rows.num_rows, self.dim)
+        projection = Projection(np.ascontiguousarray(axes.T), rows["shift"].to_numpy())
+        scores = services.kernels.project(vector_matrix(vectors, self.dim), projection)
+        return {"scores": vector_table(vectors["id"], scores)}
+
+
+def n_axes(dim: int, reduce_dims: int, n_rows: int) -> int:
+    """Return how many components a layer's vectors are reduced to."""
+    return min(reduce_dims, dim, max(n_rows - 1, 1))
+
+
+def reduced(vectors: FloatMatrix, reduce_dims: int, shard_rows: int, kernels: Kernels) -> FloatMatrix:
+    """Return the scores that the stages give, in one process.
+
+    Args:
+        vectors: (n, dim) float32.
+        reduce_dims: components wanted.
+        shard_rows: rows whose moments are added up at a time: it decides the last bits.
+        kernels: does the products.
+    """
+    shards = [vectors[first : first + shard_rows] for first in range(0, len(vectors), shard_rows)]
+    count = n_axes(vectors.shape[1], reduce_dims, len(vectors))
+    projection = principal_axes(total_moments(map(kernels.moments, shards)), count)
+    return np.concatenate([kernels.project(shard, projection) for shard in shards])
+
+
+def _moments(services: Services, vectors: FloatMatrix, nothing: Any) -> Moments:
+    return services.kernels.moments(vectors)
