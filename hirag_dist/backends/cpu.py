@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.communities import hierarchical_labels
-from hirag_dist.types import CsrGraph, FloatMatrix
+from hirag_dist.core.distances import hop_distances
+from hirag_dist.types import CsrGraph, FloatMatrix, IntVector
 
 _BLOCK_ROWS = 8192
 
@@ -59,3 +60,7 @@ class CpuKernels:
             return np.fromiter((found[node] for node in range(part.n_nodes)), np.int64, part.n_nodes)
 
         return hierarchical_labels(graph, partition, max_size)
+
+    def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+        """Return (n_sources, n_nodes) hops, 64 sources in one walk."""
+        return hop_distances(graph, sources)
