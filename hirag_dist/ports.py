@@ -8,7 +8,20 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.types import ChatReply, ChatRequest, CsrGraph, FloatMatrix, IntVector, Rejected
+from hirag_dist.types import (
+    Assignment,
+    ChatReply,
+    ChatRequest,
+    Covariance,
+    CsrGraph,
+    FloatMatrix,
+    IntVector,
+    Mixture,
+    Moments,
+    Projection,
+    Rejected,
+    Statistics,
+)
 
 T = TypeVar("T")
 
@@ -93,6 +106,27 @@ class Kernels(Protocol):
 
     def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
         """Return (n, n_components) float32 scores, components by falling variance."""
+        ...
+
+    def moments(self, vectors: FloatMatrix) -> Moments:
+        """Return the sums that `core.reduction.principal_axes` takes; those of shards add up to the layer's."""
+        ...
+
+    def project(self, vectors: FloatMatrix, projection: Projection) -> FloatMatrix:
+        """Return (n, c) float32 scores of any rows on the layer's axes."""
+        ...
+
+    def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
+        """Fit a mixture to rows that `core.mixture.standardise` gave. Raises ValueError: fewer rows than components."""
+        ...
+
+    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> Statistics:
+        """Return what the next maximisation needs to know of one shard of finite rows."""
+        ...
+
+    def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
+        """Return each finite row's best component, and all whose responsibility passes the threshold; at 1.0 the
+        best alone."""
         ...
 
     def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:

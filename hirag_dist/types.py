@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 FloatMatrix = NDArray[np.float32]
 FloatVector = NDArray[np.float64]
 IntVector = NDArray[np.int64]
+Covariance = Literal["diag", "spherical", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,105 @@ class CsrGraph:
     def n_nodes(self) -> int:
         """Nodes, isolated ones too."""
         return len(self.indptr) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """A Gaussian mixture (Eq. 7): k components over d columns.
+
+    Attributes:
+        weights: (k,) shares, summing to 1.
+        means: (k, d) float32.
+        variances: float32; (k, d) diag, (k, 1) spherical, (k, d, d) full.
+        covariance: which of the three.
+        min_variance: floor of the variance along any axis.
+        log_likelihood: of all rows together, in nats, by the round before the last update.
+        bic: lower is better.
+    """
+
+    weights: FloatVector
+    means: FloatMatrix
+    variances: FloatMatrix
+    covariance: Covariance
+    min_variance: float
+    log_likelihood: float = -np.inf
+    bic: float = np.inf
+
+    @property
+    def n_components(self) -> int:
+        """k."""
+        return len(self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What the maximisation of a mixture needs to know of some rows; those of two sets of rows add up.
+
+    Attributes:
+        counts: (k,) float64 rows of each component, in shares.
+        sums: (k, d) float64 rows weighted by their shares.
+        squares: (k, q) float64 second-order features, weighted alike: q = d diag, 1 spherical, d (d + 1) / 2 full.
+        log_likelihood: nats, under the mixture that the shares come from.
+    """
+
+    counts: FloatVector
+    sums: FloatVector
+    squares: FloatVector
+    log_likelihood: float
+
+    def __add__(self, other: Statistics) -> Statistics:
+        return Statistics(
+            self.counts + other.counts,
+            self.sums + other.sums,
+            self.squares + other.squares,
+            self.log_likelihood + other.log_likelihood,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Sparse responsibilities, sorted by (row, component).
+
+    Attributes:
+        rows: (n_entries,) row of each entry.
+        components: (n_entries,) component.
+        shares: (n_entries,) float32 responsibility.
+    """
+
+    rows: IntVector
+    components: IntVector
+    shares: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Sums over rows, from which their covariance follows; those of two sets of rows add up.
+
+    Attributes:
+        n_rows: rows summed.
+        sums: (d,) float64.
+        products: (d, d) float64 sum of outer products.
+    """
+
+    n_rows: int
+    sums: FloatVector
+    products: FloatVector
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.n_rows + other.n_rows, self.sums + other.sums, self.products + other.products)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Axes of largest variance: a row's scores are `row @ axes - shift`.
+
+    Attributes:
+        axes: (d, c) float32, by falling variance; the largest entry of each is positive.
+        shift: (c,) float32, the scores of the mean row.
+    """
+
+    axes: FloatMatrix
+    shift: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,20 @@ import graspologic_native
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core import mixture, reduction
 from hirag_dist.core.communities import hierarchical_labels
 from hirag_dist.core.distances import hop_distances
-from hirag_dist.types import CsrGraph, FloatMatrix, IntVector
-
-_BLOCK_ROWS = 8192
+from hirag_dist.types import (
+    Assignment,
+    Covariance,
+    CsrGraph,
+    FloatMatrix,
+    IntVector,
+    Mixture,
+    Moments,
+    Projection,
+    Statistics,
+)
 
 
 class CpuKernels:
@@ -18,29 +27,29 @@ class CpuKernels:
 
     name = "cpu"
 
-    def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
-        """Return (n, n_components) scores, from the eigenvectors of the covariance, summed over blocks of rows.
+    def moments(self, vectors: FloatMatrix) -> Moments:
+        """Return sums and products of the rows."""
+        return reduction.moments(np, vectors)
 
-        Exact, so the seed is not used. Rows that are not finite count as zeros.
-        """
-        n_rows, dim = vectors.shape
-        mean = np.zeros(dim)
-        moment = np.zeros((dim, dim))
-        for first in range(0, n_rows, _BLOCK_ROWS):
-            block = np.nan_to_num(vectors[first : first + _BLOCK_ROWS], nan=0.0, posinf=0.0, neginf=0.0)
-            mean += block.sum(axis=0, dtype=np.float64)
-            moment += block.T @ block
-        mean /= n_rows
-        _, axes = np.linalg.eigh(moment / n_rows - np.outer(mean, mean))
-        top = axes[:, ::-1][:, :n_components]
-        largest = np.abs(top).argmax(axis=0)
-        top = top * np.where(top[largest, np.arange(top.shape[1])] < 0, -1.0, 1.0)  # a sign is arbitrary: fix it
-        top32, shift = top.astype(np.float32), (mean @ top).astype(np.float32)
-        scores = np.empty((n_rows, top.shape[1]), np.float32)
-        for first in range(0, n_rows, _BLOCK_ROWS):
-            block = np.nan_to_num(vectors[first : first + _BLOCK_ROWS], nan=0.0, posinf=0.0, neginf=0.0)
-            scores[first : first + _BLOCK_ROWS] = block @ top32 - shift
-        return scores
+    def project(self, vectors: FloatMatrix, projection: Projection) -> FloatMatrix:
+        """Return the rows' scores on the axes."""
+        return reduction.project(np, vectors, projection)
+
+    def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) scores, from the eigenvectors of the covariance: exact, so the seed is not used."""
+        return self.project(vectors, reduction.principal_axes(self.moments(vectors), n_components))
+
+    def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
+        """Fit a mixture."""
+        return mixture.expectation_maximisation(np, rows, n_components, seed, covariance)
+
+    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> Statistics:
+        """Return what the next maximisation needs to know of one shard of rows."""
+        return mixture.shard_statistics(np, rows, fitted)
+
+    def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
+        """Return the components of each row that pass the threshold, and its best one."""
+        return mixture.assign(np, rows, fitted, threshold)
 
     def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
         """Return hierarchical communities, coarsest level first."""

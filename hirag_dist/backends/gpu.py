@@ -14,11 +14,22 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core import mixture, reduction
 from hirag_dist.core.communities import Partition, hierarchical_labels
 from hirag_dist.core.distances import frontier_hops
 from hirag_dist.errors import BackendUnavailable, StageFailed
 from hirag_dist.ports import Kernels
-from hirag_dist.types import CsrGraph, IntVector
+from hirag_dist.types import (
+    Assignment,
+    Covariance,
+    CsrGraph,
+    FloatMatrix,
+    IntVector,
+    Mixture,
+    Moments,
+    Projection,
+    Statistics,
+)
 
 _BFS_SHARE = 0.25  # of the memory that is free, for a block of sources
 _BFS_PAIR_BYTES = 48  # a source and a node: its distance, and its place in the widest frontier
@@ -44,30 +55,53 @@ def has_cugraph() -> bool:
     return importlib.util.find_spec("cugraph") is not None
 
 
-class CupyKernels:
-    """What needs nothing but CuPy is done on the GPU, communities by the kernels it is given.
+class _OnCupy:
+    """What needs nothing but CuPy.
 
-    The first GPU that the process sees is used; `CUDA_VISIBLE_DEVICES` chooses another. Memory on the card is bounded
-    by blocks of rows and of sources, not by the layer or the number of sources; a graph has to fit.
+    The first GPU that the process sees is used; `CUDA_VISIBLE_DEVICES` chooses another. Rows reach the card block by
+    block, except those that a mixture is fitted to (4 bytes a number), and sources of paths as many at a time as there
+    is room for; a graph has to fit.
     """
 
-    name = "cupy"
-
-    def __init__(self, communities: Kernels) -> None:
-        """Take what finds communities, and the GPU.
+    def __init__(self) -> None:
+        """Take the GPU.
 
         Raises:
-            BackendUnavailable: no GPU is visible.
+            BackendUnavailable: none is visible.
         """
         if not device_count():
             raise BackendUnavailable(
                 "kernels on a GPU need one, and none is visible: see `nvidia-smi`, or kernels: cpu"
             )
-        self._communities = communities
 
-    def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
-        """Return hierarchical communities, coarsest level first, as the other kernels find them."""
-        return self._communities.leiden(graph, max_size, resolution, seed)
+    def moments(self, vectors: FloatMatrix) -> Moments:
+        """Return sums and products of the rows, which reach the card block by block."""
+        with _on_device():
+            return reduction.moments(cupy, vectors)
+
+    def project(self, vectors: FloatMatrix, projection: Projection) -> FloatMatrix:
+        """Return the rows' scores on the axes."""
+        with _on_device():
+            return reduction.project(cupy, vectors, projection)
+
+    def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) scores; exact, so the seed is not used."""
+        return self.project(vectors, reduction.principal_axes(self.moments(vectors), n_components))
+
+    def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
+        """Fit a mixture; the rows stay on the card while it is fitted."""
+        with _on_device():
+            return mixture.expectation_maximisation(cupy, rows, n_components, seed, covariance)
+
+    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> Statistics:
+        """Return what the next maximisation needs to know of one shard of rows."""
+        with _on_device():
+            return mixture.shard_statistics(cupy, rows, fitted)
+
+    def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
+        """Return the components of each row that pass the threshold, and its best one."""
+        with _on_device():
+            return mixture.assign(cupy, rows, fitted, threshold)
 
     def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
         """Return (n_sources, n_nodes) hops, as many sources at a time as the free memory takes."""
@@ -81,7 +115,22 @@ class CupyKernels:
         return hops
 
 
-class GpuKernels(CupyKernels):
+class CupyKernels(_OnCupy):
+    """Mixtures, PCA and paths on the GPU; communities by the kernels it is given: for CuPy without cuGraph."""
+
+    name = "cupy"
+
+    def __init__(self, communities: Kernels) -> None:
+        """Take the GPU, and what finds communities."""
+        super().__init__()
+        self._communities = communities
+
+    def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
+        """Return hierarchical communities, coarsest level first, as the other kernels find them."""
+        return self._communities.leiden(graph, max_size, resolution, seed)
+
+
+class GpuKernels(_OnCupy):
     """All kernels on the GPU: CuPy's, and communities by cuGraph."""
 
     name = "gpu"
@@ -90,13 +139,13 @@ class GpuKernels(CupyKernels):
         """Take the GPU.
 
         Raises:
-            BackendUnavailable: no GPU is visible, or cuGraph is not installed.
+            BackendUnavailable: none is visible, or cuGraph is not installed.
         """
+        super().__init__()
         if not has_cugraph():
             raise BackendUnavailable(
                 "communities on a GPU need cuGraph: pip install 'hirag-dist[gpu-cu12]' (or gpu-cu13)"
             )
-        super().__init__(self)
 
     def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
         """Return hierarchical communities, coarsest level first.

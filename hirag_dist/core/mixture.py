@@ -1,138 +1,210 @@
-"""Gaussian mixtures with soft, overlapping clusters (paper Eq. 8), for layers from a handful of entities up.
+"""Gaussian mixtures by expectation and maximisation, for rows on a CPU, on a GPU, or spread over workers.
 
-Diagonal covariance, k-means++ start, log domain, float32 products with float64 sums over fixed blocks of rows, so
-memory is bounded by a block and the result depends on the seed alone. The number of components is chosen by BIC
-over a geometric grid whose ends grow with the layer. A cluster too large for one prompt is split again.
+One code path for numpy and CuPy: functions take the array module `xp`, and give numpy back. Products are float32 over
+fixed blocks of rows, sums are float64 in block order, and shards of blocks are added up in shard order: memory is
+bounded by a block, and the bits don't depend on who computed which shard. All three covariances are one product with
+the row's second-order features: its squares, their sum, or the products of its columns.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hirag_dist.types import FloatMatrix, FloatVector, IntVector
+from hirag_dist.types import Assignment, Covariance, FloatMatrix, IntVector, Mixture, Statistics
 
-_BLOCK_ROWS = 4096
-_MAX_ITERATIONS = 15
-_TOLERANCE = 1e-3  # nats a row
-_MIN_VARIANCE = 1e-4  # of data scaled to unit mean variance: a lone point keeps a finite density
-
-
-@dataclass(frozen=True, slots=True)
-class Mixture:
-    """A fitted mixture.
-
-    Attributes:
-        weights: (k,) shares, summing to 1.
-        means: (k, d).
-        variances: (k, d).
-        log_likelihood: of all rows together, in nats.
-        bic: lower is better.
-    """
-
-    weights: FloatVector
-    means: FloatMatrix
-    variances: FloatMatrix
-    log_likelihood: float
-    bic: float
+BLOCK_ROWS = 4_096
+SHARD_ROWS = 65_536  # 16 blocks: what one worker sums up before anything travels
+START_ROWS = 65_536  # that k-means++ draws from
+MAX_ITERATIONS = 15
+TOLERANCE = 1e-3  # nats a row
+MIN_VARIANCE = 1e-4  # of data scaled to unit mean variance: a lone point keeps a finite density
+_LEAST_COUNT = 1e-8  # rows: a component that lost all of its own keeps its place
 
 
-@dataclass(frozen=True, slots=True)
-class SoftClusters:
-    """Overlapping clusters of rows, one entry a membership, sorted by (cluster, row).
-
-    Attributes:
-        clusters: (n_entries,) cluster of each membership, 0 … n_clusters − 1, none empty.
-        rows: (n_entries,) member row.
-        responsibilities: (n_entries,) posterior share, float32.
-        best: (n_entries,) whether this is the row's most likely cluster; true once for every row.
-        n_components: chosen by BIC before splitting.
-    """
-
-    clusters: IntVector
-    rows: IntVector
-    responsibilities: NDArray[np.float32]
-    best: NDArray[np.bool_]
-    n_components: int
-
-    @property
-    def sizes(self) -> IntVector:
-        """(n_clusters,) members of each cluster."""
-        return np.bincount(self.clusters)
-
-
-def component_grid(n_rows: int, target_size: int, steps: int = 4) -> list[int]:
-    """Return the numbers of components to try: from clusters of twice the target size to half of it.
-
-    >>> component_grid(1000, 20)
-    [25, 35, 50, 71, 100]
-    """
-    low, high = n_rows / (2 * target_size), n_rows / (target_size / 2)
-    grid = [round(low * (high / low) ** (step / steps)) for step in range(steps + 1)]
-    return sorted({min(max(k, 1), n_rows) for k in grid})
-
-
-def fit_mixture(rows: FloatMatrix, n_components: int, seed: int) -> Mixture:
-    """Fit a diagonal mixture by expectation and maximisation.
+def expectation_maximisation(
+    xp: Any, rows: Any, n_components: int, seed: int, covariance: Covariance = "diag"
+) -> Mixture:
+    """Fit a mixture to rows that one device holds.
 
     Args:
-        rows: (n, d) float32, finite, centred and scaled by `standardise`; n ≥ n_components ≥ 1.
+        xp: numpy or CuPy.
+        rows: (n, d) float32 of `xp` or numpy, finite, centred and scaled by `standardise`; n ≥ n_components ≥ 1.
+        n_components: k.
+        seed: of the start; the rest is deterministic.
+        covariance: full is for few dimensions: its features grow with their square.
 
     Raises:
         ValueError: fewer rows than components.
     """
-    n_rows, n_dims = rows.shape
+    n_rows = len(rows)
     if not 1 <= n_components <= n_rows:
         raise ValueError(f"n_components must be between 1 and the {n_rows} rows, got {n_components}")
-    rng = np.random.default_rng(seed)
-    means, spread = _spread_start(rows, n_components, rng)
-    weights = np.full(n_components, 1.0 / n_components)
-    variances = np.full((n_components, n_dims), max(spread, _MIN_VARIANCE), np.float32)
-    before = -np.inf
-    for _ in range(_MAX_ITERATIONS):
-        counts = np.zeros(n_components)
-        sums = np.zeros((n_components, n_dims))
-        squares = np.zeros((n_components, n_dims))
-        total = 0.0
-        for first in range(0, n_rows, _BLOCK_ROWS):
-            block = rows[first : first + _BLOCK_ROWS]
-            shares, log_density = _posterior(block, weights, means, variances)
-            total += float(log_density.sum(dtype=np.float64))
-            counts += shares.sum(axis=0, dtype=np.float64)
-            sums += shares.T @ block
-            squares += shares.T @ (block * block)
-        safe = np.maximum(counts, 1e-8)[:, None]
-        weights = np.maximum(counts, 1e-8) / np.maximum(counts, 1e-8).sum()
-        means = (sums / safe).astype(np.float32)
-        variances = np.maximum(squares / safe - (sums / safe) ** 2, _MIN_VARIANCE).astype(np.float32)
-        if total - before < _TOLERANCE * n_rows:
-            before = total
-            break
-        before = total
-    n_parameters = n_components * (2 * n_dims + 1) - 1
-    return Mixture(weights, means, variances, before, n_parameters * np.log(n_rows) - 2.0 * before)
+    held = xp.asarray(rows)
+    sample = held[xp.asarray(sample_numbers(n_rows, max(START_ROWS, n_components), seed))]
+    start = start_mixture(xp, sample, n_components, seed, covariance)
+    return fit(lambda mixture: statistics_of(xp, held, mixture), start, n_rows)
 
 
-def choose_mixture(rows: FloatMatrix, target_size: int, seed: int) -> Mixture:
-    """Return the mixture with the lowest BIC over `component_grid`; ties go to fewer components.
+def sample_numbers(n_rows: int, size: int, seed: int) -> IntVector:
+    """Return up to `size` distinct row numbers, ascending: all of them where there are no more.
 
-    The sweep goes upwards and stops once BIC has risen twice in a row.
+    They depend on the number of rows alone, so that workers can be asked for the rows.
     """
-    best: Mixture | None = None
-    risen = 0
-    for n_components in component_grid(len(rows), target_size):
-        mixture = fit_mixture(rows, n_components, seed)
-        if best is None or mixture.bic < best.bic:
-            best, risen = mixture, 0
-        else:
-            risen += 1
-            if risen == 2:
-                break
-    if best is None:
-        raise ValueError("a mixture needs at least one row")
-    return best
+    if n_rows <= size:
+        return np.arange(n_rows)
+    return np.sort(np.random.default_rng(seed).choice(n_rows, size, replace=False, shuffle=False))
+
+
+def start_mixture(xp: Any, rows: Any, n_components: int, seed: int, covariance: Covariance = "diag") -> Mixture:
+    """Return equal components around rows chosen by greedy k-means++, as wide as the rows lie around them.
+
+    Args:
+        xp: numpy or CuPy.
+        rows: (n, d) float32 of `xp`: all rows, or a sample of them.
+        n_components: at most n.
+        seed: of the draws.
+        covariance: of the mixture.
+    """
+    means, spread = _spread_start(xp, rows, n_components, np.random.default_rng(seed))
+    n_dims = means.shape[1]
+    width = np.float32(max(spread, MIN_VARIANCE))
+    shape = {"diag": (n_dims,), "spherical": (1,), "full": (n_dims, n_dims)}[covariance]
+    variances = np.full((n_components, *shape), width, np.float32)
+    if covariance == "full":
+        variances *= np.eye(n_dims, dtype=np.float32)
+    weights = np.full(n_components, 1.0 / n_components)
+    return Mixture(weights, means, variances, covariance, MIN_VARIANCE)
+
+
+def fit(
+    each: Callable[[Mixture], Statistics],
+    start: Mixture,
+    n_rows: int,
+    max_iterations: int = MAX_ITERATIONS,
+    tolerance: float = TOLERANCE,
+) -> Mixture:
+    """Repeat expectation and maximisation until the likelihood rises by less than the tolerance.
+
+    Args:
+        each: gives the statistics of all rows under a mixture, shards added up in shard order, wherever they are.
+        start: the first mixture.
+        n_rows: of all shards.
+        max_iterations: rounds at most.
+        tolerance: nats a row.
+    """
+    mixture, before = start, -np.inf
+    for _ in range(max_iterations):
+        statistics = each(mixture)
+        rise, before = statistics.log_likelihood - before, statistics.log_likelihood
+        mixture = maximise(statistics, mixture)
+        if rise < tolerance * n_rows:
+            break
+    return replace(mixture, log_likelihood=before, bic=n_parameters(mixture) * np.log(n_rows) - 2.0 * before)
+
+
+def n_parameters(mixture: Mixture) -> int:
+    """Return the free numbers that BIC charges for."""
+    d = mixture.means.shape[1]
+    each: int = {"diag": 2 * d, "spherical": d + 1, "full": d + d * (d + 1) // 2}[mixture.covariance]
+    return mixture.n_components * (each + 1) - 1
+
+
+def maximise(statistics: Statistics, before: Mixture) -> Mixture:
+    """Return the most likely mixture for these statistics, of the kind and with the floor of the one before."""
+    counts = np.maximum(statistics.counts, _LEAST_COUNT)
+    safe = counts[:, None]
+    means = statistics.sums / safe
+    squares = statistics.squares / safe
+    n_dims = means.shape[1]
+    if before.covariance == "full":
+        first, second = np.triu_indices(n_dims)
+        spread = np.empty((len(counts), n_dims, n_dims))
+        spread[:, first, second] = squares - means[:, first] * means[:, second]
+        spread[:, second, first] = spread[:, first, second]
+        lengths, axes = np.linalg.eigh(spread)
+        variances = (axes * np.maximum(lengths, before.min_variance)[:, None, :]) @ axes.transpose(0, 2, 1)
+    elif before.covariance == "spherical":
+        spread = (squares - np.sum(means**2, axis=1, keepdims=True)) / n_dims
+        variances = np.maximum(spread, before.min_variance)
+    else:
+        variances = np.maximum(squares - means**2, before.min_variance)
+    return replace(
+        before,
+        weights=counts / counts.sum(),
+        means=means.astype(np.float32),
+        variances=variances.astype(np.float32),
+    )
+
+
+def statistics_of(xp: Any, rows: Any, mixture: Mixture, shard_rows: int = SHARD_ROWS) -> Statistics:
+    """Return the statistics of rows of any number: those of their shards, added up in order."""
+    shards = (rows[first : first + shard_rows] for first in range(0, len(rows), shard_rows))
+    return total(shard_statistics(xp, shard, mixture) for shard in shards)
+
+
+def total(statistics: Iterable[Statistics]) -> Statistics:
+    """Return the sum, from first to last: the order decides the last bits.
+
+    Raises:
+        TypeError: there are none.
+    """
+    return reduce(add, statistics)
+
+
+def shard_statistics(xp: Any, rows: Any, mixture: Mixture) -> Statistics:
+    """Return the statistics of one shard, its blocks added up in order on the device.
+
+    Args:
+        xp: numpy or CuPy.
+        rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
+        mixture: gives the shares.
+    """
+    density = _Density(xp, mixture)
+    n_dims = mixture.means.shape[1]
+    counts = xp.zeros(mixture.n_components)
+    sums = xp.zeros((mixture.n_components, n_dims))
+    squares = xp.zeros((mixture.n_components, density.n_features))
+    likelihood = xp.zeros(())
+    for first in range(0, len(rows), BLOCK_ROWS):
+        block = xp.asarray(rows[first : first + BLOCK_ROWS])
+        features = density.features(block)
+        shares, log_density = density.shares(block, features)
+        likelihood += log_density.sum(dtype=np.float64)
+        counts += shares.sum(axis=0, dtype=np.float64)
+        sums += shares.T @ block
+        squares += shares.T @ features
+    return Statistics(_numpy(xp, counts), _numpy(xp, sums), _numpy(xp, squares), float(likelihood))
+
+
+def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float) -> Assignment:
+    """Return each row's best component, and every other whose responsibility passes the threshold.
+
+    Args:
+        xp: numpy or CuPy.
+        rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
+        mixture: as `expectation_maximisation` fitted it.
+        threshold: 1.0 gives the best components alone.
+    """
+    density = _Density(xp, mixture)
+    found = []
+    for first in range(0, len(rows), BLOCK_ROWS):
+        block = xp.asarray(rows[first : first + BLOCK_ROWS])
+        shares, _ = density.shares(block, density.features(block))
+        keep = shares >= threshold
+        keep[xp.arange(len(shares)), shares.argmax(axis=1)] = True
+        at, component = xp.nonzero(keep)
+        found.append([_numpy(xp, each) for each in (at, component, shares[at, component])])
+        found[-1][0] = found[-1][0] + first
+    if not found:
+        return Assignment(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+    numbers, components, kept = (np.concatenate(each) for each in zip(*found, strict=True))
+    return Assignment(numbers.astype(np.int64), components.astype(np.int64), kept.astype(np.float32))
 
 
 def standardise(rows: FloatMatrix) -> FloatMatrix:
@@ -144,133 +216,87 @@ def standardise(rows: FloatMatrix) -> FloatMatrix:
     return scaled
 
 
-def soft_clusters(rows: FloatMatrix, target_size: int, max_size: int, threshold: float, seed: int) -> SoftClusters:
-    """Group rows into overlapping clusters that cover all of them (Eq. 8).
+class _Density:
+    """A mixture's log density as products of a row and of its second-order features, held on the device."""
 
-    A row belongs to every cluster whose responsibility passes the threshold, and always to its best one. A cluster
-    of more than `max_size` members is split again by the same means, and by rank where it holds nothing but copies.
+    def __init__(self, xp: Any, mixture: Mixture) -> None:
+        self._xp = xp
+        self._covariance = mixture.covariance
+        means, n_dims = mixture.means, mixture.means.shape[1]
+        if mixture.covariance == "full":
+            first, second = np.triu_indices(n_dims)
+            self._pairs = xp.asarray(first), xp.asarray(second)
+            inverse = np.linalg.inv(mixture.variances.astype(np.float64))
+            log_determinant = np.linalg.slogdet(mixture.variances.astype(np.float64))[1]
+            linear = np.einsum("kij,kj->ki", inverse, means)
+            energy = np.einsum("ki,ki->k", linear, means)
+            twice = np.where(first == second, 1.0, 2.0)  # a pair off the diagonal stands for two
+            quadratic = -0.5 * inverse[:, first, second] * twice
+        else:
+            precision = 1.0 / mixture.variances
+            copies = n_dims // mixture.variances.shape[1]
+            log_determinant = copies * np.log(mixture.variances, dtype=np.float64).sum(axis=1)
+            linear = means * precision
+            energy = (means.astype(np.float64) ** 2 * precision).sum(axis=1)
+            quadratic = np.asarray(-0.5 * precision)
+        constant = np.log(mixture.weights) - 0.5 * log_determinant - 0.5 * n_dims * np.log(2 * np.pi) - 0.5 * energy
+        self.n_features = quadratic.shape[1]
+        self._quadratic = xp.asarray(quadratic.astype(np.float32))
+        self._linear = xp.asarray(linear.astype(np.float32))
+        self._constant = xp.asarray(constant.astype(np.float32))
 
-    Args:
-        rows: (n, d) float32 reduced embeddings, n ≥ 1.
-        target_size: members that a cluster should have, about.
-        max_size: members that it may have.
-        threshold: in (0, 1).
-    """
-    scaled = standardise(rows)
-    mixture = choose_mixture(scaled, target_size, seed)
-    clusters, members, shares = _assign(scaled, mixture, threshold)
-    parts: list[tuple[IntVector, NDArray[np.float32]]] = []
-    order = np.lexsort((members, clusters))
-    clusters, members, shares = clusters[order], members[order], shares[order]
-    bounds = np.flatnonzero(np.diff(clusters, prepend=-1))
-    for first, last in zip(bounds, [*bounds[1:], len(clusters)], strict=True):
-        parts.extend(_split(scaled, members[first:last], shares[first:last], target_size, max_size, seed))
-    distinct = {members.tobytes(): (members, shares) for members, shares in reversed(parts)}
-    parts = sorted(distinct.values(), key=lambda part: (int(part[0][0]), len(part[0]), part[0].tobytes()))
-    return _flatten(parts, len(mixture.weights))
+    def features(self, block: Any) -> Any:
+        """Return the (b, q) second-order features of (b, d) rows."""
+        if self._covariance == "full":
+            return block[:, self._pairs[0]] * block[:, self._pairs[1]]
+        squares = block * block
+        return squares if self._covariance == "diag" else squares.sum(axis=1, keepdims=True)
 
-
-def _split(
-    rows: FloatMatrix,
-    members: IntVector,
-    shares: NDArray[np.float32],
-    target_size: int,
-    max_size: int,
-    seed: int,
-) -> list[tuple[IntVector, NDArray[np.float32]]]:
-    if len(members) <= max_size:
-        return [(members, shares)]
-    inside = standardise(rows[members])
-    n_parts = -(-2 * len(members) // (target_size + max_size))
-    mixture = fit_mixture(inside, n_parts, seed)
-    labels = np.concatenate(
-        [
-            _posterior(inside[first : first + _BLOCK_ROWS], mixture.weights, mixture.means, mixture.variances)[
-                0
-            ].argmax(1)
-            for first in range(0, len(inside), _BLOCK_ROWS)
-        ]
-    )
-    sizes = np.bincount(labels, minlength=n_parts)
-    if sizes.max() == len(members):  # nothing to tell the members apart: cut them by rank
-        labels = np.arange(len(members)) * n_parts // len(members)
-    parts: list[tuple[IntVector, NDArray[np.float32]]] = []
-    for label in np.unique(labels):
-        chosen = labels == label
-        parts.extend(_split(rows, members[chosen], shares[chosen], target_size, max_size, seed))
-    return parts
+    def shares(self, block: Any, features: Any) -> tuple[Any, Any]:
+        """Return ((b, k) responsibilities, (b,) log densities)."""
+        xp = self._xp
+        log_joint = features @ self._quadratic.T
+        log_joint += block @ self._linear.T
+        log_joint += self._constant
+        top = log_joint.max(axis=1, keepdims=True)
+        log_joint -= top
+        xp.exp(log_joint, out=log_joint)
+        sums = log_joint.sum(axis=1, keepdims=True)
+        log_joint /= sums
+        return log_joint, (top + xp.log(sums))[:, 0]
 
 
-def _flatten(parts: list[tuple[IntVector, NDArray[np.float32]]], n_components: int) -> SoftClusters:
-    clusters = np.repeat(np.arange(len(parts)), [len(members) for members, _ in parts])
-    members = np.concatenate([members for members, _ in parts])
-    shares = np.concatenate([share for _, share in parts])
-    best = np.zeros(len(members), bool)
-    order = np.lexsort((clusters, -shares, members))
-    best[order[np.flatnonzero(np.diff(members[order], prepend=-1))]] = True
-    return SoftClusters(clusters, members, shares, best, n_components)
-
-
-def _assign(rows: FloatMatrix, mixture: Mixture, threshold: float) -> tuple[IntVector, IntVector, NDArray[np.float32]]:
-    clusters, members, shares = [], [], []
-    for first in range(0, len(rows), _BLOCK_ROWS):
-        posterior, _ = _posterior(rows[first : first + _BLOCK_ROWS], mixture.weights, mixture.means, mixture.variances)
-        keep = posterior >= threshold
-        keep[np.arange(len(posterior)), posterior.argmax(axis=1)] = True
-        at, cluster = np.nonzero(keep)
-        clusters.append(cluster.astype(np.int64))
-        members.append(at.astype(np.int64) + first)
-        shares.append(posterior[at, cluster].astype(np.float32))
-    return np.concatenate(clusters), np.concatenate(members), np.concatenate(shares)
-
-
-def _posterior(
-    block: FloatMatrix, weights: FloatVector, means: FloatMatrix, variances: FloatMatrix
-) -> tuple[FloatMatrix, NDArray[np.float32]]:
-    """Return ((b, k) responsibilities, (b,) log densities)."""
-    precision = 1.0 / variances
-    constant = (
-        np.log(weights)
-        - 0.5 * np.log(variances, dtype=np.float64).sum(axis=1)
-        - 0.5 * block.shape[1] * np.log(2 * np.pi)
-        - 0.5 * (means.astype(np.float64) ** 2 * precision).sum(axis=1)
-    )
-    log_joint = (block * block) @ (-0.5 * precision).T
-    log_joint += block @ (means * precision).T
-    log_joint += constant.astype(np.float32)
-    top = log_joint.max(axis=1, keepdims=True)
-    log_joint -= top
-    np.exp(log_joint, out=log_joint)
-    total = log_joint.sum(axis=1, keepdims=True)
-    log_joint /= total
-    return log_joint, (top + np.log(total))[:, 0]
-
-
-def _spread_start(rows: FloatMatrix, k: int, rng: np.random.Generator) -> tuple[FloatMatrix, float]:
+def _spread_start(xp: Any, rows: Any, k: int, rng: np.random.Generator) -> tuple[FloatMatrix, float]:
     """Return k rows as first means, and the variance of the rows around the nearest of them: greedy k-means++.
 
     Each mean is the best of a few rows drawn with a chance by their squared distance to the means before, so that
     no group far from the others is left without one.
     """
     chosen = [int(rng.integers(len(rows)))]
-    norms = np.einsum("ij,ij->i", rows, rows)
-    nearest = np.maximum(norms - 2.0 * (rows @ rows[chosen[0]]) + norms[chosen[0]], 0.0)
+    norms = xp.einsum("ij,ij->i", rows, rows)
+    nearest = xp.maximum(norms - 2.0 * (rows @ rows[chosen[0]]) + norms[chosen[0]], 0.0)
     nearest[chosen[0]] = 0.0
     n_drawn = 2 + int(np.log(k))
+    each = xp.arange(n_drawn)
     for _ in range(1, k):
-        heights = np.cumsum(nearest, dtype=np.float64)
-        if heights[-1] <= 0:  # only copies of the chosen rows are left
+        heights = xp.cumsum(nearest, dtype=np.float64)
+        height = float(heights[-1])
+        if height <= 0:  # only copies of the chosen rows are left
             free = np.setdiff1d(np.arange(len(rows)), chosen)
             chosen.append(int(free[0]))
             continue
-        drawn = np.searchsorted(heights, rng.random(n_drawn) * heights[-1], side="right")
+        drawn = xp.searchsorted(heights, xp.asarray(rng.random(n_drawn) * height), side="right")
         distances = rows[drawn] @ rows.T
         distances *= -2.0
         distances += norms
         distances += norms[drawn][:, None]
-        np.clip(distances, 0.0, nearest, out=distances)
-        distances[np.arange(n_drawn), drawn] = 0.0
+        xp.clip(distances, 0.0, nearest, out=distances)
+        distances[each, drawn] = 0.0
         best = int(distances.sum(axis=1, dtype=np.float64).argmin())
         chosen.append(int(drawn[best]))
         nearest = distances[best]
-    return rows[chosen], float(nearest.mean(dtype=np.float64)) / rows.shape[1]
+    return _numpy(xp, rows[xp.asarray(chosen)]), float(nearest.mean(dtype=np.float64)) / rows.shape[1]
+
+
+def _numpy(xp: Any, values: Any) -> Any:
+    return values if xp is np else xp.asnumpy(values)

@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from hirag_dist.core.cells import ClusterSettings
+from hirag_dist.core.clustering import soft_clusters
 from hirag_dist.core.graph import rows_of
 from hirag_dist.core.ids import content_id
-from hirag_dist.core.mixture import soft_clusters
 from hirag_dist.core.sparsity import cluster_sparsity
 from hirag_dist.core.text import one_line, shorten
 from hirag_dist.schemas import CLUSTERS, ENTITIES, VECTORS
@@ -65,7 +66,8 @@ class ClusterLayer:
         vectors = vector_matrix(tables["vectors"], self.dim)
         n_rows = len(vectors)
         reduced = services.kernels.pca(vectors, min(self.reduce_dims, self.dim, max(n_rows - 1, 1)), self.seed)
-        soft = soft_clusters(reduced, self.target_size, self.max_size, self.threshold, self.seed)
+        settings = ClusterSettings(self.target_size, self.max_size, self.threshold, self.seed)
+        soft = soft_clusters(reduced, settings, services.kernels)
         ids = np.array(order.to_pylist(), object)
         bounds = np.concatenate([[0], np.cumsum(soft.sizes)])
         cluster_ids = [
