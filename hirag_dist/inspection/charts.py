@@ -120,7 +120,7 @@ def path_chart(paths: PathLengths) -> str:
     if not paths.pairs:
         return '<p class="none">No two entities of layer 0 stand in different chunks.</p>'
     most = max(len(paths.flat_hops), len(paths.hops)) - 1
-    longest = min(most, _MOST_HOPS)
+    longest = max(min(most, _MOST_HOPS), 0)
     names = [str(hops) for hops in range(1, longest + 1)]
     flat, whole = (_shares(counts, longest, paths.pairs) for counts in (paths.flat_hops, paths.hops))
     if most > longest:
