@@ -1,8 +1,8 @@
 """What does the hierarchy do to real graphs: layers, cluster sparsity, coverage, path lengths, clustering coefficients?
 
 Builds the hierarchy with the built-in model over a corpus and over graphs that language models extracted, under both
-stop rules, and inspects each index. Prints a JSON line for each; a Markdown table of all of them follows on stderr, or
-goes to a file.
+stop rules, and inspects each index. Prints a JSON line for each; two Markdown tables of all of them follow on stderr,
+or go to a file.
 
     python benchmarks/graphs.py DATA [--only NAME …] [--stop compression paper] [--table FILE]
 
@@ -17,7 +17,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +44,22 @@ GRAPHS = {  # name → where below DATA it is; a file is a corpus to be extracte
     "Operation Dulce": "graphrag_recorded/operation_dulce",
     "drug leaflet (Russian)": "hirag_index_drug_leaflet_ru",
 }
-HEADS = (
+LAYER_HEADS = (
     "graph",
     "stop",
     "entities by layer",
     "CS by layer",
-    "summarised by layer (of these attached afterwards)",
-    "pairs with a path, flat → all layers",
-    "mean hops of pairs that the flat graph joins, flat → all layers",
-    "mean hops of all joined pairs",
-    "clustering coefficient (Eq. 18), flat → all layers",
-    "mean local, flat → all layers",
+    "with a summary above, by layer (of these attached afterwards)",
     "ended by",
+)
+MEASURE_HEADS = (
+    "graph",
+    "stop",
+    "pairs with a path",
+    "mean hops, pairs that layer 0 joins",
+    "mean hops, all pairs with a path",
+    "clustering coefficient (Eq. 18)",
+    "mean local coefficient",
 )
 
 
@@ -64,7 +68,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, metavar="DATA")
     parser.add_argument("--only", nargs="+", choices=list(GRAPHS), default=list(GRAPHS), metavar="NAME")
     parser.add_argument("--stop", nargs="+", choices=("compression", "paper"), default=["compression", "paper"])
-    parser.add_argument("--table", type=Path, metavar="FILE", help="where the table goes; stderr without it")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="where the tables go; stderr without it")
     arguments = parser.parse_args()
     lines = []
     for name in arguments.only:
@@ -136,32 +140,42 @@ def _shape(graph: GraphSummary) -> dict[str, Any]:
 
 
 def table(lines: Sequence[dict[str, Any]]) -> str:
-    """Return the lines as a Markdown table."""
-    rows = [HEADS, tuple("---" for _ in HEADS), *(_row(line) for line in lines)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    """Return the lines as two Markdown tables: the layers, and the measures of layer 0 → of all layers."""
+    return f"{_markdown(LAYER_HEADS, map(_layers, lines))}\n{_markdown(MEASURE_HEADS, map(_measures, lines))}"
 
 
-def _row(line: dict[str, Any]) -> tuple[str, ...]:
-    layers, flat, whole, paths = line["layers"], line["flat"], line["all_layers"], line["paths"]
-    pairs = max(paths["pairs"], 1)
+def _markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in (heads, ["---"] * len(heads), *rows))
+
+
+def _layers(line: dict[str, Any]) -> tuple[str, ...]:
+    layers = line["layers"]
     covered = [
         f"{layer['covered']:.0%} ({layer['attached_afterwards'] or 0:.0%})"
         for layer in layers
         if layer["covered"] is not None
     ]
-    sample = "" if paths["exact"] else " ~"
     return (
         line["graph"],
         line["stop"],
         " · ".join(f"{layer['entities']:,}" for layer in layers),
         " · ".join(f"{layer['sparsity']:.4f}" for layer in layers if layer["sparsity"] is not None) or "–",
         " · ".join(covered) or "–",
-        f"{1 - paths['flat_unreachable'] / pairs:.1%} → {1 - paths['unreachable'] / pairs:.1%}{sample}",
+        line["ended_by"],
+    )
+
+
+def _measures(line: dict[str, Any]) -> tuple[str, ...]:
+    flat, whole, paths = line["flat"], line["all_layers"], line["paths"]
+    pairs = max(paths["pairs"], 1)
+    return (
+        line["graph"] if paths["exact"] else f"{line['graph']} (paths: a sample)",
+        line["stop"],
+        f"{1 - paths['flat_unreachable'] / pairs:.1%} → {1 - paths['unreachable'] / pairs:.1%}",
         f"{_hops(paths['flat_mean'])} → {_hops(paths['mean_of_flat'])}",
-        _hops(paths["mean"]),
+        f"{_hops(paths['flat_mean'])} → {_hops(paths['mean'])}",
         f"{flat['clustering_coefficient']:.4f} → {whole['clustering_coefficient']:.4f}",
         f"{flat['mean_local_coefficient']:.4f} → {whole['mean_local_coefficient']:.4f}",
-        line["ended_by"],
     )
 
 

@@ -121,6 +121,15 @@ def test_doctor_finds_fault_only_where_a_gpu_was_asked_for() -> None:
     assert (found.state, found.fix) == ("fault", "or set kernels: auto")
 
 
+@pytest.mark.parametrize("name", ["mixture", "cluster"])
+def test_doctor_tells_of_a_cuml_with_mixtures(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cuML that cannot even be imported: it is looked at, not loaded."""
+    (tmp_path / "cuml" / name).mkdir(parents=True)
+    (tmp_path / "cuml" / "__init__.py").write_text("raise ImportError('no driver')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert ("cuML" in gpu_lines()) == (name == "mixture")
+
+
 def parameters(function: Callable[..., Any]) -> list[str]:
     return [name for name in inspect.signature(function).parameters if name != "self"]
 
