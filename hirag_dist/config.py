@@ -261,7 +261,10 @@ class Config(_Section):
     max_layers: int = Field(8, ge=0, description="summary layers at most; 0: the basic graph alone")
     clustering: Clustering = Clustering()
     communities: Communities = Communities()
-    kernels: Literal["auto", "cpu"] = "auto"
+    kernels: Literal["auto", "cpu", "gpu"] = Field(
+        "auto",
+        description="gpu: an error where none can be used; auto: a GPU where there is one, noted in the manifest",
+    )
     llm: Llm = Field(default_factory=lambda: Llm.model_validate({}))
     retrieval: Retrieval = Retrieval()
     vectors: Vectors = Vectors()

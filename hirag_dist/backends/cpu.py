@@ -8,7 +8,18 @@ from numpy.typing import NDArray
 
 from hirag_dist.core import mixture, reduction
 from hirag_dist.core.communities import hierarchical_labels
-from hirag_dist.types import Assignment, Covariance, CsrGraph, FloatMatrix, Mixture, Moments, Projection, Statistics
+from hirag_dist.core.distances import hop_distances
+from hirag_dist.types import (
+    Assignment,
+    Covariance,
+    CsrGraph,
+    FloatMatrix,
+    IntVector,
+    Mixture,
+    Moments,
+    Projection,
+    Statistics,
+)
 
 
 class CpuKernels:
@@ -58,3 +69,7 @@ class CpuKernels:
             return np.fromiter((found[node] for node in range(part.n_nodes)), np.int64, part.n_nodes)
 
         return hierarchical_labels(graph, partition, max_size)
+
+    def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+        """Return (n_sources, n_nodes) hops, 64 sources in one walk."""
+        return hop_distances(graph, sources)

@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hirag_dist.core.distances import hop_distances
 from hirag_dist.core.graph import rows_of
+from hirag_dist.core.measures import Bfs, covered, path_lengths
 from hirag_dist.errors import SchemaMismatch
 from hirag_dist.inspection.measures import SimpleGraph, clustering, components, simple_graph
 from hirag_dist.inspection.records import (
@@ -33,12 +35,13 @@ _HUBS = 20
 _LARGEST = 10
 
 
-def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any]) -> Inspection:
+def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], bfs: Bfs = hop_distances) -> Inspection:
     """Return what is in an index.
 
     Args:
         tables: those named in `TABLES`, with the columns of `schemas`.
         manifest: `snapshot_id`, `created_at` and `complete` are used, where they are there.
+        bfs: what counts hops, as of `ports.Kernels`.
 
     Raises:
         SchemaMismatch: a table is missing.
@@ -59,11 +62,12 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any]) 
         created_at=str(manifest.get("created_at") or ""),
         complete=None if complete is None else bool(complete),
         counts=_counts(tables),
-        layers=tuple(_layer(row) for row in tables["layers"].sort_by("layer").to_pylist()),
+        layers=_layers(tables),
         entity_types=_types(entities),
         hubs=_hubs(entities, graph),
         base_graph=_graph_summary(_base_graph(entities, sources, targets)),
         graph=_graph_summary(graph),
+        paths=path_lengths(entities, relations, bfs),
         levels=_levels(tables),
         reports=_cover(tables),
         bill=bill,
@@ -83,7 +87,13 @@ def _counts(tables: Mapping[str, pa.Table]) -> dict[str, int]:
     return counts
 
 
-def _layer(row: Mapping[str, Any]) -> LayerSummary:
+def _layers(tables: Mapping[str, pa.Table]) -> tuple[LayerSummary, ...]:
+    shares = dict(enumerate(covered(tables["entities"], tables["relations"])))
+    rows = tables["layers"].sort_by("layer").to_pylist()
+    return tuple(_layer(row, shares.get(row["layer"])) for row in rows)
+
+
+def _layer(row: Mapping[str, Any], share: float | None) -> LayerSummary:
     return LayerSummary(
         layer=row["layer"],
         entities=row["n_entities"],
@@ -95,6 +105,7 @@ def _layer(row: Mapping[str, Any]) -> LayerSummary:
         summaries=row["n_summaries"],
         attached=row["n_attached"],
         unattached=row["n_unattached"],
+        covered=share,
         decision=row["decision"],
     )
 

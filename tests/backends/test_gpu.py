@@ -1,0 +1,190 @@
+"""What is particular to a GPU: whether there is one, how much fits, what fails, and what cuGraph is called with."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.cli.doctor import Finding, examine
+from hirag_dist.config import Config, Execution
+from hirag_dist.core.distances import hop_distances
+from hirag_dist.errors import BackendUnavailable, StageFailed
+from hirag_dist.types import CsrGraph
+from hirag_dist.wiring import make_kernels, resolve, resolve_kernels
+from tests.standin_cupy import FUNCTIONS, TYPES, Graph, OutOfMemoryError, StandInCupy, leiden, standin_gpu
+
+
+def ring(n_nodes: int) -> CsrGraph:
+    nodes = np.arange(n_nodes)
+    indices = np.sort(np.stack([(nodes - 1) % n_nodes, (nodes + 1) % n_nodes], axis=1), axis=1).astype(np.int32)
+    ones = np.ones(2 * n_nodes, np.float32)
+    return CsrGraph(2 * np.arange(n_nodes + 1), indices.ravel(), ones, np.zeros(2 * n_nodes, np.int32))
+
+
+@pytest.mark.parametrize(("devices", "count"), [(None, 0), (0, 0), (2, 2)])
+def test_no_driver_is_no_gpu(devices: int | None, count: int) -> None:
+    with standin_gpu(StandInCupy(devices)) as gpu:
+        assert gpu.device_count() == count
+        if not count:
+            with pytest.raises(BackendUnavailable, match="none is visible"):
+                gpu.GpuKernels()
+
+
+def test_without_cugraph_communities_come_from_elsewhere_or_not_at_all() -> None:
+    with standin_gpu(with_rapids=False) as gpu:
+        with pytest.raises(BackendUnavailable, match="gpu-cu12"):
+            gpu.GpuKernels()
+        cpu = CpuKernels()
+        ours, cpus = (kernels.leiden(ring(60), 10, 1.0, 3) for kernels in (gpu.CupyKernels(cpu), cpu))
+        assert [labels.tolist() for labels in ours] == [labels.tolist() for labels in cpus]
+
+
+@pytest.mark.parametrize("free", [0, 48 * 30 * 4 * 7, 1 << 30])
+def test_sources_are_walked_from_as_far_as_memory_allows(free: int) -> None:
+    """None fit, seven do, all do: the hops are the same."""
+    sources = np.arange(0, 30, 2)
+    with standin_gpu(StandInCupy(free=free)) as gpu:
+        found = gpu.CupyKernels(CpuKernels()).bfs(ring(30), sources)
+    assert np.array_equal(found, hop_distances(ring(30), sources))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("OutOfMemoryError", "memory is full.*execution.workers"), ("CUDARuntimeError", "nvidia-smi")]
+)
+def test_what_cuda_raises_fails_the_stage_and_says_what_to_do(name: str, message: str) -> None:
+    cupy = StandInCupy()
+    raised = OutOfMemoryError("8 GiB") if name == "OutOfMemoryError" else cupy.cuda.runtime.CUDARuntimeError("lost")
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise raised
+
+    with standin_gpu(cupy) as gpu:
+        kernels = gpu.CupyKernels(CpuKernels())
+        cupy.zeros = fail  # type: ignore[attr-defined]
+        with pytest.raises(StageFailed, match=message):
+            kernels.moments(np.ones((3, 2), np.float32))
+
+
+def test_kernels_are_chosen_once_by_what_is_there() -> None:
+    assert resolve_kernels("cpu") == "cpu"
+    with standin_gpu():
+        assert (resolve_kernels("auto"), resolve_kernels("gpu"), resolve_kernels("cpu")) == ("gpu", "gpu", "cpu")
+        assert make_kernels("gpu").name == "gpu"
+        assert resolve(Config(kernels="gpu")).kernels == "gpu"
+    with standin_gpu(with_rapids=False):
+        assert (resolve_kernels("auto"), resolve_kernels("gpu")) == ("cupy", "cupy")
+        assert make_kernels("cupy").name == "cupy"
+    with standin_gpu(StandInCupy(devices=None)):
+        assert resolve_kernels("auto") == "cpu"
+        with pytest.raises(BackendUnavailable, match="kernels: gpu needs a visible GPU"):
+            resolve_kernels("gpu")
+        with pytest.raises(BackendUnavailable, match="every worker of a build needs the same kernels"):
+            make_kernels("cupy")
+
+
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed")
+def test_without_cupy_a_gpu_by_name_is_an_error_that_says_what_to_install() -> None:
+    assert resolve_kernels("auto") == "cpu"
+    with pytest.raises(BackendUnavailable, match=r"pip install 'hirag-dist\[gpu-cu12\]'"):
+        resolve_kernels("gpu")
+
+
+def gpu_lines(kernels: Literal["auto", "gpu"] = "auto") -> dict[str, Finding]:
+    """What doctor says of kernels and GPU, by subject."""
+    config = Config(kernels=kernels, execution=Execution(executor="inline"))
+    return {found.subject: found for found in examine(config, None) if found.subject in ("GPU", "kernels", "cuML")}
+
+
+def test_doctor_says_what_a_gpu_would_do_and_that_nobody_has_run_it_yet() -> None:
+    with standin_gpu():
+        seen = gpu_lines()["GPU"].seen
+        assert "Stand-in, 8 GiB, CuPy 14.2.0" in seen
+        assert "communities by cuGraph" in seen
+        assert "Not yet run on a GPU" in seen
+    with standin_gpu(with_rapids=False):
+        assert "communities on the CPU" in gpu_lines()["GPU"].seen
+
+
+def test_doctor_finds_fault_only_where_a_gpu_was_asked_for() -> None:
+    with standin_gpu(StandInCupy(devices=None)):
+        assert gpu_lines()["GPU"].state == "note"
+        found = gpu_lines("gpu")["kernels"]
+    assert (found.state, found.fix) == ("fault", "or set kernels: auto")
+
+
+@pytest.mark.parametrize("name", ["mixture", "cluster"])
+def test_doctor_tells_of_a_cuml_with_mixtures(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cuML that cannot even be imported: it is looked at, not loaded."""
+    (tmp_path / "cuml" / name).mkdir(parents=True)
+    (tmp_path / "cuml" / "__init__.py").write_text("raise ImportError('no driver')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert ("cuML" in gpu_lines()) == (name == "mixture")
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name != "self"]
+
+
+@pytest.mark.skipif(find_spec("cugraph") is None, reason="needs cuGraph's files, not a GPU")
+def test_the_stand_ins_have_the_signatures_of_cugraph() -> None:
+    """Read from the installed files, since importing them needs gigabytes of libraries."""
+    spec = find_spec("cugraph")
+    assert spec
+    assert spec.origin
+    root = Path(spec.origin).parent
+    expected = {
+        ("community/leiden.py", "leiden"): parameters(leiden),
+        ("structure/graph_classes.py", "__init__"): parameters(Graph),
+        ("structure/graph_classes.py", "from_cudf_edgelist"): parameters(Graph.from_cudf_edgelist),
+    }
+    for (file, name), names in expected.items():
+        tree = ast.parse((root / file).read_text(encoding="utf-8"))
+        holders = [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Graph")]
+        (found,) = [
+            node
+            for holder in holders
+            for node in holder.body
+            if isinstance(node, ast.FunctionDef) and node.name == name
+        ]
+        assert [each.arg for each in found.args.args if each.arg != "self"] == names
+    public = (root / "__init__.py").read_text(encoding="utf-8")
+    assert {"Graph", "leiden"} <= {
+        alias.name for node in ast.walk(ast.parse(public)) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+
+
+@pytest.mark.skipif(find_spec("cupy") is None, reason="needs CuPy, not a GPU")
+def test_cupy_has_what_the_stand_in_has() -> None:
+    cupy = importlib.import_module("cupy")
+    missing = [name for name in (*FUNCTIONS, *TYPES, "asarray", "asnumpy", "ndarray") if not hasattr(cupy, name)]
+    assert not missing
+
+
+def test_the_stand_in_keeps_host_and_device_apart() -> None:
+    cupy = StandInCupy()
+    device, host = cupy.asarray([1.0, 2.0]), np.ones(2)
+    mixes: list[Callable[[], Any]] = [
+        lambda: device + host,
+        lambda: host + device,
+        lambda: device @ host,
+        lambda: device[np.array([0])],
+        lambda: np.concatenate([device, device]),
+        lambda: cupy.concatenate([device, host]),  # type: ignore[attr-defined]
+        lambda: cupy.asnumpy(host),  # type: ignore[arg-type]
+        lambda: device.__iadd__(host),
+        lambda: np.array(device.tolist()) * device,
+    ]
+    for mix in mixes:
+        with pytest.raises(TypeError):
+            mix()
+    assert isinstance(device.sum(), cupy.ndarray)
+    assert isinstance(device[0] + 1.0, cupy.ndarray)
