@@ -191,10 +191,12 @@ class Build:
                 "no entity was found in any chunk; look at the extract model's replies, and at its prompt if you "
                 "replaced it"
             )
-        relations = run.stage(
+        joined = run.stage(
             MergeRelations(config.description_tokens), "merge relations", relation_mentions=found["relation_mentions"]
-        )["relations"]
-        layers = self._described(merged["entities"], relations)
+        )
+        if n_cut := merged["cut"].rows + joined["cut"].rows:
+            log.warning("%d entities and relations had more descriptions than are merged: the first were", n_cut)
+        layers = self._described(merged["entities"], joined["relations"])
         layers.rejects = found["rejects"] + layers.rejects
         return layers
 

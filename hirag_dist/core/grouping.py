@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from hirag_dist.types import IntVector
 
+Numbers = NDArray[np.integer[Any]]  # of 32 bits where there is one for each row: rows are many
 
-def numbered(column: pa.ChunkedArray) -> tuple[IntVector, pa.Array]:
+
+def numbered(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
     """Return the number of each row's value (n,), and the values: number → value, in order of appearance."""
     encoded = column.dictionary_encode()
     if not encoded.num_chunks:
-        return np.empty(0, np.int64), pa.array([], column.type)
+        return np.empty(0, np.int32), pa.array([], column.type)
     codes = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
-    return np.concatenate(codes).astype(np.int64), encoded.chunk(encoded.num_chunks - 1).dictionary
+    return np.concatenate(codes), encoded.chunk(encoded.num_chunks - 1).dictionary  # all chunks share it
 
 
-def ranked(column: pa.ChunkedArray) -> tuple[IntVector, pa.Array]:
+def ranked(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
     """Return the same with values in their own order, so that numbers compare as the values do."""
     numbers, values = numbered(column)
     order = pc.sort_indices(values).to_numpy()
-    ranks = np.empty(len(order), np.int64)
+    ranks = np.empty(len(order), np.int32)
     ranks[order] = np.arange(len(order))
     return ranks[numbers], values.take(order)
 
@@ -54,19 +58,19 @@ class Distinct:
         return Distinct(self.group[order], self.value[order], self.first[order], self.count[order])
 
 
-def distinct(groups: IntVector, values: IntVector) -> Distinct:
+def distinct(groups: Numbers, values: Numbers) -> Distinct:
     """Return the distinct values of each group, by group, then by where they come first.
 
     Args:
         groups, values: (n,) numbers from 0 on.
     """
     width = int(values.max(initial=0)) + 1
-    pairs, first, count = np.unique(groups * width + values, return_index=True, return_counts=True)
+    pairs, first, count = np.unique(groups.astype(np.int64) * width + values, return_index=True, return_counts=True)
     found = Distinct(pairs // width, pairs % width, first, count)
     return found.sorted(found.first)
 
 
-def most_common(groups: IntVector, values: IntVector, n_groups: int) -> IntVector:
+def most_common(groups: Numbers, values: Numbers, n_groups: int) -> IntVector:
     """Return the value that each group has most often, among equals the first one; -1 for a group without rows."""
     found = distinct(groups, values)
     ordered = found.sorted(-found.count, found.first)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.grouping import Distinct, distinct, lists, most_common, numbered, ranked
+from hirag_dist.core.grouping import Distinct, Numbers, distinct, lists, most_common, numbered, ranked
 from hirag_dist.core.ids import entity_id, relation_id
 from hirag_dist.core.replies import Extraction
 from hirag_dist.core.text import name_key, shorten
@@ -102,23 +102,19 @@ def merge_entities(mentions: pa.Table, layer: int = 0) -> pa.Table:
     n_groups = len(ids)
     chunk_of, chunks = ranked(mentions["chunk_id"])
     order = np.lexsort((mentions["position"].to_numpy(), chunk_of))
-    group, chunk = group_of[order], chunk_of[order]
+    group = group_of[order]
     described = mentions["described"].to_numpy()[order]
     says_of = np.bincount(group[described], minlength=n_groups) > 0
     voters = described | ~says_of[group]
-    names, kinds, texts = (numbered(mentions[name]) for name in ("name", "type", "description"))
-    name = most_common(group[voters], names[0][order][voters], n_groups)
-    kind = most_common(group[described], kinds[0][order][described], n_groups)
     said = described & _filled(mentions["description"])[order]
-    described_by = distinct(group[said], texts[0][order][said])
-    joined = lists(described_by.offsets(n_groups), texts[1].take(described_by.value))
-    seen_in = distinct(group, chunk)
+    descriptions = _joined(mentions["description"], group[said], order[said], n_groups)
+    seen_in = distinct(group, chunk_of[order])
     columns = {
         "entity_id": pa.array(ids, pa.string()),
         "layer": pa.array(np.full(n_groups, layer, np.int32)),
-        "name": names[1].take(name),
-        "type": pc.fill_null(kinds[1].take(pa.array(kind, mask=kind < 0)), UNKNOWN),
-        "description": pc.binary_join(joined, SEPARATOR),
+        "name": _voted(mentions["name"], group[voters], order[voters], n_groups),
+        "type": pc.fill_null(_voted(mentions["type"], group[described], order[described], n_groups), UNKNOWN),
+        "description": descriptions,
         "described": pa.array(says_of),
         "n_mentions": pa.array(np.bincount(group, minlength=n_groups), pa.int32()),
         "chunk_ids": lists(seen_in.offsets(n_groups), chunks.take(seen_in.value), ENTITIES.field("chunk_ids").type),
@@ -192,7 +188,8 @@ def bound_descriptions(
     if not over.any():
         return mentions, mentions.select(keys).slice(0, 0)
     few = np.flatnonzero(over[group_of])
-    some = mentions.take(few)
+    wanted = ("chunk_id", "position", "description", "described", "strength")
+    some = mentions.select([name for name in wanted if name in mentions.column_names]).take(few)
     chunk_of, _ = ranked(some["chunk_id"])
     by = (some["position"].to_numpy(), chunk_of)
     order = np.lexsort((*by, -some["strength"].to_numpy()) if "strength" in some.column_names else by)
@@ -211,6 +208,20 @@ def bound_descriptions(
     return mentions.set_column(at, mentions.schema.field(at), texts), mentions.select(keys).take(heads[cut])
 
 
+def _voted(column: pa.ChunkedArray, groups: Numbers, rows: IntVector, n_groups: int) -> pa.Array:
+    """Return the value that each group's rows have most often, null for a group without rows."""
+    number_of, values = numbered(column)
+    winners = most_common(groups, number_of[rows], n_groups)
+    return values.take(pa.array(winners, mask=winners < 0))
+
+
+def _joined(texts: pa.ChunkedArray, groups: Numbers, rows: IntVector, n_groups: int) -> pa.Array:
+    """Return the distinct texts of each group's rows as one, in the order of the rows."""
+    number_of, values = numbered(texts)
+    found = distinct(groups, number_of[rows])
+    return pc.binary_join(lists(found.offsets(n_groups), values.take(found.value)), SEPARATOR)
+
+
 def _within(
     found: Distinct, lengths: IntVector, bound: DescriptionBound, spare: int
 ) -> tuple[NDArray[np.bool_], IntVector]:
@@ -225,15 +236,15 @@ def _within(
     return rank < n_fit + spare, np.unique(found.group[~fits])
 
 
-def _by_id(numbers: IntVector, ids: list[str]) -> tuple[IntVector, list[str]]:
+def _by_id(numbers: Numbers, ids: list[str]) -> tuple[Numbers, list[str]]:
     """Return numbers by the rank of what they stand for, and the ids sorted."""
     order = np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int64)
-    ranks = np.empty(len(ids), np.int64)
+    ranks = np.empty(len(ids), np.int32)
     ranks[order] = np.arange(len(ids))
     return ranks[numbers], [ids[at] for at in order]
 
 
-def _pairs(mentions: pa.Table) -> tuple[IntVector, list[str], list[str]]:
+def _pairs(mentions: pa.Table) -> tuple[Numbers, list[str], list[str]]:
     """Return the number of each row's pair, and the entity ids of each pair's source and target."""
     pair_of, heads = _numbered_rows(mentions, ("source_key", "target_key"))
     ends = []
@@ -244,14 +255,15 @@ def _pairs(mentions: pa.Table) -> tuple[IntVector, list[str], list[str]]:
     return pair_of, ends[0], ends[1]
 
 
-def _numbered_rows(table: pa.Table, columns: Sequence[str]) -> tuple[IntVector, IntVector]:
+def _numbered_rows(table: pa.Table, columns: Sequence[str]) -> tuple[Numbers, IntVector]:
     """Return the number of each row's values in some columns, and a row of each number."""
     numbers, _ = numbered(table[columns[0]])
     for column in columns[1:]:
         more, values = numbered(table[column])
-        numbers = numbers * max(len(values), 1) + more
-    _, heads, inverse = np.unique(numbers, return_index=True, return_inverse=True)
-    return inverse, heads
+        numbers = np.unique(numbers.astype(np.int64) * max(len(values), 1) + more, return_inverse=True)[1]
+    heads = np.zeros(int(numbers.max(initial=-1)) + 1, np.int64)
+    heads[numbers] = np.arange(len(numbers))
+    return numbers, heads
 
 
 def _filled(texts: pa.ChunkedArray) -> NDArray[np.bool_]:

@@ -252,7 +252,7 @@ def _read(task: Task, name: str) -> pa.Table:
     batches = []
     while some := list(islice(tables, _PIECES)):  # a few rows in a table of their own take many times their size
         batches.append(pa.concat_tables(some).combine_chunks())
-    del some
+        some.clear()  # before the next are read
     whole = pa.concat_tables(batches).cast(schema) if batches else schema.empty_table()
     return whole.combine_chunks()
 

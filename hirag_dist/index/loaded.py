@@ -158,9 +158,13 @@ def _parallel(ends: NDArray[np.int64]) -> dict[tuple[int, int], list[int]]:
     """Return the relations of pairs that have more than one, by (lower row, higher row)."""
     if not len(ends):
         return {}
-    pairs = np.sort(ends, axis=1)
-    _, inverse, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+    low, high = ends.min(axis=1), ends.max(axis=1)
+    pairs = low * (int(high.max()) + 1) + high  # one number sorts many times faster than two
+    order = np.argsort(pairs, kind="stable")
+    same = pairs[order[1:]] == pairs[order[:-1]]
+    several = np.zeros(len(ends), np.bool_)
+    several[order[1:][same]] = several[order[:-1][same]] = True
     found: dict[tuple[int, int], list[int]] = {}
-    for row in np.flatnonzero(counts[inverse.reshape(-1)] > 1).tolist():
-        found.setdefault((int(pairs[row, 0]), int(pairs[row, 1])), []).append(row)
+    for row in np.flatnonzero(several).tolist():
+        found.setdefault((int(low[row]), int(high[row])), []).append(row)
     return found

@@ -25,18 +25,20 @@ from hirag_dist.core.limits import Allowance
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.execution.events import TaskFinished
+from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor, describe_cluster
 from hirag_dist.execution.ray.cluster import kill_half_started
 from hirag_dist.execution.ray.treasury import TreasuryActor
 from hirag_dist.execution.run import Run
 from hirag_dist.execution.task import Slice, Task
+from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
 from hirag_dist.pool.treasury import Events, State, Treasury, Want
 from hirag_dist.ports import Executor
 from hirag_dist.simulator import SimulatorOptions
 from hirag_dist.simulator.run import SimulatorThread
-from hirag_dist.stages.base import ByRows, Services, Tables, no_other_workers
+from hirag_dist.stages.base import ByKey, ByRows, Services, Tables, no_other_workers
 from hirag_dist.wiring import make_executor, make_services, make_treasury, resolve
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
@@ -54,6 +56,7 @@ HEALTH = {  # a dead node is noticed within a few seconds, not thirty; one that 
     "health_check_failure_threshold": 3,
 }
 WHERE = pa.schema([pa.field("node", pa.string(), nullable=False), pa.field("pid", pa.int64(), nullable=False)])
+WORDS = pa.schema([pa.field("word", pa.string(), nullable=False)])
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 
@@ -198,6 +201,50 @@ def test_the_cluster_gives_the_inline_snapshot(cluster: Cluster, corpus: Path, e
         made = build(config, corpus, tmp_path / str(workers), make)
         assert made.manifest.snapshot_id == expected
         assert build(config, corpus, tmp_path / str(workers), make).stages_run == 0
+
+
+@dataclass(frozen=True)
+class Regroup:
+    """Words by their hash. Kills its process once while rows are sent, and once when they have come."""
+
+    name: ClassVar[str] = "regroup"
+    version: ClassVar[int] = 1
+    split: ClassVar[ByKey] = ByKey("word", 20)
+    reads: ClassVar = {"words": WORDS}
+    writes: ClassVar = {"words": WORDS}
+
+    fatal: tuple[str, str] = ("", "")
+
+    def combine(self, name: str, rows: pa.Table) -> pa.Table:
+        self.die_at(0)
+        return rows
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        self.die_at(1)
+        return {"words": tables["words"]}
+
+    def die_at(self, which: int) -> None:
+        if self.fatal[which] and Path(self.fatal[which]).exists():
+            Path(self.fatal[which]).unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_rows_reach_the_tasks_of_their_keys_though_workers_die(plain: RayExecutor, tmp_path: Path) -> None:
+    table = pa.table({"word": [f"word {n % 37}" for n in range(200)]}, schema=WORDS)
+    fatal = (str(tmp_path / "first"), str(tmp_path / "second"))
+    found = []
+    inline = InlineExecutor(lambda: SERVICES)
+    for executor, stage in ((inline, Regroup()), (plain, Regroup()), (plain, Regroup(fatal))):
+        for file in stage.fatal if stage.fatal[0] else ():
+            Path(file).touch()
+        run = Run(Store(f"{tmp_path}/{len(found)}"), executor, (), 0.0)
+        words = run.put("words", table, table_digest(table))
+        found.append([part.digest for part in run.stage(stage, "regroup", words=words)["words"].parts])
+    inline.close()
+    assert len(found[0]) == 10
+    assert found[1] == found[0]
+    assert found[2] == found[0]
+    assert not any(Path(file).exists() for file in fatal)
 
 
 def slow_endpoint(url: str) -> Config:

@@ -198,6 +198,63 @@ def test_stopped_after_any_task_it_goes_on_from_there(bench: Bench, lives: int) 
     assert not bench.store.exists(f"{bench.folder()}/shuffle")
 
 
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Dying(Store):
+    """Ends its process at the nth change of a file, before or after it."""
+
+    at: ClassVar[float] = float("inf")
+    after: ClassVar[bool] = False
+    n: ClassVar[int] = 0
+
+    def _count(self, now_after: bool) -> None:
+        if now_after:
+            Dying.n += 1
+        if Dying.n == Dying.at and now_after == Dying.after:
+            raise Killed
+
+    def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
+        self._count(False)
+        super().write_bytes(path, data, replace)
+        self._count(True)
+
+    def write_table(self, path: str, table: pa.Table) -> None:
+        self._count(False)
+        super().write_table(path, table)
+        self._count(True)
+
+    def delete(self, path: str) -> None:
+        self._count(False)
+        super().delete(path)
+        self._count(True)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_any_change_of_a_file(bench: Bench, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
+    whole, _ = Bench(Store(f"{bench.store.root}/whole")).count()
+    expected = [part.digest for part in whole["seen"].parts]
+    monkeypatch.setattr(Dying, "after", after)
+    deaths = 0
+    for at in range(1, 100):
+        dying = Bench(Dying(f"{bench.store.root}/{at}"))
+        inputs = dying.inputs()
+        monkeypatch.setattr(Dying, "n", 0)
+        monkeypatch.setattr(Dying, "at", at)
+        try:
+            dying.count(**inputs)
+        except Killed:
+            deaths += 1
+        else:
+            break
+        monkeypatch.setattr(Dying, "at", float("inf"))
+        found, _ = dying.count(**inputs)
+        assert [part.digest for part in found["seen"].parts] == expected, at
+        assert not dying.store.exists(f"work/count/{stage_key(Count(), inputs)}/shuffle")
+    assert deaths > 7 * 2 + 5 * 3  # a file and a marker of each task that scatters, two and a marker of the others
+
+
 def test_killed_before_the_stage_is_marked_as_done(bench: Bench) -> None:
     found, _ = bench.count()
     bench.store.delete(f"{bench.folder()}/done.json")
