@@ -204,9 +204,14 @@ def test_a_worker_that_dies_in_a_round_changes_nothing(
     check_same(found, expected)
 
 
-def test_a_step_that_kills_every_worker_fails_the_stage(machine: None, tmp_path: Path) -> None:
+def test_a_step_that_kills_every_worker_fails_the_stage_and_another_run_goes_on(
+    machine: None, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+) -> None:
+    bench = Bench(tmp_path / "index")
     with pytest.raises(StageFailed, match="5 workers died over the same"):
-        Bench(tmp_path / "index").clustered(on_ray(2, Mortal("statistics", str(tmp_path / "trace"), always=True)))
+        bench.clustered(on_ray(2, Mortal("statistics", str(tmp_path / "trace"), always=True)))
+    check_same(bench.clustered(inline()), expected)
+    assert [event.label.rpartition(" ")[2] for event in bench.finished if event.reused] == ["axes", "scores"]
 
 
 def test_a_build_stopped_between_stages_or_in_a_round_goes_on(
