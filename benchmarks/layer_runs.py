@@ -108,7 +108,8 @@ def write_layer(store: Store, vectors: NDArray[np.float32]) -> None:
 def cluster_stages(store: Store, workers: int, settings: ClusterSettings, reduce_dims: int = 16) -> dict[str, Any]:
     """Cluster what `write_layer` wrote, on so many workers of Ray, or inline with none; return the figures.
 
-    A stage's seconds hold those of its first pass, `by key`, and the first one's hold the start of the workers. `labels` is a digest of all memberships: equal for equal clusters.
+    A stage's seconds hold those of its first pass, `by key`, and the first one's hold the start of the workers.
+    `labels` is a digest of all memberships: equal for equal clusters.
     """
     given = store.read_json("layer.json")
     schemas = {"vectors": VECTORS, "entities": ENTITIES}
