@@ -16,6 +16,7 @@ SCRIPTS = (
     ("retrieve.py",),
     ("simulator.py",),
     ("memory.py", "--chunks", "1000", "10000"),
+    ("merge.py", "--mentions", "500000", "--workers", "0", "2"),
     ("faults.py", "--quick"),
 )
 

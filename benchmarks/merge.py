@@ -2,9 +2,9 @@
 
 Mentions of names with Zipf frequencies are written in parts to a temporary folder, as extraction leaves them (not
 counted), and merged into entities inline and on Ray; a case each in a process of its own. Prints a JSON line for each:
-seconds of the whole stage and of its first pass, mentions a second, the peaks of driver and largest worker (VmHWM of
-/proc, the system's own) with what they were before, how many mentions the largest hub has, and a digest of the output,
-which is the same in every case.
+seconds of the whole stage and of its first pass, CPU seconds of driver and workers, mentions a second, the peaks of
+driver and largest worker (VmHWM of /proc, the system's own) with what they were before, how many mentions the largest
+hub has, and a digest of the output, which is the same in every case.
 
     python benchmarks/merge.py [--mentions 1000000 10000000] [--names N] [--workers 0 1 2]    (0: inline)
 """
@@ -22,6 +22,7 @@ import time
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 from faulty_runs import workers_below
@@ -119,11 +120,14 @@ def measure(store: Store, workers: int) -> dict[str, Any]:
         parts += one_part(path, rows, digest)
     seconds: dict[str, float] = {}
     worker_peaks: list[float] = []
+    cpu_s: list[float] = []  # of driver and workers, when the stages were done
 
     def listen(event: object) -> None:
         if isinstance(event, StageFinished):
+            workers = workers_below(os.getpid())
             seconds[event.label] = event.seconds
-            worker_peaks[:] = [peak_mb(each.pid) for each in workers_below(os.getpid())]
+            worker_peaks[:] = [peak_mb(each.pid) for each in workers]
+            cpu_s.append(sum(sum(each.cpu_times()[:2]) for each in [psutil.Process(), *workers]))
 
     executor = make_executor(workers)
     try:
@@ -146,6 +150,7 @@ def measure(store: Store, workers: int) -> dict[str, Any]:
         "partitions": len(found["entities"].parts),
         "seconds": round(took, 2),
         "first_pass_s": round(seconds.get(f"{LABEL}: by key", 0.0), 2),
+        "cpu_s": round(cpu_s[-1] - cpu_s[0], 2),
         "mentions_a_second": round(parts.rows / took),
         "driver_start_mb": round(driver_start_mb),
         "driver_peak_mb": round(peak_mb(os.getpid())),

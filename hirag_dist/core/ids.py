@@ -13,12 +13,12 @@ def content_id(*parts: str) -> str:
     >>> content_id("ab", "c") == content_id("a", "bc")
     False
     """
-    digest = hashlib.sha256()
+    framed = bytearray()  # hashed at once: a million ids are made of a few words each
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()[:_HEX]
+        framed += len(data).to_bytes(8, "little")
+        framed += data
+    return hashlib.sha256(framed).hexdigest()[:_HEX]
 
 
 def document_id(text: str) -> str:

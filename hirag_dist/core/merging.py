@@ -170,7 +170,8 @@ def bound_descriptions(
     """Return mentions with the descriptions emptied that are too many for one entity or relation.
 
     Of its distinct descriptions those stay that merging puts first (of relations the strongest, else by chunk and
-    position) up to the bound; one stays always. Who is below the bound keeps every row as it was.
+    position) up to the bound, each where it comes first; one stays always. Of those whose descriptions, repeats
+    counted, are within the bound every row stays as it is.
 
     Args:
         mentions: MENTIONS or RELATION_MENTIONS, in any order.
@@ -179,7 +180,7 @@ def bound_descriptions(
             keeps what it would of the whole, and sees what was cut.
 
     Returns:
-        The mentions, and the keys of which descriptions were emptied, each once.
+        The mentions, and the keys of those with more distinct descriptions than the bound allows, each once.
     """
     group_of, heads = _numbered_rows(mentions, keys)
     lengths = pc.utf8_length(mentions["description"]).to_numpy()

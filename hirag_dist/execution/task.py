@@ -251,10 +251,19 @@ def _read(task: Task, name: str) -> pa.Table:
     tables = _parts(task, name, schema)
     batches = []
     while some := list(islice(tables, _PIECES)):  # a few rows in a table of their own take many times their size
-        batches.append(pa.concat_tables(some).combine_chunks())
-        some.clear()  # before the next are read
-    whole = pa.concat_tables(batches).cast(schema) if batches else schema.empty_table()
-    return whole.combine_chunks()
+        batches.append(_joined(some))
+    return _joined(batches).cast(schema) if batches else schema.empty_table()
+
+
+def _joined(tables: list[pa.Table]) -> pa.Table:
+    """Return tables as one without chunks; the list is emptied. Never are there two copies of more than a column."""
+    whole = pa.concat_tables(tables)
+    tables.clear()
+    columns = {}
+    for name in whole.column_names:
+        columns[name] = whole[name].combine_chunks()
+        whole = whole.drop_columns(name)
+    return pa.table(columns)
 
 
 def _parts(task: Task, name: str, schema: pa.Schema) -> Iterator[pa.Table]:

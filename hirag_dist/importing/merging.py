@@ -6,6 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
+from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
 
@@ -48,6 +51,14 @@ class Merged:
     n_added: int
 
 
+class _Names:
+    """Normalised names and ids, each found once: most relations name what others have named."""
+
+    def __init__(self) -> None:
+        self.key = cache(name_key)
+        self.id = cache(partial(entity_id, 0))
+
+
 class _Chunks:
     """Chunk keys of the folder → chunk ids. Unknown keys are counted, for one line of account each."""
 
@@ -74,16 +85,17 @@ def merge(source: SourceGraph, chunk_ids: Mapping[str, str]) -> Merged:
         chunk_ids: the id of each chunk by its key in the folder.
     """
     chunks = _Chunks(chunk_ids)
+    names = _Names()
     entities: dict[str, _Entity] = {}
-    n_rows = _merge_entities(source, chunks, entities)
+    n_rows = _merge_entities(source, chunks, names, entities)
     n_merged = n_rows - len(entities)
     n_named = len(entities)
     relations: dict[tuple[str, str], _Relation] = {}
-    n_kept = _merge_relations(source, chunks, entities, relations)
+    n_kept = _merge_relations(source, chunks, names, entities, relations)
     for key, count in chunks.unknown.items():
         source.left_out.append((f"chunk {key}", f"not in the folder; named as source {count} times"))
     return Merged(
-        _entity_table(entities),
+        _entity_table(entities, names),
         _relation_table(relations, source),
         n_merged,
         n_kept - len(relations),
@@ -91,14 +103,14 @@ def merge(source: SourceGraph, chunk_ids: Mapping[str, str]) -> Merged:
     )
 
 
-def _merge_entities(source: SourceGraph, chunks: _Chunks, entities: dict[str, _Entity]) -> int:
+def _merge_entities(source: SourceGraph, chunks: _Chunks, names: _Names, entities: dict[str, _Entity]) -> int:
     of_relations: dict[str, set[str]] = {}
     for relation in source.relations:
         for name in (relation.source, relation.target):
             of_relations.setdefault(name, set()).update(relation.descriptions)
     n_rows = 0
     for row in source.entities:
-        key = name_key(row.name)
+        key = names.key(row.name)
         if not key:
             source.left_out.append((f"entity {row.name!r}", "its name holds no letter or digit"))
             continue
@@ -122,13 +134,14 @@ def _merge_entities(source: SourceGraph, chunks: _Chunks, entities: dict[str, _E
 def _merge_relations(
     source: SourceGraph,
     chunks: _Chunks,
+    names: _Names,
     entities: dict[str, _Entity],
     relations: dict[tuple[str, str], _Relation],
 ) -> int:
     n_kept = 0
     for row in source.relations:
         what = f"relation {row.source!r} – {row.target!r}"
-        ends = (name_key(row.source), name_key(row.target))
+        ends = (names.key(row.source), names.key(row.target))
         if not all(ends):
             source.left_out.append((what, "the name of an end holds no letter or digit"))
             continue
@@ -142,7 +155,7 @@ def _merge_relations(
             source.left_out.append((what, "it joins an entity with itself"))
             continue
         n_kept += 1
-        low, high = sorted(entity_id(0, key) for key in ends)
+        low, high = sorted((names.id(ends[0]), names.id(ends[1])))
         relation = relations.setdefault((low, high), _Relation())
         relation.said.append((_weight(row, what, source), row.descriptions))
         relation.chunk_ids |= dict.fromkeys(own)
@@ -160,25 +173,26 @@ def _weight(row: SourceRelation, what: str, source: SourceGraph) -> float:
     return weight
 
 
-def _entity_table(entities: Mapping[str, _Entity]) -> pa.Table:
-    rows = [
-        {
-            "entity_id": entity_id(0, key),
-            "layer": 0,
-            "name": _most_common(entity.names or entity.other_names),
-            "type": _most_common(Counter({kind: n for kind, n in entity.types.items() if kind})) or UNKNOWN,
-            "description": SEPARATOR.join(entity.descriptions),
-            "described": entity.described,
-            "n_mentions": entity.n_mentions,
-            "chunk_ids": list(entity.chunk_ids),
-        }
-        for key, entity in entities.items()
-    ]
-    return pa.Table.from_pylist(rows, ENTITIES).sort_by("entity_id")
+def _entity_table(entities: Mapping[str, _Entity], names: _Names) -> pa.Table:
+    merged = sorted(((names.id(key), entity) for key, entity in entities.items()), key=itemgetter(0))
+    columns = {
+        "entity_id": [own for own, _ in merged],
+        "layer": [0] * len(merged),
+        "name": [_most_common(entity.names or entity.other_names) for _, entity in merged],
+        "type": [
+            _most_common(Counter({kind: n for kind, n in entity.types.items() if kind})) or UNKNOWN
+            for _, entity in merged
+        ],
+        "description": [SEPARATOR.join(entity.descriptions) for _, entity in merged],
+        "described": [entity.described for _, entity in merged],
+        "n_mentions": [entity.n_mentions for _, entity in merged],
+        "chunk_ids": [list(entity.chunk_ids) for _, entity in merged],
+    }
+    return pa.table(columns, schema=ENTITIES)
 
 
 def _relation_table(relations: Mapping[tuple[str, str], _Relation], source: SourceGraph) -> pa.Table:
-    rows = []
+    columns: dict[str, list[Any]] = {name: [] for name in RELATIONS.names}
     for (low, high), relation in relations.items():
         strongest = sorted(relation.said, key=lambda item: -item[0])
         texts = list(dict.fromkeys(text for _, descriptions in strongest for text in descriptions))
@@ -188,19 +202,11 @@ def _relation_table(relations: Mapping[tuple[str, str], _Relation], source: Sour
         if joined != whole:
             reason = f"{len(whole) - len(joined)} of {len(whole)} characters: more than {_DESCRIPTION_CHARS} together"
             source.left_out.append((f"descriptions of relation {own}", reason))
-        rows.append(
-            {
-                "relation_id": own,
-                "source_id": low,
-                "target_id": high,
-                "kind": "extracted",
-                "layer": 0,
-                "description": joined,
-                "weight": float(sum(weight for weight, _ in relation.said)),
-                "chunk_ids": list(relation.chunk_ids),
-            }
-        )
-    return pa.Table.from_pylist(rows, RELATIONS).sort_by("relation_id")
+        weight = float(sum(weight for weight, _ in relation.said))
+        row = (own, low, high, "extracted", 0, joined, weight, list(relation.chunk_ids))
+        for values, value in zip(columns.values(), row, strict=True):
+            values.append(value)
+    return pa.table(columns, schema=RELATIONS).sort_by("relation_id")
 
 
 def _most_common(counts: Counter[str]) -> str:

@@ -136,7 +136,10 @@ class Store:
             return pq.read_table(self._full(path), columns=chosen, filesystem=self._fs, partitioning=None)
 
     def read_rows(self, path: str, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return rows [start, stop) of a Parquet file, reading no more than the row groups that hold them."""
+        """Return rows [start, stop) of a Parquet file, reading no more than the row groups that hold them.
+
+        On one thread: tasks read many small pieces, and as many tasks as there are processors do so.
+        """
         with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
             groups: list[int] = []
             first = seen = 0
@@ -147,7 +150,7 @@ class Store:
                         first = seen
                     groups.append(number)
                 seen += n_rows
-            return file.read_row_groups(groups, columns=columns).slice(start - first, stop - start)
+            return file.read_row_groups(groups, columns, use_threads=False).slice(start - first, stop - start)
 
     def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
         """Write a file whole: beside its name first, then renamed; on object stores a put is whole by itself."""
