@@ -105,7 +105,7 @@ def write_layer(store: Store, vectors: NDArray[np.float32]) -> None:
     store.write_json("layer.json", {"dim": vectors.shape[1], "parts": parts})
 
 
-def cluster_stages(store: Store, workers: int, settings: ClusterSettings, reduce_dims: int = 16) -> dict[str, Any]:
+def cluster_stages(store: Store, workers: int, settings: ClusterSettings, reduce_dims: int = 32) -> dict[str, Any]:
     """Cluster what `write_layer` wrote, on so many workers of Ray, or inline with none; return the figures.
 
     A stage's seconds hold those of its first pass, `by key`, and the first one's hold the start of the workers.

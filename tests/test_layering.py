@@ -37,7 +37,9 @@ from hirag_dist.stages.cluster import ClusterLayer
 from hirag_dist.stages.embed import vector_table
 
 N_ROWS, DIM = 1300, 24
-SETTINGS = ClusterSettings(target_size=10, max_size=25, threshold=0.1, seed=3, cell_rows=200, shard_rows=512)
+SETTINGS = ClusterSettings(
+    target_size=10, max_size=25, threshold=0.1, seed=3, cell_rows=150, whole_rows=300, shard_rows=512
+)
 HOW = Clustering(SETTINGS, DIM, 8, 40, "cpu")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
