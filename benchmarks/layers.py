@@ -1,8 +1,21 @@
-"""A layer of vectors, clustered by the stages of a build: what it takes in the driver and in the workers."""
+"""Does a layer of any size cluster on any number of workers, with the same labels and memory by the shard?
+
+Planted vectors are written to a temporary folder as a build leaves them (not counted) and clustered by its stages,
+inline and on Ray; a case each in a process of its own. Prints a JSON line for each: seconds of all stages and of each,
+the peaks of anonymous memory (resident, without the page cache) of the driver and of the largest worker, and a digest
+of the labels, which is the same in every case.
+
+    python benchmarks/layers.py [--rows 100000 200000] [--dim 384] [--workers 0 1 2 4]    (0: inline)
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 from faulty_runs import workers_below
 from numpy.typing import NDArray
+from planted import plant
 
 from hirag_dist.backends.cpu import CpuKernels
 from hirag_dist.core.cells import ClusterSettings
@@ -33,9 +47,39 @@ from hirag_dist.stages.base import Services
 from hirag_dist.stages.embed import vector_table
 
 PART_ROWS = 8192
+TARGET_SIZE = 20
+THRESHOLD = 0.1
 DESCRIPTION = "What is said of an entity, in a few sentences that a prompt shows. " * 5
 CHARS = 480
 LOOK_S = 0.1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 200_000])
+    parser.add_argument("--dim", type=int, default=384)
+    parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--step", choices=("write", "cluster"), help=argparse.SUPPRESS)  # in this process
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    for n_rows in arguments.rows:
+        if arguments.step == "write":
+            planted = plant(Path(arguments.folder), n_rows, arguments.dim, arguments.seed)
+            write_layer(Store(arguments.folder), planted.vectors)
+        elif arguments.step == "cluster":
+            settings = ClusterSettings(TARGET_SIZE, 2 * TARGET_SIZE, THRESHOLD, arguments.seed)
+            case = {"benchmark": "layers", "rows": n_rows, "dim": arguments.dim}
+            print(
+                json.dumps(case | cluster_stages(Store(arguments.folder), arguments.workers[0], settings)), flush=True
+            )
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                own = [sys.executable, __file__, "--folder", folder, "--rows", str(n_rows)]
+                own += ["--dim", str(arguments.dim), "--seed", str(arguments.seed)]
+                subprocess.run([*own, "--step", "write"], check=True)
+                for workers in arguments.workers:
+                    subprocess.run([*own, "--step", "cluster", "--workers", str(workers)], check=True)
 
 
 @dataclass
@@ -151,3 +195,7 @@ def make_services(lender: Lender, holder: str) -> Services:
     """Return what clustering asks of a worker."""
     unused: Any = None
     return Services(unused, unused, CpuKernels(), unused, len)
+
+
+if __name__ == "__main__":
+    main()
