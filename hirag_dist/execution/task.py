@@ -180,6 +180,8 @@ def _scatter(task: Task, scatter: Scatter, started: float) -> TaskResult:
         rows = _read(task, name)
         if isinstance(task.stage, Combines):
             rows = task.stage.combine(name, rows)
+            if not rows.schema.equals(task.stage.reads[name]):
+                raise SchemaMismatch(f"stage {task.stage.name} combined {name} to columns {rows.schema.names}")
         ordered, bounds = by_partition(rows, scatter.column, scatter.count)
         del rows
         pieces = (ordered.slice(start, stop - start) for start, stop in pairwise(bounds.tolist()))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from hirag_dist.core.partition import partitions_of
-from hirag_dist.errors import StageFailed
+from hirag_dist.errors import SchemaMismatch, StageFailed
 from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.run import Dataset, Run, stage_key
@@ -184,6 +184,16 @@ def test_rows_are_combined_before_they_are_sent(bench: Bench) -> None:
     bench.count(CountCombined())
     assert sorted(at for tables in ran for at in tables["visits"]["at"].to_pylist()) == list(range(0, 45, 2))
     assert sum(tables["cells"].num_rows for tables in ran) == 12
+
+
+def test_combining_keeps_the_columns(bench: Bench) -> None:
+    @dataclass(frozen=True)
+    class Careless(Count):
+        def combine(self, name: str, rows: pa.Table) -> pa.Table:
+            return rows.select(["cell"])
+
+    with pytest.raises(SchemaMismatch, match="stage count combined visits to columns"):
+        bench.count(Careless())
 
 
 @pytest.mark.parametrize("lives", range(12))
