@@ -184,7 +184,7 @@ def workers_below(pid: int) -> list[psutil.Process]:
     with suppress(psutil.NoSuchProcess):
         for each in psutil.Process(pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-                if "".join(each.cmdline()[:1]).startswith("ray::_Worker") and each.status() != psutil.STATUS_ZOMBIE:
+                if "".join(each.cmdline()[:1]).startswith("ray::Worker") and each.status() != psutil.STATUS_ZOMBIE:
                     found.append(each)
     return found
 

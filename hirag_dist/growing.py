@@ -78,7 +78,13 @@ class Growth:
         self._names: list[Dataset] = []  # of the layers above 0
         clustering = config.clustering
         self._clustering = Clustering(
-            ClusterSettings(clustering.target_size, clustering.max_size, clustering.threshold, config.seed),
+            ClusterSettings(
+                clustering.target_size,
+                clustering.max_size,
+                clustering.threshold,
+                config.seed,
+                clustering.covariance,
+            ),
             resolved.dim,
             clustering.reduce_dims,
             DESCRIPTION_CHARS,

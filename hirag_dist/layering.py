@@ -81,7 +81,7 @@ def _by_stages(run: Run, how: Clustering, layer: int, label: str, vectors: Datas
     scores = run.stage(reduce, f"{label}: scores", vectors=vectors, projection=projection)["scores"]
     dims = n_axes(how.dim, how.reduce_dims, vectors.rows)
     nodes = run.stage(FitCells(settings, dims, kernels), f"{label}: cut", scores=scores)["nodes"]
-    assign = AssignCells(settings, dims, kernels)
+    assign = AssignCells(rows, dims, kernels)
     in_cells = run.stage(assign, f"{label}: cells", scores=scores, nodes=nodes)["rows"]
     cluster = ClusterCells(settings, dims, _rows_of_cells(settings, vectors.rows), kernels)
     found = run.stage(cluster, f"{label}: mixtures", rows=in_cells)

@@ -37,7 +37,9 @@ from hirag_dist.stages.cluster import ClusterLayer
 from hirag_dist.stages.embed import vector_table
 
 N_ROWS, DIM = 1300, 24
-SETTINGS = ClusterSettings(target_size=10, max_size=25, threshold=0.1, seed=3, cell_rows=200, shard_rows=512)
+SETTINGS = ClusterSettings(
+    target_size=10, max_size=25, threshold=0.1, seed=3, cell_rows=150, whole_rows=300, shard_rows=512
+)
 HOW = Clustering(SETTINGS, DIM, 8, 40, "cpu")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
@@ -204,9 +206,14 @@ def test_a_worker_that_dies_in_a_round_changes_nothing(
     check_same(found, expected)
 
 
-def test_a_step_that_kills_every_worker_fails_the_stage(machine: None, tmp_path: Path) -> None:
+def test_a_step_that_kills_every_worker_fails_the_stage_and_another_run_goes_on(
+    machine: None, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+) -> None:
+    bench = Bench(tmp_path / "index")
     with pytest.raises(StageFailed, match="5 workers died over the same"):
-        Bench(tmp_path / "index").clustered(on_ray(2, Mortal("statistics", str(tmp_path / "trace"), always=True)))
+        bench.clustered(on_ray(2, Mortal("statistics", str(tmp_path / "trace"), always=True)))
+    check_same(bench.clustered(inline()), expected)
+    assert [event.label.rpartition(" ")[2] for event in bench.finished if event.reused] == ["axes", "scores"]
 
 
 def test_a_build_stopped_between_stages_or_in_a_round_goes_on(

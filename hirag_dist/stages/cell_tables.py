@@ -70,11 +70,11 @@ def cells_of(table: pa.Table) -> Cells:
 def _mixture(row: dict[str, Any]) -> Mixture:
     k = len(row["cells"])
     dims = row["dims"]
-    shape = {"diag": (k, dims), "spherical": (k, 1), "full": (k, dims, dims)}[row["covariance"]]
+    variances = np.frombuffer(row["variances"], "<f4")
     return Mixture(
         np.frombuffer(row["weights"], "<f8"),
         np.frombuffer(row["means"], "<f4").reshape(k, dims),
-        np.frombuffer(row["variances"], "<f4").reshape(shape),
+        variances.reshape((k, dims, dims) if row["covariance"] == "full" else (k, -1)),
         row["covariance"],
         min_variance=row["min_variance"],
     )

@@ -36,7 +36,7 @@ CELL_COMPONENTS = pa.schema(
 class FitCells:
     """Scores of a layer → the coarse mixtures that cut it into cells.
 
-    The workers hold the scores, some 64 bytes a row; a round brings back sums of a few hundred kilobytes a shard.
+    The workers hold the scores, four bytes a dimension; a round brings back sums of some hundred kilobytes a shard.
     """
 
     name: ClassVar[str] = "fit_cells"
@@ -77,20 +77,20 @@ class AssignCells:
     reads: ClassVar[Schemas] = {"scores": VECTORS, "nodes": CELL_NODES}
     writes: ClassVar[Schemas] = {"rows": CELL_ROWS}
 
-    settings: ClusterSettings
+    shard_rows: int
     dims: int
     kernels: str
 
     @property
     def split(self) -> ByRows:
         """By shards."""
-        return ByRows(self.settings.shard_rows)
+        return ByRows(self.shard_rows)
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the rows of one shard with their cells and shares, in the order of the layer."""
         scores = tables["scores"]
         rows = _finite_scores(scores, self.dims)
-        found = assign_cells(services.kernels, rows, cells_of(tables["nodes"]), self.settings.threshold)
+        found = assign_cells(services.kernels, rows, cells_of(tables["nodes"]))
         at = pa.array(found.rows)
         columns = [pa.array(found.cells), scores["id"].take(at), pa.array(found.shares), scores["vector"].take(at)]
         return {"rows": pa.table(columns, schema=CELL_ROWS)}

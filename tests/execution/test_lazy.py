@@ -10,6 +10,7 @@ from typing import Any
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy import LazyExecutor
 from hirag_dist.execution.task import Task, TaskResult
+from hirag_dist.stages.base import no_other_workers
 
 
 class OneByOne:
@@ -52,6 +53,9 @@ def test_it_is_made_once_and_closed() -> None:
     assert [each.closed for each in made] == [True]
 
 
+SERVICES: Any = SimpleNamespace(close=no_other_workers)
+
+
 def shard_of(services: Any, shard: int) -> int:
     return 10 * shard
 
@@ -62,7 +66,7 @@ def plus(services: Any, data: int, argument: int) -> int:
 
 def test_shards_are_held_by_the_executor_that_is_made_for_them() -> None:
     made: list[InlineExecutor] = []
-    executor = LazyExecutor("lazy", lambda: made.append(InlineExecutor(SimpleNamespace)) or made[-1])
+    executor = LazyExecutor("lazy", lambda: made.append(InlineExecutor(lambda: SERVICES)) or made[-1])
     with executor.hold(shard_of, [1, 2]) as held:
         assert list(held.each(plus, 5)) == [15, 25]
     executor.close()

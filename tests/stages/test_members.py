@@ -120,7 +120,7 @@ def test_what_is_shown_is_one_line_and_short() -> None:
 
 def mixture(covariance: Covariance, k: int, dims: int) -> Mixture:
     rng = np.random.default_rng(k)
-    shape = {"diag": (k, dims), "spherical": (k, 1), "full": (k, dims, dims)}[covariance]
+    shape = {"diag": (k, dims), "spherical": (k, 1), "tied": (k, 1), "full": (k, dims, dims)}[covariance]
     means, variances = rng.random((k, dims), np.float32), rng.random(shape, np.float32)
     return Mixture(rng.random(k), means, variances, covariance, 1e-3)
 
@@ -138,7 +138,7 @@ def same(one: Node | int, other: Node | int) -> bool:
     )
 
 
-@pytest.mark.parametrize("covariance", ["diag", "spherical", "full"])
+@pytest.mark.parametrize("covariance", ["diag", "spherical", "tied", "full"])
 def test_a_tree_of_mixtures_survives_its_table(covariance: Covariance) -> None:
     deep = Node(mixture(covariance, 2, 3), (2, 3))
     middle = Node(mixture(covariance, 3, 3), (1, deep, 4))

@@ -39,63 +39,15 @@ class RayHeld:
             HiragError: a step failed; the others in flight have ended.
         """
         self._settle()
-        shared = ray.put(argument)
-        load: Counter[int] = Counter()
-        losses: Counter[Hashable] = Counter()
-        running: dict[Any, tuple[int, int, Any]] = {}  # the call's status → worker, shard, result
-        done: dict[int, tuple[int, Any]] = {}  # shard → worker, result
-        waiting = list(range(len(self._shards)))
-        failure: HiragError | None = None
-        turn = 0
-        try:
-            while turn < len(self._shards):
-                if failure is None:
-                    end = turn + _AHEAD * len(self._crew.workers)
-                    for number in [number for number in waiting[: end - turn] if number < end]:
-                        worker = self._home(number, load)
-                        if worker is None:
-                            break
-                        if load[worker] < _STEPS:
-                            waiting.remove(number)
-                            load[worker] += 1
-                            status, result = self._begin(worker, number, step, shared)
-                            running[status] = worker, number, result
-                elif not running:
-                    raise failure
-                for status in self._crew.first_of(running):
-                    worker, number, result = running.pop(status)
-                    load[worker] -= 1
-                    outcome = self._crew.outcome(status, worker, number, losses)
-                    if outcome is LOST:
-                        self._lose(worker)
-                        _put_back(waiting, number)
-                    elif isinstance(outcome, HiragError):
-                        failure = failure or outcome
-                    else:
-                        done[number] = worker, result
-                while failure is None and turn in done:
-                    worker, result = done.pop(turn)
-                    outcome = self._crew.outcome(result, worker, turn, losses)
-                    del result
-                    if outcome is LOST:  # it was done, but died with the node that it lay on
-                        _put_back(waiting, turn)
-                    elif isinstance(outcome, HiragError):
-                        failure = outcome
-                    else:
-                        turn += 1
-                        yield outcome
-        finally:
-            if running:  # the driver itself has failed, or wants no more
-                for status in running:
-                    ray.cancel(status)
-                ray.wait(list(running), num_returns=len(running))
+        return _Round(self, self._crew, len(self._shards), step, argument).results()
 
     def drop(self) -> None:
         """Let go of the shards."""
         for worker in self._crew.there():
             self._crew.workers[worker].drop.remote(self._name)
 
-    def _begin(self, worker: int, number: int, step: Callable[[Any, Any, Any], Any], argument: Any) -> list[Any]:
+    def begin(self, worker: int, number: int, step: Callable[[Any, Any, Any], Any], argument: Any) -> list[Any]:
+        """Ask a worker for a step on a shard; return references to its status and its result."""
         work = ShardStep(self._name, number, self._shards[number], self._load, self._keep, step)
         refs: list[Any] = self._crew.workers[worker].step.options(num_returns=2).remote(work, argument)
         return refs
@@ -115,7 +67,7 @@ class RayHeld:
             if worker in there and self._keep:
                 self._crew.workers[worker].drop.remote(self._name, number)
 
-    def _home(self, number: int, load: Counter[int]) -> int | None:
+    def home(self, number: int, load: Counter[int]) -> int | None:
         """Return the worker of a shard; a new one, of those with least to hold, where it has none. None if nobody is
         there."""
         there = self._crew.there()
@@ -126,11 +78,83 @@ class RayHeld:
             self._homes[number] = min(there, key=lambda n: (held[n], load[n], n))
         return self._homes[number]
 
-    def _lose(self, worker: int) -> None:
+    def lose(self, worker: int) -> None:
+        """Note that a worker holds nothing more."""
         for number in [number for number, home in self._homes.items() if home == worker]:
             del self._homes[number]
 
 
-def _put_back(waiting: list[int], number: int) -> None:
-    waiting.append(number)
-    waiting.sort()
+class _Round:
+    """One step on every shard."""
+
+    def __init__(
+        self, held: RayHeld, crew: Crew, n_shards: int, step: Callable[[Any, Any, Any], Any], argument: Any
+    ) -> None:
+        self._held = held
+        self._crew = crew
+        self._step = step
+        self._argument = ray.put(argument)
+        self._waiting = list(range(n_shards))
+        self._running: dict[Any, tuple[int, int, Any]] = {}  # the call's status → worker, shard, result
+        self._done: dict[int, tuple[int, Any]] = {}  # shard → worker, result
+        self._load: Counter[int] = Counter()
+        self._losses: Counter[Hashable] = Counter()
+        self._failure: HiragError | None = None
+        self._n_shards = n_shards
+        self._turn = 0
+
+    def results(self) -> Iterator[Any]:
+        """Yield them in order."""
+        try:
+            while self._turn < self._n_shards:
+                if self._failure is None:
+                    self._send()
+                elif not self._running:
+                    raise self._failure
+                self._collect()
+                while self._failure is None and self._turn in self._done:
+                    worker, result = self._done.pop(self._turn)
+                    outcome = self._crew.outcome(result, worker, self._turn, self._losses)
+                    del result  # Ray may let go of it
+                    if not self._went_wrong(outcome, self._turn):
+                        self._turn += 1
+                        yield outcome
+        finally:
+            if self._running:  # the driver itself has failed, or wants no more
+                for status in self._running:
+                    ray.cancel(status)
+                ray.wait(list(self._running), num_returns=len(self._running))
+
+    def _send(self) -> None:
+        """Give workers that have room their next shards, not far ahead of the one whose turn it is."""
+        end = self._turn + _AHEAD * len(self._crew.workers)
+        for number in [number for number in self._waiting[: end - self._turn] if number < end]:
+            worker = self._held.home(number, self._load)
+            if worker is None:
+                return
+            if self._load[worker] < _STEPS:
+                self._waiting.remove(number)
+                self._load[worker] += 1
+                status, result = self._held.begin(worker, number, self._step, self._argument)
+                self._running[status] = worker, number, result
+
+    def _collect(self) -> None:
+        """Wait until something has happened, and note which steps are done."""
+        for status in self._crew.first_of(self._running):
+            worker, number, result = self._running.pop(status)
+            self._load[worker] -= 1
+            outcome = self._crew.outcome(status, worker, number, self._losses)
+            if outcome is LOST:
+                self._held.lose(worker)
+            if not self._went_wrong(outcome, number):
+                self._done[number] = worker, result
+
+    def _went_wrong(self, outcome: Any, number: int) -> bool:
+        """Whether a step is to be done again, or has failed."""
+        if outcome is LOST:
+            self._waiting = sorted([*self._waiting, number])
+        elif isinstance(outcome, HiragError):
+            self._failure = self._failure or outcome
+        else:
+            return False
+        return True

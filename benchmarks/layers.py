@@ -1,0 +1,201 @@
+"""Does a layer of any size cluster on any number of workers, with the same labels and memory by the shard?
+
+Planted vectors are written to a temporary folder as a build leaves them (not counted) and clustered by its stages,
+inline and on Ray; a case each in a process of its own. Prints a JSON line for each: seconds of all stages and of each,
+the peaks of anonymous memory (resident, without the page cache) of the driver and of the largest worker, and a digest
+of the labels, which is the same in every case.
+
+    python benchmarks/layers.py [--rows 100000 200000] [--dim 384] [--workers 0 1 2 4]    (0: inline)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from faulty_runs import workers_below
+from numpy.typing import NDArray
+from planted import plant
+
+from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.core.cells import ClusterSettings
+from hirag_dist.execution.dataset import Dataset, Part
+from hirag_dist.execution.events import StageFinished
+from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.ray import RayExecutor
+from hirag_dist.execution.run import Run
+from hirag_dist.index.digest import table_digest
+from hirag_dist.index.store import Store
+from hirag_dist.layering import Clustering, cluster_layer
+from hirag_dist.pool.budget import Lender
+from hirag_dist.pool.treasury import Treasury
+from hirag_dist.ports import Executor
+from hirag_dist.schemas import ENTITIES, VECTORS
+from hirag_dist.stages.base import Services
+from hirag_dist.stages.embed import vector_table
+
+PART_ROWS = 8192
+TARGET_SIZE = 20
+THRESHOLD = 0.1
+DESCRIPTION = "What is said of an entity, in a few sentences that a prompt shows. " * 5
+CHARS = 480
+LOOK_S = 0.1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 200_000])
+    parser.add_argument("--dim", type=int, default=384)
+    parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--step", choices=("write", "cluster"), help=argparse.SUPPRESS)  # in this process
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    for n_rows in arguments.rows:
+        if arguments.step == "write":
+            planted = plant(Path(arguments.folder), n_rows, arguments.dim, arguments.seed)
+            write_layer(Store(arguments.folder), planted.vectors)
+        elif arguments.step == "cluster":
+            settings = ClusterSettings(TARGET_SIZE, 2 * TARGET_SIZE, THRESHOLD, arguments.seed)
+            case = {"benchmark": "layers", "rows": n_rows, "dim": arguments.dim}
+            print(
+                json.dumps(case | cluster_stages(Store(arguments.folder), arguments.workers[0], settings)), flush=True
+            )
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                own = [sys.executable, __file__, "--folder", folder, "--rows", str(n_rows)]
+                own += ["--dim", str(arguments.dim), "--seed", str(arguments.seed)]
+                subprocess.run([*own, "--step", "write"], check=True)
+                for workers in arguments.workers:
+                    subprocess.run([*own, "--step", "cluster", "--workers", str(workers)], check=True)
+
+
+@dataclass
+class Peaks:
+    """Anonymous memory in MB: resident, but not the page cache."""
+
+    driver_mb: int = 0
+    worker_mb: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self) -> None:
+        """Look until it is stopped."""
+        while not self.stop.wait(LOOK_S):
+            self.driver_mb = max(self.driver_mb, anonymous_mb(os.getpid()))
+            for worker in workers_below(os.getpid()):
+                self.worker_mb = max(self.worker_mb, anonymous_mb(worker.pid))
+
+
+def anonymous_mb(pid: int) -> int:
+    """Return RssAnon of a process; 0 where it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon")), 0)
+
+
+@contextmanager
+def watched() -> Iterator[Peaks]:
+    """Watch the memory of this process and of the workers below it."""
+    peaks = Peaks()
+    looking = threading.Thread(target=peaks.watch, daemon=True)
+    looking.start()
+    try:
+        yield peaks
+    finally:
+        peaks.stop.set()
+        looking.join()
+
+
+def write_layer(store: Store, vectors: NDArray[np.float32]) -> None:
+    """Write a layer as embedding leaves it, in parts, and what they are in `layer.json`; not counted."""
+    parts: dict[str, list[Any]] = {"vectors": [], "entities": []}
+    for first in range(0, len(vectors), PART_ROWS):
+        block = np.asarray(vectors[first : first + PART_ROWS])
+        ids = [f"{number:024x}" for number in range(first, first + len(block))]
+        rows = {
+            "vectors": vector_table(pa.chunked_array([ids]), block),
+            "entities": pa.table(
+                {
+                    "entity_id": ids,
+                    "layer": pa.array(np.zeros(len(ids), np.int32)),
+                    "name": [f"Entity number {own}" for own in ids],
+                    "type": ["concept"] * len(ids),
+                    "description": [DESCRIPTION] * len(ids),
+                    "described": [True] * len(ids),
+                    "n_mentions": pa.array(np.ones(len(ids), np.int32)),
+                    "chunk_ids": pa.array([[]] * len(ids), ENTITIES.field("chunk_ids").type),
+                },
+                schema=ENTITIES,
+            ),
+        }
+        for name, table in rows.items():
+            path = f"{name}/part-{first // PART_ROWS:06d}.parquet"
+            store.write_table(path, table)
+            parts[name].append((path, table.num_rows, table_digest(table)))
+    store.write_json("layer.json", {"dim": vectors.shape[1], "parts": parts})
+
+
+def cluster_stages(store: Store, workers: int, settings: ClusterSettings, reduce_dims: int = 32) -> dict[str, Any]:
+    """Cluster what `write_layer` wrote, on so many workers of Ray, or inline with none; return the figures.
+
+    A stage's seconds hold those of its first pass, `by key`, and the first one's hold the start of the workers.
+    `labels` is a digest of all memberships: equal for equal clusters.
+    """
+    given = store.read_json("layer.json")
+    schemas = {"vectors": VECTORS, "entities": ENTITIES}
+    layer = {name: Dataset(schemas[name], tuple(Part(*part) for part in given["parts"][name])) for name in schemas}
+    seconds: dict[str, float] = {}
+
+    def listen(event: object) -> None:
+        if isinstance(event, StageFinished):
+            seconds[event.label.removeprefix("cluster layer 0: ")] = round(event.seconds, 2)
+
+    executor = make_executor(workers)
+    try:
+        run = Run(store, executor, (listen,), 0.0, fresh=True)
+        how = Clustering(settings, given["dim"], reduce_dims, CHARS, "cpu")
+        with watched() as peaks:
+            found = cluster_layer(run, how, 0, **layer)
+    finally:
+        executor.close()
+    order = [("cluster_id", "ascending"), ("entity_id", "ascending")]
+    return {
+        "executor": f"ray, {workers} workers" if workers else "inline",
+        "seconds": round(sum(took for label, took in seconds.items() if not label.endswith("by key")), 1),
+        "stage_seconds": seconds,
+        "driver_anonymous_mb": peaks.driver_mb,
+        "worker_anonymous_mb": peaks.worker_mb,
+        "labels": table_digest(run.read(found.clusters).sort_by(order))[:16],
+        **found.stats,
+    }
+
+
+def make_executor(workers: int) -> Executor:
+    """Return an executor whose workers know no models."""
+    if not workers:
+        return InlineExecutor(lambda: make_services(Treasury({}), ""))
+    return RayExecutor(make_services, lambda: Treasury({}), workers=workers)
+
+
+def make_services(lender: Lender, holder: str) -> Services:
+    """Return what clustering asks of a worker."""
+    unused: Any = None
+    return Services(unused, unused, CpuKernels(), unused, len)
+
+
+if __name__ == "__main__":
+    main()
