@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from hirag_dist.core.mixture import standardise, statistics_of
+from hirag_dist.core.mixture import BLOCK_ROWS, standardise, statistics_of
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.ports import Kernels
 from hirag_dist.types import CsrGraph, FloatMatrix, Mixture
@@ -48,7 +48,7 @@ def main() -> None:
         return
     import cupy
 
-    from hirag_dist.backends.gpu import describe_device
+    from hirag_dist.backends.gpu import block_rows, describe_device
 
     card = {"benchmark": "gpu", "gpu": describe_device(), "kernels": name, **card_rates(cupy)}
     print(json.dumps(card), flush=True)
@@ -56,7 +56,7 @@ def main() -> None:
     measure(gpu, cupy, WARM_ROWS, 16)
     measure(cpu, np, WARM_ROWS, 16)
     for n_rows in arguments.rows:
-        on_gpu, fitted = measure(gpu, cupy, n_rows, arguments.components)
+        on_gpu, fitted = measure(gpu, cupy, n_rows, arguments.components, block_rows(arguments.components))
         on_cpu, _ = measure(cpu, np, n_rows, arguments.components)
         line = {
             "benchmark": "gpu",
@@ -70,7 +70,9 @@ def main() -> None:
         print(json.dumps(line), flush=True)
 
 
-def measure(kernels: Kernels, xp: Any, n_rows: int, n_components: int) -> tuple[dict[str, float], Mixture]:
+def measure(
+    kernels: Kernels, xp: Any, n_rows: int, n_components: int, rows_a_block: int = BLOCK_ROWS
+) -> tuple[dict[str, float], Mixture]:
     """Return the seconds of each kernel, and the mixture that was fitted."""
     vectors, graph = planted(n_rows, 0), heavy_tailed(n_rows, 0)
     seconds: dict[str, float] = {}
@@ -84,7 +86,7 @@ def measure(kernels: Kernels, xp: Any, n_rows: int, n_components: int) -> tuple[
     rows = standardise(timed("pca", lambda: kernels.pca(vectors, REDUCED, 0)))
     fitted = timed("em", lambda: kernels.em(rows, n_components, 0, "diag"))
     held = xp.asarray(rows)
-    timed("em_round", lambda: statistics_of(xp, held, fitted))
+    timed("em_round", lambda: statistics_of(xp, held, fitted, block_rows=rows_a_block))
     timed("assign", lambda: kernels.assign(rows, fitted, 0.1))
     sources = np.random.default_rng(0).integers(n_rows, size=SOURCES)
     timed("bfs", lambda: kernels.bfs(graph, sources))

@@ -91,12 +91,12 @@ def path_lengths(
         rows = sources[first : first + step]
         wanted = _apart(in_chunks, rows)
         if exact:
-            wanted &= np.arange(n_base) > rows[:, None]  # a pair once
+            wanted &= np.arange(n_base)[:, None] > rows  # a pair once
         else:
-            wanted[np.arange(len(rows)), rows] = False
+            wanted[rows, np.arange(len(rows))] = False
         n_pairs += int(wanted.sum())
-        near = bfs(flat, rows)[wanted]
-        far = bfs(whole, base[rows])[:, base][wanted]
+        near = bfs(flat, rows).T[wanted]  # a node's hops stand together, as the CPU's kernels write them
+        far = bfs(whole, base[rows]).T[base][wanted]
         joined = near != UNREACHED
         for at, lengths in enumerate((near[joined], far[joined], far[far != UNREACHED])):
             counts[at] = _added(counts[at], np.bincount(lengths))
@@ -151,8 +151,8 @@ def _incidence(chunk_ids: pa.ChunkedArray) -> csr_array:
 
 
 def _apart(in_chunks: csr_array, rows: IntVector) -> NDArray[np.bool_]:
-    """Return (n_rows, n_entities), false where the two share a chunk."""
-    shared = (in_chunks[rows] @ in_chunks.T).tocoo()
+    """Return (n_entities, n_rows), false where the two share a chunk."""
+    shared = (in_chunks @ in_chunks[rows].T).tocoo()
     apart = np.ones(shared.shape, bool)
     apart[shared.row, shared.col] = False
     return apart

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.core.cells import ClusterSettings
+from hirag_dist.core.clustering import soft_clusters
 from hirag_dist.core.graph import build_graph
 from hirag_dist.core.mixture import standardise
 from hirag_dist.errors import BackendUnavailable
@@ -210,6 +212,17 @@ def test_statistics_and_assignments_of_one_mixture_are_the_cpus(kernels: Kernels
         assert found.rows.tolist() == expected.rows.tolist()
         assert found.components.tolist() == expected.components.tolist()
         assert found.shares == pytest.approx(expected.shares, abs=1e-3)
+
+
+def test_a_layer_larger_than_a_cell_is_grouped(kernels: Kernels) -> None:
+    """Forty blobs in cells of at most 400 rows: every row is in a cluster, and nearly all clusters are of one blob."""
+    rows, labels = blobs(40, 50, 6, seed=3)
+    settings = ClusterSettings(target_size=40, max_size=80, threshold=0.1, seed=0, cell_rows=400)
+    found = soft_clusters(rows, settings, kernels)
+    assert np.array_equal(np.unique(found.rows[found.best]), np.arange(len(rows)))
+    pure = [len(set(labels[found.rows[found.clusters == cluster]])) == 1 for cluster in range(len(found.sizes))]
+    assert np.mean(pure) > 0.8
+    assert found.sizes.max() <= 80
 
 
 def test_a_mixture_needs_a_row_for_every_component(kernels: Kernels) -> None:
