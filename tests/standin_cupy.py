@@ -18,7 +18,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-FUNCTIONS = (  # all of them are in CuPy 13 and 14, with the arguments that are used
+FUNCTIONS = (  # all of them are in CuPy 14, with the arguments that are used
     *("arange", "clip", "concatenate", "cumsum", "einsum", "exp", "full", "log", "maximum", "nan_to_num", "nonzero"),
     *("searchsorted", "unique", "zeros"),
 )
