@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from hirag_dist.backends.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.mixture import BLOCK_ROWS, standardise, statistics_of
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.ports import Kernels
 from hirag_dist.types import CsrGraph, FloatMatrix, Mixture
-from hirag_dist.wiring import make_kernels, resolve_kernels
 
 COLUMNS, REDUCED, SOURCES, EDGES_A_NODE = 384, 32, 64, 5
 WARM_ROWS = 10_000

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.backends.kernels import make_kernels, resolve_kernels
 from hirag_dist.cli.doctor import Finding, examine
 from hirag_dist.config import Config, Execution
 from hirag_dist.core.distances import hop_distances
@@ -26,7 +27,7 @@ from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build
 from hirag_dist.types import CsrGraph
-from hirag_dist.wiring import make_executor, make_kernels, resolve, resolve_kernels
+from hirag_dist.wiring import make_executor, resolve
 from tests.core.planted_rows import blobs
 from tests.standin_cupy import FUNCTIONS, TYPES, Graph, OutOfMemoryError, StandInCupy, leiden, standin_gpu
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.backends.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.cells import ClusterSettings
 from hirag_dist.core.clustering import soft_clusters
 from hirag_dist.core.graph import build_graph
@@ -23,7 +24,6 @@ from hirag_dist.core.mixture import standardise
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.ports import Kernels
 from hirag_dist.types import Covariance, CsrGraph
-from hirag_dist.wiring import make_kernels, resolve_kernels
 from tests.core.planted_rows import blobs, densities
 from tests.standin_cupy import standin_gpu
 
