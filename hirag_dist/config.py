@@ -164,7 +164,10 @@ class Reading(_Section):
 class Clustering(_Section):
     """Gaussian mixtures of a layer (Eq. 8)."""
 
-    reduce_dims: int = Field(16, ge=1, description="principal components that the mixture sees")
+    reduce_dims: int = Field(32, ge=1, description="dimensions that the mixture sees")
+    covariance: Literal["diag", "spherical", "full"] = Field(
+        "spherical", description="shape of a component; full is for few dimensions"
+    )
     target_size: int = Field(20, ge=2, description="members that a cluster should have, about")
     max_size: int = Field(40, ge=2, description="members that one prompt takes; a larger cluster is split again")
     threshold: float = Field(0.1, gt=0, lt=1, description="responsibility that makes a member")

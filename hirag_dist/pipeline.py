@@ -260,6 +260,7 @@ class Build:
             layer=layer,
             dim=self._resolved.dim,
             reduce_dims=clustering.reduce_dims,
+            covariance=clustering.covariance,
             target_size=clustering.target_size,
             max_size=clustering.max_size,
             threshold=clustering.threshold,

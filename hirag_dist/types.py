@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 FloatMatrix = NDArray[np.float32]
 FloatVector = NDArray[np.float64]
 IntVector = NDArray[np.int64]
-Covariance = Literal["diag", "spherical", "full"]
+Covariance = Literal["diag", "spherical", "tied", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class Mixture:
     Attributes:
         weights: (k,) shares, summing to 1.
         means: (k, d) float32.
-        variances: float32; (k, d) diag, (k, 1) spherical, (k, d, d) full.
-        covariance: which of the three.
+        variances: float32; (k, d) diag, (k, 1) spherical and tied, (k, d, d) full.
+        covariance: which of the four; tied is spherical with one variance for all.
         min_variance: floor of the variance along any axis.
         log_likelihood: of all rows together, in nats, by the round before the last update.
         bic: lower is better.
@@ -131,7 +131,8 @@ class Statistics:
     Attributes:
         counts: (k,) float64 rows of each component, in shares.
         sums: (k, d) float64 rows weighted by their shares.
-        squares: (k, q) float64 second-order features, weighted alike: q = d diag, 1 spherical, d (d + 1) / 2 full.
+        squares: (k, q) float64 second-order features, weighted alike: q = d diag, 1 spherical and tied,
+            d (d + 1) / 2 full.
         log_likelihood: nats, under the mixture that the shares come from.
     """
 

@@ -17,11 +17,13 @@ from hirag_dist.core.mixture import SHARD_ROWS, fit, standardise
 from hirag_dist.ports import Kernels
 from hirag_dist.types import Covariance, FloatMatrix, IntVector, Mixture, Statistics
 
-CELL_ROWS = 8_192
+CELL_ROWS = 2_048
+WHOLE_ROWS = 16_384
+_CELL_SHARE = 0.05  # of a row, to be in a cell: lower than a member's, so that clusters on borders are seen whole
 _MAX_CHILDREN = 256
 _ROOT_ROUNDS = 5  # over all rows, from a start that is already fitted to the sample
 _SAMPLE_ROWS = 65_536
-_SAMPLE_ROWS_A_CELL = 256
+_SAMPLE_ROWS_A_CELL = 64
 _LEAST_SAMPLE = 64  # rows: fewer don't tell how to cut a cell
 _LEAST_CUT = 0.9  # a child with more of its parent's rows than this is no cut
 
@@ -36,7 +38,8 @@ class ClusterSettings:
         threshold: responsibility that makes a member, in (0, 1).
         seed: of every start.
         covariance: of the mixtures.
-        cell_rows: rows that one mixture search takes; a larger layer is cut into cells.
+        cell_rows: rows that a cell should have at most, overlap apart.
+        whole_rows: rows that one mixture search takes; a larger layer is cut into cells.
         shard_rows: rows of a shard: blocks are counted from its first row, so it decides the last bits.
     """
 
@@ -44,8 +47,9 @@ class ClusterSettings:
     max_size: int
     threshold: float
     seed: int
-    covariance: Covariance = "diag"
+    covariance: Covariance = "spherical"
     cell_rows: int = CELL_ROWS
+    whole_rows: int = WHOLE_ROWS
     shard_rows: int = SHARD_ROWS
 
 
@@ -101,9 +105,9 @@ def fit_cells(
         each: statistics of all rows, as `mixture.fit` takes it.
         sample: rows at `sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)`, finite.
         n_rows: of the layer.
-        settings: `cell_rows`, `covariance` and `seed` are used.
+        settings: `cell_rows`, `whole_rows` and `seed` are used.
     """
-    if n_rows <= settings.cell_rows:
+    if n_rows <= settings.whole_rows:
         return Cells(None, 1)
     rows_each = n_rows / len(sample)
     start = coarse_mixture(kernels, sample, _n_children(n_rows, settings), settings)
@@ -112,24 +116,23 @@ def fit_cells(
     return Cells(root, next(numbers)) if isinstance(root, Node) else Cells(None, 1)
 
 
-def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: Cells, threshold: float) -> CellShares:
-    """Return the cells of each row: those where its share passes the threshold, and its best one.
+def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: Cells) -> CellShares:
+    """Return the cells of each row: its best one, and those where it has a share that counts.
 
     Args:
         kernels: does the products.
         rows: (n, d) float32, finite: one shard, since blocks are counted from its first row.
         cells: as `fit_cells` gave them.
-        threshold: that of memberships: a share in a cluster is at most that in its cell.
     """
     n_rows = len(rows)
     everyone, whole = np.arange(n_rows), np.ones(n_rows, np.float32)
     if cells.root is None:
         return CellShares(everyone, np.zeros(n_rows, np.int64), whole)
-    found = list(_descend(kernels, rows, everyone, whole, cells.root, threshold))
+    found = list(_descend(kernels, rows, everyone, whole, cells.root))
     numbers, at, shares = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.lexsort((at, numbers))
     numbers, at, shares = numbers[order], at[order], shares[order]
-    keep = (shares >= threshold) | largest_of_row(numbers, shares)
+    keep = (shares >= _CELL_SHARE) | largest_of_row(numbers, shares)
     return CellShares(numbers[keep], at[keep], shares[keep])
 
 
@@ -142,17 +145,17 @@ def largest_of_row(rows: IntVector, shares: NDArray[np.float32]) -> NDArray[np.b
 
 
 def coarse_mixture(kernels: Kernels, rows: FloatMatrix, n_components: int, settings: ClusterSettings) -> Mixture:
-    """Return a mixture fitted to rows of any scale, in their own scale.
+    """Return a mixture of equally wide components fitted to rows of any scale, in their own scale.
 
     Args:
         kernels: does the products.
         rows: (n, d) float32, finite, n ≥ 1.
         n_components: at most as many are fitted as there are rows.
-        settings: `covariance` and `seed` are used.
+        settings: `seed` is used.
     """
     shift = rows.mean(axis=0, dtype=np.float64)
     scale = float(np.sqrt(np.mean(np.square(rows - shift)))) or 1.0
-    fitted = kernels.em(standardise(rows), min(n_components, len(rows)), settings.seed, settings.covariance)
+    fitted = kernels.em(standardise(rows), min(n_components, len(rows)), settings.seed, "tied")
     return replace(
         fitted,
         means=(fitted.means * scale + shift).astype(np.float32),
@@ -204,10 +207,9 @@ def _descend(
     numbers: IntVector,
     shares: NDArray[np.float32],
     node: Node,
-    threshold: float,
 ) -> Iterator[tuple[IntVector, IntVector, NDArray[np.float32]]]:
     """Yield (row numbers, cells, shares) of the cells below a node; shares multiply on the way down."""
-    found = kernels.assign(rows, node.mixture, threshold)
+    found = kernels.assign(rows, node.mixture, _CELL_SHARE)
     order = np.argsort(found.components, kind="stable")
     at, below = found.rows[order], found.shares[order] * shares[found.rows[order]]
     bounds = np.concatenate([[0], np.cumsum(np.bincount(found.components, minlength=len(node.children)))])
@@ -216,6 +218,6 @@ def _descend(
         if not len(part):
             continue
         if isinstance(child, Node):
-            yield from _descend(kernels, rows[part], numbers[part], below[first:last], child, threshold)
+            yield from _descend(kernels, rows[part], numbers[part], below[first:last], child)
         else:
             yield numbers[part], np.full(len(part), child), below[first:last]

@@ -1,8 +1,8 @@
 """Soft, overlapping clusters of a layer (paper Eq. 8), from one row to a hundred million.
 
 A layer larger than a cell is cut into overlapping cells (`cells`); in each a fine mixture is chosen by BIC over a
-geometric grid, and a row's share in a cluster is its share in the cell times its share in the cluster. Cells don't
-know of each other, so they may be clustered anywhere. A cluster too large for one prompt is split again.
+geometric grid, and a row's share in a cluster is its share among the cell's clusters times the cluster's in the cell.
+Cells don't know of each other, so they may be clustered anywhere. A cluster too large for one prompt is split again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from hirag_dist.core.cells import (
 )
 from hirag_dist.core.mixture import sample_numbers, standardise, total
 from hirag_dist.ports import Kernels
-from hirag_dist.types import FloatMatrix, IntVector, Mixture, Statistics
+from hirag_dist.types import Assignment, FloatMatrix, IntVector, Mixture, Statistics
+
+_LEAST_ODDS = 1e-3  # of a row, in shares: none decides alone
+_MOST_ODDS = 30.0  # of a cluster, in nats: a share stays above 0
 
 Part = tuple[IntVector, NDArray[np.float32]]  # a cluster's rows, and their shares
 
@@ -38,7 +41,7 @@ class Memberships:
     Attributes:
         clusters: (n_entries,) int64, from 0 in each cell, none empty.
         rows: (n_entries,) int64, positions within the cell.
-        shares: (n_entries,) float32: the row's in the cell times its in the cluster.
+        shares: (n_entries,) float32: the row's in the cluster times the cluster's in the cell.
         n_components: chosen by BIC before splitting.
     """
 
@@ -94,7 +97,7 @@ def soft_clusters(
     n_rows = len(rows)
     if not n_rows:
         raise ValueError("clusters need at least one row")
-    if n_rows <= settings.cell_rows:
+    if n_rows <= settings.whole_rows:
         whole = cluster_cell(kernels, rows, np.ones(n_rows, np.float32), settings, settings.seed)
         return join_cells([(np.arange(n_rows), whole)], settings.threshold)
     rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
@@ -108,7 +111,7 @@ def soft_clusters(
 
     numbers = sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)
     cells = fit_cells(kernels, each, rows[numbers], n_rows, settings)
-    placed = [assign_cells(kernels, rows[shard], cells, settings.threshold) for shard in shards]
+    placed = [assign_cells(kernels, rows[shard], cells) for shard in shards]
     members = np.concatenate([found.rows + shard.start for found, shard in zip(placed, shards, strict=True)])
     inside = np.concatenate([found.cells for found in placed])
     shares = np.concatenate([found.shares for found in placed])
@@ -131,12 +134,12 @@ def cluster_cell(
         settings: sizes, threshold and covariance.
         seed: of the starts.
     """
-    if len(rows) > 2 * settings.cell_rows:
+    if len(rows) > settings.whole_rows:
         return _cluster_parts(kernels, rows, shares, settings, seed)
     scaled = standardise(rows)
     mixture = choose_mixture(kernels, scaled, settings, seed)
     found = kernels.assign(scaled, mixture, settings.threshold)
-    products = found.shares * shares[found.rows]
+    products = found.shares * _claims(found, shares, mixture.n_components)[found.components]
     keep = (products >= settings.threshold) | largest_of_row(found.rows, products)
     members, clusters, products = found.rows[keep], found.components[keep], products[keep]
     order = np.lexsort((members, clusters))
@@ -227,6 +230,19 @@ def choose_mixture(kernels: Kernels, rows: FloatMatrix, settings: ClusterSetting
     if best is None:
         raise ValueError("a mixture needs at least one row")
     return best
+
+
+def _claims(found: Assignment, shares: NDArray[np.float32], n_clusters: int) -> NDArray[np.float32]:
+    """Return (n_clusters,) how much of each cluster is this cell's: its members speak together.
+
+    A cluster on a border is seen by the cells on both sides. Its members belong together, so their odds of lying in
+    this cell multiply, and the cluster goes to the side that holds more of it: row by row it would be kept twice.
+    """
+    inside = np.clip(shares.astype(np.float64), _LEAST_ODDS, 1 - _LEAST_ODDS)
+    odds = (np.log(inside) - np.log1p(-inside))[found.rows] * found.shares
+    together = np.clip(np.bincount(found.components, odds, n_clusters), -_MOST_ODDS, _MOST_ODDS)
+    shared = np.bincount(found.components, shares[found.rows] < 1, n_clusters) > 0
+    return np.where(shared, 1 / (1 + np.exp(-together)), 1.0).astype(np.float32)
 
 
 def _split(kernels: Kernels, rows: FloatMatrix, part: Part, settings: ClusterSettings, seed: int) -> list[Part]:

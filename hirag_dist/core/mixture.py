@@ -2,7 +2,7 @@
 
 One code path for numpy and CuPy: functions take the array module `xp`, and give numpy back. Products are float32 over
 fixed blocks of rows, sums are float64 in block order, and shards of blocks are added up in shard order: memory is
-bounded by a block, and the bits don't depend on who computed which shard. All three covariances are one product with
+bounded by a block, and the bits don't depend on who computed which shard. All covariances are one product with
 the row's second-order features: its squares, their sum, or the products of its columns.
 """
 
@@ -81,7 +81,7 @@ def start_mixture(xp: Any, rows: Any, n_components: int, seed: int, covariance: 
     means, spread = _spread_start(xp, rows, n_components, np.random.default_rng(seed))
     n_dims = means.shape[1]
     width = np.float32(max(spread, MIN_VARIANCE))
-    shape = {"diag": (n_dims,), "spherical": (1,), "full": (n_dims, n_dims)}[covariance]
+    shape = {"diag": (n_dims,), "spherical": (1,), "tied": (1,), "full": (n_dims, n_dims)}[covariance]
     variances = np.full((n_components, *shape), width, np.float32)
     if covariance == "full":
         variances *= np.eye(n_dims, dtype=np.float32)
@@ -118,8 +118,8 @@ def fit(
 def n_parameters(mixture: Mixture) -> int:
     """Return the free numbers that BIC charges for."""
     d = mixture.means.shape[1]
-    each: int = {"diag": 2 * d, "spherical": d + 1, "full": d + d * (d + 1) // 2}[mixture.covariance]
-    return mixture.n_components * (each + 1) - 1
+    each: int = {"diag": 2 * d, "spherical": d + 1, "tied": d, "full": d + d * (d + 1) // 2}[mixture.covariance]
+    return mixture.n_components * (each + 1) - 1 + (mixture.covariance == "tied")
 
 
 def maximise(statistics: Statistics, before: Mixture) -> Mixture:
@@ -136,8 +136,10 @@ def maximise(statistics: Statistics, before: Mixture) -> Mixture:
         spread[:, second, first] = spread[:, first, second]
         lengths, axes = np.linalg.eigh(spread)
         variances = (axes * np.maximum(lengths, before.min_variance)[:, None, :]) @ axes.transpose(0, 2, 1)
-    elif before.covariance == "spherical":
+    elif before.covariance in ("spherical", "tied"):
         spread = (squares - np.sum(means**2, axis=1, keepdims=True)) / n_dims
+        if before.covariance == "tied":
+            spread[:] = np.average(spread[:, 0], weights=counts)
         variances = np.maximum(spread, before.min_variance)
     else:
         variances = np.maximum(squares - means**2, before.min_variance)

@@ -18,6 +18,7 @@ from hirag_dist.core.text import one_line, shorten
 from hirag_dist.schemas import CLUSTERS, ENTITIES, VECTORS
 from hirag_dist.stages.base import Schemas, Services, Split, Tables, Whole
 from hirag_dist.stages.embed import vector_matrix
+from hirag_dist.types import Covariance
 
 CLUSTER_MEMBERS = pa.schema(
     [
@@ -45,7 +46,7 @@ class ClusterLayer:
     """Vectors of one layer → clusters (Eq. 8) with their sparsity (Eq. 17)."""
 
     name: ClassVar[str] = "cluster"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     split: ClassVar[Split] = Whole("one process: about 200,000 entities a layer at 384 dimensions in 4 GiB")
     reads: ClassVar[Schemas] = {"vectors": VECTORS, "entities": ENTITIES}
     writes: ClassVar[Schemas] = {"clusters": CLUSTERS, "members": CLUSTER_MEMBERS, "stats": CLUSTER_STATS}
@@ -53,6 +54,7 @@ class ClusterLayer:
     layer: int
     dim: int
     reduce_dims: int
+    covariance: Covariance
     target_size: int
     max_size: int
     threshold: float
@@ -66,7 +68,7 @@ class ClusterLayer:
         vectors = vector_matrix(tables["vectors"], self.dim)
         n_rows = len(vectors)
         reduced = services.kernels.pca(vectors, min(self.reduce_dims, self.dim, max(n_rows - 1, 1)), self.seed)
-        settings = ClusterSettings(self.target_size, self.max_size, self.threshold, self.seed)
+        settings = ClusterSettings(self.target_size, self.max_size, self.threshold, self.seed, self.covariance)
         soft = soft_clusters(reduced, settings, services.kernels)
         ids = np.array(order.to_pylist(), object)
         bounds = np.concatenate([[0], np.cumsum(soft.sizes)])
