@@ -188,7 +188,7 @@ def test_bfs_refuses_a_source_that_is_no_node(kernels: Kernels, source: int) -> 
         kernels.bfs(csr(nx.path_graph(3)), np.array([source]))
 
 
-@pytest.mark.parametrize("covariance", ["diag", "spherical", "full"])
+@pytest.mark.parametrize("covariance", ["diag", "spherical", "tied", "full"])
 def test_a_mixture_is_as_likely_as_the_cpus(kernels: Kernels, covariance: Covariance) -> None:
     """From the same start both climb to the same height; the height is that of the formula, not what they say."""
     rows = standardise(blobs(6, 1_500, 5, seed=2)[0])  # more than two blocks
@@ -199,7 +199,7 @@ def test_a_mixture_is_as_likely_as_the_cpus(kernels: Kernels, covariance: Covari
     assert ours.log_likelihood == pytest.approx(from_formula, rel=LIKELIHOOD_TOLERANCE)
 
 
-@pytest.mark.parametrize("covariance", ["diag", "spherical", "full"])
+@pytest.mark.parametrize("covariance", ["diag", "spherical", "tied", "full"])
 def test_statistics_and_assignments_of_one_mixture_are_the_cpus(kernels: Kernels, covariance: Covariance) -> None:
     rows = standardise(blobs(5, 1_200, 4, seed=9)[0])
     fitted = CpuKernels().em(rows, 5, 0, covariance)
