@@ -98,10 +98,10 @@ def measure(
 def shares(fitted: Mixture, n_rows: int, seconds: float, card: dict[str, Any]) -> dict[str, float]:
     """Return what a round of EM uses of the card: bytes moved and operations done, over what it reaches by itself."""
     n_dims = fitted.means.shape[1]
-    n_features = n_dims + {"diag": n_dims, "full": n_dims * (n_dims + 1) // 2}.get(fitted.covariance, 1)
+    n_columns = n_dims + {"diag": n_dims, "full": n_dims * (n_dims + 1) // 2}.get(fitted.covariance, 1)
     elements = n_rows * fitted.n_components
     moved = 4 * (PASSES * elements + 4 * n_rows * n_dims)
-    operations = 4 * elements * n_features  # a product with the features and one with the shares, 2 an element each
+    operations = 4 * elements * n_columns  # a product with the features and one with the shares, 2 an element each
     return {
         "gb_per_s": round(moved / seconds / 1e9, 1),
         "share_of_copy": round(moved / seconds / 1e9 / card["copy_gb_per_s"], 3),
