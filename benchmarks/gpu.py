@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from hirag_dist.core.mixture import standardise, statistics_of
+from hirag_dist.backends.kernels import make_kernels, resolve_kernels
+from hirag_dist.core.mixture import BLOCK_ROWS, standardise, statistics_of
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.ports import Kernels
-from hirag_dist.types import CsrGraph, FloatMatrix, Mixture
-from hirag_dist.wiring import make_kernels, resolve_kernels
+from hirag_dist.types import Covariance, CsrGraph, FloatMatrix, Mixture
 
 COLUMNS, REDUCED, SOURCES, EDGES_A_NODE = 384, 32, 64, 5
+COVARIANCE: Covariance = "spherical"  # as a build fits them
 WARM_ROWS = 10_000
 # Of a round, the matrix of responsibilities is written, read or both by: the first product (1), the second, with its
 # temporary (1), and adding it (3), the constant (2), the largest (1) and its subtraction (2), the exponential (2), the
@@ -48,7 +49,7 @@ def main() -> None:
         return
     import cupy
 
-    from hirag_dist.backends.gpu import describe_device
+    from hirag_dist.backends.gpu import block_rows, describe_device
 
     card = {"benchmark": "gpu", "gpu": describe_device(), "kernels": name, **card_rates(cupy)}
     print(json.dumps(card), flush=True)
@@ -56,7 +57,7 @@ def main() -> None:
     measure(gpu, cupy, WARM_ROWS, 16)
     measure(cpu, np, WARM_ROWS, 16)
     for n_rows in arguments.rows:
-        on_gpu, fitted = measure(gpu, cupy, n_rows, arguments.components)
+        on_gpu, fitted = measure(gpu, cupy, n_rows, arguments.components, block_rows(arguments.components))
         on_cpu, _ = measure(cpu, np, n_rows, arguments.components)
         line = {
             "benchmark": "gpu",
@@ -70,7 +71,9 @@ def main() -> None:
         print(json.dumps(line), flush=True)
 
 
-def measure(kernels: Kernels, xp: Any, n_rows: int, n_components: int) -> tuple[dict[str, float], Mixture]:
+def measure(
+    kernels: Kernels, xp: Any, n_rows: int, n_components: int, rows_a_block: int = BLOCK_ROWS
+) -> tuple[dict[str, float], Mixture]:
     """Return the seconds of each kernel, and the mixture that was fitted."""
     vectors, graph = planted(n_rows, 0), heavy_tailed(n_rows, 0)
     seconds: dict[str, float] = {}
@@ -82,9 +85,9 @@ def measure(kernels: Kernels, xp: Any, n_rows: int, n_components: int) -> tuple[
         return found
 
     rows = standardise(timed("pca", lambda: kernels.pca(vectors, REDUCED, 0)))
-    fitted = timed("em", lambda: kernels.em(rows, n_components, 0, "diag"))
+    fitted = timed("em", lambda: kernels.em(rows, n_components, 0, COVARIANCE))
     held = xp.asarray(rows)
-    timed("em_round", lambda: statistics_of(xp, held, fitted))
+    timed("em_round", lambda: statistics_of(xp, held, fitted, block_rows=rows_a_block))
     timed("assign", lambda: kernels.assign(rows, fitted, 0.1))
     sources = np.random.default_rng(0).integers(n_rows, size=SOURCES)
     timed("bfs", lambda: kernels.bfs(graph, sources))
@@ -95,9 +98,10 @@ def measure(kernels: Kernels, xp: Any, n_rows: int, n_components: int) -> tuple[
 def shares(fitted: Mixture, n_rows: int, seconds: float, card: dict[str, Any]) -> dict[str, float]:
     """Return what a round of EM uses of the card: bytes moved and operations done, over what it reaches by itself."""
     n_dims = fitted.means.shape[1]
+    n_columns = n_dims + {"diag": n_dims, "full": n_dims * (n_dims + 1) // 2}.get(fitted.covariance, 1)
     elements = n_rows * fitted.n_components
     moved = 4 * (PASSES * elements + 4 * n_rows * n_dims)
-    operations = 8 * elements * n_dims  # two products with the features and two with the shares, 2 an element each
+    operations = 4 * elements * n_columns  # a product with the features and one with the shares, 2 an element each
     return {
         "gb_per_s": round(moved / seconds / 1e9, 1),
         "share_of_copy": round(moved / seconds / 1e9 / card["copy_gb_per_s"], 3),

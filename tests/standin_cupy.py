@@ -15,10 +15,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import graspologic_native
+import networkx as nx
 import numpy as np
 
-FUNCTIONS = (  # all of them are in CuPy 13 and 14, with the arguments that are used
+FUNCTIONS = (  # all of them are in CuPy 14, with the arguments that are used
     *("arange", "clip", "concatenate", "cumsum", "einsum", "exp", "full", "log", "maximum", "nan_to_num", "nonzero"),
     *("searchsorted", "unique", "zeros"),
 )
@@ -181,7 +181,7 @@ class Graph:
     def __init__(self, m_graph: Any = None, directed: bool = False) -> None:
         assert m_graph is None
         self.directed = directed
-        self.edges: list[tuple[str, str, float]] = []
+        self.edges = nx.Graph()
 
     def from_cudf_edgelist(
         self,
@@ -199,7 +199,7 @@ class Graph:
     ) -> None:
         """Take edges that are given in one direction each."""
         columns = [input_df[name].to_numpy().tolist() for name in (source, destination, edge_attr)]
-        self.edges = [(str(a), str(b), weight) for a, b, weight in zip(*columns, strict=True)]
+        self.edges.add_weighted_edges_from(zip(*columns, strict=True))
 
 
 def leiden(
@@ -209,12 +209,12 @@ def leiden(
     random_state: int | None = None,
     theta: int = 1,
 ) -> tuple[DataFrame, float]:
-    """A flat partition of the nodes that have an edge, found by graspologic-native, in no order."""
+    """A flat partition of the nodes that have an edge, in no order: Louvain's, so not always of connected parts."""
     assert not G.directed
-    modularity, found = graspologic_native.leiden(G.edges, resolution=resolution, seed=random_state)
-    nodes = sorted(found, reverse=True)
-    frame = {"vertex": np.array(list(map(int, nodes)), np.int32), "partition": [found[node] for node in nodes]}
-    return DataFrame(frame), modularity
+    parts = nx.community.louvain_communities(G.edges, resolution=resolution, seed=random_state)
+    found = [(node, number) for number, part in enumerate(parts) for node in sorted(part, reverse=True)]
+    frame = {"vertex": np.array([node for node, _ in found], np.int32), "partition": [number for _, number in found]}
+    return DataFrame(frame), nx.community.modularity(G.edges, parts, resolution=resolution)
 
 
 def rapids() -> dict[str, ModuleType]:

@@ -33,6 +33,8 @@ from hirag_dist.types import (
 
 _BFS_SHARE = 0.25  # of the memory that is free, for a block of sources
 _BFS_PAIR_BYTES = 48  # a source and a node: its distance, and its place in the widest frontier
+_BLOCK_ELEMENTS = 1 << 25  # responsibilities of a block: 128 MiB, a few times over
+_MOST_BLOCK_ROWS = 1 << 15
 _LEIDEN_LEVELS = 100  # at most; it ends by itself long before
 
 
@@ -91,17 +93,19 @@ class _OnCupy:
     def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
         """Fit a mixture; the rows stay on the card while it is fitted."""
         with _on_device():
-            return mixture.expectation_maximisation(cupy, rows, n_components, seed, covariance)
+            return mixture.expectation_maximisation(
+                cupy, rows, n_components, seed, covariance, block_rows(n_components)
+            )
 
     def statistics(self, rows: FloatMatrix, fitted: Mixture) -> Statistics:
         """Return what the next maximisation needs to know of one shard of rows."""
         with _on_device():
-            return mixture.shard_statistics(cupy, rows, fitted)
+            return mixture.shard_statistics(cupy, rows, fitted, block_rows(fitted.n_components))
 
     def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
         """Return the components of each row that pass the threshold, and its best one."""
         with _on_device():
-            return mixture.assign(cupy, rows, fitted, threshold)
+            return mixture.assign(cupy, rows, fitted, threshold, block_rows(fitted.n_components))
 
     def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
         """Return (n_sources, n_nodes) hops, as many sources at a time as the free memory takes."""
@@ -154,6 +158,15 @@ class GpuKernels(_OnCupy):
         """
         with _on_device():
             return hierarchical_labels(graph, cugraph_partition(resolution, seed), max_size)
+
+
+def block_rows(n_components: int) -> int:
+    """Return the rows of a mixture's products: enough for a card to be busy between two calls, few enough to fit.
+
+    >>> block_rows(16), block_rows(4096)
+    (32768, 8192)
+    """
+    return int(np.clip(_BLOCK_ELEMENTS // n_components, mixture.BLOCK_ROWS, _MOST_BLOCK_ROWS))
 
 
 def cugraph_partition(resolution: float, seed: int) -> Partition:

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hirag_dist.backends.kernels import resolve_kernels
 from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli.output import emit, out, use_json
 from hirag_dist.config import Config
@@ -23,7 +24,7 @@ from hirag_dist.core.tokens import counter
 from hirag_dist.errors import HiragError
 from hirag_dist.index.store import Store
 from hirag_dist.types import ChatRequest, Message
-from hirag_dist.wiring import CHAT_ROLES, make_chat_model, make_embedder, resolve_kernels, role_endpoints
+from hirag_dist.wiring import CHAT_ROLES, make_chat_model, make_embedder, role_endpoints
 
 _UNTRIED = (
     "Not yet run on a GPU by the project: checked on the CPU through the same code, and calls to cuGraph against the "

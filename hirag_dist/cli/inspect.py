@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hirag_dist.backends.kernels import make_kernels, resolve_kernels
 from hirag_dist.cli.bill import bill_table, ratio_line, tokens_per_corpus_token
 from hirag_dist.cli.building import layer_table
 from hirag_dist.cli.options import IndexOption, JsonOption, SnapshotOption
@@ -19,7 +20,6 @@ from hirag_dist.inspection.page import render_page
 from hirag_dist.inspection.records import Inspection
 from hirag_dist.inspection.summary import TABLES, inspect_tables
 from hirag_dist.inspection.view import graph_view
-from hirag_dist.wiring import make_kernels, resolve_kernels
 
 
 def register(app: typer.Typer) -> None:

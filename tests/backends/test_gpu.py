@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 from collections.abc import Callable
+from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -14,12 +15,20 @@ import numpy as np
 import pytest
 
 from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.backends.kernels import make_kernels, resolve_kernels
 from hirag_dist.cli.doctor import Finding, examine
 from hirag_dist.config import Config, Execution
 from hirag_dist.core.distances import hop_distances
+from hirag_dist.core.mixture import standardise
+from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import BackendUnavailable, StageFailed
+from hirag_dist.execution.run import Run
+from hirag_dist.index.reader import Snapshot, open_snapshot
+from hirag_dist.index.store import Store
+from hirag_dist.pipeline import Build
 from hirag_dist.types import CsrGraph
-from hirag_dist.wiring import make_kernels, resolve, resolve_kernels
+from hirag_dist.wiring import make_executor, resolve
+from tests.core.planted_rows import blobs
 from tests.standin_cupy import FUNCTIONS, TYPES, Graph, OutOfMemoryError, StandInCupy, leiden, standin_gpu
 
 
@@ -55,6 +64,26 @@ def test_sources_are_walked_from_as_far_as_memory_allows(free: int) -> None:
     with standin_gpu(StandInCupy(free=free)) as gpu:
         found = gpu.CupyKernels(CpuKernels()).bfs(ring(30), sources)
     assert np.array_equal(found, hop_distances(ring(30), sources))
+
+
+@pytest.mark.parametrize(("n_components", "rows"), [(1, 1 << 15), (2_000, 16_777), (1 << 20, 4_096)])
+def test_a_block_of_a_mixture_keeps_a_card_busy_and_fits_it(n_components: int, rows: int) -> None:
+    with standin_gpu() as gpu:
+        assert gpu.block_rows(n_components) == rows
+
+
+def test_larger_blocks_give_the_same_statistics() -> None:
+    """Two blocks and a rest there, seventeen here."""
+    rows = standardise(blobs(4, 17_500, 3, seed=1)[0])
+    fitted = CpuKernels().em(rows[:5_000], 4, 0, "diag")
+    with standin_gpu() as gpu:
+        kernels = gpu.CupyKernels(CpuKernels())
+        ours, assigned = kernels.statistics(rows, fitted), kernels.assign(rows, fitted, 1.0)
+    cpus = CpuKernels().statistics(rows, fitted)
+    assert ours.counts == pytest.approx(cpus.counts, rel=1e-5)
+    assert ours.sums == pytest.approx(cpus.sums, rel=1e-4, abs=1.0)
+    assert ours.log_likelihood == pytest.approx(cpus.log_likelihood, rel=1e-5)
+    assert np.array_equal(assigned.components, CpuKernels().assign(rows, fitted, 1.0).components)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +125,38 @@ def test_without_cupy_a_gpu_by_name_is_an_error_that_says_what_to_install() -> N
     assert resolve_kernels("auto") == "cpu"
     with pytest.raises(BackendUnavailable, match=r"pip install 'hirag-dist\[gpu-cu12\]'"):
         resolve_kernels("gpu")
+
+
+def test_a_build_on_a_gpu_says_so_and_finds_the_same_entities(tmp_path: Path) -> None:
+    """Every kernel that a build calls keeps to the rules of CuPy; what the models said does not depend on kernels."""
+    document = resources.files("hirag_dist.samples") / "corpus" / "newton-queries-on-the-aether.md"
+    corpus = tmp_path / "text.md"
+    corpus.write_bytes(document.read_bytes())
+
+    def build(kernels: Literal["cpu", "gpu"]) -> Snapshot:
+        config = Config(kernels=kernels, execution=Execution(executor="inline"))
+        store = Store(str(tmp_path / kernels))
+        resolved = resolve(config)
+        executor = make_executor(config, store, None, None, resolved.kernels)
+        try:
+            run = Run(store, executor, (), config.max_reject_ratio)
+            Build(config, Prompts(), resolved, run).index([str(corpus)])
+        finally:
+            executor.close()
+        return open_snapshot(store)
+
+    on_cpu = build("cpu")
+    with standin_gpu():
+        on_gpu = build("gpu")
+    assert [snapshot.manifest.build["kernels"] for snapshot in (on_cpu, on_gpu)] == ["cpu", "gpu"]
+    base = [
+        [row["entity_id"] for row in snapshot.table("entities").to_pylist() if row["layer"] == 0]
+        for snapshot in (on_cpu, on_gpu)
+    ]
+    assert base[0] == base[1]
+    layers = on_gpu.table("layers").to_pylist()
+    assert len(layers) > 1
+    assert layers[0]["n_clusters"] > 1
 
 
 def gpu_lines(kernels: Literal["auto", "gpu"] = "auto") -> dict[str, Finding]:

@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.backends.kernels import make_kernels, resolve_kernels
+from hirag_dist.core.cells import ClusterSettings
+from hirag_dist.core.clustering import soft_clusters
 from hirag_dist.core.graph import build_graph
 from hirag_dist.core.mixture import standardise
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.ports import Kernels
 from hirag_dist.types import Covariance, CsrGraph
-from hirag_dist.wiring import make_kernels, resolve_kernels
 from tests.core.planted_rows import blobs, densities
 from tests.standin_cupy import standin_gpu
 
@@ -186,7 +188,7 @@ def test_bfs_refuses_a_source_that_is_no_node(kernels: Kernels, source: int) -> 
         kernels.bfs(csr(nx.path_graph(3)), np.array([source]))
 
 
-@pytest.mark.parametrize("covariance", ["diag", "spherical", "full"])
+@pytest.mark.parametrize("covariance", ["diag", "spherical", "tied", "full"])
 def test_a_mixture_is_as_likely_as_the_cpus(kernels: Kernels, covariance: Covariance) -> None:
     """From the same start both climb to the same height; the height is that of the formula, not what they say."""
     rows = standardise(blobs(6, 1_500, 5, seed=2)[0])  # more than two blocks
@@ -197,7 +199,7 @@ def test_a_mixture_is_as_likely_as_the_cpus(kernels: Kernels, covariance: Covari
     assert ours.log_likelihood == pytest.approx(from_formula, rel=LIKELIHOOD_TOLERANCE)
 
 
-@pytest.mark.parametrize("covariance", ["diag", "spherical", "full"])
+@pytest.mark.parametrize("covariance", ["diag", "spherical", "tied", "full"])
 def test_statistics_and_assignments_of_one_mixture_are_the_cpus(kernels: Kernels, covariance: Covariance) -> None:
     rows = standardise(blobs(5, 1_200, 4, seed=9)[0])
     fitted = CpuKernels().em(rows, 5, 0, covariance)
@@ -210,6 +212,17 @@ def test_statistics_and_assignments_of_one_mixture_are_the_cpus(kernels: Kernels
         assert found.rows.tolist() == expected.rows.tolist()
         assert found.components.tolist() == expected.components.tolist()
         assert found.shares == pytest.approx(expected.shares, abs=1e-3)
+
+
+def test_a_layer_larger_than_a_cell_is_grouped(kernels: Kernels) -> None:
+    """Forty blobs in cells of at most 400 rows: every row is in a cluster, and nearly all clusters are of one blob."""
+    rows, labels = blobs(40, 50, 6, seed=3)
+    settings = ClusterSettings(target_size=40, max_size=80, threshold=0.1, seed=0, cell_rows=400)
+    found = soft_clusters(rows, settings, kernels)
+    assert np.array_equal(np.unique(found.rows[found.best]), np.arange(len(rows)))
+    pure = [len(set(labels[found.rows[found.clusters == cluster]])) == 1 for cluster in range(len(found.sizes))]
+    assert np.mean(pure) > 0.8
+    assert found.sizes.max() <= 80
 
 
 def test_a_mixture_needs_a_row_for_every_component(kernels: Kernels) -> None:
