@@ -177,8 +177,8 @@ class Resolution(_Section):
     enabled: bool = False
     tiers: tuple[Literal["normalise", "alias", "vector", "llm"], ...] = Field(
         ("normalise", "alias", "vector", "llm"),
-        description="normalise: spellings; alias: acronyms, initials, parts of a person's name; vector: near vectors in "
-        "one context; llm: what is left in doubt is asked of role summarise",
+        description="normalise: spellings; alias: acronyms, initials, parts of a person's name; vector: near vectors "
+        "in one context; llm: what is left in doubt is asked of role summarise",
     )
     threshold: float = Field(0.8, ge=-1, le=1, description="cosine from which names of the same words are one")
     llm_band: float = Field(0.2, ge=0, le=2, description="how far below the threshold vectors propose what is asked")

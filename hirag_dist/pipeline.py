@@ -27,7 +27,8 @@ from hirag_dist.index.reader import current_id
 from hirag_dist.index.writer import make_current
 from hirag_dist.publishing import Parts, publish
 from hirag_dist.reading import ReadOptions
-from hirag_dist.schemas import CLUSTERS, LAYERS, REJECTS, RELATIONS, REPORTS
+from hirag_dist.resolving import Layer0, find_aliases, rename
+from hirag_dist.schemas import ALIASES, CLUSTERS, LAYERS, REJECTS, RELATIONS, REPORTS
 from hirag_dist.sources import check_read, source_table
 from hirag_dist.stages.chunk import ChunkDocuments
 from hirag_dist.stages.cluster import ClusterLayer
@@ -76,6 +77,7 @@ class _Layers:
     relations: Dataset
     clusters: Dataset
     rejects: Dataset
+    aliases: Dataset = field(default_factory=lambda: Dataset(ALIASES, ()))
     records: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -149,6 +151,7 @@ class Build:
             rejects=rejects + layers.rejects + report_rejects,
             entity_vectors=sum(layers.vectors[1:], layers.vectors[0]),
             chunk_vectors=chunk_vectors,
+            aliases=layers.aliases,
         )
         if require_complete and parts.rejects.rows:
             n_open = split_letters(self._run.read(parts.rejects), self._run.drops)[0].num_rows
@@ -207,14 +210,46 @@ class Build:
                 "no entity was found in any chunk; look at the extract model's replies, and at its prompt if you "
                 "replaced it"
             )
-        relations = run.stage(
-            MergeRelations(config.description_tokens), "merge relations", relation_mentions=found["relation_mentions"]
-        )["relations"]
+        relations = self._merged_relations(found["relation_mentions"])
         layers = self._described(merged["entities"], relations)
+        if config.resolution.enabled:
+            layers = self._resolved_layer(layers, found["mentions"], found["relation_mentions"])
         layers.rejects = found["rejects"] + layers.rejects
         return layers
 
-    def _described(self, entities: Dataset, relations: Dataset) -> _Layers:
+    def _merged_relations(self, mentions: Dataset, label: str = "merge relations") -> Dataset:
+        stage = MergeRelations(self._config.description_tokens)
+        return self._run.stage(stage, label, relation_mentions=mentions)["relations"]
+
+    def _resolved_layer(self, layers: _Layers, mentions: Dataset, relation_mentions: Dataset) -> _Layers:
+        """Layer 0 with the entities made one that go by several names; the others stay as they are."""
+        run, resolved = self._run, self._resolved
+        entities, vectors = layers.entities[0], layers.vectors[0]
+        before = Layer0(mentions, relation_mentions, entities, layers.relations, vectors, layers.rejects)
+        aliases, rejects = find_aliases(
+            run,
+            before,
+            self._config.resolution,
+            self._config.homonyms,
+            self._prompts,
+            resolved.structured["summarise"],
+            resolved.models["summarise"],
+            resolved.dim,
+        )
+        if not aliases.rows:
+            layers.rejects += rejects
+            return layers
+        after = rename(run, before, aliases)
+        merged = run.stage(MergeEntities(), "merge resolved entities", mentions=after.mentions)["entities"]
+        relations = self._merged_relations(after.relation_mentions, "merge resolved relations")
+        found = self._described(merged, relations, " resolved")
+        found.entities[0] = after.entities + found.entities[0]
+        found.vectors[0] = after.vectors + found.vectors[0]
+        found.rejects = after.letters + rejects + found.rejects
+        found.aliases = aliases
+        return found
+
+    def _described(self, entities: Dataset, relations: Dataset, label: str = "") -> _Layers:
         """Give each entity one description and a vector: layer 0 of the hierarchy."""
         config = self._config
         describe = DescribeEntities(
@@ -224,8 +259,8 @@ class Build:
             self._prompts,
             self._resolved.models["summarise"],
         )
-        described = self._run.stage(describe, "describe", entities=entities)
-        vectors = self._embed(described["entities"], 0)
+        described = self._run.stage(describe, f"describe{label}", entities=entities)
+        vectors = self._embed(described["entities"], 0, label)
         return _Layers(
             entities=[described["entities"]],
             vectors=[vectors],
@@ -311,9 +346,9 @@ class Build:
         table = same_name_relations(lower, self._run.read(above))
         return self._run.put("same_name", table, table_digest(table)) if table.num_rows else Dataset(RELATIONS, ())
 
-    def _embed(self, entities: Dataset, layer: int) -> Dataset:
+    def _embed(self, entities: Dataset, layer: int, label: str = "") -> Dataset:
         stage = EmbedEntities(self._resolved.embedder, self._resolved.dim)
-        return self._run.stage(stage, f"embed layer {layer}", entities=entities)["vectors"]
+        return self._run.stage(stage, f"embed layer {layer}{label}", entities=entities)["vectors"]
 
     def _leiden(self) -> DetectCommunities:
         communities = self._config.communities
@@ -375,12 +410,13 @@ class Build:
 
     def _provenance(self) -> dict[str, Any]:
         config = self._config
+        unused = set() if config.resolution.enabled else {"resolution"}
         return {
             "models": {role: list(names) for role, names in self._resolved.models.items()},
             "kernels": self._resolved.kernels,
             "config": config.model_dump(
                 mode="json",
-                exclude={"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading"},
+                exclude={"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading"} | unused,
             ),
         }
 

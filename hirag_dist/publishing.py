@@ -49,7 +49,7 @@ class Parts:
     rejects: Dataset
     entity_vectors: Dataset
     chunk_vectors: Dataset
-    aliases: Dataset = Dataset(schemas.ALIASES, ())
+    aliases: Dataset
 
 
 def publish(run: Run, parts: Parts, *, embedder: str, dim: int, build: Mapping[str, Any]) -> Manifest:

@@ -15,7 +15,7 @@ ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
     "index reading extractive config_file",
     "pool stages query inspection exporting importing planning",
     "backends execution service",
-    "publishing sources wiring client simulator",
+    "publishing resolving sources wiring client simulator",
     "pipeline planning",
     "cli",
     "__main__",

@@ -20,6 +20,7 @@ from hirag_dist.core.prompts import (
     gleaning_request,
     pack_request,
     report_request,
+    same_entity_request,
     summary_request,
     tagged,
 )
@@ -42,6 +43,7 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "describe": describe_request(text, "person", [text, text], prompts, 100),
         "summarise": summary_request([(text, "person", text)], prompts, TYPES, None),
         "report": report_request([text], [text], [text], prompts, None),
+        "same-entity": same_entity_request([text, f"{text} (person)"], prompts, None),
         "answer": answer_request(text, text, prompts),
     }
 

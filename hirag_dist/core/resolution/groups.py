@@ -22,18 +22,16 @@ class Alias:
     pair: Pair
 
 
-def group_pairs(view: View, pairs: Sequence[Pair], apart: Mapping[tuple[int, int], str], same_type: bool) -> list[Alias]:
+def group_pairs(view: View, pairs: Sequence[Pair], apart: Mapping[tuple[int, int], str]) -> list[Alias]:
     """Return each row that is merged into another, by row.
 
     The surest pairs are joined first. A join is refused where a member of one side is known to differ from one of the
-    other: by their names, by their types, or because a model said so. The canonical row of a group is its most
-    mentioned one; ties by id.
+    other: by their names, by the families of their types, or because a model said so. The canonical row of a group is
+    its most mentioned one; ties by id.
 
     Args:
         pairs: that are to be merged.
         apart: (left, right) → reason, of pairs that a model held apart.
-        same_type: types must be equal; otherwise one of the four sure families (a person, an organization, a place, an
-            event) is never joined to another by a chain alone.
     """
     order = sorted(pairs, key=lambda pair: (TIERS.index(pair.tier), -pair.score, pair.left, pair.right))
     members: dict[int, list[int]] = {}
@@ -47,7 +45,7 @@ def group_pairs(view: View, pairs: Sequence[Pair], apart: Mapping[tuple[int, int
         left, right = members.get(one, [one]), members.get(other, [other])
         if len(left) * len(right) > _MOST_MEMBERS:
             continue
-        if any(_differ(view, a, b, apart, direct, same_type) for a in left for b in right):
+        if any(_differ(view, a, b, apart, direct) for a in left for b in right):
             continue
         for row in right:
             home[row] = one
@@ -64,20 +62,13 @@ def group_pairs(view: View, pairs: Sequence[Pair], apart: Mapping[tuple[int, int
 
 
 def _differ(
-    view: View,
-    one: int,
-    other: int,
-    apart: Mapping[tuple[int, int], str],
-    direct: set[tuple[int, int]],
-    same_type: bool,
+    view: View, one: int, other: int, apart: Mapping[tuple[int, int], str], direct: set[tuple[int, int]]
 ) -> bool:
     pair = (min(one, other), max(one, other))
     if pair in direct:
         return False  # proposed and accepted itself: what stands against it was weighed there
     if pair in apart or known_different(view.forms[one], view.forms[other]):
         return True
-    if same_type:
-        return view.types[one] != view.types[other]
     families = {view.forms[one].family, view.forms[other].family} - {UNKNOWN}
     return len(families) > 1
 

@@ -19,6 +19,7 @@ from hirag_dist.core.resolution.words import (
     RANKS,
     TITLES,
     UNSPACED_LEGAL_FORMS,
+    words_in,
 )
 
 PERSON, ORGANIZATION, LOCATION, EVENT, THING, UNKNOWN = (
@@ -45,11 +46,11 @@ _POSSESSIVE = re.compile(r"^(.+?[^\W\d_])['’](?:s\b)?\s+(.+)$", re.IGNORECASE)
 _APOSTROPHE = re.compile(r"['’`ʼ]")
 _ASCII_TOKENS = re.compile(r"\d+(?:[.,]\d+)*|[a-z]+|[+#%]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_ROMAN = re.compile(r"(?=[ivxlcdm])(m{0,3})(cm|cd|d?c{0,3})(xc|xl|l?x{0,3})(ix|iv|v?i{0,3})")
-_ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
+_ROMAN = re.compile(r"(?=[ivx]+$|[ivxl]{3,}$)(xl|l?x{0,3})(ix|iv|v?i{0,3})")  # DC and MD are no numbers
+_ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50}
 _ACRONYM = re.compile(r"[^\W\d_a-z][^\W_a-z&]{1,9}s?")
-_NOT_INVERTED = frozenset("jr sr inc ltd llc co corp phd md esq ii iii iv".split())
-_PARTICLES = frozenset("de da di du la le van von der den ter al el bin ibn mac st".split())
+_NOT_INVERTED = words_in("jr sr inc ltd llc co corp phd md esq ii iii iv")
+_PARTICLES = words_in("de da di du la le van von der den ter al el bin ibn mac st")
 _LETTERS = str.maketrans("øłđðħıœæ", "oldđhioa", "")  # no decomposition in Unicode
 _ARABIC = {ord(a): b for a, b in zip("أإآٱىةـ", ["ا", "ا", "ا", "ا", "ي", "ه", ""], strict=True)}
 _CJK_NUMERALS = frozenset("〇零一二三四五六七八九十百千万亿")
@@ -156,9 +157,7 @@ def fold(text: str) -> str:
         return folded
     kept: list[str] = []
     for ch in unicodedata.normalize("NFD", folded.replace("æ", "ae").replace("œ", "oe").translate(_LETTERS)):
-        if unicodedata.category(ch) != "Mn" or not kept:
-            kept.append(ch)
-        elif not _drops_marks(kept[-1], ch):
+        if unicodedata.category(ch) != "Mn" or not kept or not _drops_marks(kept[-1], ch):
             kept.append(ch)
     return unicodedata.normalize("NFC", "".join(kept)).translate(_ARABIC)
 
@@ -281,12 +280,12 @@ def _numbered(words: list[str], capitals: set[str], family: str) -> tuple[list[s
         if word in ("st", "nd", "rd", "th") and after.isdigit():
             continue
         number = _number_in(word, at, capitals)
+        if number and family == PERSON and after == "the":  # Henry the 4th
+            result.pop()
         if number:
             word = number
             marks.append(number)
-        elif len(word) == 1 and family != PERSON and not word.isspace() and word.isalpha() and word.isascii():
-            marks.append(word)
-        elif word in "+#%":
+        elif word in "+#%" or (len(word) == 1 and family != PERSON and word.isascii()):
             marks.append(word)
         else:
             marks.extend(ch for ch in word if ch in _CJK_NUMERALS)

@@ -7,14 +7,14 @@ names are known to differ.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hirag_dist.core.resolution.contrasts import given_names, is_slip, known_different, same_given_names
 from hirag_dist.core.resolution.acronyms import initials_of, stated_aliases
-from hirag_dist.core.resolution.names import ORGANIZATION, PERSON, UNKNOWN, NameForm, family_of, name_form
+from hirag_dist.core.resolution.contrasts import given_names, is_slip, known_different, same_given_names
+from hirag_dist.core.resolution.names import PERSON, UNKNOWN, NameForm, name_form
 from hirag_dist.core.resolution.neighbours import near_pairs
 from hirag_dist.core.resolution.view import View
 from hirag_dist.core.resolution.words import FEMALE_TITLES, SMALL_WORDS
@@ -158,7 +158,9 @@ def _acronyms(view: View) -> Iterator[Pair]:
     for row, form in enumerate(view.forms):
         if form.acronym and len(form.words) > 1:
             for short in shorts.get(form.acronym.casefold(), ()):
-                yield _pair(row, short, ALIAS, 1.0, f"{form.acronym} stands in its name", not _alike(form, view.forms[short]))
+                yield _pair(
+                    row, short, ALIAS, 1.0, f"{form.acronym} stands in its name", not _alike(form, view.forms[short])
+                )
         for letters in initials_of(form):
             if letters in shorts:
                 longs.setdefault(letters, []).append(row)
@@ -208,27 +210,41 @@ def _people(view: View) -> Iterator[Pair]:
             if len(given[row]) > 1:
                 full.setdefault(given[row][-1], []).append(row)
                 full.setdefault(given[row][0], []).append(row)
+    candidates = {row: _who_may_be(row, own, given, full) for row, own in given.items()}
+    clear = {row: _agree(others, given) for row, others in candidates.items()}
     for row, own in given.items():
-        if len(own) == 1:
-            rivals = [other for other in full.get(own[0], ()) if other != row and len(own[0]) > 2]
-        else:
-            rivals = [other for other in full.get(own[-1], ()) if other != row and _one_person(own, given[other])]
-        n_rivals = len({view.forms[other].text for other in rivals} - {view.forms[row].text})
-        if not 0 < n_rivals <= _MOST_RIVALS:
-            continue
-        for other in rivals:
+        alone = len(own) == 1
+        for other in candidates[row]:
             shared = view.shared(row, other)
             spelled = view.names[other].casefold() in view.descriptions[row].casefold()
-            if not shared and not spelled and (len(own) == 1 or n_rivals > 1):
+            if not shared and not spelled and (alone or not clear[row]):
                 continue
-            if len(own) == 1:
+            if alone:
                 # Of one family many are in a text: a chunk in common says too little.
-                sure = own[0] == given[other][-1] and (spelled or shared.neighbours > 0)
+                sure = clear[row] and own[0] == given[other][-1] and (spelled or shared.neighbours > 0)
             else:
-                sure = spelled or bool(shared)
-            sure = sure and n_rivals == 1 and not shared.related
+                sure = clear[row] and clear[other] and (spelled or bool(shared))
             evidence = f"part of the name, {'in its description, ' if spelled else ''}{shared}"
-            yield _pair(row, other, ALIAS, 0.8, evidence, not sure)
+            yield _pair(row, other, ALIAS, 0.8, evidence, not sure or shared.related)
+
+
+_Given = Mapping[int, tuple[str, ...]]
+
+
+def _who_may_be(row: int, own: tuple[str, ...], given: _Given, full: Mapping[str, Sequence[int]]) -> list[int]:
+    """Return the full names that a person's name may be short for; none where it may be short for too many."""
+    if len(own) == 1:
+        found = [other for other in full.get(own[0], ()) if other != row and len(own[0]) > 2]
+    else:
+        found = [other for other in full.get(own[-1], ()) if other != row and _one_person(own, given[other])]
+    found = list(dict.fromkeys(found))
+    return found if len({given[other] for other in found}) <= _MOST_RIVALS else []
+
+
+def _agree(rows: Sequence[int], given: _Given) -> bool:
+    """Whether any two of the full names can be one person's: there is no rival among them."""
+    names = list(dict.fromkeys(given[row] for row in rows))
+    return all(_one_person(one, other) for at, one in enumerate(names) for other in names[:at])
 
 
 def _one_person(own: tuple[str, ...], other: tuple[str, ...]) -> bool:
@@ -258,7 +274,8 @@ def _neighbours(view: View, vectors: FloatMatrix, rules: Rules, seed: int) -> It
             likeness = likeness_of(one, other)
             certain = cosine >= rules.threshold
             # Names that each have words of their own are siblings nearly always: Rowan County, Carter County.
-            if likeness < _ASK_LIKENESS or not (_contains(one, other) or (certain and shared.neighbours)):
+            akin = likeness == 1.0 or _contains(one, other) or (certain and shared.neighbours > 0)
+            if likeness < _ASK_LIKENESS or not akin:
                 continue
             sure = certain and not shared.related and _same_words(one, other)
             yield _pair(left, right, VECTOR, cosine, f"cosine {cosine:.2f}, {shared}", not sure)
@@ -281,8 +298,6 @@ def likeness_of(one: NameForm, other: NameForm) -> float:
             matched += 1
     every = len(ours) + len(theirs) - matched
     return matched / every if every else 0.0
-
-
 
 
 def _contains(one: NameForm, other: NameForm) -> bool:

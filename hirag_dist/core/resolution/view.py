@@ -74,6 +74,10 @@ class View:
         ours, theirs = self._neighbours.get(one, _NOBODY), self._neighbours.get(other, _NOBODY)
         return Shared(len(ours & theirs), len(self._chunks[one] & self._chunks[other]), other in ours)
 
+    def neighbours(self, row: int) -> list[int]:
+        """Return the rows that a relation joins to a row, most mentioned first."""
+        return self.first(list(self._neighbours.get(row, _NOBODY)))
+
     def first(self, rows: Sequence[int]) -> list[int]:
         """Return rows with the most mentioned first."""
         return sorted(rows, key=lambda row: self.rank[row])

@@ -3,24 +3,30 @@ only: its pair is left to vectors or to a model."""
 
 from __future__ import annotations
 
+
+def words_in(text: str) -> frozenset[str]:
+    """Return the words of a text, each once."""
+    return frozenset(text.split())
+
+
 ARTICLES = frozenset({"the", "a", "an"})
-SMALL_WORDS = frozenset("of the and for in on at to a an de la le les du des del di da der die das und et y".split())
-TITLES = frozenset(  # that say nothing of who is meant: the name without them is the same person's
-    "mr mister dr doctor prof professor rev reverend sir hon monsieur herr señor signor 先生 さん 様 氏".split()
+SMALL_WORDS = words_in("of the and for in on at to a an de la le les du des del di da der die das und et y")
+TITLES = words_in(  # that say nothing of who is meant: the name without them is the same person's
+    "mr mister dr doctor prof professor rev reverend sir hon monsieur herr señor signor 先生 さん 様 氏"
 )
-FEMALE_TITLES = frozenset(
+FEMALE_TITLES = words_in(
     "mrs ms miss madam madame mme mlle lady dame queen princess empress duchess duchesse countess comtesse baroness "
-    "frau señora signora sister mother aunt".split()
+    "frau señora signora sister mother aunt"
 )
-MALE_TITLES = frozenset(
+MALE_TITLES = words_in(
     "mr mister sir monsieur herr señor signor lord king prince emperor duke duc count comte baron earl master brother "
-    "father uncle".split()
+    "father uncle"
 )
-RANKS = frozenset(  # before a name and no given name; "Lady Macbeth" is not Macbeth, so they are not dropped
+RANKS = words_in(  # before a name and no given name; "Lady Macbeth" is not Macbeth, so they are not dropped
     "lord king prince emperor pope saint st president senator governor minister judge justice general colonel major "
     "captain lieutenant sergeant agent detective inspector officer commander admiral master old young little uncle "
     "aunt father mother brother sister cousin grandfather grandmother count countess duke duchess earl baron "
-    "queen princess lady empress baroness duc duchesse comte comtesse".split()
+    "queen princess lady empress baroness duc duchesse comte comtesse"
 )
 LEGAL_FORMS = {  # of companies, as they are written → one spelling
     "inc": "inc",
@@ -52,8 +58,8 @@ LEGAL_FORMS = {  # of companies, as they are written → one spelling
     "пао": "пао",
 }
 UNSPACED_LEGAL_FORMS = ("株式会社", "有限公司", "股份公司", "集团", "公司")
-NO_PLURALS = frozenset(  # end in s and are no plural, or mean another thing without it
-    "news series species means arms goods customs glasses thanks works lens gas bus christmas texas kansas atlas".split()
+NO_PLURALS = words_in(  # end in s and are no plural, or mean another thing without it
+    "news series species means arms goods customs glasses thanks works lens gas bus mars christmas texas kansas"
 )
 NICKNAMES = {
     "bob": "robert",
@@ -105,10 +111,26 @@ NUMBER_WORDS = {
     )
     for number, word in enumerate(words.split())
 }
-NEGATIONS = frozenset(  # or another office
-    "vice deputy assistant ex not no non anti without never un counter contra не без анти 非 无 反 不".split()
+NEGATIONS = words_in(  # or another office
+    "vice deputy assistant ex not no non anti without never un counter contra не без анти 非 无 反 不"
 )
-NEGATING_PREFIXES = ("non", "anti", "un", "in", "im", "il", "ir", "dis", "a", "an", "counter", "mis", "de", "не", "анти")
+NEGATING_PREFIXES = (
+    "non",
+    "anti",
+    "un",
+    "in",
+    "im",
+    "il",
+    "ir",
+    "dis",
+    "a",
+    "an",
+    "counter",
+    "mis",
+    "de",
+    "не",
+    "анти",
+)
 FEMALE_ENDINGS = frozenset({"a", "e", "la", "le", "ne", "na", "ina", "ine", "ette", "elle"})  # Carl, Carla
 OPPOSED_PREFIXES = (
     ("micro", "macro"),
