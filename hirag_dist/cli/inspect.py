@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,7 +45,7 @@ def inspect(
 
 def inspect_snapshot(snapshot: Snapshot) -> Inspection:
     """Return a snapshot in numbers."""
-    tables = {name: snapshot.table(name) for name in TABLES}
+    tables = {name: snapshot.table(name) for name in (*TABLES, "aliases")}
     return inspect_tables(tables, snapshot.manifest.model_dump(mode="json"))
 
 
@@ -70,6 +70,8 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     out.print(f"Snapshot {snapshot.manifest.snapshot_id}, {state}, made {snapshot.manifest.created_at}")
     out.print(", ".join(f"{n:,} {name}" for name, n in counts.items() if name not in ("usage", "layers", "clusters")))
     out.print(layer_table(snapshot.table("layers").to_pylist()))
+    if inspection.resolved:
+        out.print(_resolved_table(inspection))
     graph = inspection.graph
     rows = [(hub.name, hub.type, hub.layer, hub.degree) for hub in inspection.hubs[:10]]
     out.print(table("Hubs", ["entity", "type", "layer", "degree"], rows, right=(2, 3)))
@@ -88,3 +90,14 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     ratio = tokens_per_corpus_token(snapshot)
     if ratio is not None:
         out.print(ratio_line(ratio))
+
+
+def _resolved_table(inspection: Inspection) -> Any:
+    total = sum(tier.names for tier in inspection.resolved)
+    rows = [
+        (tier.tier if at == 0 else "", tier.names if at == 0 else None, said.name, said.canonical_name, said.evidence)
+        for tier in inspection.resolved
+        for at, said in enumerate(tier.examples)
+    ]
+    title = f"Entity resolution: {total:,} names are another name's entity; examples"
+    return table(title, ["tier", "names", "name", "entity", "why"], rows, right=(1,), spare=(4,))

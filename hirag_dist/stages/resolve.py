@@ -177,7 +177,8 @@ class GroupNames:
                 "entity_id": ids[alias.canonical],
                 "tier": alias.pair.tier,
                 "score": alias.pair.score,
-                "evidence": alias.pair.evidence,
+                "evidence": alias.pair.evidence
+                + ("" if alias.via == alias.canonical else f" (with {view.names[alias.via]})"),
             }
             for alias in aliases
         ]

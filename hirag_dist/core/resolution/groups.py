@@ -15,11 +15,16 @@ _MOST_MEMBERS = 200  # of two groups that are compared member by member; nothing
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A row that is another row's entity: `row` goes to `canonical` because of `pair`."""
+    """A row that is another row's entity: `row` goes to `canonical` because of `pair`.
+
+    Attributes:
+        via: the row that `pair` joins it with: the canonical one, or another of the group.
+    """
 
     row: int
     canonical: int
     pair: Pair
+    via: int
 
 
 def group_pairs(view: View, pairs: Sequence[Pair], apart: Mapping[tuple[int, int], str]) -> list[Alias]:
@@ -57,7 +62,10 @@ def group_pairs(view: View, pairs: Sequence[Pair], apart: Mapping[tuple[int, int
     aliases = []
     for group in members.values():
         canonical = view.first(group)[0]
-        aliases += [Alias(row, canonical, _reason(row, canonical, joined)) for row in group if row != canonical]
+        for row in group:
+            if row != canonical:
+                pair = _reason(row, canonical, joined)
+                aliases.append(Alias(row, canonical, pair, pair.left + pair.right - row))
     return sorted(aliases, key=lambda alias: alias.row)
 
 

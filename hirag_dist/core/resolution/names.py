@@ -41,7 +41,7 @@ _FAMILIES = {
 _FAMILY_OF = {word: family for family, words in _FAMILIES.items() for word in words.split()}
 
 _ASIDE = re.compile(r"^(.+?)\s*\(([^()]+)\)$")
-_DOTTED = re.compile(r"\b(?:[^\W\d_]\.){2,}(?:[^\W\d_]\b)?")
+_DOTTED = re.compile(r"(?<![^\W_])(?:[^\W\d_]\.)+[^\W\d_](?![^\W_])\.?")  # U.S., also where the last dot was cut
 _POSSESSIVE = re.compile(r"^(.+?[^\W\d_])['’](?:s\b)?\s+(.+)$", re.IGNORECASE)
 _APOSTROPHE = re.compile(r"['’`ʼ]")
 _ASCII_TOKENS = re.compile(r"\d+(?:[.,]\d+)*|[a-z]+|[+#%]")

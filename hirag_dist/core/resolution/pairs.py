@@ -220,8 +220,9 @@ def _people(view: View) -> Iterator[Pair]:
             if not shared and not spelled and (alone or not clear[row]):
                 continue
             if alone:
-                # Of one family many are in a text: a chunk in common says too little.
-                sure = clear[row] and own[0] == given[other][-1] and (spelled or shared.neighbours > 0)
+                # Of one family many are in a text: a chunk in common says too little, and so does the colonel's rank.
+                told = spelled or (shared.neighbours > 0 and view.forms[row].words == own)
+                sure = clear[row] and own[0] == given[other][-1] and told
             else:
                 sure = clear[row] and clear[other] and (spelled or bool(shared))
             evidence = f"part of the name, {'in its description, ' if spelled else ''}{shared}"

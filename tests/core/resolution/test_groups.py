@@ -27,6 +27,8 @@ def test_a_chain_is_one_group_under_its_most_mentioned_name() -> None:
     pairs = [pair(view, "Scrooge", "Mr. Scrooge"), pair(view, "Mr. Scrooge", "Ebenezer Scrooge")]
     assert resolved(view, pairs) == {"Mr. Scrooge": "Scrooge", "Ebenezer Scrooge": "Scrooge"}
     assert resolved(view, pairs[::-1]) == resolved(view, pairs)
+    far = next(alias for alias in group_pairs(view, pairs, {}) if view.names[alias.row] == "Ebenezer Scrooge")
+    assert (far.pair, view.names[far.via]) == (pairs[1], "Mr. Scrooge")
 
 
 def test_cannot_link_beats_a_chain_and_the_surer_pair_wins() -> None:

@@ -101,6 +101,9 @@ def test_a_surname_needs_more_than_a_chunk() -> None:
     assert verdicts({"kinds": names, "related": both}) == {pair: "alias"}
     assert verdicts({"kinds": names, "said": {"Marley": "Jacob Marley was dead."}}) == {pair: "alias"}
     assert verdicts({"kinds": names, "related": [*both, pair]}) == {pair: "ask"}  # a text tells them apart
+    ranked = {"Colonel Marley": PERSON, "Jacob Marley": PERSON, "Scrooge": PERSON}
+    related = [("Colonel Marley", "Scrooge"), ("Jacob Marley", "Scrooge")]
+    assert verdicts({"kinds": ranked, "related": related}) == {("Colonel Marley", "Jacob Marley"): "ask"}
     found = verdicts({"kinds": names | {"Anna Marley": PERSON}, "related": both})
     assert found == {pair: "ask"}
 
