@@ -16,6 +16,8 @@ from hirag_dist.core.resolution.words import (
     LEGAL_FORMS,
     NO_PLURALS,
     NUMBER_WORDS,
+    ORDINAL_ENDINGS,
+    ORDINALS,
     RANKS,
     TITLES,
     UNSPACED_LEGAL_FORMS,
@@ -126,6 +128,8 @@ def name_form(name: str, kind: str) -> NameForm:
     elif family == ORGANIZATION:
         legal, words = _without_legal_form(words)
     words, numbers = _numbered(words, capitals, family)
+    if base[:1] in "-−" and len(words) == len(numbers) == 1:
+        numbers.append("-")
     last = words[-1:]
     if family != PERSON:
         words = _singular(words, base.isupper())
@@ -272,19 +276,23 @@ def _without_legal_form(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _numbered(words: list[str], capitals: set[str], family: str) -> tuple[list[str], list[str]]:
-    """Return the words with numbers written in digits, and what tells the name apart from others like it."""
+    """Return the words with numbers written in digits, and what tells the name apart from others like it.
+
+    The fourth season is not four seasons, but Henry the 4th is Henry IV.
+    """
     result: list[str] = []
     marks: list[str] = []
     for at, word in enumerate(words):
         after = result[-1] if result else ""
-        if word in ("st", "nd", "rd", "th") and after.isdigit():
+        if word in ORDINAL_ENDINGS and after.isdigit():
+            result[-1] += "" if family == PERSON else "th"
             continue
         number = _number_in(word, at, capitals)
         if number and family == PERSON and after == "the":  # Henry the 4th
             result.pop()
         if number:
-            word = number
             marks.append(number)
+            word = f"{number}th" if word in ORDINALS and family != PERSON else number
         elif word in "+#%" or (len(word) == 1 and family != PERSON and word.isascii()):
             marks.append(word)
         else:
@@ -297,8 +305,8 @@ def _number_in(word: str, at: int, capitals: set[str]) -> str:
     if word[0].isdigit():
         plain = word.replace(",", "")
         return plain.lstrip("0") or "0"
-    if word in NUMBER_WORDS:
-        return str(NUMBER_WORDS[word])
+    if word in NUMBER_WORDS or word in ORDINALS:
+        return NUMBER_WORDS.get(word) or ORDINALS[word]
     if at and word.upper() in capitals and (len(word) > 1 or word in "ivx") and _ROMAN.fullmatch(word):
         values = [_ROMAN_VALUES[ch] for ch in word]
         return str(sum(-v if v < w else v for v, w in zip(values, [*values[1:], 0], strict=True)))

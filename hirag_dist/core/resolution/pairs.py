@@ -132,8 +132,12 @@ def _one_spelling(view: View, rows: list[int], score: float, evidence: str, ambi
             doubt = (
                 (ambiguous and form.title != head.title)
                 or bool(form.legal and head.legal and form.legal != head.legal)
-                # One word and its plural are often two things: Time and The Times.
-                or (form.plural != head.plural and len(form.words) == 1 and not view.shared(group[0], row))
+                # A word and its plural are often two things: Time and The Times; titles too: Big Eye, Big Eyes.
+                or (
+                    form.plural != head.plural
+                    and (len(form.words) == 1 or form.family == head.family == UNKNOWN)
+                    and not view.shared(group[0], row)
+                )
             )
             yield _pair(group[0], row, NORMALISE, score, f"{evidence}, {family}", doubt)
     heads = [group[0] for group in kinds.values()]
@@ -165,7 +169,7 @@ def _acronyms(view: View) -> Iterator[Pair]:
             if letters in shorts:
                 longs.setdefault(letters, []).append(row)
     for letters, rows in longs.items():
-        n_rivals = len({view.forms[row].text for row in rows})
+        n_rivals = len({(view.forms[row].text, view.forms[row].aside) for row in rows})
         for short in shorts[letters]:
             if n_rivals > _MOST_RIVALS:
                 continue

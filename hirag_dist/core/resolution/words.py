@@ -9,6 +9,11 @@ def words_in(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def _numbered(text: str) -> dict[str, str]:
+    """Return each word of a text and its place, from 0, in digits."""
+    return {word: str(number) for number, word in enumerate(text.split())}
+
+
 ARTICLES = frozenset({"the", "a", "an"})
 SMALL_WORDS = words_in("of the and for in on at to a an de la le les du des del di da der die das und et y")
 TITLES = words_in(  # that say nothing of who is meant: the name without them is the same person's
@@ -101,16 +106,15 @@ NICKNAMES = {
     "саша": "александр",
     "ваня": "иван",
 }
-NUMBER_WORDS = {
-    word: number
-    for words in (
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-        "seventeen eighteen nineteen twenty",
-        "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
-        "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth",
-    )
-    for number, word in enumerate(words.split())
-}
+NUMBER_WORDS = _numbered(
+    "zero one two three four five six seven eight nine ten "
+    "eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"
+)
+ORDINALS = _numbered(
+    "zeroth first second third fourth fifth sixth seventh eighth ninth tenth "
+    "eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
+)
+ORDINAL_ENDINGS = ("st", "nd", "rd", "th")
 NEGATIONS = words_in(  # or another office
     "vice deputy assistant ex not no non anti without never un counter contra не без анти 非 无 反 不"
 )

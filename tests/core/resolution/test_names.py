@@ -62,6 +62,8 @@ def test_spellings_of_one_name_have_one_form(kind: str, one: str, other: str) ->
         (THING, "physics", "physic"),
         (THING, "A-Division", "Division"),
         (THING, "2.0", "20"),
+        ("event", "fourth season", "four seasons"),
+        (THING, "12th", "twelve"),
         (THING, "が", "か"),
         (THING, "हिन्दी", "हिन्द"),
         (THING, "мой", "мои"),
@@ -84,6 +86,7 @@ def test_other_names_have_other_forms(kind: str, one: str, other: str) -> None:
         (THING, "C++", ("+", "+", "c")),
         (THING, "第三章", ("三",)),
         ("event", "Battle of Hastings (1066)", ("1066",)),
+        (THING, "-9", ("-", "9")),
         (THING, "civic duty", ()),  # letters of Roman numerals are no number
         (THING, "Mix", ()),
     ],
