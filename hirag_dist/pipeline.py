@@ -109,6 +109,8 @@ class Build:
         Raises:
             StageFailed: too many dead letters in a stage.
         """
+        if self._config.resolution.enabled:
+            log.warning("resolution is left out: it works on mentions, and an imported graph has entities alone")
         put = self._run.put
         documents, chunks, entities, relations = (
             put(f"imported_{name}", table, table_digest(table))

@@ -11,6 +11,7 @@ import pytest
 from hirag_dist.core.prompts import DONE
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.index.reader import Snapshot
+from hirag_dist.publishing import republish
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import Bench, between, rows, task_of
 
@@ -92,6 +93,12 @@ def test_off_it_leaves_no_trace_and_on_again_nothing_is_asked_twice(bench: Bench
     assert not bench.model or not bench.model.requests
     assert build(bench, resolution=ON).manifest.snapshot_id == on.manifest.snapshot_id
     assert not bench.model.requests
+
+
+def test_published_again_it_is_the_same_snapshot(bench: Bench) -> None:
+    """As it is when the loss of a dead letter is accepted."""
+    before = build(bench, resolution=ON)
+    assert republish(bench.store, before.manifest.snapshot_id, {}).snapshot_id == before.manifest.snapshot_id
 
 
 def test_only_what_changed_is_done_again(bench: Bench) -> None:

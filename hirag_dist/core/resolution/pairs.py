@@ -165,7 +165,7 @@ def _acronyms(view: View) -> Iterator[Pair]:
                 yield _pair(
                     row, short, ALIAS, 1.0, f"{form.acronym} stands in its name", not _alike(form, view.forms[short])
                 )
-        for letters in initials_of(form):
+        for letters in sorted(initials_of(form)):
             if letters in shorts:
                 longs.setdefault(letters, []).append(row)
     for letters, rows in longs.items():
@@ -283,7 +283,7 @@ def _neighbours(view: View, vectors: FloatMatrix, rules: Rules, seed: int) -> It
             if likeness < _ASK_LIKENESS or not akin:
                 continue
             sure = certain and not shared.related and _same_words(one, other)
-            yield _pair(left, right, VECTOR, cosine, f"cosine {cosine:.2f}, {shared}", not sure)
+            yield _pair(left, right, VECTOR, round(cosine, 3), f"cosine {cosine:.2f}, {shared}", not sure)
 
 
 def likeness_of(one: NameForm, other: NameForm) -> float:
