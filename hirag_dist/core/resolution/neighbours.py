@@ -12,6 +12,7 @@ from hirag_dist.types import FloatMatrix, IntVector
 EXACT_ROWS = 20_000  # above it, partitions: the product of all pairs takes 2 n² dim operations
 _PARTITION_ROWS = 4096
 _BLOCK_ROWS = 1024  # of a product: 1,024 × 20,000 float32 are 80 MB
+_FEW = 4  # times `n_nearest` rows near enough, on average, are all kept at first
 _HOMES = 2  # partitions that a row belongs to: its nearest pivots
 
 
@@ -82,7 +83,7 @@ def _partitions(vectors: FloatMatrix, rows: IntVector, seed: int) -> Iterator[In
 def _nearest(
     vectors: FloatMatrix, rows: IntVector, least: float, n_nearest: int
 ) -> tuple[IntVector, IntVector, NDArray[np.float32]]:
-    """Return (row, neighbour, cosine) of each row's nearest within a partition."""
+    """Return (row, neighbour, cosine) of each row's nearest within a partition, and maybe more."""
     inside = np.ascontiguousarray(vectors[rows])
     lefts, rights, cosines = [], [], []
     k = min(n_nearest, len(rows) - 1)
@@ -90,12 +91,16 @@ def _nearest(
         product = inside[first : first + _BLOCK_ROWS] @ inside.T
         here = np.arange(len(product))
         product[here, here + first] = -2.0
-        near = np.argpartition(-product, k - 1, axis=1)[:, :k]
-        cosine = np.take_along_axis(product, near, axis=1)
-        at, which = np.nonzero(cosine >= least)
+        near_enough = product >= least
+        if np.count_nonzero(near_enough) > _FEW * k * len(product):
+            chosen = np.argpartition(-product, k - 1, axis=1)[:, :k]
+            kept = np.zeros_like(near_enough)
+            np.put_along_axis(kept, chosen, True, axis=1)
+            near_enough &= kept
+        at, which = np.nonzero(near_enough)  # a tenth of the time that finding each row's nearest takes
         lefts.append(rows[at + first])
-        rights.append(rows[near[at, which]])
-        cosines.append(cosine[at, which])
+        rights.append(rows[which])
+        cosines.append(product[at, which])
     return np.concatenate(lefts), np.concatenate(rights), np.concatenate(cosines)
 
 

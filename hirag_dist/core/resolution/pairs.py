@@ -220,17 +220,26 @@ def _people(view: View) -> Iterator[Pair]:
         alone = len(own) == 1
         for other in candidates[row]:
             shared = view.shared(row, other)
-            spelled = view.names[other].casefold() in view.descriptions[row].casefold()
-            if not shared and not spelled and (alone or not clear[row]):
+            spelled = _named_at(view.names[other], view.descriptions[row])
+            if not shared and spelled is None and (alone or not clear[row]):
                 continue
             if alone:
                 # Of one family many are in a text: a chunk in common says too little, and so does the colonel's rank.
-                told = spelled or (shared.neighbours > 0 and view.forms[row].words == own)
+                told = spelled == 0 or (shared.neighbours > 0 and view.forms[row].words == own)
                 sure = clear[row] and own[0] == given[other][-1] and told
             else:
-                sure = clear[row] and clear[other] and (spelled or bool(shared))
-            evidence = f"part of the name, {'in its description, ' if spelled else ''}{shared}"
-            yield _pair(row, other, ALIAS, 0.8, evidence, not sure or shared.related)
+                sure = clear[row] and clear[other] and (spelled == 0 or bool(shared))
+            # "Son of Bobby Vinton": a description that begins otherwise and then names the other is of somebody else.
+            back = None if alone else _named_at(view.names[row], view.descriptions[other])
+            two = shared.related or bool(spelled) or bool(back)
+            evidence = f"part of the name, {'in its description, ' if spelled is not None else ''}{shared}"
+            yield _pair(row, other, ALIAS, 0.8, evidence, two or not sure)
+
+
+def _named_at(name: str, description: str) -> int | None:
+    """Return where a description names somebody, or None where it does not."""
+    at = description.casefold().find(name.casefold())
+    return at if at >= 0 else None
 
 
 _Given = Mapping[int, tuple[str, ...]]

@@ -104,6 +104,8 @@ def test_a_surname_needs_more_than_a_chunk() -> None:
     ranked = {"Colonel Marley": PERSON, "Jacob Marley": PERSON, "Scrooge": PERSON}
     related = [("Colonel Marley", "Scrooge"), ("Jacob Marley", "Scrooge")]
     assert verdicts({"kinds": ranked, "related": related}) == {("Colonel Marley", "Jacob Marley"): "ask"}
+    told = {"Jacob Marley": "The late Marley, a partner of Scrooge."}
+    assert verdicts({"kinds": names, "related": both, "said": told}) == {pair: "alias"}
     found = verdicts({"kinds": names | {"Anna Marley": PERSON}, "related": both})
     assert found == {pair: "ask"}
 
@@ -116,6 +118,14 @@ def test_initials_and_middle_names_of_people() -> None:
     found = verdicts({"kinds": dict.fromkeys([*pair, "Josh Thompson"], PERSON), "chunks": chunks})
     assert found[pair] == "ask"
     assert ("John Lee Thompson", "Josh Thompson") not in found
+
+
+def test_somebody_whose_description_names_the_other_is_somebody_else() -> None:
+    names, chunks = {"Robert Vinton": PERSON, "Bobby Vinton": PERSON}, {"Robert Vinton": ["c"], "Bobby Vinton": ["c"]}
+    pair = ("Bobby Vinton", "Robert Vinton")
+    assert verdicts({"kinds": names, "chunks": chunks}) == {pair: "alias"}
+    for told in ({"Robert Vinton": "Son of Bobby Vinton."}, {"Bobby Vinton": "Father of Robert Vinton."}):
+        assert verdicts({"kinds": names, "chunks": chunks, "said": told}) == {pair: "ask"}
 
 
 def test_kings_go_by_their_numbers() -> None:
