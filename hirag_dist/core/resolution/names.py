@@ -50,7 +50,6 @@ _ASCII_TOKENS = re.compile(r"\d+(?:[.,]\d+)*|[a-z]+|[+#%]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _ROMAN = re.compile(r"(?=[ivx]+$|[ivxl]{3,}$)(xl|l?x{0,3})(ix|iv|v?i{0,3})")  # DC and MD are no numbers
 _ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50}
-_ACRONYM = re.compile(r"[^\W\d_a-z][^\W_a-z&]{1,9}s?")
 _NOT_INVERTED = words_in("jr sr inc ltd llc co corp phd md esq ii iii iv")
 _PARTICLES = words_in("de da di du la le van von der den ter al el bin ibn mac st")
 _LETTERS = str.maketrans("øłđðħıœæ", "oldđhioa", "")  # no decomposition in Unicode
@@ -69,7 +68,7 @@ class NameForm:
         numbers: every number in it, sorted: digits, Roman, words, ordinals, Chinese; and single letters where it is no
             person's ("Vitamin A").
         aside: what stood in parentheses at its end, folded; empty for an acronym, which is in `acronym`.
-        acronym: what the name is or has beside it in parentheses, in capitals; empty where it has none.
+        acronym: what the name is or has beside it in parentheses, of capitals; empty where it has none.
         title: a title that was dropped ("mr").
         legal: the legal form of a company that was dropped ("inc").
         possessive: whether it is "A's B" or "B of A".
@@ -182,8 +181,11 @@ def _parted(name: str) -> tuple[str, str, str]:
     if found is None:
         return name, "", ""
     base, aside = found.group(1).strip(), found.group(2).strip()
-    inside = _acronym(aside)
-    return (base, "", inside) if inside and is_acronym_of(inside, base) else (base, aside, "")
+    for short, long in ((aside, base), (base, aside)):  # "Proof of Work (PoW)", and "PoW (Proof of Work)"
+        inside = _acronym(short)
+        if inside and is_acronym_of(inside, long):
+            return long, "", inside
+    return base, aside, ""
 
 
 def is_acronym_of(short: str, long: str) -> bool:
@@ -209,9 +211,9 @@ def is_acronym_of(short: str, long: str) -> bool:
 
 
 def _acronym(text: str) -> str:
-    """Return a text in capitals and without dots where it is one word of capitals, else an empty text."""
+    """Return a text without dots and plural where it is one word with two capitals at least, else an empty text."""
     plain = text.replace(".", "")
-    if not 2 <= len(plain) <= 10 or not _ACRONYM.fullmatch(plain) or "".join(plain).isdigit():
+    if not 2 <= len(plain) <= 10 or not plain.replace("-", "").isalnum() or sum(ch.isupper() for ch in plain) < 2:
         return ""
     return plain.removesuffix("s") if len(plain) > 2 else plain
 

@@ -99,6 +99,8 @@ def test_numbers_in_a_name(kind: str, name: str, numbers: tuple[str, ...]) -> No
     ("name", "acronym", "aside"),
     [
         ("World Health Organization (WHO)", "WHO", ""),
+        ("Proof of Work (PoW)", "PoW", ""),
+        ("PoW (Proof of Work)", "PoW", ""),
         ("WHO", "WHO", ""),
         ("U.N.", "UN", ""),
         ("LLMs", "LLM", ""),
@@ -106,6 +108,7 @@ def test_numbers_in_a_name(kind: str, name: str, numbers: tuple[str, ...]) -> No
         ("Mercury (planet)", "", "planet"),
         ("Who", "", ""),
         ("1984", "", ""),
+        ("悟空", "", ""),
     ],
 )
 def test_what_stands_in_parentheses(name: str, acronym: str, aside: str) -> None:
