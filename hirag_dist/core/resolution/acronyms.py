@@ -53,4 +53,5 @@ def stated_aliases(text: str) -> Iterator[Stated]:
             if is_acronym_of(short, long):
                 yield Stated(long, short)
     for found in _STATED.finditer(text):
-        yield Stated("", found.group(1).strip())
+        if short := found.group(1).strip():
+            yield Stated("", short)

@@ -95,6 +95,8 @@ def same_given_name(one: str, other: str) -> bool:
     (True, True, False)
     """
     short, long = sorted((NICKNAMES.get(one, one), NICKNAMES.get(other, other)), key=len)
+    if short == long:
+        return True
     if long.startswith(short) and (len(short) == 1 or len(short) > 2):
         return long[len(short) :] not in FEMALE_ENDINGS
     return is_slip(short, long)

@@ -186,7 +186,8 @@ def _stated(view: View) -> Iterator[Pair]:
     """What descriptions state: "World Health Organization (WHO)", "also known as the Bard"."""
     by_text: dict[str, list[int]] = {}
     for row, form in enumerate(view.forms):
-        by_text.setdefault(form.text, []).append(row)
+        if form.text:
+            by_text.setdefault(form.text, []).append(row)
     by_acronym: dict[str, list[int]] = {}
     for row, form in enumerate(view.forms):
         if form.acronym and len(form.words) == 1:

@@ -72,6 +72,7 @@ def test_not_held_apart(kind: str, one: str, other: str) -> None:
         ("tim", "timothy", True),
         ("bob", "robert", True),
         ("dick", "rick", True),
+        ("al", "al", True),
         ("paul", "paula", False),
         ("jo", "john", False),  # too short to be more than a likeness
         ("peter", "martha", False),
