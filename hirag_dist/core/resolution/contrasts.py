@@ -82,10 +82,21 @@ def given_names(form: NameForm) -> tuple[str, ...]:
 
 
 def same_given_names(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether two full names with one surname can be one person's: the first given names, and the second where both
-    have one."""
-    ours, theirs = one[:-1], other[:-1]
-    return all(same_given_name(a, b) for a, b in zip(ours[:2], theirs[:2], strict=False))
+    """Whether two full names with one surname can be one person's: one has the other's given names, in their order.
+
+    >>> same_given_names(("john", "lee", "thompson"), ("j", "thompson"))
+    True
+    """
+    fewer, more = sorted((one[:-1], other[:-1]), key=len)
+    if not same_given_name(fewer[0], more[0]):
+        return False
+    rest = iter(more[1:])
+    return all(any(same_given_name(own, name) for name in rest) for own in fewer[1:])
+
+
+def initial(given: str) -> str:
+    """Return the letter that a given name has in common with all that `same_given_name` takes for it, slips aside."""
+    return NICKNAMES.get(given, given)[0]
 
 
 def same_given_name(one: str, other: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hirag_dist.core.resolution.acronyms import initials_of, stated_aliases
-from hirag_dist.core.resolution.contrasts import given_names, is_slip, known_different, same_given_names
+from hirag_dist.core.resolution.contrasts import given_names, initial, is_slip, known_different, same_given_names
 from hirag_dist.core.resolution.names import PERSON, UNKNOWN, NameForm, name_form
 from hirag_dist.core.resolution.neighbours import near_pairs
 from hirag_dist.core.resolution.view import View
@@ -24,6 +24,7 @@ NORMALISE, ALIAS, VECTOR, LLM = "normalise", "alias", "vector", "llm"
 TIERS = (NORMALISE, ALIAS, VECTOR, LLM)
 _N_NEAREST = 5  # of each entity that vectors propose
 _ASK_LIKENESS = 0.4  # of names whose vectors are near
+_MOST_NAMESAKES = 500  # of one surname and initial: among more nobody is told apart by a name
 _MOST_RIVALS = 8  # a short name that more names could mean is not asked about: it means none of them
 
 
@@ -101,14 +102,10 @@ def _pair(one: int, other: int, tier: str, score: float, evidence: str, ask: boo
 def _spellings(view: View) -> Iterator[Pair]:
     """Names of one form, or of one but for the spaces in it."""
     women = {form.text.partition(" ")[2] for form in view.forms if form.words and form.words[0] in FEMALE_TITLES}
-    by_text: dict[str, list[int]] = {}
-    for row, form in enumerate(view.forms):
-        if form.text:
-            by_text.setdefault(form.text, []).append(row)
-    for text, rows in by_text.items():
+    for text, rows in view.by_text.items():
         yield from _one_spelling(view, rows, 1.0, "spelling", text in women)
     squashed: dict[str, list[int]] = {}
-    for text, rows in by_text.items():
+    for text, rows in view.by_text.items():
         squashed.setdefault(text.replace(" ", ""), []).append(view.first(rows)[0])
     for text, rows in squashed.items():
         if len(rows) > 1 and len(text) > 3:
@@ -154,25 +151,21 @@ def _alike(one: NameForm, other: NameForm) -> bool:
 
 def _acronyms(view: View) -> Iterator[Pair]:
     """A name in capitals and the name that it is short for: said in parentheses, or by its words' initials."""
-    shorts: dict[str, list[int]] = {}
-    for row, form in enumerate(view.forms):
-        if form.acronym and len(form.words) == 1:
-            shorts.setdefault(form.acronym.casefold(), []).append(row)
+    shorts = view.by_acronym
     longs: dict[str, list[int]] = {}
     for row, form in enumerate(view.forms):
         if form.acronym and len(form.words) > 1:
             for short in shorts.get(form.acronym.casefold(), ()):
-                yield _pair(
-                    row, short, ALIAS, 1.0, f"{form.acronym} stands in its name", not _alike(form, view.forms[short])
-                )
+                doubt = not _alike(form, view.forms[short])
+                yield _pair(row, short, ALIAS, 1.0, f"{form.acronym} stands in its name", doubt)
         for letters in sorted(initials_of(form)):
             if letters in shorts:
                 longs.setdefault(letters, []).append(row)
     for letters, rows in longs.items():
         n_rivals = len({(view.forms[row].text, view.forms[row].aside) for row in rows})
+        if n_rivals > _MOST_RIVALS:
+            continue
         for short in shorts[letters]:
-            if n_rivals > _MOST_RIVALS:
-                continue
             for row in rows:
                 if row == short or not _alike(view.forms[row], view.forms[short]):
                     continue
@@ -184,23 +177,15 @@ def _acronyms(view: View) -> Iterator[Pair]:
 
 def _stated(view: View) -> Iterator[Pair]:
     """What descriptions state: "World Health Organization (WHO)", "also known as the Bard"."""
-    by_text: dict[str, list[int]] = {}
-    for row, form in enumerate(view.forms):
-        if form.text:
-            by_text.setdefault(form.text, []).append(row)
-    by_acronym: dict[str, list[int]] = {}
-    for row, form in enumerate(view.forms):
-        if form.acronym and len(form.words) == 1:
-            by_acronym.setdefault(form.acronym.casefold(), []).append(row)
     for row, text in enumerate(view.descriptions):
         for stated in stated_aliases(text):
             if not stated.long:
-                for other in by_text.get(name_form(stated.short, view.types[row]).text, ()):
+                for other in view.by_text.get(name_form(stated.short, view.types[row]).text, ()):
                     if other != row and _alike(view.forms[row], view.forms[other]):
                         yield _pair(row, other, ALIAS, 0.9, f"“also known as {stated.short}”", ask=True)
                 continue
-            for short in by_acronym.get(stated.short.replace(".", "").casefold(), ()):
-                for long in by_text.get(name_form(stated.long, view.types[short]).text, ()):
+            for short in view.by_acronym.get(stated.short.replace(".", "").casefold(), ()):
+                for long in view.by_text.get(name_form(stated.long, view.types[short]).text, ()):
                     if long != short and row in (long, short) and _alike(view.forms[long], view.forms[short]):
                         yield _pair(long, short, ALIAS, 1.0, f"“{stated.long} ({stated.short})”")
 
@@ -208,13 +193,14 @@ def _stated(view: View) -> Iterator[Pair]:
 def _people(view: View) -> Iterator[Pair]:
     """A surname and a full name, initials and the names that they stand for, with and without a middle name."""
     given: dict[int, tuple[str, ...]] = {}
-    full: dict[str, list[int]] = {}
+    full: dict[tuple[str, str], list[int]] = {}  # full names by each of their parts, and by surname and initial
     for row, form in enumerate(view.forms):
         if form.family == PERSON and form.words and not form.possessive and "and" not in form.words and not form.aside:
             given[row] = given_names(form)
             if len(given[row]) > 1:
-                full.setdefault(given[row][-1], []).append(row)
-                full.setdefault(given[row][0], []).append(row)
+                first, last = given[row][0], given[row][-1]
+                for key in dict.fromkeys([(first, ""), (last, ""), (last, initial(first))]):
+                    full.setdefault(key, []).append(row)
     candidates = {row: _who_may_be(row, own, given, full) for row, own in given.items()}
     clear = {row: _agree(others, given) for row, others in candidates.items()}
     for row, own in given.items():
@@ -246,13 +232,16 @@ def _named_at(name: str, description: str) -> int | None:
 _Given = Mapping[int, tuple[str, ...]]
 
 
-def _who_may_be(row: int, own: tuple[str, ...], given: _Given, full: Mapping[str, Sequence[int]]) -> list[int]:
+def _who_may_be(
+    row: int, own: tuple[str, ...], given: _Given, full: Mapping[tuple[str, str], Sequence[int]]
+) -> list[int]:
     """Return the full names that a person's name may be short for; none where it may be short for too many."""
     if len(own) == 1:
-        found = [other for other in full.get(own[0], ()) if other != row and len(own[0]) > 2]
+        found = [other for other in full.get((own[0], ""), ()) if len(own[0]) > 2]
     else:
-        found = [other for other in full.get(own[-1], ()) if other != row and _one_person(own, given[other])]
-    found = list(dict.fromkeys(found))
+        namesakes = full[own[-1], initial(own[0])]
+        found = [other for other in namesakes if len(namesakes) <= _MOST_NAMESAKES and _one_person(own, given[other])]
+    found = [other for other in found if other != row]
     return found if len({given[other] for other in found}) <= _MOST_RIVALS else []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -68,6 +69,24 @@ class View:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @cached_property
+    def by_text(self) -> dict[str, list[int]]:
+        """Rows by the text of their form; those of an empty one are left out."""
+        found: dict[str, list[int]] = {}
+        for row, form in enumerate(self.forms):
+            if form.text:
+                found.setdefault(form.text, []).append(row)
+        return found
+
+    @cached_property
+    def by_acronym(self) -> dict[str, list[int]]:
+        """Rows whose name is an acronym, by that one, folded."""
+        found: dict[str, list[int]] = {}
+        for row, form in enumerate(self.forms):
+            if form.acronym and len(form.words) == 1:
+                found.setdefault(form.acronym.casefold(), []).append(row)
+        return found
 
     def shared(self, one: int, other: int) -> Shared:
         """Return what two rows have in common."""
