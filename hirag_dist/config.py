@@ -259,7 +259,9 @@ class Config(_Section):
     extraction: Literal["joint", "two_step"] = "joint"
     gleaning_rounds: int = Field(0, ge=0, le=5)
     entity_types: tuple[str, ...] = Field(ENTITY_TYPES, min_length=1)
-    meta_types: tuple[str, ...] = Field(META_TYPES, min_length=1)
+    meta_types: Annotated[tuple[str, ...], Field(min_length=1)] | Literal["generate"] = Field(
+        META_TYPES, description="kinds that summaries are guided by; generate: the summarise model proposes them"
+    )
     prompts: str | None = Field(None, description="a folder of NAME.md and NAME.examples.md files")
     homonyms: Literal["merge", "split"] = "merge"
     description_tokens: int = Field(400, ge=20, description="longer merged descriptions are summarised")

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.config import Config
+from hirag_dist.config import META_TYPES, Config
 from hirag_dist.core.merging import same_name_relations
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.sparsity import Limits, change_rate, stop_after_clustering, stop_before_clustering
@@ -36,6 +36,7 @@ from hirag_dist.stages.communities import DetectCommunities, GatherReportMateria
 from hirag_dist.stages.embed import EmbedChunks, EmbedEntities
 from hirag_dist.stages.extract import ExtractGraph
 from hirag_dist.stages.merge import DescribeEntities, MergeEntities, MergeRelations
+from hirag_dist.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
 from hirag_dist.stages.packing import Packing
 from hirag_dist.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
@@ -135,7 +136,7 @@ class Build:
         chunk_vectors = self._run.stage(
             EmbedChunks(self._resolved.embedder, self._resolved.dim), "chunk vectors", chunks=chunks
         )["vectors"]
-        self._grow(layers)
+        self._grow(layers, self._meta_types(chunks, layers))
         entities = sum(layers.entities[1:], layers.entities[0])
         communities = self._run.stage(self._leiden(), "communities", entities=entities, relations=layers.relations)[
             "communities"
@@ -271,7 +272,20 @@ class Build:
             rejects=described["rejects"],
         )
 
-    def _grow(self, layers: _Layers) -> None:
+    def _meta_types(self, chunks: Dataset, layers: _Layers) -> tuple[str, ...]:
+        """Return 𝒳: as configured, or as the summarise model proposes them; the default ones where it cannot."""
+        config, run = self._config, self._run
+        if config.meta_types != "generate":
+            return config.meta_types
+        if config.max_layers == 0:
+            return META_TYPES  # for no summary
+        excerpts = run.stage(SampleChunks(N_EXCERPTS, EXCERPT_CHARS), "meta types", chunks=chunks)["excerpts"]
+        propose = ProposeMetaTypes(N_EXCERPTS, self._prompts, self._resolved.models["summarise"])
+        found = run.stage(propose, "meta types", any_rejects=True, excerpts=excerpts)
+        layers.rejects += found["rejects"]
+        return tuple(run.read(found["meta_types"])["meta_type"].to_pylist()) or META_TYPES
+
+    def _grow(self, layers: _Layers, meta_types: tuple[str, ...]) -> None:
         """Layers 1, 2, … until the stop rule ends them. Paper: Algorithm 1, lines 5–13."""
         limits = self._limits()
         sparsities: list[float] = []
@@ -282,14 +296,20 @@ class Build:
             below = layers.entities[layer - 1].rows if layer else None
             decision = stop_before_clustering(layer, record["n_entities"], below, limits)
             if decision is None:
-                decision = self._grow_one(layers, layer, record, sparsities, limits)
+                decision = self._grow_one(layers, layer, record, sparsities, limits, meta_types)
             record["decision"] = decision or "go on"
             if decision is not None:
                 log.info("the hierarchy ends at layer %d: %s", layer, decision)
                 return
 
     def _grow_one(
-        self, layers: _Layers, layer: int, record: dict[str, Any], sparsities: list[float], limits: Limits
+        self,
+        layers: _Layers,
+        layer: int,
+        record: dict[str, Any],
+        sparsities: list[float],
+        limits: Limits,
+        meta_types: tuple[str, ...],
     ) -> str | None:
         config, run = self._config, self._run
         clustering = config.clustering
@@ -317,7 +337,7 @@ class Build:
         summarise = SummariseClusters(
             layer=layer + 1,
             structured=self._resolved.structured["summarise"],
-            meta_types=config.meta_types,
+            meta_types=meta_types,
             packing=Packing(clustering.summary_pack_tokens, config.pack_units),
             same_language=config.reply_language == "text",
             prompts=self._prompts,

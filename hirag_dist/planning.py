@@ -11,13 +11,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hirag_dist.config import Config, Endpoint, RoleTarget
+from hirag_dist.config import META_TYPES, Config, Endpoint, RoleTarget
 from hirag_dist.core.chunking import chunk_spans
 from hirag_dist.core.ids import document_id
 from hirag_dist.core.prompts import (
     Prompts,
     describe_request,
     extraction_request,
+    meta_types_request,
     report_request,
     same_entity_request,
     summary_request,
@@ -26,13 +27,15 @@ from hirag_dist.core.resolution.pairs import LLM
 from hirag_dist.core.tokens import counter, encoding
 from hirag_dist.pool.batching import BATCH_PRICE
 from hirag_dist.reading import Document, ReadOptions, find_inputs, read_source
+from hirag_dist.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 
 ENTITIES_PER_TOKEN = 0.0133  # distinct, of layer 0
 EXTRACT_OUT_PER_TOKEN = 2.5  # of the text; the least a call writes is LEAST_OUT
 LEAST_OUT = 150
+CHARS_PER_TOKEN = 4
 DESCRIBED_SHARE = 0.0025  # entities whose descriptions grow past the limit
 DESCRIBE_OUT = 240
-QUESTIONS_PER_ENTITY = 0.03  # pairs that entity resolution asks about; 0.02 to 0.05 in graphs of real models
+QUESTIONS_PER_ENTITY = 0.03  # pairs that entity resolution asks about; 0.01 to 0.09 in graphs of real models
 QUESTION_IN, QUESTION_OUT = 180, 25
 CLUSTERS_PER_MEMBER = 1.45  # times entities / target_size: members of several clusters count in each
 SUMMARIES_PER_CLUSTER = 1.75  # entities of the layer above
@@ -149,12 +152,14 @@ def make_plan(inputs: Sequence[str], config: Config, prompts: Prompts, latency_s
 def _works(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> Iterator[_Work]:
     roles = config.llm.roles
     count = counter(config.tokenizer)
+    meta_types = META_TYPES if config.meta_types == "generate" else config.meta_types
     fixed = {
         "extract": count(
             extraction_request("extract-graph", "", prompts, config.entity_types, None).messages[0].content
         ),
         "describe": count(describe_request("", "", [], prompts, 1).messages[0].content),
-        "summarise": count(summary_request([], prompts, config.meta_types, None).messages[0].content),
+        "meta types": count(meta_types_request([], prompts).messages[0].content),
+        "summarise": count(summary_request([], prompts, meta_types, None).messages[0].content),
         "report": count(report_request([], [], [], prompts, None).messages[0].content),
     }
     entities = n_tokens * ENTITIES_PER_TOKEN
@@ -172,6 +177,9 @@ def _works(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> It
         system = count(same_entity_request([], prompts, None).messages[0].content)
         yield _Work("resolve", roles.summarise, calls, pairs * QUESTION_IN + calls * system, pairs * QUESTION_OUT)
     clusters, tokens_in, tokens_out, above = _hierarchy(entities, config)
+    if config.meta_types == "generate" and clusters:
+        shown = min(n_chunks, N_EXCERPTS) * min(config.chunk_tokens, EXCERPT_CHARS / CHARS_PER_TOKEN)
+        yield _Work("meta types", roles.summarise, 1, fixed["meta types"] + shown, LEAST_OUT)
     calls = clusters / _per_call(
         SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens / _SUMMARY_PACK_TOKENS, config.pack_units
     )

@@ -180,6 +180,25 @@ def test_the_papers_stop_rule(bench: Bench) -> None:
     assert decisions == ["go on", "cluster sparsity changed by no more than 10000%"]
 
 
+def test_meta_types_that_a_model_proposes_guide_the_summaries(bench: Bench) -> None:
+    def proposing(request: ChatRequest) -> str | None:
+        return "syllable\nword\nsound" if task_of(request) == "meta-types" else None
+
+    bench.build([LONG], proposing, meta_types="generate", max_layers=1)
+    assert len(bench.asked("meta-types")) == 1
+    assert "wordaa" in bench.asked("meta-types")[0].messages[1].content
+    assert all("one of these types: syllable, word, sound." in r.messages[0].content for r in bench.asked("summarise"))
+
+
+def test_without_proposed_meta_types_the_built_in_ones_serve_and_a_dead_letter_says_so(bench: Bench) -> None:
+    def silent(request: ChatRequest) -> str | None:
+        return "I cannot." if task_of(request) == "meta-types" else None
+
+    snapshot = bench.build([LONG], silent, meta_types="generate", max_layers=1)
+    assert [row["unit_id"] for row in rows(snapshot, "rejects")] == ["meta types"]
+    assert all("one of these types: organization, " in r.messages[0].content for r in bench.asked("summarise"))
+
+
 def test_summaries_with_the_name_of_a_member_are_joined_to_it(bench: Bench) -> None:
     def namesake(request: ChatRequest) -> str | None:
         if task_of(request) != "summarise":

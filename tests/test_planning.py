@@ -35,6 +35,14 @@ def priced(**more: Any) -> dict[str, Any]:
     return {"endpoints": {"paid": CHAT | more}, "roles": dict.fromkeys(ROLES, "paid")}
 
 
+def test_proposing_meta_types_is_one_call_more() -> None:
+    given, proposed = plan([CORPUS]), plan([CORPUS], meta_types="generate")
+    more = [stage for stage in proposed.stages if stage.stage == "meta types"]
+    assert [stage.calls for stage in more] == [1]
+    assert more[0].input_tokens > 1000
+    assert sum(stage.calls for stage in proposed.stages) == sum(stage.calls for stage in given.stages) + 1
+
+
 def test_counts_documents_copies_and_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The same words.")
     (tmp_path / "b.txt").write_text("The same words.")

@@ -237,6 +237,22 @@ def parse_same(reply: ChatReply) -> Same:
     return Same(word in _YES, one_line(reason))
 
 
+def parse_meta_types(reply: ChatReply) -> tuple[str, ...]:
+    """Return three to twelve distinct kinds in lower case, from a list with one a line or with commas between.
+
+    Raises:
+        Malformed: fewer, or what is there is sentences rather than kinds.
+    """
+    parts = re.split(r"[\n,;]", _without_code(usable_text(reply)))
+    named = [
+        _type(re.sub(r"^\s*(?:[-•]|[*]+|\d+[.)])\s*", "", part).replace("*", "")) for part in parts if part.strip()
+    ]
+    kinds = [kind for kind in dict.fromkeys(named) if len(kind) <= 40 and len(kind.split()) <= 3 and is_name(kind)]
+    if len(kinds) < 3 or 2 * len(kinds) <= len(named):
+        raise Malformed("the reply holds no list of kinds, one or two words a line")
+    return tuple(kinds[:12])
+
+
 def parse_text(reply: ChatReply) -> str:
     """Return the reply as plain text. Raises Malformed as `usable_text` does."""
     return usable_text(reply)

@@ -40,12 +40,12 @@ def extract(ask: Asked) -> str:
     lines = sentences(text)
     if ask.task == "extract-relations":
         listed = [line.split(FIELD)[0].strip() for line in ask.between("entities").split("\n") if line.strip()]
-        found = _listed(listed, lines, _candidates(lines))
+        found = _listed(listed, lines, candidates(lines))
         pairs = _pairs(found)
         missed = _missed([f"{found[pair.first].name}\n{found[pair.second].name}" for pair in pairs], ask)
         chosen = [pair for pair, late in zip(pairs, missed, strict=True) if late == (ask.round == 1)]
         return write(None, _relations(found, chosen, lines) if ask.round < 2 else [], ask.form)
-    found = _best(_candidates(lines), lines)
+    found = _best(candidates(lines), lines)
     wanted = "relations" in ask.task or ask.task == "extract-graph"
     if ask.round > 1:
         return write([], [] if wanted else None, ask.form)
@@ -62,7 +62,8 @@ def extract(ask: Asked) -> str:
     return write(entities, _relations(found, pairs, lines), ask.form)
 
 
-def _candidates(lines: Sequence[str]) -> list[Found]:
+def candidates(lines: Sequence[str]) -> list[Found]:
+    """Return the names and terms that sentences hold, the same one at several places once."""
     if is_unspaced(" ".join(lines)):
         return find_unspaced(lines)
     words = [tokens(line) for line in lines]

@@ -9,6 +9,7 @@ from hirag_dist.extractive.answers import answer
 from hirag_dist.extractive.conversation import Asked, asked
 from hirag_dist.extractive.descriptions import describe
 from hirag_dist.extractive.extraction import extract
+from hirag_dist.extractive.meta_types import meta_types
 from hirag_dist.extractive.packs import each_unit
 from hirag_dist.extractive.reports import report
 from hirag_dist.extractive.same import same_entity
@@ -20,6 +21,7 @@ _TASKS: Mapping[str, Callable[[Asked], str]] = {
     "extract-entities": extract,
     "extract-relations": extract,
     "describe": describe,
+    "meta-types": meta_types,
     "summarise": summarise,
     "summarise-pack": each_unit(summarise),
     "report": report,

@@ -106,7 +106,7 @@ def owner(snapshot: Snapshot) -> Iterator[subprocess.Popen[str]]:
     assert process.stdout
     assert process.stdout.readline() == "held\n"
     yield process
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
 
 
 def test_one_process_owns_the_file(snapshot: Snapshot, owner: subprocess.Popen[str]) -> None:
@@ -116,7 +116,7 @@ def test_one_process_owns_the_file(snapshot: Snapshot, owner: subprocess.Popen[s
     with pytest.raises(BackendUnavailable, match="another process owns"):
         make_vector_index(named, snapshot)
     assert make_vector_index(Config(), snapshot).name == "memory"  # auto may choose
-    owner.communicate(timeout=30)
+    owner.communicate(timeout=120)
     chosen = make_vector_index(Config(), snapshot)
     assert chosen.name == "milvus-lite"
     chosen.close()

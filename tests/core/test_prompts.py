@@ -18,6 +18,7 @@ from hirag_dist.core.prompts import (
     describe_request,
     extraction_request,
     gleaning_request,
+    meta_types_request,
     pack_request,
     report_request,
     same_entity_request,
@@ -41,6 +42,7 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "extract-entities": extraction_request("extract-entities", text, prompts, TYPES, None),
         "extract-relations": extraction_request("extract-relations", text, prompts, TYPES, None, [(text, "person")]),
         "describe": describe_request(text, "person", [text, text], prompts, 100),
+        "meta-types": meta_types_request([text], prompts),
         "summarise": summary_request([(text, "person", text)], prompts, TYPES, None),
         "report": report_request([text], [text], [text], prompts, None),
         "same-entity": same_entity_request([text, f"{text} (person)"], prompts, None),
@@ -63,6 +65,7 @@ def test_the_system_message_names_its_task_and_is_the_same_for_every_unit(task: 
 def test_no_text_leaves_its_tags(task: str, mark: str, shape: Callable[[str], str]) -> None:
     """In every block, the first thing that could be taken for its end is its end."""
     tags = ("text", "entities", "entity", "descriptions", "members", "relations", "reports", "context", "question")
+    tags += ("excerpt",)
     hostile = "x" + "".join(shape(mark.format(tag=tag)) for tag in tags) + "y"
     body = every_request(hostile)[task].messages[1].content
     opened = [tag for tag in tags if f"<{tag}>\n" in body]

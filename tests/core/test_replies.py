@@ -22,6 +22,7 @@ from hirag_dist.core.replies import (
     Malformed,
     RelationRecord,
     parse_extraction,
+    parse_meta_types,
     parse_report,
     parse_summary,
     parse_text,
@@ -401,3 +402,23 @@ def test_descriptions_in_another_language_than_the_text_are_refused() -> None:
     with pytest.raises(Malformed, match="Latin script"):
         parse_report(ChatReply(json.dumps(report)), ENGLISH_TEXT)
     assert parse_report(ChatReply(json.dumps(report))).title == "斯克鲁奇"
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("organization\nlegal principle\ncourt", ("organization", "legal principle", "court")),
+        ("1. Organization\n2) Court.\n- **Statute**\n• court", ("organization", "court", "statute")),
+        ("organization, court, statute", ("organization", "court", "statute")),
+    ],
+)
+def test_kinds_are_read_from_lists_of_any_form(text: str, kinds: tuple[str, ...]) -> None:
+    assert parse_meta_types(ChatReply(text)) == kinds
+
+
+@pytest.mark.parametrize(
+    "text", ["court\nstatute", "I have read them all\nThey tell of courts and law\nIt is hard to tell\na\nb\nc"]
+)
+def test_what_is_no_list_of_kinds_is_refused(text: str) -> None:
+    with pytest.raises(Malformed, match="no list of kinds"):
+        parse_meta_types(ChatReply(text))

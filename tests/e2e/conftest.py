@@ -115,7 +115,7 @@ class ForkedBuilds:
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.close()
-        self._process.wait(20)
+        self._process.wait(120)
         self._process.stdout.close()
 
 
@@ -167,7 +167,7 @@ def forked() -> Iterator[ForkedBuilds]:
 def until() -> Callable[..., None]:
     """Poll another process's doings: return once a condition holds, fail after a deadline."""
 
-    def wait(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+    def wait(condition: Callable[[], object], what: str, seconds: float = 240.0) -> None:
         give_up_at = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < give_up_at, f"no {what} within {seconds:g} s"

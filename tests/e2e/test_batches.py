@@ -39,7 +39,7 @@ def test_what_is_out_is_brought_home_by_the_next_run(
         process = cli.start(*plain, "--batch")
         until(lambda: batches() == 2 and recorded(index) == 1, "second batch")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
         assert process.returncode == 130, err
         assert "batches that are out: 1. The next run brings them home first" in err
         assert "Traceback" not in err

@@ -272,7 +272,7 @@ class TestServe:
         port = address.rpartition(":")[2]
         assert f"port {port} is in use" in cli("serve", "-i", index, "--listen", address, code=1).stderr
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
         assert "Traceback" not in process.stderr.read()
 
     def test_nothing_to_serve(self, cli: Any, tmp_path: Path) -> None:
@@ -300,5 +300,5 @@ def test_a_closed_pipe_is_no_trouble(cli: Any, built: Any) -> None:
     process.stdout.close()
     err = process.stderr.read()
     process.stderr.close()
-    process.wait(30)
+    process.wait(120)
     assert "Traceback" not in err

@@ -208,7 +208,7 @@ def test_interrupted_by_ctrl_c(
         process = cli.start(*command)
         until(lambda: chat_calls(thread) > 6, "calls")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
         assert process.returncode == 130, err
         assert "Traceback" not in err
         assert "destroyed" not in err

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.extractive.extraction import _candidates
+from hirag_dist.extractive.extraction import candidates
 from hirag_dist.extractive.kinds import TypeWords, listed_types
 from hirag_dist.extractive.names import Found
 from hirag_dist.extractive.passages import clean, sentences
 
 
 def found_in(text: str) -> dict[str, Found]:
-    return {one.name: one for one in _candidates(sentences(clean(text)))}
+    return {one.name: one for one in candidates(sentences(clean(text)))}
 
 
 def test_full_names_take_the_places_of_short_ones() -> None:
@@ -79,7 +79,7 @@ def test_chinese_names_come_first() -> None:
         "孙悟空大闹天宫。玉帝大怒，命天王捉拿孙悟空。孙悟空道：“俺老孙来也！”玉帝又差金星招安，"
         "金星奏玉帝道：“孙悟空有神通。”众神见孙悟空来，都怕他。唐僧叫声孙悟空，却不见玉帝。"
     )
-    ranked = sorted(_candidates(sentences(text)), key=lambda one: -one.score)
+    ranked = sorted(candidates(sentences(text)), key=lambda one: -one.score)
     assert [one.name for one in ranked[:2]] == ["孙悟空", "玉帝"]
     assert ranked[0].kind == "person"
 

@@ -189,7 +189,7 @@ def test_a_folder_that_may_not_be_written_to_is_said_in_plain_words(tmp_path: Pa
     head = "import sys\nfrom hirag_dist.errors import StoreError\nfrom hirag_dist.index.store import Store\n"
     script = head + "store = Store(sys.argv[1])\nstore.exists('a')\n" + FORBIDDEN
     ended = subprocess.run(
-        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True, timeout=240
     )
     folder.chmod(0o755)
     assert ended.stdout.splitlines() == [f"cannot write {folder}/a/b: permission denied"] * 2

@@ -125,7 +125,7 @@ def test_a_browser_runs_it_without_a_complaint(
         f"--user-data-dir={tmp_path / 'profile'}",
         f"{path.as_uri()}#q={quote('</script>')}",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     assert "CONSOLE" not in done.stderr
     panel = etree.fromstring(done.stdout.encode(), etree.HTMLParser()).xpath('//aside[@id="panel"]')[0]
     assert panel.xpath("./h2/text()") == [nasty["a"]]

@@ -120,7 +120,7 @@ async def test_tls(start: Any, engine: Any, certificates: dict[str, str]) -> Non
         assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
     async with grpc.aio.insecure_channel(service.address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=1)
+            await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
@@ -136,7 +136,7 @@ async def test_mutual_tls(start: Any, engine: Any, certificates: dict[str, str])
         assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
     async with grpc.aio.secure_channel(service.address, grpc.ssl_channel_credentials(ca)) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=1)
+            await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
@@ -325,7 +325,7 @@ def test_in_another_thread_an_event_stops_it(fakes: Any) -> None:
 
     thread = threading.Thread(target=asyncio.run, args=(main(),))
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     found["loop"].call_soon_threadsafe(found["stop"].set)
     thread.join(10)
     assert found["closed"]
