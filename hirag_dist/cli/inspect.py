@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,7 +47,7 @@ def inspect(
 
 def inspect_snapshot(snapshot: Snapshot) -> Inspection:
     """Return a snapshot in numbers. Hops are counted on a GPU where one can be used: the numbers are the same."""
-    tables = {name: snapshot.table(name) for name in TABLES}
+    tables = {name: snapshot.table(name) for name in (*TABLES, "aliases")}
     bfs = make_kernels(resolve_kernels("auto")).bfs
     return inspect_tables(tables, snapshot.manifest.model_dump(mode="json"), bfs)
 
@@ -76,6 +76,8 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     shares = [f"{layer.covered:.1%} of layer {layer.layer}" for layer in inspection.layers if layer.covered is not None]
     if shares:
         out.print(f"Entities with a summary above them: {', '.join(shares)}.")
+    if inspection.resolved:
+        out.print(_resolved_table(inspection))
     graph = inspection.graph
     rows = [(hub.name, hub.type, hub.layer, hub.degree) for hub in inspection.hubs[:10]]
     out.print(table("Hubs", ["entity", "type", "layer", "degree"], rows, right=(2, 3)))
@@ -113,3 +115,14 @@ def _paths_line(paths: PathLengths) -> str:
         f"{said}; mean hops {paths.flat_mean:.2f} in layer 0 and {paths.mean_of_flat:.2f} over all layers for the "
         f"pairs that layer 0 joins, {paths.mean:.2f} for all that have a path."
     )
+
+
+def _resolved_table(inspection: Inspection) -> Any:
+    total = sum(tier.names for tier in inspection.resolved)
+    rows = [
+        (tier.tier if at == 0 else "", tier.names if at == 0 else None, said.name, said.canonical_name, said.evidence)
+        for tier in inspection.resolved
+        for at, said in enumerate(tier.examples)
+    ]
+    title = f"Entity resolution: {total:,} names are another name's entity; examples"
+    return table(title, ["tier", "names", "name", "entity", "why"], rows, right=(1,), spare=(4,))

@@ -45,6 +45,7 @@ def render_page(inspection: Inspection, graph: GraphView) -> str:
         "types": _types(inspection),
         "hubs": _hubs(inspection),
         "levels": "".join(_level(level) for level in inspection.levels) or '<p class="none">No communities.</p>',
+        "resolved": _resolved(inspection),
         "cover": escape(_cover(inspection)),
         "shape": _shape(inspection.base_graph, inspection.graph),
         "bill": _bill(inspection),
@@ -151,6 +152,24 @@ def _hubs(inspection: Inspection) -> str:
         for hub in inspection.hubs
     ]
     return _table(["entity", "type", "layer", "neighbours"], rows, texts={0, 1})
+
+
+def _resolved(inspection: Inspection) -> str:
+    """Return the section on entity resolution with its end of line, nothing where there was none."""
+    if not inspection.resolved:
+        return ""
+    rows = [
+        [
+            escape(tier.tier) if at == 0 else "",
+            f"{tier.names:,}" if at == 0 else "",
+            *(f'<span dir="auto">{escape(text)}</span>' for text in (said.name, said.canonical_name, said.evidence)),
+        ]
+        for tier in inspection.resolved
+        for at, said in enumerate(tier.examples)
+    ]
+    told = _table(["tier", "names", "name", "entity", "why"], rows, texts={0, 2, 3, 4})
+    soft = "Names that are another name's entity, with examples."
+    return f'<section class="card"><h2>Entity resolution</h2><p class="soft">{soft}</p>{told}</section>\n'
 
 
 def _level(level: LevelSummary) -> str:

@@ -145,6 +145,25 @@ class BillLine:
 
 
 @dataclass(frozen=True, slots=True)
+class ResolvedName:
+    """A name that is another name's entity, and why. `score` is 0 to 1."""
+
+    name: str
+    canonical_name: str
+    score: float
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class TierSummary:
+    """Names that one tier of entity resolution made another name's entity, with examples."""
+
+    tier: str
+    names: int
+    examples: tuple[ResolvedName, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Inspection:
     """What is in an index.
 
@@ -153,6 +172,7 @@ class Inspection:
         base_graph: the entities of layer 0 and the relations among them.
         graph: all layers and all relations.
         paths: hops between entities that share no chunk, in both graphs.
+        resolved: by tier of entity resolution, the surest first; empty where it is off or found nothing.
         bill: a line a stage, in the order of the table; `total` adds them up.
     """
 
@@ -168,6 +188,7 @@ class Inspection:
     paths: PathLengths
     levels: tuple[LevelSummary, ...]
     reports: ReportCover
+    resolved: tuple[TierSummary, ...]
     bill: tuple[BillLine, ...]
     total: BillLine
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from hirag_dist.core.distances import hop_distances
 from hirag_dist.core.graph import rows_of
 from hirag_dist.core.measures import Bfs, covered, path_lengths
+from hirag_dist.core.resolution.pairs import TIERS as RESOLUTION_TIERS
 from hirag_dist.errors import SchemaMismatch
 from hirag_dist.inspection.measures import SimpleGraph, clustering, components, simple_graph
 from hirag_dist.inspection.records import (
@@ -25,6 +26,8 @@ from hirag_dist.inspection.records import (
     LayerSummary,
     LevelSummary,
     ReportCover,
+    ResolvedName,
+    TierSummary,
     TypeCount,
 )
 from hirag_dist.types import IntVector
@@ -33,13 +36,14 @@ TABLES = ("documents", "chunks", "entities", "relations", "clusters", "layers", 
 
 _HUBS = 20
 _LARGEST = 10
+_EXAMPLES = 5
 
 
 def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], bfs: Bfs = hop_distances) -> Inspection:
     """Return what is in an index.
 
     Args:
-        tables: those named in `TABLES`, with the columns of `schemas`.
+        tables: those named in `TABLES`, with the columns of `schemas`; `aliases` too where there are any.
         manifest: `snapshot_id`, `created_at` and `complete` are used, where they are there.
         bfs: what counts hops, as of `ports.Kernels`.
 
@@ -70,6 +74,7 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], 
         paths=path_lengths(entities, relations, bfs),
         levels=_levels(tables),
         reports=_cover(tables),
+        resolved=_resolved(tables["aliases"]) if "aliases" in tables else (),
         bill=bill,
         total=_added("total", bill),
     )
@@ -222,6 +227,17 @@ def _cover(tables: Mapping[str, pa.Table]) -> ReportCover:
         from_model=int(from_model),
         communities_share=len(rows) / max(communities.num_rows, 1),
         entities_share=_n_members(communities, rows) / max(tables["entities"].num_rows, 1),
+    )
+
+
+def _resolved(aliases: pa.Table) -> tuple[TierSummary, ...]:
+    columns = ["tier", "name", "canonical_name", "score", "evidence"]
+    tiers: dict[str, list[ResolvedName]] = {}
+    for row in aliases.select(columns).sort_by([("score", "descending"), ("name", "ascending")]).to_pylist():
+        tiers.setdefault(row.pop("tier"), []).append(ResolvedName(**row))
+    return tuple(
+        TierSummary(tier, len(found), tuple(found[:: max(1, len(found) // _EXAMPLES)][:_EXAMPLES]))
+        for tier, found in sorted(tiers.items(), key=lambda item: RESOLUTION_TIERS.index(item[0]))
     )
 
 
