@@ -165,8 +165,8 @@ class Clustering(_Section):
     """Gaussian mixtures of a layer (Eq. 8)."""
 
     reduce_dims: int = Field(32, ge=1, description="dimensions that the mixture sees")
-    covariance: Literal["diag", "spherical", "full"] = Field(
-        "spherical", description="shape of a component; full is for few dimensions"
+    covariance: Literal["tied", "spherical", "diag", "full"] = Field(
+        "tied", description="shape of components; tied: round, one width for all; full is for few dimensions"
     )
     target_size: int = Field(20, ge=2, description="members that a cluster should have, about")
     max_size: int = Field(40, ge=2, description="members that one prompt takes; a larger cluster is split again")

@@ -47,7 +47,7 @@ class ClusterSettings:
     max_size: int
     threshold: float
     seed: int
-    covariance: Covariance = "spherical"
+    covariance: Covariance = "tied"
     cell_rows: int = CELL_ROWS
     whole_rows: int = WHOLE_ROWS
     shard_rows: int = SHARD_ROWS

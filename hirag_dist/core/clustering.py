@@ -148,8 +148,7 @@ def cluster_cell(
     parts: list[Part] = []
     for part in zip(np.split(members, ends), np.split(products, ends), strict=True):
         parts.extend(_split(kernels, scaled, part, settings, seed))
-    distinct = {inside.tobytes(): (inside, share) for inside, share in reversed(parts)}
-    parts = sorted(distinct.values(), key=lambda part: (int(part[0][0]), len(part[0]), part[0].tobytes()))
+    parts.sort(key=lambda part: (int(part[0][0]), len(part[0]), part[0].tobytes()))
     return Memberships(
         np.repeat(np.arange(len(parts)), [len(inside) for inside, _ in parts]),
         np.concatenate([inside for inside, _ in parts]),
