@@ -25,6 +25,7 @@ _ROOT_ROUNDS = 5  # over all rows, from a start that is already fitted to the sa
 _SAMPLE_ROWS = 65_536
 _SAMPLE_ROWS_A_CELL = 64
 _LEAST_SAMPLE = 64  # rows: fewer don't tell how to cut a cell
+_LEAST_SCALE = 1e-10  # rows closer together than this are copies
 _LEAST_CUT = 0.9  # a child with more of its parent's rows than this is no cut
 
 
@@ -154,7 +155,9 @@ def coarse_mixture(kernels: Kernels, rows: FloatMatrix, n_components: int, setti
         settings: `seed` is used.
     """
     shift = rows.mean(axis=0, dtype=np.float64)
-    scale = float(np.sqrt(np.mean(np.square(rows - shift)))) or 1.0
+    scale = float(np.sqrt(np.mean(np.square(rows - shift))))
+    if scale < _LEAST_SCALE:  # their squares leave the range of float32
+        rows, scale = np.zeros_like(rows), 1.0
     fitted = kernels.em(standardise(rows), min(n_components, len(rows)), settings.seed, "tied")
     return replace(
         fitted,
