@@ -7,7 +7,11 @@ method of the HiRAG reference (every k from 1 to 49, five starts, full covarianc
 Prints a JSON line each, and one with the growth exponent. Memory is what the system lists as anonymous (RssAnon),
 over this process and those below it, so that mapped vectors don't count.
 
+With --executor the layer goes through the stages of a build, on one process or on Ray's workers; `labels`, a digest of
+all memberships, is then the same for any number of workers.
+
     python benchmarks/hierarchy.py [--rows 1000 5000 20000] [--dims 384] [--workers 2] [--layers 100000]
+    python benchmarks/hierarchy.py --rows 200000 --executor ray --workers 2
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from typing import Any
 import numpy as np
 import psutil
 from agreement import agreement, members
+from layer_stages import cluster_stages, memberships, write_layer
 from planted import Planted, plant
 from scipy.sparse import csr_array
 from sklearn.mixture import GaussianMixture
@@ -38,6 +43,7 @@ from hirag_dist.core.cells import ClusterSettings
 from hirag_dist.core.clustering import Memberships, Part, SoftClusters, component_grid, soft_clusters
 from hirag_dist.core.mixture import standardise
 from hirag_dist.core.sparsity import Limits, cluster_sparsity, stop_after_clustering, stop_before_clustering
+from hirag_dist.index.store import Store
 
 MB = 1e6
 REFERENCE_K = range(1, 50)
@@ -136,6 +142,16 @@ def ours(planted: Planted, clustering: Clustering, workers: int) -> tuple[dict[s
     )
 
 
+def through_stages(
+    planted: Planted, folder: Path, clustering: Clustering, workers: int
+) -> tuple[dict[str, Any], csr_array]:
+    """Cluster by the stages of a build, on Ray's workers or in this process with none; return figures and clusters."""
+    store = Store(str(folder / "store"))
+    write_layer(store, planted.vectors)
+    figures, table = cluster_stages(store, workers, settings_of(clustering), clustering.reduce_dims)
+    return figures, members(*memberships(table), len(planted.vectors))
+
+
 def settings_of(clustering: Clustering) -> ClusterSettings:
     """Return the settings that a build would use."""
     return ClusterSettings(clustering.target_size, clustering.max_size, clustering.threshold, 0, clustering.covariance)
@@ -229,6 +245,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="*", default=[1000, 5000, 20_000])
     parser.add_argument("--dims", type=int, nargs="+", default=[384])
     parser.add_argument("--workers", type=int, default=2, help="processes that cells are spread over")
+    parser.add_argument("--executor", choices=("inline", "ray"), help="use a build's stages; rows past one shard")
     parser.add_argument("--reduce-dims", type=int, default=Clustering().reduce_dims)
     parser.add_argument("--covariance", default=Clustering().covariance)
     parser.add_argument("--sklearn-rows", type=int, default=5000, help="scikit-learn's mixtures up to so many rows")
@@ -245,6 +262,12 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 planted = plant(Path(folder), n_rows, dim)
                 truth = members(planted.clusters, planted.rows, n_rows)
+                if options.executor:
+                    workers = options.workers if options.executor == "ray" else 0
+                    figures, found = through_stages(planted, Path(folder), clustering, workers)
+                    times.append(figures["seconds"])
+                    show(case | {"way": "stages", "planted": truth.shape[0]} | figures, found, truth)
+                    continue
                 figures, found, reduced = ours(planted, clustering, options.workers)
                 times.append(figures["seconds"])
                 line = {"planted": truth.shape[0]} | figures

@@ -5,7 +5,7 @@ inline and on Ray; a case each in a process of its own. Prints a JSON line for e
 the peaks of anonymous memory (resident, without the page cache) of the driver and of the largest worker, and a digest
 of the labels, which is the same in every case.
 
-    python benchmarks/layers.py [--rows 100000 200000] [--dim 384] [--workers 0 1 2 4]    (0: inline)
+    python benchmarks/layer_stages.py [--rows 100000 200000] [--dim 384] [--workers 0 1 2 4]    (0: inline)
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from planted import plant
 
 from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.config import Clustering
 from hirag_dist.core.cells import ClusterSettings
 from hirag_dist.execution.dataset import Dataset, Part
 from hirag_dist.execution.events import StageFinished
@@ -38,7 +39,8 @@ from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.run import Run
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
-from hirag_dist.layering import Clustering, cluster_layer
+from hirag_dist.layering import Clustering as How
+from hirag_dist.layering import cluster_layer
 from hirag_dist.pool.budget import Lender
 from hirag_dist.pool.treasury import Treasury
 from hirag_dist.ports import Executor
@@ -69,10 +71,9 @@ def main() -> None:
             write_layer(Store(arguments.folder), planted.vectors)
         elif arguments.step == "cluster":
             settings = ClusterSettings(TARGET_SIZE, 2 * TARGET_SIZE, THRESHOLD, arguments.seed)
-            case = {"benchmark": "layers", "rows": n_rows, "dim": arguments.dim}
-            print(
-                json.dumps(case | cluster_stages(Store(arguments.folder), arguments.workers[0], settings)), flush=True
-            )
+            case = {"benchmark": "layer_stages", "rows": n_rows, "dim": arguments.dim}
+            found, _ = cluster_stages(Store(arguments.folder), arguments.workers[0], settings)
+            print(json.dumps(case | found), flush=True)
         else:
             with tempfile.TemporaryDirectory() as folder:
                 own = [sys.executable, __file__, "--folder", folder, "--rows", str(n_rows)]
@@ -149,8 +150,10 @@ def write_layer(store: Store, vectors: NDArray[np.float32]) -> None:
     store.write_json("layer.json", {"dim": vectors.shape[1], "parts": parts})
 
 
-def cluster_stages(store: Store, workers: int, settings: ClusterSettings, reduce_dims: int = 32) -> dict[str, Any]:
-    """Cluster what `write_layer` wrote, on so many workers of Ray, or inline with none; return the figures.
+def cluster_stages(
+    store: Store, workers: int, settings: ClusterSettings, reduce_dims: int = Clustering().reduce_dims
+) -> tuple[dict[str, Any], pa.Table]:
+    """Cluster what `write_layer` wrote, on so many workers of Ray, or inline with none; return figures and CLUSTERS.
 
     A stage's seconds hold those of its first pass, `by key`, and the first one's hold the start of the workers.
     `labels` is a digest of all memberships: equal for equal clusters.
@@ -167,21 +170,27 @@ def cluster_stages(store: Store, workers: int, settings: ClusterSettings, reduce
     executor = make_executor(workers)
     try:
         run = Run(store, executor, (listen,), 0.0, fresh=True)
-        how = Clustering(settings, given["dim"], reduce_dims, CHARS, "cpu")
+        how = How(settings, given["dim"], reduce_dims, CHARS, "cpu")
         with watched() as peaks:
             found = cluster_layer(run, how, 0, **layer)
     finally:
         executor.close()
-    order = [("cluster_id", "ascending"), ("entity_id", "ascending")]
-    return {
+    clusters = run.read(found.clusters).sort_by([("cluster_id", "ascending"), ("entity_id", "ascending")])
+    figures = {
         "executor": f"ray, {workers} workers" if workers else "inline",
         "seconds": round(sum(took for label, took in seconds.items() if not label.endswith("by key")), 1),
         "stage_seconds": seconds,
         "driver_anonymous_mb": peaks.driver_mb,
         "worker_anonymous_mb": peaks.worker_mb,
-        "labels": table_digest(run.read(found.clusters).sort_by(order))[:16],
-        **found.stats,
+        "labels": table_digest(clusters)[:16],
     }
+    return figures | found.stats, clusters
+
+
+def memberships(clusters: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return (n_entries,) numbers of clusters, and of rows: `write_layer` made the ids of those."""
+    numbers = clusters["cluster_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    return numbers, np.array([int(own, 16) for own in clusters["entity_id"].to_pylist()])
 
 
 def make_executor(workers: int) -> Executor:
