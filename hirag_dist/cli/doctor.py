@@ -64,7 +64,7 @@ def doctor(
 
 def examine(config: Config, index: str | None) -> list[Finding]:
     """Return the findings, in the order of the flow."""
-    findings = [_version(name) for name in ("ray", "pymilvus", "milvus-lite", "grpcio", "graspologic-native", "numba")]
+    findings = [_version(name) for name in ("ray", "pymilvus", "milvus-lite", "grpcio", "numba")]
     findings.append(_gpu())
     findings.append(_check("tokenizer", lambda: f"{config.tokenizer}, {counter(config.tokenizer)('one two')} tokens"))
     findings.append(_check("prompts", lambda: _prompts(config)))
