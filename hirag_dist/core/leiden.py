@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from hirag_dist.types import CsrGraph, IntVector
 
-_ROUNDS = 3
+_MOST_ROUNDS = 10
+_LEAST_ROUND = 1e-4  # of modularity; a round that gains less is the last
 _LEAST_GAIN = 1e-9  # of a node's weight: less is rounding, and could go round for ever
 
 
@@ -132,15 +133,14 @@ def _part(
         return labels, n_nodes
     scale = resolution / total
     n_labels = n_nodes
-    for _ in range(_ROUNDS):
+    for _ in range(_MOST_ROUNDS):
         # of the graph as it shrinks: where each original node went, and the community of each node
         here_indptr, here_indices, here_weights, here_strength = indptr, indices, weights, strength
         went = np.arange(n_nodes).astype(np.int32)
         community = labels.copy()
-        moved_any = False
+        gained = 0.0
         while True:
-            moved = _move(here_indptr, here_indices, here_weights, here_strength, scale, community)
-            moved_any = moved_any or moved
+            gained += _move(here_indptr, here_indices, here_weights, here_strength, scale, community)
             n_labels = _renumber(community)
             if n_labels == len(community):
                 break
@@ -159,7 +159,7 @@ def _part(
             community = above
         for node in range(n_nodes):
             labels[node] = community[went[node]]
-        if not moved_any:
+        if 2.0 * gained / total < _LEAST_ROUND:
             break
     return labels, _renumber(labels)
 
@@ -200,7 +200,7 @@ def _move(
     scale: float,
     community: NDArray[np.int32],
 ) -> Any:
-    """Move nodes to the community where modularity gains most, until none gains; return whether any moved.
+    """Move nodes to the community where modularity gains most, until none gains; return the gain, in weight.
 
     A node is visited again when a neighbour has moved to another community than its own.
     """
@@ -221,7 +221,7 @@ def _move(
     queue = np.arange(n_nodes).astype(np.int32)
     waiting = np.ones(n_nodes, np.bool_)
     first, n_queued = 0, n_nodes
-    moved = False
+    gained = 0.0
     while n_queued:
         node = queue[first]
         first = first + 1 if first + 1 < n_nodes else 0
@@ -247,10 +247,10 @@ def _move(
             shared[label] = 0.0
         if size[own] > 1 and best_gain < 0.0:
             n_empty -= 1
-            best = empty[n_empty]
+            best, best_gain = empty[n_empty], 0.0
         if best == own:
             continue
-        moved = True
+        gained += best_gain - here
         community[node] = best
         weight_of[own] -= strength[node]
         weight_of[best] += strength[node]
@@ -267,7 +267,7 @@ def _move(
                 end = first + n_queued
                 queue[end if end < n_nodes else end - n_nodes] = neighbour
                 n_queued += 1
-    return moved
+    return gained
 
 
 @numba.njit(cache=True)

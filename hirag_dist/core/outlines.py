@@ -163,8 +163,8 @@ def _trees(
 ) -> tuple[IntVector, NDArray[np.bool_]]:
     """Return the tree of each community, named by one of its communities, and which stand above trees.
 
-    Whole subtrees, in the order of their roots' ids, share a tree while there is room, the next begins a new one: one
-    more or less changes the trees beside it and not those far away.
+    Whole subtrees, in the order of their roots' ids, share a tree while there is room, the next begins a new one: where
+    two builds begin a tree at the same root, those that follow are the same while their communities are.
     """
     n_levels = int(level.max(initial=-1)) + 1
     below = np.ones(len(level), np.int64)  # communities of each subtree
