@@ -68,9 +68,10 @@ def test_shown_are_the_most_connected_members_and_the_heaviest_relations(seed: i
         assert found[own]["n_entities"] == len(members)
         named = {*ranked, *(row[end] for row in heaviest for end in ("source_id", "target_id"))}
         parts = [part for part in communities.values() if part["parent_id"] == own]
-        assert {child["community_id"]: (child["n_entities"], set(child["entity_ids"])) for child in found[own]["children"]} == {
+        children = {row["community_id"]: (row["n_entities"], set(row["entity_ids"])) for row in found[own]["children"]}
+        assert children == {
             part["community_id"]: (part["n_entities"], named & set(part["entity_ids"])) for part in parts
-        }  # fmt: skip
+        }
 
 
 @pytest.mark.parametrize("seed", range(5))

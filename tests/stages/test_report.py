@@ -1,4 +1,4 @@
-"""Reports as a graph of dependencies: two communities, A and B, of two parts each; a part is a chain of five entities."""
+"""Reports as a graph of dependencies: communities A and B, of two parts each; a part is a chain of five entities."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Chat:
         said = [{"title": f"About {name}", "summary": "It is so.", "rating": 1, "findings": []} for name in names]
         if not request.packed:
             return accept(ChatReply(json.dumps(said[0])))
-        return accept(ChatReply(json.dumps({"reports": [{"unit": at} | each for at, each in enumerate(said, 1)]})))
+        return accept(ChatReply(json.dumps({"units": [{"unit": at} | each for at, each in enumerate(said, 1)]})))
 
     async def until(self, *names: str) -> None:
         async with self.changed:
@@ -106,11 +106,11 @@ async def material(max_tree: int = 100) -> Tables:
     }
     services: Services = None  # type: ignore[assignment]
     outline = await OutlineReports(max_lines=50, max_tree=max_tree).run(tables, services)
-    entity_lines = await EntityLines(480).run({"places": outline["entities"]} | tables, services)
-    relation_lines = await RelationLines(480).run(
-        {"places": outline["relations"], "relations": tables["relations"]}, services
-    )
-    return outline | {"entities": entity_lines["lines"], "relations": relation_lines["lines"]}
+    lines = {}
+    for name, stage in (("entities", EntityLines(480)), ("relations", RelationLines(480))):
+        texts = tables[name].select(stage.reads[name].names)
+        lines[name] = (await stage.run({"places": outline[name], name: texts}, services))["lines"]
+    return outline | lines
 
 
 async def written(chat: Chat, tables: Tables, max_tokens: int = 150, max_units: int = 1) -> Tables:
