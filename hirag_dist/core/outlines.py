@@ -101,8 +101,9 @@ def report_outlines(
     links = _heaviest(community_at, source, target, relations["weight"].to_numpy(), max_lines)
     tree, is_above = _trees(communities["community_id"], level, parent, max_tree)
 
-    # what a report can name: members that are shown, and the ends of relations that are
-    at_ends = [links[0] * n + side[links[1]] for side in (source, target)]
+    # what a report can name: members that are shown, and the ends of relations that are, where not all members are
+    partly = np.diff(indptr)[links[0]] > max_lines
+    at_ends = [links[0][partly] * n + side[links[1][partly]] for side in (source, target)]
     named = np.unique(np.concatenate([owner[shown] * n + rows[shown], *at_ends]))
     who, node = named // n, named % n
     deeper = np.minimum(level[who] + 1, len(community_at) - 1)
