@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hirag_dist.basic_graph import BasicGraph
 from hirag_dist.config import META_TYPES, Config
@@ -27,18 +26,20 @@ from hirag_dist.index.reader import current_id
 from hirag_dist.index.writer import make_current
 from hirag_dist.publishing import Parts, publish
 from hirag_dist.reading import ReadOptions
-from hirag_dist.schemas import LAYERS, REJECTS, REPORTS
+from hirag_dist.schemas import LAYERS, REJECTS
 from hirag_dist.sources import check_read, source_table
 from hirag_dist.stages.chunk import ChunkDocuments
-from hirag_dist.stages.communities import DetectCommunities, GatherReportMaterial
+from hirag_dist.stages.communities import DetectCommunities, OutlineReports
 from hirag_dist.stages.embed import EmbedChunks
 from hirag_dist.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
 from hirag_dist.stages.packing import Packing
 from hirag_dist.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
+from hirag_dist.stages.report_lines import EntityLines, RelationLines
 from hirag_dist.wiring import Resolved
 
 log = logging.getLogger(__name__)
+_REPORTS_TOGETHER = 256  # in one task: what it holds in memory
 _LEAST_LINE_TOKENS = 6  # a member's or relation's line in a prompt costs more, so no more can be shown
 
 
@@ -193,41 +194,42 @@ class Build:
         )
 
     def _reports(self, communities: Dataset, entities: Dataset, relations: Dataset) -> tuple[Dataset, Dataset]:
-        """Reports from the deepest level up, so that sub-reports are there when they are needed."""
+        """Reports of whole trees of communities, then of those communities that hold several trees."""
         run, config = self._run, self._config.communities
-        material = run.stage(
-            GatherReportMaterial(config.report_tokens // _LEAST_LINE_TOKENS, DESCRIPTION_CHARS),
-            "report material",
+        outline = run.stage(
+            OutlineReports(config.report_tokens // _LEAST_LINE_TOKENS, _REPORTS_TOGETHER),
+            "report outlines",
             communities=communities,
             entities=entities,
             relations=relations,
-        )["material"]
-        levels = run.read(communities)["level"].to_pylist() if communities.rows else []
-        reports, rejects = Dataset(REPORTS, ()), Dataset(REJECTS, ())
-        children = Dataset(CHILD_REPORTS, ())
-        for level in sorted(set(levels), reverse=True):
-            stage = WriteReports(
-                level=level,
-                structured=self._resolved.structured["report"],
-                max_tokens=config.report_tokens,
-                min_entities=config.report_min_entities,
-                tokenizer=self._config.tokenizer,
-                packing=Packing(config.report_pack_tokens, self._config.pack_units),
-                same_language=self._config.reply_language == "text",
-                prompts=self._prompts,
-                models=self._resolved.models["report"],
-            )
-            here = self._at_level(material, level)
-            found = run.stage(stage, f"reports level {level}", material=here, children=children)
-            reports += found["reports"]
-            rejects += found["rejects"]
-            children = found["as_children"]
-        return reports, rejects
+        )
+        entity_lines = run.stage(
+            EntityLines(DESCRIPTION_CHARS), "report entities", places=outline["entities"], entities=entities
+        )["lines"]
+        relation_lines = run.stage(
+            RelationLines(DESCRIPTION_CHARS), "report relations", places=outline["relations"], relations=relations
+        )["lines"]
+        stage = WriteReports(
+            structured=self._resolved.structured["report"],
+            max_tokens=config.report_tokens,
+            min_entities=config.report_min_entities,
+            tokenizer=self._config.tokenizer,
+            packing=Packing(config.report_pack_tokens, self._config.pack_units),
+            same_language=self._config.reply_language == "text",
+            prompts=self._prompts,
+            models=self._resolved.models["report"],
+        )
 
-    def _at_level(self, material: Dataset, level: int) -> Dataset:
-        table = self._run.read(material)
-        chosen = table.filter(pc.equal(table["level"], level)).combine_chunks()
-        return self._run.put("report_level", chosen, table_digest(chosen))
+        def written(label: str, outlines: Dataset, children: Dataset) -> dict[str, Dataset]:
+            return run.stage(
+                stage, label, outlines=outlines, entities=entity_lines, relations=relation_lines, children=children
+            )
+
+        found = written("reports", outline["outlines"], Dataset(CHILD_REPORTS, ()))
+        if not outline["above"].rows:
+            return found["reports"], found["rejects"]
+        above = written("reports above", outline["above"], found["as_children"])
+        return found["reports"] + above["reports"], found["rejects"] + above["rejects"]
 
     def decisive(self) -> dict[str, Any]:
         """Return all that decides the content of the index, INPUT and the ledger aside, as JSON."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
+from hirag_dist.core.communities import lineage as communities_continued
 from hirag_dist.core.graph import build_graph, rows_of
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.letters import Drops, split_letters
@@ -146,27 +147,7 @@ def lineage(store: Store, communities: pa.Table) -> dict[str, str]:
         old = open_snapshot(store, before).table("communities")
     except SnapshotError:
         return {}  # the snapshot before is damaged: nothing to continue
-    members = {
-        own: frozenset(ids)
-        for own, ids in zip(old["community_id"].to_pylist(), old["entity_ids"].to_pylist(), strict=True)
-    }
-    holders: dict[str, list[str]] = {}
-    for own, ids in members.items():
-        for entity in ids:
-            holders.setdefault(entity, []).append(own)
-    found = {}
-    for own, ids in zip(communities["community_id"].to_pylist(), communities["entity_ids"].to_pylist(), strict=True):
-        if own in members:
-            continue
-        shared: dict[str, int] = {}
-        for entity in ids:
-            for other in holders.get(entity, ()):
-                shared[other] = shared.get(other, 0) + 1
-        scored = [(n / (len(ids) + len(members[other]) - n), other) for other, n in shared.items()]
-        best = max(scored, key=lambda item: (item[0], item[1]), default=(0.0, ""))
-        if best[0] >= 0.5:
-            found[own] = best[1]
-    return found
+    return communities_continued(old, communities)
 
 
 def _aligned(vectors: pa.Table, order: pa.ChunkedArray, dim: int) -> NDArray[np.float32]:

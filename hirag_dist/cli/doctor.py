@@ -72,7 +72,7 @@ def doctor(
 
 def examine(config: Config, index: str | None) -> list[Finding]:
     """Return the findings, in the order of the flow."""
-    findings = [_version(name) for name in ("ray", "pymilvus", "milvus-lite", "grpcio", "graspologic-native", "numba")]
+    findings = [_version(name) for name in ("ray", "pymilvus", "milvus-lite", "grpcio", "numba")]
     findings += [_gpu(), *_mixtures_of_cuml()]
     if config.kernels == "gpu":
         findings.append(_check("kernels", lambda: resolve_kernels("gpu"), "or set kernels: auto"))
