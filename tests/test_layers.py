@@ -103,7 +103,7 @@ def test_imports_stay_inside_the_fence(path: Path) -> None:
     ("here", "code", "why"),
     [
         ("index/reader.py", "from hirag_dist.stages.base import Services", "index has rank 2, stages has 3"),
-        ("index/reader.py", "from ..pipeline import build", "index has rank 2, pipeline has 7"),
+        ("index/reader.py", "from ..pipeline import build", "index has rank 2, pipeline has 8"),
         ("stages/chunk.py", "def run():\n    from hirag_dist import wiring", "stages has rank 3, wiring has 5"),
         ("query.py", "import hirag_dist.inspection", "query has rank 3, inspection has 3"),
         ("attic/old.py", "import hirag_dist.core", "no rank for attic"),
