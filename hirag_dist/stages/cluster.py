@@ -47,7 +47,7 @@ class ClusterLayer:
 
     name: ClassVar[str] = "cluster"
     version: ClassVar[int] = 2
-    split: ClassVar[Split] = Whole("one process: about 200,000 entities a layer at 384 dimensions in 4 GiB")
+    split: ClassVar[Split] = Whole("one process: some 500 entities a second, and the vectors of the layer in memory")
     reads: ClassVar[Schemas] = {"vectors": VECTORS, "entities": ENTITIES}
     writes: ClassVar[Schemas] = {"clusters": CLUSTERS, "members": CLUSTER_MEMBERS, "stats": CLUSTER_STATS}
 
