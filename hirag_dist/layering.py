@@ -18,7 +18,7 @@ from hirag_dist.stages.members import (
     NameClusters,
     cluster_stats,
 )
-from hirag_dist.stages.reduce import FitProjection, ReduceVectors, n_axes
+from hirag_dist.stages.reduce import FitProjection, ReduceVectors, full_rows, n_axes
 
 _CELL_TASKS = 64
 
@@ -75,9 +75,9 @@ def _by_stages(run: Run, how: Clustering, layer: int, label: str, vectors: Datas
     """
     settings, kernels = how.settings, how.kernels
     rows = settings.shard_rows
-    fit = FitProjection(how.dim, how.reduce_dims, rows, kernels)
+    fit = FitProjection(how.dim, how.reduce_dims, full_rows(rows), kernels)
     projection = run.stage(fit, f"{label}: axes", vectors=vectors)["projection"]
-    reduce = ReduceVectors(how.dim, rows, kernels)
+    reduce = ReduceVectors(how.dim, full_rows(rows), kernels)
     scores = run.stage(reduce, f"{label}: scores", vectors=vectors, projection=projection)["scores"]
     dims = n_axes(how.dim, how.reduce_dims, vectors.rows)
     nodes = run.stage(FitCells(settings, dims, kernels), f"{label}: cut", scores=scores)["nodes"]

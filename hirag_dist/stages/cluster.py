@@ -24,7 +24,7 @@ from hirag_dist.stages.members import (
     described,
     grouped,
 )
-from hirag_dist.stages.reduce import reduced
+from hirag_dist.stages.reduce import full_rows, reduced
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ClusterLayer:
         """Return memberships, prompt material by cluster, and one row of figures."""
         order = tables["vectors"]["id"]
         vectors = vector_matrix(tables["vectors"], self.dim)
-        scores = reduced(vectors, self.reduce_dims, self.settings.shard_rows, services.kernels)
+        scores = reduced(vectors, self.reduce_dims, full_rows(self.settings.shard_rows), services.kernels)
         soft = soft_clusters(scores, self.settings, services.kernels)
         ids = np.array(order.to_pylist(), object)
         bounds = np.concatenate([[0], np.cumsum(soft.sizes)])

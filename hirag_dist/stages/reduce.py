@@ -21,6 +21,7 @@ PROJECTION = pa.schema(  # a row a component
         pa.field("shift", pa.float32(), nullable=False),
     ]
 )
+_MOST_ROWS = 16_384  # that are in memory at a time with all their dimensions: 100 MB at 1,536
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,11 @@ class ReduceVectors:
         return {"scores": vector_table(vectors["id"], scores)}
 
 
+def full_rows(shard_rows: int) -> int:
+    """Return how many rows a shard of unreduced vectors has: fewer than one of scores, for they are larger."""
+    return min(shard_rows, _MOST_ROWS)
+
+
 def n_axes(dim: int, reduce_dims: int, n_rows: int) -> int:
     """Return how many components a layer's vectors are reduced to."""
     return min(reduce_dims, dim, max(n_rows - 1, 1))
@@ -94,7 +100,7 @@ def reduced(vectors: FloatMatrix, reduce_dims: int, shard_rows: int, kernels: Ke
     Args:
         vectors: (n, dim) float32.
         reduce_dims: components wanted.
-        shard_rows: rows whose moments are added up at a time: it decides the last bits.
+        shard_rows: rows of a shard: it decides the last bits.
         kernels: does the products.
     """
     shards = [vectors[first : first + shard_rows] for first in range(0, len(vectors), shard_rows)]
