@@ -174,6 +174,20 @@ class Clustering(_Section):
     summary_pack_tokens: int = Field(4000, ge=0, description="of clusters that share one call, about; 0: one a call")
 
 
+class Resolution(_Section):
+    """Entities of layer 0 under several names made one, in tiers, the cheap and sure ones first."""
+
+    enabled: bool = False
+    tiers: tuple[Literal["normalise", "alias", "vector", "llm"], ...] = Field(
+        ("normalise", "alias", "vector", "llm"),
+        description="normalise: spellings; alias: acronyms, initials, parts of a person's name; vector: near vectors "
+        "in one context; llm: what is left in doubt is asked of role summarise",
+    )
+    threshold: float = Field(0.8, ge=-1, le=1, description="cosine from which names of the same words are one")
+    llm_band: float = Field(0.2, ge=0, le=2, description="how far below the threshold vectors propose what is asked")
+    pairs_per_call: int = Field(20, ge=1, description="questions that share one call, at most")
+
+
 class Communities(_Section):
     """Hierarchical Leiden over all layers, and reports."""
 
@@ -262,9 +276,13 @@ class Config(_Section):
     stop: Literal["compression", "paper"] = "compression"
     min_change_rate: float = Field(0.05, ge=0, description="ε of Algorithm 1, for stop: paper")
     max_layers: int = Field(8, ge=0, description="summary layers at most; 0: the basic graph alone")
+    resolution: Resolution = Resolution()
     clustering: Clustering = Clustering()
     communities: Communities = Communities()
-    kernels: Literal["auto", "cpu"] = "auto"
+    kernels: Literal["auto", "cpu", "gpu"] = Field(
+        "auto",
+        description="gpu: an error where none can be used; auto: a GPU where there is one, noted in the manifest",
+    )
     llm: Llm = Field(default_factory=lambda: Llm.model_validate({}))
     retrieval: Retrieval = Retrieval()
     vectors: Vectors = Vectors()

@@ -12,6 +12,7 @@ from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.sparsity import Limits, change_rate, stop_after_clustering, stop_before_clustering
 from hirag_dist.execution.run import Dataset, Run
 from hirag_dist.layering import Clustered, Clustering, cluster_layer
+from hirag_dist.schemas import ALIASES
 from hirag_dist.stages.embed import EmbedEntities
 from hirag_dist.stages.next_layer import (
     LinkMembers,
@@ -50,6 +51,7 @@ class Layers:
     relations: Dataset
     clusters: Dataset
     rejects: Dataset
+    aliases: Dataset = field(default_factory=lambda: Dataset(ALIASES, ()))
     records: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -163,7 +165,7 @@ class Growth:
         return sum(column.to_pylist())
 
 
-def embed_layer(run: Run, resolved: Resolved, entities: Dataset, layer: int) -> Dataset:
-    """Return the vectors of a layer's entities."""
+def embed_layer(run: Run, resolved: Resolved, entities: Dataset, layer: int, label: str = "") -> Dataset:
+    """Return the vectors of a layer's entities; `label` is put behind the stage's name."""
     stage = EmbedEntities(resolved.embedder, resolved.dim)
-    return run.stage(stage, f"embed layer {layer}", entities=entities)["vectors"]
+    return run.stage(stage, f"embed layer {layer}{label}", entities=entities)["vectors"]

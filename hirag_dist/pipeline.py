@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from hirag_dist.basic_graph import BasicGraph
 from hirag_dist.config import META_TYPES, Config
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import InputError, StageFailed
 from hirag_dist.execution.letters import split_letters
 from hirag_dist.execution.run import Dataset, Run
-from hirag_dist.growing import DESCRIPTION_CHARS, Growth, Layers, embed_layer
+from hirag_dist.growing import DESCRIPTION_CHARS, Growth, Layers
 from hirag_dist.importing import ImportedGraph
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.layout import DROPPED
@@ -26,21 +26,20 @@ from hirag_dist.index.reader import current_id
 from hirag_dist.index.writer import make_current
 from hirag_dist.publishing import Parts, publish
 from hirag_dist.reading import ReadOptions
-from hirag_dist.schemas import CLUSTERS, LAYERS, REJECTS, REPORTS
+from hirag_dist.schemas import LAYERS, REJECTS
 from hirag_dist.sources import check_read, source_table
 from hirag_dist.stages.chunk import ChunkDocuments
-from hirag_dist.stages.communities import DetectCommunities, GatherReportMaterial
+from hirag_dist.stages.communities import DetectCommunities, OutlineReports
 from hirag_dist.stages.embed import EmbedChunks
-from hirag_dist.stages.extract import ExtractGraph
-from hirag_dist.stages.merge import DescribeEntities, MergeEntities, MergeRelations
 from hirag_dist.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
 from hirag_dist.stages.packing import Packing
 from hirag_dist.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
+from hirag_dist.stages.report_lines import EntityLines, RelationLines
 from hirag_dist.wiring import Resolved
 
 log = logging.getLogger(__name__)
-_PROMPT_TOKENS = 6000  # descriptions in one describe call
+_REPORTS_TOGETHER = 256  # in one task: what it holds in memory
 _LEAST_LINE_TOKENS = 6  # a member's or relation's line in a prompt costs more, so no more can be shown
 
 
@@ -70,6 +69,7 @@ class Build:
         self._prompts = prompts
         self._resolved = resolved
         self._run = run
+        self._basic = BasicGraph(run, config, prompts, resolved)
 
     def index(self, inputs: Sequence[str], require_complete: bool = False) -> BuildResult:
         """Read INPUT, build every layer, publish the snapshot and make it current.
@@ -82,7 +82,7 @@ class Build:
         chunks = self._run.stage(self._chunking(), "chunks", documents=documents)["chunks"]
         if chunks.rows == 0:
             raise InputError("INPUT holds no text that can be indexed")
-        return self._finish(documents, chunks, self._basic_graph(chunks), rejects, require_complete)
+        return self._finish(documents, chunks, self._basic.extracted(chunks), rejects, require_complete)
 
     def index_graph(self, graph: ImportedGraph) -> BuildResult:
         """Build the hierarchy on a graph that another tool extracted, and publish the snapshot.
@@ -90,6 +90,8 @@ class Build:
         Raises:
             StageFailed: too many dead letters in a stage.
         """
+        if self._config.resolution.enabled:
+            log.warning("resolution is left out: it works on mentions, and an imported graph has entities alone")
         put = self._run.put
         documents, chunks, entities, relations = (
             put(f"imported_{name}", table, table_digest(table))
@@ -105,7 +107,7 @@ class Build:
             for what, reason in graph.left_out
         ]
         table = pa.Table.from_pylist(rejects, REJECTS)
-        layers = self._described(entities, relations)
+        layers = self._basic.described(entities, relations)
         return self._finish(documents, chunks, layers, put("imported_rejects", table, table_digest(table)), False)
 
     def _finish(
@@ -133,6 +135,7 @@ class Build:
             rejects=rejects + layers.rejects + report_rejects,
             entity_vectors=sum(layers.vectors[1:], layers.vectors[0]),
             chunk_vectors=chunk_vectors,
+            aliases=layers.aliases,
         )
         if require_complete and parts.rejects.rows:
             n_open = split_letters(self._run.read(parts.rejects), self._run.drops)[0].num_rows
@@ -171,55 +174,6 @@ class Build:
         config = self._config
         return ChunkDocuments(config.tokenizer, config.chunk_tokens, config.chunk_overlap_tokens, config.chunking)
 
-    def _basic_graph(self, chunks: Dataset) -> Layers:
-        """Layer 0: the basic knowledge graph. Paper: Algorithm 1, lines 1–4."""
-        config, run = self._config, self._run
-        extract = ExtractGraph(
-            method=config.extraction,
-            structured=self._resolved.structured["extract"],
-            gleaning_rounds=config.gleaning_rounds,
-            entity_types=config.entity_types,
-            split_homonyms=config.homonyms == "split",
-            same_language=config.reply_language == "text",
-            prompts=self._prompts,
-            models=self._resolved.models["extract"],
-        )
-        found = run.stage(extract, "extract", chunks=chunks)
-        merged = run.stage(MergeEntities(), "merge entities", mentions=found["mentions"])
-        if merged["entities"].rows == 0:
-            raise StageFailed(
-                "no entity was found in any chunk; look at the extract model's replies, and at its prompt if you "
-                "replaced it"
-            )
-        joined = run.stage(
-            MergeRelations(config.description_tokens), "merge relations", relation_mentions=found["relation_mentions"]
-        )
-        if n_cut := merged["cut"].rows + joined["cut"].rows:
-            log.warning("%d entities and relations had more descriptions than are merged: the first were", n_cut)
-        layers = self._described(merged["entities"], joined["relations"])
-        layers.rejects = found["rejects"] + layers.rejects
-        return layers
-
-    def _described(self, entities: Dataset, relations: Dataset) -> Layers:
-        """Give each entity one description and a vector: layer 0 of the hierarchy."""
-        config = self._config
-        describe = DescribeEntities(
-            config.description_tokens,
-            _PROMPT_TOKENS,
-            config.tokenizer,
-            self._prompts,
-            self._resolved.models["summarise"],
-        )
-        described = self._run.stage(describe, "describe", entities=entities)
-        vectors = embed_layer(self._run, self._resolved, described["entities"], 0)
-        return Layers(
-            entities=[described["entities"]],
-            vectors=[vectors],
-            relations=relations,
-            clusters=Dataset(CLUSTERS, ()),
-            rejects=described["rejects"],
-        )
-
     def _meta_types(self, chunks: Dataset, layers: Layers) -> tuple[str, ...]:
         """Return 𝒳: as configured, or as the summarise model proposes them; the default ones where it cannot."""
         config, run = self._config, self._run
@@ -240,41 +194,42 @@ class Build:
         )
 
     def _reports(self, communities: Dataset, entities: Dataset, relations: Dataset) -> tuple[Dataset, Dataset]:
-        """Reports from the deepest level up, so that sub-reports are there when they are needed."""
+        """Reports of whole trees of communities, then of those communities that hold several trees."""
         run, config = self._run, self._config.communities
-        material = run.stage(
-            GatherReportMaterial(config.report_tokens // _LEAST_LINE_TOKENS, DESCRIPTION_CHARS),
-            "report material",
+        outline = run.stage(
+            OutlineReports(config.report_tokens // _LEAST_LINE_TOKENS, _REPORTS_TOGETHER),
+            "report outlines",
             communities=communities,
             entities=entities,
             relations=relations,
-        )["material"]
-        levels = run.read(communities)["level"].to_pylist() if communities.rows else []
-        reports, rejects = Dataset(REPORTS, ()), Dataset(REJECTS, ())
-        children = Dataset(CHILD_REPORTS, ())
-        for level in sorted(set(levels), reverse=True):
-            stage = WriteReports(
-                level=level,
-                structured=self._resolved.structured["report"],
-                max_tokens=config.report_tokens,
-                min_entities=config.report_min_entities,
-                tokenizer=self._config.tokenizer,
-                packing=Packing(config.report_pack_tokens, self._config.pack_units),
-                same_language=self._config.reply_language == "text",
-                prompts=self._prompts,
-                models=self._resolved.models["report"],
-            )
-            here = self._at_level(material, level)
-            found = run.stage(stage, f"reports level {level}", material=here, children=children)
-            reports += found["reports"]
-            rejects += found["rejects"]
-            children = found["as_children"]
-        return reports, rejects
+        )
+        entity_lines = run.stage(
+            EntityLines(DESCRIPTION_CHARS), "report entities", places=outline["entities"], entities=entities
+        )["lines"]
+        relation_lines = run.stage(
+            RelationLines(DESCRIPTION_CHARS), "report relations", places=outline["relations"], relations=relations
+        )["lines"]
+        stage = WriteReports(
+            structured=self._resolved.structured["report"],
+            max_tokens=config.report_tokens,
+            min_entities=config.report_min_entities,
+            tokenizer=self._config.tokenizer,
+            packing=Packing(config.report_pack_tokens, self._config.pack_units),
+            same_language=self._config.reply_language == "text",
+            prompts=self._prompts,
+            models=self._resolved.models["report"],
+        )
 
-    def _at_level(self, material: Dataset, level: int) -> Dataset:
-        table = self._run.read(material)
-        chosen = table.filter(pc.equal(table["level"], level)).combine_chunks()
-        return self._run.put("report_level", chosen, table_digest(chosen))
+        def written(label: str, outlines: Dataset, children: Dataset) -> dict[str, Dataset]:
+            return run.stage(
+                stage, label, outlines=outlines, entities=entity_lines, relations=relation_lines, children=children
+            )
+
+        found = written("reports", outline["outlines"], Dataset(CHILD_REPORTS, ()))
+        if not outline["above"].rows:
+            return found["reports"], found["rejects"]
+        above = written("reports above", outline["above"], found["as_children"])
+        return found["reports"] + above["reports"], found["rejects"] + above["rejects"]
 
     def decisive(self) -> dict[str, Any]:
         """Return all that decides the content of the index, INPUT and the ledger aside, as JSON."""
@@ -289,11 +244,12 @@ class Build:
 
     def _provenance(self) -> dict[str, Any]:
         config = self._config
+        unused = set() if config.resolution.enabled else {"resolution"}
         return {
             "models": {role: list(names) for role, names in self._resolved.models.items()},
             "kernels": self._resolved.kernels,
             "config": config.model_dump(
                 mode="json",
-                exclude={"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading"},
+                exclude={"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading"} | unused,
             ),
         }

@@ -20,8 +20,10 @@ from hirag_dist.core.prompts import (
     extraction_request,
     meta_types_request,
     report_request,
+    same_entity_request,
     summary_request,
 )
+from hirag_dist.core.resolution.pairs import LLM
 from hirag_dist.core.tokens import counter, encoding
 from hirag_dist.pool.batching import BATCH_PRICE
 from hirag_dist.reading import Document, ReadOptions, find_inputs, read_source
@@ -33,6 +35,8 @@ LEAST_OUT = 150
 CHARS_PER_TOKEN = 4
 DESCRIBED_SHARE = 0.0025  # entities whose descriptions grow past the limit
 DESCRIBE_OUT = 240
+QUESTIONS_PER_ENTITY = 0.03  # pairs that entity resolution asks about; 0.01 to 0.09 in graphs of real models
+QUESTION_IN, QUESTION_OUT = 180, 25
 CLUSTERS_PER_MEMBER = 1.45  # times entities / target_size: members of several clusters count in each
 SUMMARIES_PER_CLUSTER = 1.75  # entities of the layer above
 MEMBER_IN, MEMBER_IN_ABOVE, MEMBER_OUT = 54, 104, 38  # tokens a cluster's member costs; summaries are longer to show
@@ -167,6 +171,11 @@ def _works(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> It
     described = entities * DESCRIBED_SHARE
     describe_in = described * (2 * config.description_tokens + fixed["describe"])
     yield _Work("describe", roles.summarise, described, describe_in, described * DESCRIBE_OUT)
+    if config.resolution.enabled and LLM in config.resolution.tiers:
+        pairs = entities * QUESTIONS_PER_ENTITY
+        calls = pairs / config.resolution.pairs_per_call
+        system = count(same_entity_request([], prompts, None).messages[0].content)
+        yield _Work("resolve", roles.summarise, calls, pairs * QUESTION_IN + calls * system, pairs * QUESTION_OUT)
     clusters, tokens_in, tokens_out, above = _hierarchy(entities, config)
     if config.meta_types == "generate" and clusters:
         shown = min(n_chunks, N_EXCERPTS) * min(config.chunk_tokens, EXCERPT_CHARS / CHARS_PER_TOKEN)

@@ -16,6 +16,7 @@ from hirag_dist.types import (
     Covariance,
     CsrGraph,
     FloatMatrix,
+    IntVector,
     Mixture,
     Moments,
     Projection,
@@ -132,6 +133,13 @@ class Kernels(Protocol):
     def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
         """Return hierarchical communities: for each level, coarsest first, (n_nodes,) labels, −1 where a node's
         community is not split further."""
+        ...
+
+    def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+        """Return (len(sources), n_nodes) the fewest hops from each source to each node, −1 where there is no path.
+
+        Raises IndexError for a source that is no node. The result is the caller's to keep small: `sources` in blocks.
+        """
         ...
 
 

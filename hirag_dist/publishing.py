@@ -11,11 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
+from hirag_dist.core.communities import lineage as communities_continued
 from hirag_dist.core.graph import build_graph, rows_of
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.letters import Drops, split_letters
 from hirag_dist.execution.run import Dataset, Run
-from hirag_dist.index.layout import CONTENT_TABLES, DROPPED
+from hirag_dist.index.layout import ALIASES, CONTENT_TABLES, DROPPED
 from hirag_dist.index.manifest import Manifest
 from hirag_dist.index.reader import current_id, open_snapshot
 from hirag_dist.index.store import Store
@@ -49,6 +50,7 @@ class Parts:
     rejects: Dataset
     entity_vectors: Dataset
     chunk_vectors: Dataset
+    aliases: Dataset
 
 
 def publish(run: Run, parts: Parts, *, embedder: str, dim: int, build: Mapping[str, Any]) -> Manifest:
@@ -69,6 +71,8 @@ def publish(run: Run, parts: Parts, *, embedder: str, dim: int, build: Mapping[s
         "reports": run.read(parts.reports).sort_by([("level", "ascending"), ("community_id", "ascending")]),
         "usage": usage_table(run.usage),
     }
+    if parts.aliases.rows:
+        tables[ALIASES] = run.read(parts.aliases).sort_by("name_key")
     tables |= _letter_tables(run.read(parts.rejects), run.drops)
     tables = {name: table.combine_chunks() for name, table in tables.items()}
     graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
@@ -100,6 +104,8 @@ def republish(store: Store, own_id: str, drops: Drops) -> Manifest:
     before = open_snapshot(store, own_id)
     # Parquet names the items of lists otherwise, and the id is a hash of types too.
     tables = {name: before.table(name).cast(getattr(schemas, name.upper())) for name in (*CONTENT_TABLES, "usage")}
+    if ALIASES in before.manifest.counts:
+        tables[ALIASES] = before.table(ALIASES).cast(schemas.ALIASES)
     letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])
     tables |= _letter_tables(letters, drops)
     return write_snapshot(
@@ -141,27 +147,7 @@ def lineage(store: Store, communities: pa.Table) -> dict[str, str]:
         old = open_snapshot(store, before).table("communities")
     except SnapshotError:
         return {}  # the snapshot before is damaged: nothing to continue
-    members = {
-        own: frozenset(ids)
-        for own, ids in zip(old["community_id"].to_pylist(), old["entity_ids"].to_pylist(), strict=True)
-    }
-    holders: dict[str, list[str]] = {}
-    for own, ids in members.items():
-        for entity in ids:
-            holders.setdefault(entity, []).append(own)
-    found = {}
-    for own, ids in zip(communities["community_id"].to_pylist(), communities["entity_ids"].to_pylist(), strict=True):
-        if own in members:
-            continue
-        shared: dict[str, int] = {}
-        for entity in ids:
-            for other in holders.get(entity, ()):
-                shared[other] = shared.get(other, 0) + 1
-        scored = [(n / (len(ids) + len(members[other]) - n), other) for other, n in shared.items()]
-        best = max(scored, key=lambda item: (item[0], item[1]), default=(0.0, ""))
-        if best[0] >= 0.5:
-            found[own] = best[1]
-    return found
+    return communities_continued(old, communities)
 
 
 def _aligned(vectors: pa.Table, order: pa.ChunkedArray, dim: int) -> NDArray[np.float32]:

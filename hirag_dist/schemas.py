@@ -108,6 +108,19 @@ RELATIONS = pa.schema(
     ]
 )
 
+ALIASES = pa.schema(
+    [
+        _column("name_key", _STRING),  # what mentions were merged by before
+        _column("canonical_key", _STRING),  # and are now: the group's most mentioned
+        _column("name", _STRING),
+        _column("canonical_name", _STRING),
+        _column("entity_id", _STRING),  # the entity of layer 0 that both are
+        _column("tier", _STRING),  # normalise | alias | vector | llm
+        _column("score", pa.float64()),  # 0 to 1; a cosine where vectors proposed it
+        _column("evidence", _STRING),
+    ]
+)
+
 CLUSTERS = pa.schema(
     [
         _column("cluster_id", _STRING),

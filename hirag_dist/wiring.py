@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.backends.cpu import CpuKernels
 from hirag_dist.backends.extractive import ExtractiveModel
 from hirag_dist.backends.hashing import HashingEmbedder
+from hirag_dist.backends.kernels import make_kernels, resolve_kernels
 from hirag_dist.config import Config, Endpoint, RoleTarget
 from hirag_dist.core.limits import Allowance
 from hirag_dist.core.prompts import Prompts
@@ -137,7 +137,7 @@ def resolve(config: Config, ledger: Ledger | None = None) -> Resolved:
         models=models,
         embedder=embedder.name,
         dim=embedder.dim,
-        kernels=CpuKernels.name,
+        kernels=resolve_kernels(config.kernels),
     )
 
 
@@ -184,13 +184,16 @@ def make_pool(config: Config, ledger: Ledger | None, caller: Caller) -> Pool:
     return Pool(roles, ledger, caller, counter(config.tokenizer))
 
 
-def make_services(config: Config, store: Store, spending: bool, lender: Lender, holder: str) -> Services:
+def make_services(
+    config: Config, store: Store, spending: bool, lender: Lender, holder: str, kernels: str | None = None
+) -> Services:
     """Return what a worker lends to stages. Call it inside the worker: clients do not pickle.
 
     Args:
         spending: whether the run has a spending limit.
         lender: of permits to call.
         holder: the worker's name there.
+        kernels: name of the kernels that the build resolved to; None to choose here.
     """
     ledger = Ledger(store)
     count = counter(config.tokenizer)
@@ -205,14 +208,21 @@ def make_services(config: Config, store: Store, spending: bool, lender: Lender, 
             if release is not None:
                 await release()
 
-    return Services(chat, embedder, CpuKernels(), encoding(config.tokenizer), count, ledger.refresh, close)
+    computing = make_kernels(kernels or resolve_kernels(config.kernels))
+    return Services(chat, embedder, computing, encoding(config.tokenizer), count, ledger.refresh, close)
 
 
-def make_executor(config: Config, store: Store, max_usd: float | None, max_tokens: int | None) -> Executor:
-    """Return the configured executor. It starts with its first task: BackendUnavailable rises then."""
+def make_executor(
+    config: Config, store: Store, max_usd: float | None, max_tokens: int | None, kernels: str | None = None
+) -> Executor:
+    """Return the configured executor. It starts with its first task: BackendUnavailable rises then.
+
+    Args:
+        kernels: name of the kernels that the build resolved to, the same for all workers; None to let each choose.
+    """
     execution = config.execution
     treasury = partial(make_treasury, config, max_usd, max_tokens)
-    services = partial(make_services, config, store, max_usd is not None or max_tokens is not None)
+    services = partial(make_services, config, store, max_usd is not None or max_tokens is not None, kernels=kernels)
 
     def inline() -> Executor:
         lender = treasury()

@@ -86,7 +86,7 @@ def test_a_layer_whose_summaries_cover_nobody_is_dropped(bench: Bench) -> None:
     assert {row["kind"] for row in rows(snapshot, "relations")} == {"extracted"}
     (layer,) = rows(snapshot, "layers")
     assert re.fullmatch(r"layer 1 was dropped: (\d+) of its \1 summaries cover no member", layer["decision"])
-    kept = bench.build([LONG.replace("word", "term")], some_uncovering)  # other prompts: no reply is known
+    kept = bench.build([LONG.replace("word", "term")], some_uncovering)  # replies about words are in the ledger
     assert max(row["layer"] for row in rows(kept, "entities")) >= 1
 
 

@@ -88,6 +88,19 @@ def test_tokens_a_minute_bound_the_time() -> None:
     assert extract.seconds == pytest.approx((extract.input_tokens + extract.output_tokens) / 1000 * 60)
 
 
+def test_entity_resolution_is_counted_where_it_asks() -> None:
+    def asked(**resolution: Any) -> dict[str, Any]:
+        return {stage.stage: stage for stage in plan([CORPUS], llm=priced(), resolution=resolution).stages}
+
+    assert "resolve" not in asked()
+    assert "resolve" not in asked(enabled=True, tiers=["normalise", "alias"])
+    packed, alone = asked(enabled=True)["resolve"], asked(enabled=True, pairs_per_call=1)["resolve"]
+    assert packed.endpoint == "paid"
+    assert 0 < packed.calls < alone.calls
+    assert packed.input_tokens < alone.input_tokens
+    assert packed.output_tokens == alone.output_tokens
+
+
 def test_no_layers_no_summaries() -> None:
     stages = {stage.stage: stage.calls for stage in plan([CORPUS], max_layers=0).stages}
     assert stages["summarise"] == 0

@@ -1,14 +1,25 @@
-"""The numerical work on the CPU: numpy and graspologic-native. Implements `ports.Kernels`."""
+"""The numerical work on the CPU: numpy, and numba for Leiden. Implements `ports.Kernels`."""
 
 from __future__ import annotations
 
-import graspologic_native
 import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core import mixture, reduction
-from hirag_dist.core.communities import hierarchical_labels
-from hirag_dist.types import Assignment, Covariance, CsrGraph, FloatMatrix, Mixture, Moments, Projection, Statistics
+from hirag_dist.core.communities import nested_labels
+from hirag_dist.core.distances import hop_distances
+from hirag_dist.core.leiden import leiden
+from hirag_dist.types import (
+    Assignment,
+    Covariance,
+    CsrGraph,
+    FloatMatrix,
+    IntVector,
+    Mixture,
+    Moments,
+    Projection,
+    Statistics,
+)
 
 
 class CpuKernels:
@@ -42,19 +53,8 @@ class CpuKernels:
 
     def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
         """Return hierarchical communities, coarsest level first."""
+        return nested_labels(graph, lambda part, groups: leiden(part, groups, resolution, seed), max_size)
 
-        def partition(part: CsrGraph, call: int) -> NDArray[np.int64]:
-            if not len(part.indices):
-                return np.arange(part.n_nodes, dtype=np.int64)
-            _, found = graspologic_native.leiden_csr(
-                np.ascontiguousarray(part.indptr, np.int64),
-                np.ascontiguousarray(part.indices, np.int32),
-                np.ascontiguousarray(part.weights, np.float64),
-                part.n_nodes,
-                resolution=resolution,
-                iterations=2,
-                seed=(seed + call) % (1 << 31),
-            )
-            return np.fromiter((found[node] for node in range(part.n_nodes)), np.int64, part.n_nodes)
-
-        return hierarchical_labels(graph, partition, max_size)
+    def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+        """Return (n_sources, n_nodes) hops, 64 sources in one walk."""
+        return hop_distances(graph, sources)

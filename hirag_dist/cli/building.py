@@ -86,7 +86,7 @@ def build(
         tidy_ledger(store, lock)
         probes = Meter()
         resolved = _resolved(config, store, order, probes, lock)
-        executor = make_executor(config, store, order.max_usd, order.max_tokens)
+        executor = make_executor(config, store, order.max_usd, order.max_tokens, resolved.kernels)
         batches = make_batches(config, store, order.max_usd, order.max_tokens, lock.fenced)
         try:
             run = Run(store, executor, (), config.max_reject_ratio, order.fresh, order.retry, lock.fenced, batches)

@@ -9,10 +9,13 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from hirag_dist.backends.kernels import resolve_kernels
 from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli.output import emit, out, use_json
 from hirag_dist.config import Config
@@ -22,6 +25,11 @@ from hirag_dist.errors import HiragError
 from hirag_dist.index.store import Store
 from hirag_dist.types import ChatRequest, Message
 from hirag_dist.wiring import CHAT_ROLES, make_chat_model, make_embedder, role_endpoints
+
+_UNTRIED = (
+    "Not yet run on a GPU by the project: checked on the CPU through the same code, and calls to cuGraph against the "
+    "signatures of 26.10. Please report what `pytest -m gpu` says"
+)
 
 
 @dataclass(frozen=True)
@@ -64,8 +72,10 @@ def doctor(
 
 def examine(config: Config, index: str | None) -> list[Finding]:
     """Return the findings, in the order of the flow."""
-    findings = [_version(name) for name in ("ray", "pymilvus", "milvus-lite", "grpcio", "graspologic-native", "numba")]
-    findings.append(_gpu())
+    findings = [_version(name) for name in ("ray", "pymilvus", "milvus-lite", "grpcio", "numba")]
+    findings += [_gpu(), *_mixtures_of_cuml()]
+    if config.kernels == "gpu":
+        findings.append(_check("kernels", lambda: resolve_kernels("gpu"), "or set kernels: auto"))
     findings.append(_check("tokenizer", lambda: f"{config.tokenizer}, {counter(config.tokenizer)('one two')} tokens"))
     findings.append(_check("prompts", lambda: _prompts(config)))
     if config.execution.executor == "ray":
@@ -96,9 +106,35 @@ def _version(name: str) -> Finding:
 
 
 def _gpu() -> Finding:
-    if shutil.which("nvidia-smi") is None:
-        return Finding("GPU", "note", "none seen; clustering and communities run on the CPU")
-    return Finding("GPU", "note", "seen, and not used: this version computes on the CPU")
+    """Say what a GPU could do here: notes only, since nothing needs one unless `kernels: gpu` says so."""
+    seen = "a driver is here" if shutil.which("nvidia-smi") else "none seen"
+    if find_spec("cupy") is None:
+        fix = "" if seen == "none seen" else "pip install 'hirag-dist[gpu-cu12]' (or gpu-cu13) to compute on it"
+        return Finding(
+            "GPU", "note", f"{seen}, and CuPy is not installed: clustering and communities run on the CPU", fix
+        )
+    from hirag_dist.backends.gpu import describe_device, device_count
+
+    if not device_count():
+        return Finding("GPU", "note", "CuPy is installed and no GPU is visible: see `nvidia-smi`, CUDA_VISIBLE_DEVICES")
+    graphs = "communities by cuGraph" if find_spec("cugraph") else "communities on the CPU (cuGraph is not installed)"
+    return Finding(
+        "GPU", "note", f"{describe_device()}: mixtures, PCA and path statistics by CuPy, {graphs}. {_UNTRIED}"
+    )
+
+
+def _mixtures_of_cuml() -> list[Finding]:
+    """A line only where cuML has what CuPy code stands in for: it is never used unseen.
+
+    Looked for by name: importing cuML takes seconds, and some of its versions want a driver.
+    """
+    cuml = find_spec("cuml")
+    places = cuml.submodule_search_locations if cuml is not None else None
+    if not any(path.stem == "mixture" for place in places or () for path in Path(place).iterdir()):
+        return []
+    return [
+        Finding("cuML", "note", "has cuml.mixture, which is not used: mixtures are fitted by this package's own code")
+    ]
 
 
 def _prompts(config: Config) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from hirag_dist.backends.kernels import make_kernels, resolve_kernels
 from hirag_dist.cli.bill import bill_table, ratio_line, tokens_per_corpus_token
 from hirag_dist.cli.building import layer_table
 from hirag_dist.cli.options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli.output import emit, out, table, use_json
+from hirag_dist.core.measures import PathLengths
 from hirag_dist.errors import StoreError
 from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store
@@ -44,9 +46,10 @@ def inspect(
 
 
 def inspect_snapshot(snapshot: Snapshot) -> Inspection:
-    """Return a snapshot in numbers."""
-    tables = {name: snapshot.table(name) for name in TABLES}
-    return inspect_tables(tables, snapshot.manifest.model_dump(mode="json"))
+    """Return a snapshot in numbers. Hops are counted on a GPU where one can be used: the numbers are the same."""
+    tables = {name: snapshot.table(name) for name in (*TABLES, "aliases")}
+    bfs = make_kernels(resolve_kernels("auto")).bfs
+    return inspect_tables(tables, snapshot.manifest.model_dump(mode="json"), bfs)
 
 
 def write_page(snapshot: Snapshot, file: str) -> Inspection:
@@ -70,6 +73,11 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     out.print(f"Snapshot {snapshot.manifest.snapshot_id}, {state}, made {snapshot.manifest.created_at}")
     out.print(", ".join(f"{n:,} {name}" for name, n in counts.items() if name not in ("usage", "layers", "clusters")))
     out.print(layer_table(snapshot.table("layers").to_pylist()))
+    shares = [f"{layer.covered:.1%} of layer {layer.layer}" for layer in inspection.layers if layer.covered is not None]
+    if shares:
+        out.print(f"Entities with a summary above them: {', '.join(shares)}.")
+    if inspection.resolved:
+        out.print(_resolved_table(inspection))
     graph = inspection.graph
     rows = [(hub.name, hub.type, hub.layer, hub.degree) for hub in inspection.hubs[:10]]
     out.print(table("Hubs", ["entity", "type", "layer", "degree"], rows, right=(2, 3)))
@@ -78,6 +86,7 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
         f"Clustering coefficient (Eq. 18): {inspection.base_graph.clustering.transitivity:.4f} in "
         f"layer 0, {graph.clustering.transitivity:.4f} over all layers."
     )
+    out.print(_paths_line(inspection.paths))
     levels = [
         (level.level, level.communities, level.sizes[2], level.sizes[4], level.reports) for level in inspection.levels
     ]
@@ -88,3 +97,32 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     ratio = tokens_per_corpus_token(snapshot)
     if ratio is not None:
         out.print(ratio_line(ratio))
+
+
+def _paths_line(paths: PathLengths) -> str:
+    if not paths.pairs:
+        return "Path lengths: no two entities of layer 0 stand in different chunks."
+    how = "all" if paths.exact else f"a sample of {paths.sources:,} entities with every other one,"
+    reached = (1 - missing / paths.pairs for missing in (paths.flat_unreachable, paths.unreachable))
+    flat, whole = (f"{share:.1%}" for share in reached)
+    said = (
+        f"Path lengths between entities that share no chunk ({how} {paths.pairs:,} pairs): {flat} have a path in layer "
+        f"0, {whole} over all layers"
+    )
+    if paths.flat_mean is None:
+        return f"{said}, of {paths.mean:.2f} hops on average." if paths.mean is not None else f"{said}."
+    return (
+        f"{said}; mean hops {paths.flat_mean:.2f} in layer 0 and {paths.mean_of_flat:.2f} over all layers for the "
+        f"pairs that layer 0 joins, {paths.mean:.2f} for all that have a path."
+    )
+
+
+def _resolved_table(inspection: Inspection) -> Any:
+    total = sum(tier.names for tier in inspection.resolved)
+    rows = [
+        (tier.tier if at == 0 else "", tier.names if at == 0 else None, said.name, said.canonical_name, said.evidence)
+        for tier in inspection.resolved
+        for at, said in enumerate(tier.examples)
+    ]
+    title = f"Entity resolution: {total:,} names are another name's entity; examples"
+    return table(title, ["tier", "names", "name", "entity", "why"], rows, right=(1,), spare=(4,))

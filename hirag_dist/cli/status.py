@@ -15,7 +15,7 @@ from hirag_dist.cli.output import dollars, emit, out, short, table, use_json
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
 from hirag_dist.execution.batch_records import batches_out
 from hirag_dist.execution.letters import load_drops
-from hirag_dist.index.layout import MANIFEST
+from hirag_dist.index.layout import ALIASES, MANIFEST
 from hirag_dist.index.manifest import parse_manifest
 from hirag_dist.index.reader import current_id, open_snapshot
 from hirag_dist.index.store import Store
@@ -118,6 +118,10 @@ def _show(report: dict[str, Any]) -> None:
     if snapshots:
         columns = ["snapshot", "state", "created", "entities", "reports"]
         out.print(table("Snapshots (→ is served)", columns, snapshots, right=(3, 4), spare=(4, 2)))
+    served: dict[str, Any] = next((one for one in report["snapshots"] if one["snapshot"] == report["current"]), {})
+    if (served.get("counts") or {}).get(ALIASES):
+        n_names = served["counts"][ALIASES]
+        out.print(f"Entity resolution: {n_names:,} names are another name's entity; `hirag-dist inspect` shows some.")
     _show_letter_table(report["dead_letters"], report["index"])
     if report.get("dead_letters_of_current"):
         out.print(f"The snapshot being served has {report['dead_letters_of_current']:,} dead letters.")

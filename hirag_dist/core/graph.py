@@ -30,35 +30,43 @@ def build_graph(entity_ids: pa.ChunkedArray, relations: pa.Table) -> CsrGraph:
     row = np.arange(len(source))
     usable = (source >= 0) & (target >= 0) & (source != target)
     source, target, weight, row = source[usable], target[usable], weight[usable], row[usable]
-    heads, tails = np.concatenate([source, target]), np.concatenate([target, source])
-    weights, rows = np.concatenate([weight, weight]), np.concatenate([row, row])
-    order = np.lexsort((rows, -weights, tails, heads))
-    heads, tails, weights, rows = heads[order], tails[order], weights[order], rows[order]
-    new = np.ones(len(heads), bool)
-    new[1:] = (heads[1:] != heads[:-1]) | (tails[1:] != tails[:-1])
+    low, high = np.minimum(source, target), np.maximum(source, target)
+    order = np.argsort(-weight, kind="stable")  # of parallel relations the heaviest comes first, then the lowest row
+    order = order[np.argsort((low * len(entity_ids) + high)[order], kind="stable")]
+    low, high, weight, row = low[order], high[order], weight[order], row[order]
+    new = np.ones(len(low), bool)
+    new[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
     first = np.flatnonzero(new)
-    summed = np.add.reduceat(weights, first) if len(first) else weights
-    counts = np.bincount(heads[first], minlength=len(entity_ids)) if len(first) else np.zeros(len(entity_ids), np.int64)
-    return CsrGraph(
-        indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        indices=tails[first].astype(np.int32),
-        weights=summed.astype(np.float32),
-        relation_rows=rows[first].astype(np.int32),
-    )
+    summed = np.add.reduceat(weight, first) if len(first) else weight
+    indptr, indices, entries = _both_ways(low[first], high[first], len(entity_ids))
+    return CsrGraph(indptr, indices, summed[entries].astype(np.float32), row[first][entries].astype(np.int32))
+
+
+def _both_ways(low: IntVector, high: IntVector, n_nodes: int) -> tuple[IntVector, NDArray[np.int32], IntVector]:
+    """Return CSR (indptr, indices) of distinct edges sorted by (low, high), and the edge of each entry.
+
+    Where entries keep their order within a row, first those to lower nodes and then those to higher ones ascend.
+    """
+    from scipy.sparse import coo_array
+
+    edges = np.arange(len(low))
+    ends = np.concatenate([high, low]), np.concatenate([low, high])
+    matrix = coo_array((np.concatenate([edges, edges]), ends), shape=(n_nodes, n_nodes)).tocsr()
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.int64)
 
 
 def subgraph(graph: CsrGraph, nodes: IntVector) -> CsrGraph:
-    """Return the graph among some nodes, renumbered by their order in `nodes` (ascending)."""
+    """Return the graph among some nodes, renumbered by their order in `nodes`; neighbours ascend where `nodes` do."""
     place = np.full(graph.n_nodes, -1, np.int32)
     place[nodes] = np.arange(len(nodes), dtype=np.int32)
     counts = graph.indptr[nodes + 1] - graph.indptr[nodes]
     at = np.repeat(graph.indptr[nodes] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(
         counts.sum()
     )
-    heads = np.repeat(np.arange(len(nodes)), counts)
+    start = np.repeat(np.arange(len(nodes)), counts)
     tails = place[graph.indices[at]]
     inside = tails >= 0
-    kept = np.bincount(heads[inside], minlength=len(nodes))
+    kept = np.bincount(start[inside], minlength=len(nodes))
     return CsrGraph(
         indptr=np.concatenate([[0], np.cumsum(kept)]).astype(np.int64),
         indices=tails[inside],
@@ -75,7 +83,33 @@ def components(graph: CsrGraph) -> NDArray[np.int64]:
     n = graph.n_nodes
     matrix = csr_array((np.ones(len(graph.indices), np.int8), graph.indices, graph.indptr), shape=(n, n))
     _, labels = connected_components(matrix, directed=False)
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return by_lowest_node(labels)
+
+
+def by_lowest_node(labels: IntVector) -> IntVector:
+    """Return labels numbered anew, from 0 on, in the order of the lowest node of each; −1 stays."""
+    named = np.flatnonzero(labels >= 0)
+    _, first, inverse = np.unique(labels[named], return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
-    return rank[inverse]
+    found = np.full(len(labels), -1, np.int64)
+    found[named] = rank[inverse]
+    return found
+
+
+def heads(graph: CsrGraph) -> IntVector:
+    """Return the node at which each entry of `graph.indices` starts."""
+    return np.repeat(np.arange(graph.n_nodes), np.diff(graph.indptr))
+
+
+def within(graph: CsrGraph, labels: IntVector) -> CsrGraph:
+    """Return the graph without the edges between nodes of different labels, and those of nodes labelled −1."""
+    start = heads(graph)
+    same = (labels[start] >= 0) & (labels[start] == labels[graph.indices])
+    kept = np.bincount(start[same], minlength=graph.n_nodes)
+    return CsrGraph(
+        np.concatenate([[0], np.cumsum(kept)]).astype(np.int64),
+        graph.indices[same],
+        graph.weights[same],
+        graph.relation_rows[same],
+    )

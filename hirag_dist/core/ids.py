@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 _HEX = 24  # 96 bits: a collision among 10⁹ ids has a chance of 10⁻¹¹
 
@@ -15,10 +21,39 @@ def content_id(*parts: str) -> str:
     """
     framed = bytearray()  # hashed at once: a million ids are made of a few words each
     for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        framed += len(data).to_bytes(8, "little")
-        framed += data
+        framed += _framed(part)
     return hashlib.sha256(framed).hexdigest()[:_HEX]
+
+
+def content_ids(prefix: Sequence[str], lists: pa.ListArray) -> list[str]:
+    """Return `content_id(*prefix, *texts)` of each list of texts, without a Python string for each.
+
+    >>> content_ids(["a"], pa.array([["b", "cc"], []])) == [content_id("a", "b", "cc"), content_id("a")]
+    True
+    """
+    start = hashlib.sha256()
+    for part in prefix:
+        start.update(_framed(part))
+    texts = lists.flatten().cast(pa.large_binary())
+    lengths = pc.binary_length(texts).dictionary_encode()
+    frames = pa.array([n.to_bytes(8, "little") for n in lengths.dictionary.to_pylist()], pa.large_binary())
+    framed = pc.binary_join_element_wise(frames.take(lengths.indices), texts, pa.scalar(b"", pa.large_binary()))
+    sizes = pc.binary_length(framed).to_numpy(zero_copy_only=False)
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    counts = lists.value_lengths().to_numpy(zero_copy_only=False)
+    ends = bounds[np.concatenate([[0], np.cumsum(counts)])].tolist()
+    data = memoryview(framed.buffers()[2] or b"")
+    found = []
+    for first, last in pairwise(ends):
+        digest = start.copy()
+        digest.update(data[first:last])
+        found.append(digest.hexdigest()[:_HEX])
+    return found
+
+
+def _framed(part: str) -> bytes:
+    data = part.encode("utf-8", "surrogatepass")
+    return len(data).to_bytes(8, "little") + data
 
 
 def document_id(text: str) -> str:

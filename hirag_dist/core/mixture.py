@@ -28,7 +28,12 @@ _LEAST_COUNT = 1e-8  # rows: a component that lost all of its own keeps its plac
 
 
 def expectation_maximisation(
-    xp: Any, rows: Any, n_components: int, seed: int, covariance: Covariance = "diag"
+    xp: Any,
+    rows: Any,
+    n_components: int,
+    seed: int,
+    covariance: Covariance = "diag",
+    block_rows: int = BLOCK_ROWS,
 ) -> Mixture:
     """Fit a mixture to rows that one device holds.
 
@@ -38,6 +43,8 @@ def expectation_maximisation(
         n_components: k.
         seed: of the start; the rest is deterministic.
         covariance: full is for few dimensions: its features grow with their square.
+        block_rows: of a product. It decides the last bits, so workers that share a fit must agree; more than the
+            usual number keeps a GPU busier.
 
     Raises:
         ValueError: fewer rows than components.
@@ -48,7 +55,7 @@ def expectation_maximisation(
     held = xp.asarray(rows)
     sample = held[xp.asarray(sample_numbers(n_rows, max(START_ROWS, n_components), seed))]
     start = start_mixture(xp, sample, n_components, seed, covariance)
-    return fit(lambda mixture: statistics_of(xp, held, mixture), start, n_rows)
+    return fit(lambda mixture: statistics_of(xp, held, mixture, block_rows=block_rows), start, n_rows)
 
 
 def sample_numbers(n_rows: int, size: int, seed: int) -> IntVector:
@@ -144,10 +151,12 @@ def maximise(statistics: Statistics, before: Mixture) -> Mixture:
     )
 
 
-def statistics_of(xp: Any, rows: Any, mixture: Mixture, shard_rows: int = SHARD_ROWS) -> Statistics:
+def statistics_of(
+    xp: Any, rows: Any, mixture: Mixture, shard_rows: int = SHARD_ROWS, block_rows: int = BLOCK_ROWS
+) -> Statistics:
     """Return the statistics of rows of any number: those of their shards, added up in order."""
     shards = (rows[first : first + shard_rows] for first in range(0, len(rows), shard_rows))
-    return total(shard_statistics(xp, shard, mixture) for shard in shards)
+    return total(shard_statistics(xp, shard, mixture, block_rows) for shard in shards)
 
 
 def total(statistics: Iterable[Statistics]) -> Statistics:
@@ -159,13 +168,14 @@ def total(statistics: Iterable[Statistics]) -> Statistics:
     return reduce(add, statistics)
 
 
-def shard_statistics(xp: Any, rows: Any, mixture: Mixture) -> Statistics:
+def shard_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLOCK_ROWS) -> Statistics:
     """Return the statistics of one shard, its blocks added up in order on the device.
 
     Args:
         xp: numpy or CuPy.
         rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
         mixture: gives the shares.
+        block_rows: as of `expectation_maximisation`.
     """
     density = _Density(xp, mixture)
     n_dims = mixture.means.shape[1]
@@ -173,8 +183,8 @@ def shard_statistics(xp: Any, rows: Any, mixture: Mixture) -> Statistics:
     sums = xp.zeros((mixture.n_components, n_dims))
     squares = xp.zeros((mixture.n_components, density.n_features))
     likelihood = xp.zeros(())
-    for first in range(0, len(rows), BLOCK_ROWS):
-        block = xp.asarray(rows[first : first + BLOCK_ROWS])
+    for first in range(0, len(rows), block_rows):
+        block = xp.asarray(rows[first : first + block_rows])
         features = density.features(block)
         shares, log_density = density.shares(block, features)
         likelihood += log_density.sum(dtype=np.float64)
@@ -184,7 +194,7 @@ def shard_statistics(xp: Any, rows: Any, mixture: Mixture) -> Statistics:
     return Statistics(_numpy(xp, counts), _numpy(xp, sums), _numpy(xp, squares), float(likelihood))
 
 
-def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float) -> Assignment:
+def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: int = BLOCK_ROWS) -> Assignment:
     """Return each row's best component, and every other whose responsibility passes the threshold.
 
     Args:
@@ -192,11 +202,12 @@ def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float) -> Assignment
         rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
         mixture: as `expectation_maximisation` fitted it.
         threshold: 1.0 gives the best components alone.
+        block_rows: as of `expectation_maximisation`.
     """
     density = _Density(xp, mixture)
     found = []
-    for first in range(0, len(rows), BLOCK_ROWS):
-        block = xp.asarray(rows[first : first + BLOCK_ROWS])
+    for first in range(0, len(rows), block_rows):
+        block = xp.asarray(rows[first : first + block_rows])
         shares, _ = density.shares(block, density.features(block))
         keep = shares >= threshold
         keep[xp.arange(len(shares)), shares.argmax(axis=1)] = True

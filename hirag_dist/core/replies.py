@@ -35,6 +35,7 @@ _PLACEHOLDER = re.compile(r"<\w*_\w*>|\{[^{}]*\}")  # in a form or a template th
 _FORM_LINES = frozenset(line for form in FORMATS.values() for line in form.splitlines() if FIELD in line)
 _ECHO = "the reply quotes the form back instead of filling it in"
 _FILLERS = frozenset({"…", "...", "string", "title", "name", "entity_name", "summary"})  # of a form, not filled in
+_YES, _NO = frozenset({"yes", "true"}), frozenset({"no", "false"})  # the form asks for them in English
 _EDGES = " \t\"'`“”()[]{}"
 
 
@@ -101,6 +102,14 @@ class ReportRecord:
     rating: float
     rating_explanation: str
     findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """Whether two entities are one, as the model said."""
+
+    same: bool
+    reason: str
 
 
 def parse_extraction(reply: ChatReply, read: str = "") -> Extraction:
@@ -204,6 +213,28 @@ def parse_report(reply: ChatReply, read: str = "") -> ReportRecord:
     _refuse_other_language([summary, *(f"{each.summary} {each.explanation}" for each in findings)], read)
     rating = min(max(_number(data.get("rating"), 0.0), 0.0), 10.0)
     return ReportRecord(title, summary, rating, _text(data, "rating_explanation"), findings)
+
+
+def parse_same(reply: ChatReply) -> Same:
+    """Return whether two entities are one, and the reason.
+
+    Raises:
+        Malformed: no answer, or one that is neither yes nor no.
+    """
+    text = usable_text(reply)
+    data = json_object(text)
+    if data is not None and "same" in data:
+        said, reason = _text(data, "same"), _text(data, "reason")
+    else:
+        lines = [line for line in text.splitlines() if FIELD in line and line.strip() not in _FORM_LINES]
+        fields = [part.strip(_EDGES) for part in lines[0].split(FIELD)] if len(lines) == 1 else []
+        if len(fields) < 2 or fields[0].lower().lstrip("-*• ") != "answer":
+            raise Malformed("the reply does not hold one answer in the requested form")
+        said, reason = fields[1], fields[2] if len(fields) > 2 else ""
+    word = said.casefold().rstrip(".")
+    if word not in _YES | _NO:
+        raise Malformed(f"the answer is neither yes nor no: {said[:60]}")
+    return Same(word in _YES, one_line(reason))
 
 
 def parse_meta_types(reply: ChatReply) -> tuple[str, ...]:

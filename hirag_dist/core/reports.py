@@ -36,11 +36,17 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class ChildReport:
-    """The report of a sub-community, which can stand in for its members."""
+    """The report of a sub-community, which can stand in for its members.
+
+    Attributes:
+        n_entities: all its members; the largest sub-communities stand in first.
+        entity_ids: those of them that the material of the community above names.
+    """
 
     community_id: str
     title: str
     summary: str
+    n_entities: int
     entity_ids: frozenset[str]
 
 
@@ -59,52 +65,72 @@ class Material:
     complete: bool
 
 
-def report_material(
-    members: Sequence[Member],
-    links: Sequence[Link],
-    children: Sequence[ChildReport],
-    max_tokens: int,
-    count_tokens: Callable[[str], int],
-    max_description_chars: int = 400,
-) -> Material:
-    """Return the lines that fit `max_tokens`: all members and relations, or reports in place of sub-communities.
+class Draft:
+    """What a report may be written from, its tokens counted once: before and after sub-reports are there."""
 
-    Where not everything fits, sub-community reports stand in for their members, largest first, until the rest does;
-    what still does not fit is left out from the least prominent on.
-    """
-    ranked = sorted(members, key=lambda member: (-member.degree, member.entity_id))
-    strongest = sorted(links, key=lambda link: (-link.weight, link.relation_id))
-    lines = {m.entity_id: _member_line(m, max_description_chars) for m in ranked}
-    lines |= {link.relation_id: _link_line(link, max_description_chars) for link in strongest}
-    cost = {key: count_tokens(line) + 6 for key, line in lines.items()}
-    total = sum(cost.values())
-    replaced: set[str] = set()
-    used: list[ChildReport] = []
-    report_cost = 0
-    for child in sorted(children, key=lambda child: (-len(child.entity_ids), child.community_id)):
-        if total + report_cost <= max_tokens:
-            break
-        size = count_tokens(child.title) + count_tokens(child.summary) + 10
-        if report_cost + size > max_tokens:
-            continue
-        used.append(child)
-        report_cost += size
-        replaced |= child.entity_ids
-        total = sum(cost[m.entity_id] for m in ranked if m.entity_id not in replaced) + sum(
-            cost[link.relation_id] for link in strongest if not _inside(link, replaced)
+    def __init__(
+        self,
+        members: Sequence[Member],
+        links: Sequence[Link],
+        max_tokens: int,
+        count_tokens: Callable[[str], int],
+        max_description_chars: int = 400,
+    ) -> None:
+        """Render the lines, most prominent first, and count them.
+
+        Args:
+            max_tokens: of all lines of the material together.
+        """
+        self._members = [m.entity_id for m in sorted(members, key=lambda member: (-member.degree, member.entity_id))]
+        self._links = sorted(links, key=lambda link: (-link.weight, link.relation_id))
+        self._lines = {m.entity_id: _member_line(m, max_description_chars) for m in members}
+        self._lines |= {link.relation_id: _link_line(link, max_description_chars) for link in links}
+        self._cost = {key: count_tokens(line) + 6 for key, line in self._lines.items()}
+        self._total = sum(self._cost.values())
+        self._max_tokens = max_tokens
+        self._count_tokens = count_tokens
+
+    @property
+    def fits(self) -> bool:
+        """Whether all members and relations have room, so that sub-reports are not needed."""
+        return self._total <= self._max_tokens
+
+    def material(self, children: Sequence[ChildReport]) -> Material:
+        """Return the lines that fit: all members and relations, or reports in place of sub-communities.
+
+        Where not everything fits, sub-community reports stand in for their members, largest first, until the rest
+        does; what still does not fit is left out from the least prominent on.
+        """
+        cost, members, links, total = self._cost, self._members, self._links, self._total
+        replaced: set[str] = set()
+        used: list[ChildReport] = []
+        report_cost = 0
+        for child in sorted(children, key=lambda child: (-child.n_entities, child.community_id)):
+            if total + report_cost <= self._max_tokens:
+                break
+            size = self._count_tokens(child.title) + self._count_tokens(child.summary) + 10
+            if report_cost + size > self._max_tokens:
+                continue
+            used.append(child)
+            report_cost += size
+            replaced |= child.entity_ids
+            members = [key for key in members if key not in replaced]
+            links = [link for link in links if not _inside(link, replaced)]
+            total = sum(cost[key] for key in members) + sum(cost[link.relation_id] for link in links)
+        room = self._max_tokens - report_cost
+        entity_lines, refs, room, complete = _fill(members, "E", self._lines, cost, room)
+        relation_lines, relation_refs, _, _ = _fill([link.relation_id for link in links], "R", self._lines, cost, room)
+        report_lines = [
+            f"C{at}. {one_line(child.title)}: {one_line(child.summary)}" for at, child in enumerate(used, 1)
+        ]
+        report_refs = {f"C{at}": child.community_id for at, child in enumerate(used, 1)}
+        return Material(
+            tuple(entity_lines),
+            tuple(relation_lines),
+            tuple(report_lines),
+            refs | relation_refs | report_refs,
+            complete,
         )
-    room = max_tokens - report_cost
-    entity_lines, refs, room, complete = _fill(
-        [m.entity_id for m in ranked if m.entity_id not in replaced], "E", lines, cost, room
-    )
-    relation_lines, relation_refs, _, _ = _fill(
-        [link.relation_id for link in strongest if not _inside(link, replaced)], "R", lines, cost, room
-    )
-    report_lines = [f"C{at}. {one_line(child.title)}: {one_line(child.summary)}" for at, child in enumerate(used, 1)]
-    report_refs = {f"C{at}": child.community_id for at, child in enumerate(used, 1)}
-    return Material(
-        tuple(entity_lines), tuple(relation_lines), tuple(report_lines), refs | relation_refs | report_refs, complete
-    )
 
 
 def _inside(link: Link, replaced: set[str]) -> bool:

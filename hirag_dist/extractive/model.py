@@ -12,6 +12,7 @@ from hirag_dist.extractive.extraction import extract
 from hirag_dist.extractive.meta_types import meta_types
 from hirag_dist.extractive.packs import each_unit
 from hirag_dist.extractive.reports import report
+from hirag_dist.extractive.same import same_entity
 from hirag_dist.extractive.summaries import summarise
 from hirag_dist.types import Message
 
@@ -25,6 +26,8 @@ _TASKS: Mapping[str, Callable[[Asked], str]] = {
     "summarise-pack": each_unit(summarise),
     "report": report,
     "report-pack": each_unit(report),
+    "same-entity": same_entity,
+    "same-entity-pack": each_unit(same_entity),
     "answer": answer,
 }
 

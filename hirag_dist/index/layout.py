@@ -28,6 +28,8 @@ DROPS: Final = "drops.json"
 CONTENT_TABLES: Final = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports")
 TABLES: Final = (*CONTENT_TABLES, "usage", "rejects")
 DROPPED: Final = "dropped"  # a table that is there only where losses were accepted
+ALIASES: Final = "aliases"  # a table that is there only where names were resolved to one entity
+OPTIONAL_TABLES: Final = (ALIASES, DROPPED)
 FORMAT_VERSION: Final = 1
 
 

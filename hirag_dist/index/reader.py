@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hirag_dist import schemas
 from hirag_dist.core.communities import membership
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
-from hirag_dist.index.layout import CURRENT, DROPPED, MANIFEST, snapshot_path
+from hirag_dist.index.layout import ALIASES, CURRENT, DROPPED, MANIFEST, OPTIONAL_TABLES, snapshot_path
 from hirag_dist.index.manifest import Manifest, parse_manifest
 from hirag_dist.index.store import Store
 from hirag_dist.types import CsrGraph, FloatMatrix, IndexInfo
@@ -31,6 +31,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
     "reports": schemas.REPORTS,
     "usage": schemas.USAGE,
     "rejects": schemas.REJECTS,
+    ALIASES: schemas.ALIASES,
     DROPPED: schemas.DROPPED,
 }
 
@@ -55,7 +56,7 @@ class Snapshot:
         expected = _SCHEMAS[name]
         if columns is not None:
             expected = pa.schema([expected.field(column) for column in columns])
-        if name == DROPPED and f"{name}.parquet" not in self.manifest.files:
+        if name in OPTIONAL_TABLES and f"{name}.parquet" not in self.manifest.files:
             return expected.empty_table()
         try:
             table = self.store.read_table(f"{self.folder}/{name}.parquet", columns)

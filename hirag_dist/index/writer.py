@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import hirag_dist
 from hirag_dist.index.digest import table_digest
-from hirag_dist.index.layout import CONTENT_TABLES, CURRENT, DROPPED, FORMAT_VERSION, MANIFEST, snapshot_path
+from hirag_dist.index.layout import ALIASES, CONTENT_TABLES, CURRENT, DROPPED, FORMAT_VERSION, MANIFEST, snapshot_path
 from hirag_dist.index.manifest import FileEntry, Manifest, parse_manifest, snapshot_id
 from hirag_dist.index.store import Store
 
@@ -33,13 +33,16 @@ def write_snapshot(
     """Write a snapshot and return its manifest; one that is there already with this id is left as it is.
 
     Args:
-        tables: every table of `layout.TABLES`, and `dropped` where losses were accepted.
+        tables: every table of `layout.TABLES`, `dropped` where losses were accepted, `aliases` where names were
+            resolved to one entity.
         arrays: path without ending ("graph/indptr", "vectors/entities") → array.
     """
     content = {name: table_digest(tables[name]) for name in CONTENT_TABLES}
     content["rejects"] = table_digest(tables["rejects"].select(["stage", "unit_id"]))  # what is missing is content too
     if DROPPED in tables:
         content[DROPPED] = table_digest(tables[DROPPED].select(["stage", "unit_id"]))
+    if ALIASES in tables:
+        content[ALIASES] = table_digest(tables[ALIASES])
     content |= {name: _array_digest(array) for name, array in arrays.items()}
     dim = int(arrays["vectors/entities"].shape[1])
     own_id = snapshot_id(content, embedder, dim)

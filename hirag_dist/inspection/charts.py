@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from hirag_dist.core.measures import PathLengths
+from hirag_dist.inspection.measures import Clustering
 from hirag_dist.inspection.records import DegreeBin, LayerSummary
 
 _WIDTH = 520
+_MOST_HOPS = 12  # drawn apart; longer paths share one place
 
 
 def layer_pyramid(layers: Sequence[LayerSummary]) -> str:
@@ -110,6 +113,70 @@ def degree_chart(bins: Sequence[DegreeBin]) -> str:
         )
     parts.append(f'<text class="soft mid" x="{(width + left) / 2:.1f}" y="{height - 4}">neighbours of an entity</text>')
     return _svg(width, height, "Degree distribution", parts)
+
+
+def path_chart(paths: PathLengths) -> str:
+    """Return which share of the pairs is how many hops apart: in layer 0 and, beside it, over all layers."""
+    if not paths.pairs:
+        return '<p class="none">No two entities of layer 0 stand in different chunks.</p>'
+    most = max(len(paths.flat_hops), len(paths.hops)) - 1
+    longest = max(min(most, _MOST_HOPS), 0)
+    names = [str(hops) for hops in range(1, longest + 1)]
+    flat, whole = (_shares(counts, longest, paths.pairs) for counts in (paths.flat_hops, paths.hops))
+    if most > longest:
+        names[-1] = f"{longest}+"
+    if paths.flat_unreachable:
+        names.append("none")
+        flat.append(paths.flat_unreachable / paths.pairs)
+        whole.append(paths.unreachable / paths.pairs)
+    return _pairs_of_bars(names, flat, whole, "{:.1%}", "Share of the pairs by hops between them")
+
+
+def clustering_chart(base: Clustering, whole: Clustering) -> str:
+    """Return the clustering coefficients of layer 0 and of all layers side by side, as the paper's Fig. 5 does."""
+    flat, layered = ([graph.transitivity, graph.average_local] for graph in (base, whole))
+    return _pairs_of_bars(["global (Eq. 18)", "mean local"], flat, layered, "{:.4f}", "Clustering coefficients")
+
+
+def _shares(counts: Sequence[int], longest: int, total: int) -> list[float]:
+    """The share of each number of hops from 1 to `longest`, which stands for the longer ones too."""
+    padded = [*counts, *([0] * (longest + 1 - len(counts)))]
+    return [count / total for count in (*padded[1:longest], sum(padded[longest:]))] if longest else []
+
+
+def _pairs_of_bars(names: Sequence[str], flat: Sequence[float], whole: Sequence[float], form: str, label: str) -> str:
+    """Two bars a name: of layer 0 and of all layers, with their values above where there is room."""
+    width, height, left, top, bottom = _WIDTH, 232, 8, 46, 26
+    most = max((*flat, *whole), default=0.0) or 1.0
+    step = (width - left - 8) / max(len(names), 1)
+    bar = min(step * 0.38, 60.0)
+    parts = [
+        f'<line class="rule" x1="{left}" x2="{width - 8}" y1="{height - bottom}" y2="{height - bottom}"/>',
+        f'<rect class="fill-l0" x="{left}" y="5" width="11" height="11" rx="2"/>',
+        f'<text class="soft" x="{left + 17}" y="15">layer 0 alone</text>',
+        f'<rect class="degree" x="{left + 112}" y="5" width="11" height="11" rx="2"/>',
+        f'<text class="soft" x="{left + 129}" y="15">all layers</text>',
+    ]
+    for place, name in enumerate(names):
+        middle = left + (place + 0.5) * step
+        for value, kind, x, where in (
+            (flat[place], "fill-l0", middle - bar, "in layer 0"),
+            (whole[place], "degree", middle, "over all layers"),
+        ):
+            tall = (height - top - bottom) * value / most
+            text = form.format(value)
+            parts.append(
+                f"<g><title>{escape(f'{name}: {text} {where}')}</title>"
+                f'<rect class="{kind}" x="{x:.1f}" y="{height - bottom - tall:.1f}" width="{bar:.1f}" '
+                f'height="{tall:.1f}" rx="2"/>'
+            )
+            if bar >= 34 and value:
+                parts.append(
+                    f'<text class="soft mid" x="{x + bar / 2:.1f}" y="{height - bottom - tall - 5:.1f}">{text}</text>'
+                )
+            parts.append("</g>")
+        parts.append(f'<text class="soft mid" x="{middle:.1f}" y="{height - 9}">{escape(name)}</text>')
+    return _svg(width, height, label, parts)
 
 
 def _line(points: Sequence[tuple[float, float, str]], kind: str) -> str:

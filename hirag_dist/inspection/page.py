@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.inspection.charts import degree_chart, layer_pyramid, sparsity_chart
+from hirag_dist.core.measures import PathLengths
+from hirag_dist.inspection.charts import clustering_chart, degree_chart, layer_pyramid, path_chart, sparsity_chart
 from hirag_dist.inspection.records import BillLine, GraphSummary, Inspection, LevelSummary
 from hirag_dist.inspection.view import GraphView
 
@@ -38,9 +39,13 @@ def render_page(inspection: Inspection, graph: GraphView) -> str:
         "sparsity": sparsity_chart(inspection.layers),
         "decisions": _decisions(inspection),
         "degrees": degree_chart(inspection.graph.degrees),
+        "paths": path_chart(inspection.paths),
+        "path_figures": _paths(inspection.paths),
+        "coefficients": clustering_chart(inspection.base_graph.clustering, inspection.graph.clustering),
         "types": _types(inspection),
         "hubs": _hubs(inspection),
         "levels": "".join(_level(level) for level in inspection.levels) or '<p class="none">No communities.</p>',
+        "resolved": _resolved(inspection),
         "cover": escape(_cover(inspection)),
         "shape": _shape(inspection.base_graph, inspection.graph),
         "bill": _bill(inspection),
@@ -115,11 +120,12 @@ def _decisions(inspection: Inspection) -> str:
             f'<i class="swatch back-l{layer.layer % 8}"></i>{layer.layer}',
             "\u2013" if layer.sparsity is None else f"{layer.sparsity:.4f}",
             "\u2013" if layer.change_rate is None else f"{layer.change_rate:.2%}",
+            "\u2013" if layer.covered is None else f"{layer.covered:.1%}",
             escape(layer.decision),
         ]
         for layer in inspection.layers
     ]
-    return _table(["layer", "CS", "change", "decision"], rows, texts={0, 3})
+    return _table(["layer", "CS", "change", "summarised", "decision"], rows, texts={0, 4})
 
 
 def _types(inspection: Inspection) -> str:
@@ -146,6 +152,24 @@ def _hubs(inspection: Inspection) -> str:
         for hub in inspection.hubs
     ]
     return _table(["entity", "type", "layer", "neighbours"], rows, texts={0, 1})
+
+
+def _resolved(inspection: Inspection) -> str:
+    """Return the section on entity resolution with its end of line, nothing where there was none."""
+    if not inspection.resolved:
+        return ""
+    rows = [
+        [
+            escape(tier.tier) if at == 0 else "",
+            f"{tier.names:,}" if at == 0 else "",
+            *(f'<span dir="auto">{escape(text)}</span>' for text in (said.name, said.canonical_name, said.evidence)),
+        ]
+        for tier in inspection.resolved
+        for at, said in enumerate(tier.examples)
+    ]
+    told = _table(["tier", "names", "name", "entity", "why"], rows, texts={0, 2, 3, 4})
+    soft = "Names that are another name's entity, with examples."
+    return f'<section class="card"><h2>Entity resolution</h2><p class="soft">{soft}</p>{told}</section>\n'
 
 
 def _level(level: LevelSummary) -> str:
@@ -195,6 +219,28 @@ def _shape(base: GraphSummary, whole: GraphSummary) -> str:
         line("mean local coefficient", (about(graph.clustering.average_local, graph) for graph in graphs)),
     ]
     return _table(["", "layer 0", "all layers"], rows, texts={0})
+
+
+def _paths(paths: PathLengths) -> str:
+    def hops(mean: float | None) -> str:
+        return "\u2013" if mean is None else f"{mean:.2f}"
+
+    rows = [
+        ["pairs with a path", *(f"{1 - missing / max(paths.pairs, 1):.1%}" for missing in _missing(paths))],
+        ["mean hops of the pairs that layer 0 joins", hops(paths.flat_mean), hops(paths.mean_of_flat)],
+        ["mean hops of all pairs that have a path", hops(paths.flat_mean), hops(paths.mean)],
+    ]
+    return _table(["", "layer 0", "all layers"], rows, texts={0}) + f'<p class="soft">{_sample(paths)}</p>'
+
+
+def _missing(paths: PathLengths) -> tuple[int, int]:
+    return paths.flat_unreachable, paths.unreachable
+
+
+def _sample(paths: PathLengths) -> str:
+    if paths.exact:
+        return f"All {paths.pairs:,} pairs that share no chunk."
+    return f"A sample: {paths.sources:,} entities drawn by a fixed seed, each with all others: {paths.pairs:,} pairs."
 
 
 def _bill(inspection: Inspection) -> str:

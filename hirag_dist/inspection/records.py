@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hirag_dist.core.measures import PathLengths
 from hirag_dist.inspection.measures import Clustering
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSummary:
-    """One layer of the hierarchy. `sparsity` is CS (Eq. 17); None where the layer was not clustered."""
+    """One layer of the hierarchy.
+
+    Attributes:
+        sparsity: CS (Eq. 17); None where the layer was not clustered.
+        attached: members that the model left out of its summary, attached afterwards.
+        unattached: members of clusters whose summary is a dead letter.
+        covered: share of the entities with a relation to a summary of the layer above; None for the highest layer.
+    """
 
     layer: int
     entities: int
@@ -23,6 +31,7 @@ class LayerSummary:
     summaries: int
     attached: int
     unattached: int
+    covered: float | None
     decision: str
 
 
@@ -136,6 +145,25 @@ class BillLine:
 
 
 @dataclass(frozen=True, slots=True)
+class ResolvedName:
+    """A name that is another name's entity, and why. `score` is 0 to 1."""
+
+    name: str
+    canonical_name: str
+    score: float
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class TierSummary:
+    """Names that one tier of entity resolution made another name's entity, with examples."""
+
+    tier: str
+    names: int
+    examples: tuple[ResolvedName, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Inspection:
     """What is in an index.
 
@@ -143,6 +171,8 @@ class Inspection:
         counts: rows of each table, distinct relations by kind as `relations.KIND`, members of clusters.
         base_graph: the entities of layer 0 and the relations among them.
         graph: all layers and all relations.
+        paths: hops between entities that share no chunk, in both graphs.
+        resolved: by tier of entity resolution, the surest first; empty where it is off or found nothing.
         bill: a line a stage, in the order of the table; `total` adds them up.
     """
 
@@ -155,8 +185,10 @@ class Inspection:
     hubs: tuple[Hub, ...]
     base_graph: GraphSummary
     graph: GraphSummary
+    paths: PathLengths
     levels: tuple[LevelSummary, ...]
     reports: ReportCover
+    resolved: tuple[TierSummary, ...]
     bill: tuple[BillLine, ...]
     total: BillLine
 

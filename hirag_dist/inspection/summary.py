@@ -10,7 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hirag_dist.core.distances import hop_distances
 from hirag_dist.core.graph import rows_of
+from hirag_dist.core.measures import Bfs, covered, path_lengths
+from hirag_dist.core.resolution.pairs import TIERS as RESOLUTION_TIERS
 from hirag_dist.errors import SchemaMismatch
 from hirag_dist.inspection.measures import SimpleGraph, clustering, components, simple_graph
 from hirag_dist.inspection.records import (
@@ -23,6 +26,8 @@ from hirag_dist.inspection.records import (
     LayerSummary,
     LevelSummary,
     ReportCover,
+    ResolvedName,
+    TierSummary,
     TypeCount,
 )
 from hirag_dist.types import IntVector
@@ -31,14 +36,16 @@ TABLES = ("documents", "chunks", "entities", "relations", "clusters", "layers", 
 
 _HUBS = 20
 _LARGEST = 10
+_EXAMPLES = 5
 
 
-def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any]) -> Inspection:
+def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], bfs: Bfs = hop_distances) -> Inspection:
     """Return what is in an index.
 
     Args:
-        tables: those named in `TABLES`, with the columns of `schemas`.
+        tables: those named in `TABLES`, with the columns of `schemas`; `aliases` too where there are any.
         manifest: `snapshot_id`, `created_at` and `complete` are used, where they are there.
+        bfs: what counts hops, as of `ports.Kernels`.
 
     Raises:
         SchemaMismatch: a table is missing.
@@ -59,13 +66,15 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any]) 
         created_at=str(manifest.get("created_at") or ""),
         complete=None if complete is None else bool(complete),
         counts=_counts(tables),
-        layers=tuple(_layer(row) for row in tables["layers"].sort_by("layer").to_pylist()),
+        layers=_layers(tables),
         entity_types=_types(entities),
         hubs=_hubs(entities, graph),
         base_graph=_graph_summary(_base_graph(entities, sources, targets)),
         graph=_graph_summary(graph),
+        paths=path_lengths(entities, relations, bfs),
         levels=_levels(tables),
         reports=_cover(tables),
+        resolved=_resolved(tables["aliases"]) if "aliases" in tables else (),
         bill=bill,
         total=_added("total", bill),
     )
@@ -83,7 +92,13 @@ def _counts(tables: Mapping[str, pa.Table]) -> dict[str, int]:
     return counts
 
 
-def _layer(row: Mapping[str, Any]) -> LayerSummary:
+def _layers(tables: Mapping[str, pa.Table]) -> tuple[LayerSummary, ...]:
+    shares = dict(enumerate(covered(tables["entities"], tables["relations"])))
+    rows = tables["layers"].sort_by("layer").to_pylist()
+    return tuple(_layer(row, shares.get(row["layer"])) for row in rows)
+
+
+def _layer(row: Mapping[str, Any], share: float | None) -> LayerSummary:
     return LayerSummary(
         layer=row["layer"],
         entities=row["n_entities"],
@@ -95,6 +110,7 @@ def _layer(row: Mapping[str, Any]) -> LayerSummary:
         summaries=row["n_summaries"],
         attached=row["n_attached"],
         unattached=row["n_unattached"],
+        covered=share,
         decision=row["decision"],
     )
 
@@ -211,6 +227,17 @@ def _cover(tables: Mapping[str, pa.Table]) -> ReportCover:
         from_model=int(from_model),
         communities_share=len(rows) / max(communities.num_rows, 1),
         entities_share=_n_members(communities, rows) / max(tables["entities"].num_rows, 1),
+    )
+
+
+def _resolved(aliases: pa.Table) -> tuple[TierSummary, ...]:
+    columns = ["tier", "name", "canonical_name", "score", "evidence"]
+    tiers: dict[str, list[ResolvedName]] = {}
+    for row in aliases.select(columns).sort_by([("score", "descending"), ("name", "ascending")]).to_pylist():
+        tiers.setdefault(row.pop("tier"), []).append(ResolvedName(**row))
+    return tuple(
+        TierSummary(tier, len(found), tuple(found[:: max(1, len(found) // _EXAMPLES)][:_EXAMPLES]))
+        for tier, found in sorted(tiers.items(), key=lambda item: RESOLUTION_TIERS.index(item[0]))
     )
 
 

@@ -44,11 +44,12 @@ async def ask_packed(
         system: the packed task's system message.
     """
     groups = packs([size_of(unit.request.messages[1].content) for unit in units], packing.max_tokens, packing.max_units)
-    found = await together(_ask([units[at] for at in group], task, system, services) for group in groups)
+    found = await together(ask_pack([units[at] for at in group], task, system, services) for group in groups)
     return [each for group in found for each in group]
 
 
-async def _ask(units: Sequence[Unit[T]], task: str, system: Message, services: Services) -> list[T | Rejected]:
+async def ask_pack(units: Sequence[Unit[T]], task: str, system: Message, services: Services) -> list[T | Rejected]:
+    """Return what each unit's reply was read as, asked in one call; what cannot be read there is asked alone."""
     if len(units) == 1:
         return [await services.chat.ask(units[0].request, units[0].parse)]
 

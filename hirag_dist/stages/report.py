@@ -1,50 +1,56 @@
-"""Communities → reports, level by level from the deepest, so that sub-reports can stand in for their members."""
+"""Communities → reports, as a graph of dependencies: one is asked for when those it builds on are there."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from hirag_dist.core.outlines import OUTLINES
+from hirag_dist.core.packs import packs, size_of
 from hirag_dist.core.prompts import PACKED, Prompts, report_request
 from hirag_dist.core.replies import ReportRecord, parse_report
-from hirag_dist.core.reports import (
-    ChildReport,
-    Link,
-    Material,
-    Member,
-    members_report,
-    report_material,
-    report_row,
-)
+from hirag_dist.core.reports import ChildReport, Draft, Link, Material, Member, members_report, report_row
+from hirag_dist.errors import Deferred
 from hirag_dist.schemas import REJECTS, REPORTS
-from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables, reject_row
-from hirag_dist.stages.communities import REPORT_MATERIAL
-from hirag_dist.stages.packing import Packing, Unit, ask_packed
+from hirag_dist.stages.base import ByKey, Schemas, Services, Split, Tables, reject_row, together
+from hirag_dist.stages.packing import Packing, Unit, ask_pack
+from hirag_dist.stages.report_lines import ENTITY_LINES, RELATION_LINES
 from hirag_dist.types import Rejected
 
 CHILD_REPORTS = pa.schema(
     [
+        pa.field("tree", pa.string(), nullable=False),  # where the report above is written
         pa.field("community_id", pa.string(), nullable=False),
         pa.field("title", pa.string(), nullable=False),
         pa.field("summary", pa.string(), nullable=False),
-        pa.field("entity_ids", pa.list_(pa.string()), nullable=False),
     ]
 )
 
 
 @dataclass(frozen=True)
 class WriteReports:
-    """The communities of one level → their reports. Paper: §4.1; GraphRAG paper §3.1.4."""
+    """The communities of whole trees → their reports. Paper: §4.1; GraphRAG paper §3.1.4.
+
+    Reports of one tree and level share calls in the order of (parent, id), whatever is done first, so that a build
+    asks the same again. A call waits for the reports that stand in for members in it, and for no others.
+    """
 
     name: ClassVar[str] = "reports"
-    version: ClassVar[int] = 2
-    split: ClassVar[Split] = ByRows(64)  # packs end where a task ends
-    reads: ClassVar[Schemas] = {"material": REPORT_MATERIAL, "children": CHILD_REPORTS}
+    version: ClassVar[int] = 3
+    split: ClassVar[Split] = ByKey("tree", 256)
+    reads: ClassVar[Schemas] = {
+        "outlines": OUTLINES,
+        "entities": ENTITY_LINES,
+        "relations": RELATION_LINES,
+        "children": CHILD_REPORTS,
+    }
     writes: ClassVar[Schemas] = {"reports": REPORTS, "as_children": CHILD_REPORTS, "rejects": REJECTS}
 
-    level: int
     structured: bool
     max_tokens: int
     min_entities: int
@@ -55,61 +61,42 @@ class WriteReports:
     models: tuple[str, ...]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return a report for each community of the level; one without a usable reply is absent and in rejects."""
-        material = tables["material"].to_pylist()
-        wanted = {child for row in material for child in row["child_ids"]}
-        children = {
-            row["community_id"]: ChildReport(
-                row["community_id"], row["title"], row["summary"], frozenset(row["entity_ids"])
-            )
-            for row in tables["children"].to_pylist()
-            if row["community_id"] in wanted
-        }
-        shown = {
-            row["community_id"]: self._material(row, children, services)
-            for row in material
-            if row["n_entities"] >= self.min_entities
-        }
-        form = PACKED["report"] if self.structured else None
-        system = self.prompts.system(PACKED["report"], form)
-        units = [self._unit(each) for each in shown.values()]
-        replies = await ask_packed(units, self.packing, "report", system, services)
-        records = dict(zip(shown, replies, strict=True))
-        reports, above, rejects = [], [], []
-        for row in material:
-            own, level = row["community_id"], row["level"]
-            record = records.get(own)
-            if isinstance(record, Rejected):
-                rejects.append(reject_row(self.name, record) | {"unit_id": own})
-                continue
-            if record is None:
-                result = members_report(own, level, [Member(**member) for member in row["members"]])
+        """Return a report for each community; one without a usable reply is absent and in rejects."""
+        rows = sorted(tables["outlines"].to_pylist(), key=_packing_order)
+        lines = _Lines(tables["entities"], tables["relations"])
+        reports = _Reports(rows, tables["children"])
+        wanted = []
+        for row in rows:
+            own, members = row["community_id"], lines.members(row)
+            if row["n_entities"] < self.min_entities:
+                reports.put(own, members_report(own, row["level"], members))
             else:
-                result = report_row(own, level, record, shown[own].refs)
-            reports.append(result)
-            if row["entity_ids"]:
-                above.append(
-                    {
-                        "community_id": row["community_id"],
-                        "title": result["title"],
-                        "summary": result["summary"],
-                        "entity_ids": row["entity_ids"],
-                    }
-                )
-        return {
-            "reports": pa.Table.from_pylist(reports, REPORTS),
-            "as_children": pa.Table.from_pylist(above, CHILD_REPORTS),
-            "rejects": pa.Table.from_pylist(rejects, REJECTS),
-        }
+                draft = Draft(members, lines.links(row), self.max_tokens, services.count_tokens)
+                wanted.append(_Wanted(row, draft))
+        system = self.prompts.system(PACKED["report"], PACKED["report"] if self.structured else None)
 
-    def _material(self, row: dict[str, Any], children: dict[str, ChildReport], services: Services) -> Material:
-        return report_material(
-            [Member(**member) for member in row["members"]],
-            [Link(**link) for link in row["links"]],
-            [children[child] for child in row["child_ids"] if child in children],
-            self.max_tokens,
-            services.count_tokens,
-        )
+        async def write(pack: Sequence[_Wanted]) -> None:
+            try:
+                shown = [each.draft.material(await reports.below(each)) for each in pack]
+                replies = await ask_pack([self._unit(material) for material in shown], "report", system, services)
+                for each, material, reply in zip(pack, shown, replies, strict=True):
+                    own, level = each.row["community_id"], each.row["level"]
+                    written = reply if isinstance(reply, Rejected) else report_row(own, level, reply, material.refs)
+                    reports.put(own, written)
+            finally:
+                reports.close(pack)
+
+        await together(write(pack) for pack in self._packs(wanted))
+        return reports.tables(rows, self.name)
+
+    def _packs(self, wanted: Sequence[_Wanted]) -> Iterator[Sequence[_Wanted]]:
+        """Yield what shares a call, by what is known before any report is written: sizes without sub-reports."""
+        for _, group in groupby(wanted, key=lambda each: (each.row["tree"], each.row["level"])):
+            here = list(group)
+            requests = (self._unit(each.draft.material([])).request for each in here)
+            sizes = [size_of(request.messages[1].content) for request in requests]
+            for pack in packs(sizes, self.packing.max_tokens, self.packing.max_units):
+                yield here[pack.start : pack.stop]
 
     def _unit(self, shown: Material) -> Unit[ReportRecord]:
         compare = self.same_language and "report" not in self.prompts.instructions
@@ -119,3 +106,95 @@ class WriteReports:
             report_request(shown.entities, shown.relations, shown.reports, self.prompts, form),
             lambda reply: parse_report(reply, read),
         )
+
+
+def _packing_order(row: dict[str, Any]) -> tuple[str, int, str, str]:
+    return row["tree"], -row["level"], row["parent_id"] or "", row["community_id"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """An OUTLINES row whose report takes a call."""
+
+    row: dict[str, Any]
+    draft: Draft
+
+
+class _Lines:
+    """The text of entities and relations, found by id. Trees that share an entity share its text."""
+
+    def __init__(self, entities: pa.Table, relations: pa.Table) -> None:
+        self._entities = {row["entity_id"]: row for row in entities.drop_columns("tree").to_pylist()}
+        self._relations = {row["relation_id"]: row for row in relations.drop_columns("tree").to_pylist()}
+
+    def members(self, row: dict[str, Any]) -> list[Member]:
+        """Return the members that a report may show, most prominent first."""
+        return [Member(**self._entities[own]) for own in row["entity_ids"]]
+
+    def links(self, row: dict[str, Any]) -> list[Link]:
+        """Return the relations that a report may show, heaviest first."""
+        return [
+            Link(**found, source=self._name(found["source_id"]), target=self._name(found["target_id"]))
+            for found in (self._relations[own] for own in row["relation_ids"])
+        ]
+
+    def _name(self, entity: str) -> str:
+        name: str = self._entities[entity]["name"]
+        return name
+
+
+class _Reports:
+    """The reports of one task as they are written: who needs one waits for it."""
+
+    def __init__(self, rows: Iterable[dict[str, Any]], children: pa.Table) -> None:
+        self._found: dict[str, dict[str, Any] | Rejected] = {row["community_id"]: row for row in children.to_pylist()}
+        self._closed = {row["community_id"]: asyncio.Event() for row in rows}
+
+    def put(self, own: str, report: dict[str, Any] | Rejected) -> None:
+        self._found[own] = report
+        self._closed[own].set()
+
+    def close(self, pack: Iterable[_Wanted]) -> None:
+        """Let nobody wait for these any longer, whether they were written or not."""
+        for each in pack:
+            self._closed[each.row["community_id"]].set()
+
+    async def below(self, wanted: _Wanted) -> list[ChildReport]:
+        """Return the reports that may stand in for members, when they are there; none where all members fit.
+
+        Raises:
+            Deferred: one of them waits for a batch, or failed: its own failure is what is told.
+        """
+        if wanted.draft.fits:
+            return []
+        found = []
+        for child in wanted.row["children"]:
+            own = child["community_id"]
+            if own in self._closed:
+                await self._closed[own].wait()
+                if own not in self._found:
+                    raise Deferred("a report that this one builds on is not there yet")
+            report = self._found.get(own)
+            if isinstance(report, dict):
+                covered = frozenset(child["entity_ids"])
+                found.append(ChildReport(own, report["title"], report["summary"], child["n_entities"], covered))
+        return found
+
+    def tables(self, rows: Iterable[dict[str, Any]], stage: str) -> Tables:
+        """Return what was written, in the order of the rows."""
+        reports, above, rejects = [], [], []
+        for row in rows:
+            own = row["community_id"]
+            report = self._found[own]
+            if isinstance(report, Rejected):
+                rejects.append(reject_row(stage, report) | {"unit_id": own})
+                continue
+            reports.append(report)
+            if row["parent_tree"] is not None:
+                said = {"title": report["title"], "summary": report["summary"]}
+                above.append({"tree": row["parent_tree"], "community_id": own} | said)
+        return {
+            "reports": pa.Table.from_pylist(reports, REPORTS),
+            "as_children": pa.Table.from_pylist(above, CHILD_REPORTS),
+            "rejects": pa.Table.from_pylist(rejects, REJECTS),
+        }

@@ -1,8 +1,12 @@
-"""What every Kernels does: components as scikit-learn has them, communities that cover, hang together and nest."""
+"""What every Kernels does: components as scikit-learn has them, mixtures as likely as the CPU's, the fewest hops,
+communities that cover, hang together and nest.
+
+`cupy` and `gpu` run against stand-ins for CuPy and RAPIDS, everywhere; `a GPU` is the real thing, where there is one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import networkx as nx
 import numpy as np
@@ -12,16 +16,33 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.backends.kernels import make_kernels, resolve_kernels
+from hirag_dist.core.cells import ClusterSettings
+from hirag_dist.core.clustering import soft_clusters
 from hirag_dist.core.graph import build_graph
+from hirag_dist.core.mixture import standardise
+from hirag_dist.errors import BackendUnavailable
 from hirag_dist.ports import Kernels
-from hirag_dist.types import CsrGraph
+from hirag_dist.types import Covariance, CsrGraph
+from tests.core.planted_rows import blobs, densities
+from tests.standin_cupy import standin_gpu
 
-MAKERS: dict[str, Callable[[], Kernels]] = {"cpu": CpuKernels}
+LIKELIHOOD_TOLERANCE = 1e-3  # of the log-likelihood: float32 products are summed in another order
+MODULARITY_MARGIN = 0.02  # below the CPU's, at most
 
 
-@pytest.fixture(params=list(MAKERS))
-def kernels(request: pytest.FixtureRequest) -> Kernels:
-    return MAKERS[request.param]()
+@pytest.fixture(params=["cpu", "cupy", "gpu", pytest.param("a GPU", marks=pytest.mark.gpu)])
+def kernels(request: pytest.FixtureRequest) -> Iterator[Kernels]:
+    if request.param == "cpu":
+        yield CpuKernels()
+    elif request.param == "a GPU":
+        try:
+            yield make_kernels(resolve_kernels("gpu"))
+        except BackendUnavailable as error:
+            pytest.skip(str(error))
+    else:
+        with standin_gpu() as gpu:
+            yield gpu.GpuKernels() if request.param == "gpu" else gpu.CupyKernels(CpuKernels())
 
 
 def csr(graph: nx.Graph) -> CsrGraph:
@@ -135,3 +156,75 @@ def test_weights_count(kernels: Kernels) -> None:
         graph.add_edge(node, (node + 1) % 8, weight=50.0 if node % 2 == 0 else 1.0)
     (labels,) = kernels.leiden(csr(graph), 1000, 4.0, 0)
     assert sorted(map(sorted, as_sets(labels))) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_communities_are_as_good_as_the_cpus(kernels: Kernels) -> None:
+    graph = planted(12, 50, seed=4)
+    ours, cpus = (
+        nx.community.modularity(graph, as_sets(each.leiden(csr(graph), 1000, 1.0, 5)[0]))
+        for each in (kernels, CpuKernels())
+    )
+    assert ours >= cpus - MODULARITY_MARGIN
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_bfs_counts_the_fewest_hops(kernels: Kernels, name: str) -> None:
+    graph = GRAPHS[name]
+    sources = np.random.default_rng(0).integers(len(graph), size=70)  # more than share a walk, some of them twice
+    found = kernels.bfs(csr(graph), sources)
+    assert (found.shape, found.dtype) == ((70, len(graph)), np.int32)
+    for row, source in zip(found, sources.tolist(), strict=True):
+        reached = nx.single_source_shortest_path_length(graph, source)
+        assert row.tolist() == [reached.get(node, -1) for node in range(len(graph))]
+
+
+def test_bfs_of_no_source_is_empty(kernels: Kernels) -> None:
+    assert kernels.bfs(csr(nx.path_graph(3)), np.zeros(0, np.int64)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("source", [-1, 3])
+def test_bfs_refuses_a_source_that_is_no_node(kernels: Kernels, source: int) -> None:
+    with pytest.raises(IndexError, match="from 0 to 2"):
+        kernels.bfs(csr(nx.path_graph(3)), np.array([source]))
+
+
+@pytest.mark.parametrize("covariance", ["diag", "spherical", "tied", "full"])
+def test_a_mixture_is_as_likely_as_the_cpus(kernels: Kernels, covariance: Covariance) -> None:
+    """From the same start both climb to the same height; the height is that of the formula, not what they say."""
+    rows = standardise(blobs(6, 1_500, 5, seed=2)[0])  # more than two blocks
+    ours, cpus = (each.em(rows, 6, 4, covariance) for each in (kernels, CpuKernels()))
+    assert ours.log_likelihood == pytest.approx(cpus.log_likelihood, rel=LIKELIHOOD_TOLERANCE)
+    assert ours.bic == pytest.approx(cpus.bic, rel=LIKELIHOOD_TOLERANCE)
+    from_formula = float(np.logaddexp.reduce(densities(rows, ours), axis=1).sum())
+    assert ours.log_likelihood == pytest.approx(from_formula, rel=LIKELIHOOD_TOLERANCE)
+
+
+@pytest.mark.parametrize("covariance", ["diag", "spherical", "tied", "full"])
+def test_statistics_and_assignments_of_one_mixture_are_the_cpus(kernels: Kernels, covariance: Covariance) -> None:
+    rows = standardise(blobs(5, 1_200, 4, seed=9)[0])
+    fitted = CpuKernels().em(rows, 5, 0, covariance)
+    ours, cpus = (each.statistics(rows, fitted) for each in (kernels, CpuKernels()))
+    for name in ("counts", "sums", "squares", "log_likelihood"):
+        assert getattr(ours, name) == pytest.approx(getattr(cpus, name), rel=1e-4, abs=0.05)
+    assert ours.counts.sum() == pytest.approx(len(rows))
+    for threshold in (0.1, 1.0):
+        found, expected = (each.assign(rows, fitted, threshold) for each in (kernels, CpuKernels()))
+        assert found.rows.tolist() == expected.rows.tolist()
+        assert found.components.tolist() == expected.components.tolist()
+        assert found.shares == pytest.approx(expected.shares, abs=1e-3)
+
+
+def test_a_layer_larger_than_a_cell_is_grouped(kernels: Kernels) -> None:
+    """Forty blobs in cells of at most 400 rows: every row is in a cluster, and nearly all clusters are of one blob."""
+    rows, labels = blobs(40, 50, 6, seed=3)
+    settings = ClusterSettings(target_size=40, max_size=80, threshold=0.1, seed=0, cell_rows=400)
+    found = soft_clusters(rows, settings, kernels)
+    assert np.array_equal(np.unique(found.rows[found.best]), np.arange(len(rows)))
+    pure = [len(set(labels[found.rows[found.clusters == cluster]])) == 1 for cluster in range(len(found.sizes))]
+    assert np.mean(pure) > 0.8
+    assert found.sizes.max() <= 80
+
+
+def test_a_mixture_needs_a_row_for_every_component(kernels: Kernels) -> None:
+    with pytest.raises(ValueError, match="between 1 and the 3 rows"):
+        kernels.em(np.zeros((3, 2), np.float32), 4, 0, "diag")

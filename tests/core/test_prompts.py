@@ -21,6 +21,7 @@ from hirag_dist.core.prompts import (
     meta_types_request,
     pack_request,
     report_request,
+    same_entity_request,
     summary_request,
     tagged,
 )
@@ -44,6 +45,7 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "meta-types": meta_types_request([text], prompts),
         "summarise": summary_request([(text, "person", text)], prompts, TYPES, None),
         "report": report_request([text], [text], [text], prompts, None),
+        "same-entity": same_entity_request([text, f"{text} (person)"], prompts, None),
         "answer": answer_request(text, text, prompts),
     }
 

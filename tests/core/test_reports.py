@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.replies import Finding, ReportRecord
-from hirag_dist.core.reports import ChildReport, Link, Member, members_report, report_material, report_row, report_text
+from hirag_dist.core.reports import ChildReport, Draft, Link, Member, members_report, report_row, report_text
 from hirag_dist.core.tokens import counter
 
 
@@ -21,14 +21,14 @@ def links(n: int) -> list[Link]:
 
 
 def test_everything_goes_in_where_it_fits() -> None:
-    material = report_material(members(4), links(3), [], 1000, count)
+    material = Draft(members(4), links(3), 1000, count).material([])
     assert material.complete
     assert [line.split(".")[0] for line in material.entities] == ["E1", "E2", "E3", "E4"]
     assert material.refs == {f"E{i + 1}": f"e{i:02d}" for i in range(4)} | {f"R{i + 1}": f"r{i:02d}" for i in range(3)}
 
 
 def test_the_least_prominent_are_left_out_first() -> None:
-    material = report_material(members(30), links(20), [], 150, count)
+    material = Draft(members(30), links(20), 150, count).material([])
     assert not material.complete
     shown = [material.refs[line.split(".")[0]] for line in material.entities]
     assert shown == [f"e{i:02d}" for i in range(len(shown))]
@@ -36,9 +36,9 @@ def test_the_least_prominent_are_left_out_first() -> None:
 
 
 def test_the_report_of_the_largest_part_stands_in_for_its_members() -> None:
-    small = ChildReport("small", "Small", "summary of small", frozenset(f"e{i:02d}" for i in range(5)))
-    large = ChildReport("large", "Large", "summary of large", frozenset(f"e{i:02d}" for i in range(5, 30)))
-    material = report_material(members(30), links(29), [small, large], 250, count)
+    small = ChildReport("small", "Small", "summary of small", 5, frozenset(f"e{i:02d}" for i in range(5)))
+    large = ChildReport("large", "Large", "summary of large", 25, frozenset(f"e{i:02d}" for i in range(5, 30)))
+    material = Draft(members(30), links(29), 250, count).material([small, large])
     assert material.refs["C1"] == "large"
     assert material.complete
     shown = {material.refs[line.split(".")[0]] for line in material.entities}
@@ -61,9 +61,9 @@ def test_a_small_community_reports_its_members() -> None:
 
 
 def test_reports_that_do_not_fit_leave_room_for_members() -> None:
-    verbose = ChildReport("verbose", "Verbose", "word " * 500, frozenset(f"e{i:02d}" for i in range(20)))
-    brief = ChildReport("brief", "Brief", "few words", frozenset(f"e{i:02d}" for i in range(20, 25)))
-    material = report_material(members(30), [], [verbose, brief], 200, count)
+    verbose = ChildReport("verbose", "Verbose", "word " * 500, 20, frozenset(f"e{i:02d}" for i in range(20)))
+    brief = ChildReport("brief", "Brief", "few words", 5, frozenset(f"e{i:02d}" for i in range(20, 25)))
+    material = Draft(members(30), [], 200, count).material([verbose, brief])
     assert [line.split(":")[0] for line in material.reports] == ["C1. Brief"]
     assert material.refs["C1"] == "brief"
     assert len(material.entities) > 5
@@ -82,10 +82,10 @@ def test_material_never_passes_the_budget_and_says_whether_it_is_whole(
 ) -> None:
     tokens = counter("o200k_base")
     children = [
-        ChildReport(f"c{at}", "Title", "w " * length, frozenset(f"e{i:02d}" for i in rows))
+        ChildReport(f"c{at}", "Title", "w " * length, len(rows), frozenset(f"e{i:02d}" for i in rows))
         for at, (rows, length) in enumerate(parts)
     ]
-    material = report_material(members(n_members), links(n_links), children, budget, tokens)
+    material = Draft(members(n_members), links(n_links), budget, tokens).material(children)
     lines = [*material.entities, *material.relations, *material.reports]
     assert tokens("\n".join(lines)) <= budget
     assert [line.split(".")[0] for line in lines] == list(material.refs)

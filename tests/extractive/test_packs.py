@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hirag_dist.core.packs import split_reply
-from hirag_dist.core.prompts import PACKED, Prompts, pack_request, report_request, summary_request
-from hirag_dist.core.replies import Malformed, parse_report, parse_summary
+from hirag_dist.core.prompts import PACKED, Prompts, pack_request, report_request, same_entity_request, summary_request
+from hirag_dist.core.replies import Malformed, parse_report, parse_same, parse_summary
 from hirag_dist.extractive import reply_to
 from hirag_dist.types import ChatReply, ChatRequest
 
@@ -23,16 +23,25 @@ COMMUNITIES = [
     (["E1. Fezziwig (person): Gave a ball."], []),
     (["E1. 孙悟空 (person): 花果山的美猴王。"], []),
 ]
+PAIRS = [
+    ["Scrooge (person): Ebenezer Scrooge is a miser.", "Ebenezer Scrooge (person): A miser in London."],
+    ["Fred (person): A nephew.", "Ned (person)"],
+    ["悟空 (person): 孙悟空又称悟空。", "孙悟空 (person): 花果山的美猴王。"],
+]
 
 
 def requests(task: str, form: str | None) -> list[ChatRequest]:
     if task == "summarise":
         return [summary_request(members, Prompts(), META, form) for members in CLUSTERS]
+    if task == "same-entity":
+        return [same_entity_request(pair, Prompts(), form) for pair in PAIRS]
     return [report_request(entities, relations, [], Prompts(), form) for entities, relations in COMMUNITIES]
 
 
 def parse(task: str, reply: ChatReply | Malformed) -> Any:
     assert isinstance(reply, ChatReply)
+    if task == "same-entity":
+        return parse_same(reply)
     return parse_summary(reply, 2, ["?", "?"]) if task == "summarise" else parse_report(reply)
 
 

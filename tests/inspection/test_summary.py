@@ -10,9 +10,12 @@ import networkx as nx
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
+from hirag_dist.core.distances import hop_distances
 from hirag_dist.errors import SchemaMismatch
 from hirag_dist.inspection import Inspection, inspect_tables
+from hirag_dist.types import CsrGraph, IntVector
 
 Tables = dict[str, pa.Table]
 
@@ -54,6 +57,26 @@ def test_the_clustering_coefficient_is_of_layer_0_and_of_all_layers(small: Inspe
     assert small.base_graph.clustering.transitivity == pytest.approx(3 / 5)
     assert small.graph.clustering.transitivity == pytest.approx(6 / 10)
     assert (small.base_graph.clustering.triangles, small.graph.clustering.triangles) == (1, 2)
+
+
+def test_paths_and_coverage_are_of_the_hierarchy(small: Inspection) -> None:
+    """All of the tiny index is one chunk, so no pair is looked at; a and b of five have a summary."""
+    assert (small.paths.pairs, small.paths.exact, small.paths.mean) == (0, True, None)
+    assert [layer.covered for layer in small.layers] == [pytest.approx(2 / 5), None]
+
+
+def test_hops_come_from_the_kernels_that_are_given(generated: Tables) -> None:
+    asked: list[int] = []
+
+    def bfs(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+        asked.append(graph.n_nodes)
+        return hop_distances(graph, sources)
+
+    found = inspect_tables(generated, {}, bfs)
+    assert set(asked) == {found.base_graph.entities, found.graph.entities}
+    assert found.paths == inspect_tables(generated, {}).paths
+    assert found.paths.pairs == sum(found.paths.hops) + found.paths.unreachable
+    assert found.paths.flat_unreachable >= found.paths.unreachable
 
 
 def test_levels_and_reports(small: Inspection) -> None:

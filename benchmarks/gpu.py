@@ -1,0 +1,170 @@
+"""How much faster is a GPU than this machine's CPU, and how much of the card does EM use?
+
+For each number of rows: PCA of 384 columns to 32, a whole mixture fit, one round of it, the assignment, hops from 64
+sources and Leiden in a graph of five times as many edges. A JSON line for each size with the seconds of both, and one
+for the card with what it reaches by itself: copying, and float32 matrix products. Everything is warmed up once; times
+include the copies to the card and back, except that of the round, whose rows are on the card as in a fit.
+
+    python benchmarks/gpu.py [--rows 100000 1000000] [--components 256]
+
+Without a GPU one line says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from hirag_dist.backends.kernels import make_kernels, resolve_kernels
+from hirag_dist.core.mixture import BLOCK_ROWS, standardise, statistics_of
+from hirag_dist.errors import BackendUnavailable
+from hirag_dist.ports import Kernels
+from hirag_dist.types import Covariance, CsrGraph, FloatMatrix, Mixture
+
+COLUMNS, REDUCED, SOURCES, EDGES_A_NODE = 384, 32, 64, 5
+COVARIANCE: Covariance = "spherical"  # as a build fits them
+WARM_ROWS = 10_000
+# Of a round, the matrix of responsibilities is written, read or both by: the first product (1), the second, with its
+# temporary (1), and adding it (3), the constant (2), the largest (1) and its subtraction (2), the exponential (2), the
+# sum (1) and the division by it (2), the counts (1) and two products (2).
+PASSES = 18
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", nargs="+", type=int, default=[100_000, 1_000_000])
+    parser.add_argument("--components", type=int, default=256)
+    arguments = parser.parse_args()
+    try:
+        name = resolve_kernels("gpu")
+        gpu = make_kernels(name)
+    except BackendUnavailable as error:
+        print(json.dumps({"benchmark": "gpu", "gpu": None, "reason": str(error)}))
+        return
+    import cupy
+
+    from hirag_dist.backends.gpu import block_rows, describe_device
+
+    card = {"benchmark": "gpu", "gpu": describe_device(), "kernels": name, **card_rates(cupy)}
+    print(json.dumps(card), flush=True)
+    cpu = make_kernels("cpu")
+    measure(gpu, cupy, WARM_ROWS, 16)
+    measure(cpu, np, WARM_ROWS, 16)
+    for n_rows in arguments.rows:
+        on_gpu, fitted = measure(gpu, cupy, n_rows, arguments.components, block_rows(arguments.components))
+        on_cpu, _ = measure(cpu, np, n_rows, arguments.components)
+        line = {
+            "benchmark": "gpu",
+            "rows": n_rows,
+            "components": arguments.components,
+            "gpu_s": rounded(on_gpu),
+            "cpu_s": rounded(on_cpu),
+            "times_faster": {part: round(on_cpu[part] / on_gpu[part], 1) for part in on_gpu},
+            "em_round": shares(fitted, n_rows, on_gpu["em_round"], card),
+        }
+        print(json.dumps(line), flush=True)
+
+
+def measure(
+    kernels: Kernels, xp: Any, n_rows: int, n_components: int, rows_a_block: int = BLOCK_ROWS
+) -> tuple[dict[str, float], Mixture]:
+    """Return the seconds of each kernel, and the mixture that was fitted."""
+    vectors, graph = planted(n_rows, 0), heavy_tailed(n_rows, 0)
+    seconds: dict[str, float] = {}
+
+    def timed(part: str, work: Callable[[], Any]) -> Any:
+        started = time.perf_counter()
+        found = work()
+        seconds[part] = time.perf_counter() - started
+        return found
+
+    rows = standardise(timed("pca", lambda: kernels.pca(vectors, REDUCED, 0)))
+    fitted = timed("em", lambda: kernels.em(rows, n_components, 0, COVARIANCE))
+    held = xp.asarray(rows)
+    timed("em_round", lambda: statistics_of(xp, held, fitted, block_rows=rows_a_block))
+    timed("assign", lambda: kernels.assign(rows, fitted, 0.1))
+    sources = np.random.default_rng(0).integers(n_rows, size=SOURCES)
+    timed("bfs", lambda: kernels.bfs(graph, sources))
+    timed("leiden", lambda: kernels.leiden(graph, n_rows, 1.0, 0))
+    return seconds, fitted
+
+
+def shares(fitted: Mixture, n_rows: int, seconds: float, card: dict[str, Any]) -> dict[str, float]:
+    """Return what a round of EM uses of the card: bytes moved and operations done, over what it reaches by itself."""
+    n_dims = fitted.means.shape[1]
+    n_columns = n_dims + {"diag": n_dims, "full": n_dims * (n_dims + 1) // 2}.get(fitted.covariance, 1)
+    elements = n_rows * fitted.n_components
+    moved = 4 * (PASSES * elements + 4 * n_rows * n_dims)
+    operations = 4 * elements * n_columns  # a product with the features and one with the shares, 2 an element each
+    return {
+        "gb_per_s": round(moved / seconds / 1e9, 1),
+        "share_of_copy": round(moved / seconds / 1e9 / card["copy_gb_per_s"], 3),
+        "tflop_per_s": round(operations / seconds / 1e12, 3),
+        "share_of_matmul": round(operations / seconds / 1e12 / card["matmul_tflop_per_s"], 3),
+    }
+
+
+def card_rates(cupy: Any) -> dict[str, float]:
+    """Return what the card reaches: bytes read and written by copies, and operations of float32 products."""
+    block = cupy.zeros(1 << 28, dtype=cupy.float32)
+    other = cupy.empty_like(block)
+    square = cupy.ones((8192, 8192), dtype=cupy.float32)
+    result = cupy.empty_like(square)
+    copy_s = _best_of(cupy, lambda: cupy.copyto(other, block))
+    matmul_s = _best_of(cupy, lambda: cupy.matmul(square, square, out=result))
+    return {
+        "copy_gb_per_s": round(2 * block.nbytes / copy_s / 1e9, 1),
+        "matmul_tflop_per_s": round(2 * 8192**3 / matmul_s / 1e12, 2),
+    }
+
+
+def _best_of(cupy: Any, work: Callable[[], Any], times: int = 5) -> float:
+    work()
+    found = []
+    for _ in range(times):
+        cupy.cuda.runtime.deviceSynchronize()
+        started = time.perf_counter()
+        work()
+        cupy.cuda.runtime.deviceSynchronize()
+        found.append(time.perf_counter() - started)
+    return min(found)
+
+
+def planted(n_rows: int, seed: int) -> FloatMatrix:
+    """Rows around a centre for every hundred of them."""
+    random = np.random.default_rng(seed)
+    centres = random.standard_normal((max(n_rows // 100, 1), COLUMNS), np.float32)
+    rows: FloatMatrix = centres[random.integers(len(centres), size=n_rows)]
+    rows += 0.5 * random.standard_normal(rows.shape, np.float32)
+    return rows
+
+
+def heavy_tailed(n_nodes: int, seed: int) -> CsrGraph:
+    """A graph with hubs: one end of an edge is drawn towards the low numbers, the other near the first or anywhere."""
+    random = np.random.default_rng(seed)
+    n_edges = EDGES_A_NODE * n_nodes
+    heads = (n_nodes * random.random(n_edges) ** 2).astype(np.int64)
+    near = (heads + random.integers(1, 200, n_edges)) % n_nodes
+    tails = np.where(random.random(n_edges) < 0.8, near, random.integers(0, n_nodes, n_edges))
+    kept = heads != tails
+    ends = np.concatenate([heads[kept], tails[kept]]), np.concatenate([tails[kept], heads[kept]])
+    matrix = csr_array((np.ones(len(ends[0]), np.float32), ends), shape=(n_nodes, n_nodes))
+    matrix.sum_duplicates()
+    matrix.sort_indices()
+    rows = np.zeros(matrix.nnz, np.int32)
+    return CsrGraph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, rows)
+
+
+def rounded(seconds: dict[str, float]) -> dict[str, float]:
+    """Four digits are more than enough."""
+    return {part: float(f"{value:.4g}") for part, value in seconds.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""How good, how fast and how repeatable are communities of a million nodes, beside other implementations?
+
+Makes weighted graphs with planted communities, degrees and community sizes heavy-tailed, and prints JSON lines: what
+this project's Leiden takes flat and hierarchical, and what the stages around it take (graph from tables, the community
+table, outlines of reports, lineage), each size in a process of its own so that its peak memory is its own; whether
+every community is connected; whether labels are equal when done again, in another process and with another hash seed.
+With --oracles PYTHON, an interpreter that has some of igraph, leidenalg, networkit and graspologic-native, the same
+graph by each of them, with their usual two rounds.
+
+    python benchmarks/leiden.py [--sizes 100000x500000 1000000x5000000] [--oracles PYTHON] [--oracle-s 900]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.core.communities import community_table, lineage
+from hirag_dist.core.graph import build_graph, components, heads, within
+from hirag_dist.core.leiden import leiden
+from hirag_dist.core.outlines import report_outlines
+from hirag_dist.types import CsrGraph
+
+MAX_SIZE = 150
+INSIDE = 0.75  # of the edges
+ORACLES = ("igraph", "networkit", "graspologic", "leidenalg")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", default=["100000x500000", "1000000x5000000"], help="nodes x edges")
+    parser.add_argument("--oracles", help="a Python that has the other implementations")
+    parser.add_argument("--oracle-s", type=float, default=900.0, help="what each may take")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)  # the child's part: a file with a graph
+    parser.add_argument("--digest", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(measure(Path(arguments.measure), arguments.digest)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for size in arguments.sizes:
+            n_nodes, n_edges = map(int, size.split("x"))
+            graph = Path(folder) / f"{size}.npz"
+            source, target, weight, planted = planted_graph(n_nodes, n_edges)
+            np.savez(graph, source=source, target=target, weight=weight, planted=planted)
+            here = [sys.executable, __file__, "--measure", str(graph)]
+            found = child(here, 0)
+            again = child([*here, "--digest"], 1)
+            found["equal_in_another_process"] = again["digest"] == found["digest"]
+            print(json.dumps({"benchmark": "leiden", "case": f"{size} ours"} | found), flush=True)
+            for name in ORACLES if arguments.oracles else ():
+                script = [arguments.oracles, str(Path(__file__).with_name("leiden_oracles.py")), name, str(graph)]
+                line = {"benchmark": "leiden", "case": f"{size} {name}"} | child(script, 0, arguments.oracle_s)
+                print(json.dumps(line), flush=True)
+
+
+def child(command: Sequence[str], hash_seed: int, timeout_s: float | None = None) -> dict[str, Any]:
+    """Return the JSON that a process prints, or why there is none."""
+    environment = os.environ | {"PYTHONHASHSEED": str(hash_seed)}
+    try:
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=timeout_s
+        )
+    except subprocess.TimeoutExpired:
+        return {"not_done": f"more than {timeout_s:g} s"}
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def planted_graph(
+    n_nodes: int, n_edges: int, seed: int = 1
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Return (source, target, weight) of distinct edges, and the community that each node was planted in.
+
+    Endpoints are drawn by a heavy-tailed popularity; those inside a community by the popularity there. About an eighth
+    of the edges are drawn twice, or are loops, and fall away.
+    """
+    random = np.random.default_rng(seed)
+    sizes: list[int] = []
+    left = n_nodes
+    while left:
+        sizes.append(max(1, int(min(20 * (random.pareto(1.3) + 1), n_nodes // 20, left))))
+        left -= sizes[-1]
+    planted = np.repeat(np.arange(len(sizes)), sizes)
+    random.shuffle(planted)
+    order = np.argsort(planted, kind="stable")
+    edge_of = np.searchsorted(planted[order], np.arange(len(sizes) + 1))
+    cumulated = np.concatenate([[0.0], np.cumsum((random.pareto(1.6, n_nodes) + 1)[order])])
+    n_drawn = round(n_edges * 1.15)
+    source = _drawn(cumulated, order, random.random(n_drawn) * cumulated[-1])
+    first, last = cumulated[edge_of[planted[source]]], cumulated[edge_of[planted[source] + 1]]
+    anywhere = random.random(n_drawn) >= INSIDE
+    first[anywhere], last[anywhere] = 0.0, cumulated[-1]
+    target = _drawn(cumulated, order, first + random.random(n_drawn) * (last - first))
+    key = np.minimum(source, target) * n_nodes + np.maximum(source, target)
+    key = np.unique(key[source != target])
+    if len(key) > n_edges:
+        key = np.sort(random.permutation(key)[:n_edges])
+    weight = np.minimum(random.geometric(0.3, len(key)), 50).astype(np.float64)
+    return key // n_nodes, key % n_nodes, weight, planted
+
+
+def _drawn(cumulated: NDArray[np.float64], order: NDArray[np.int64], at: NDArray[np.float64]) -> NDArray[np.int64]:
+    return order[np.minimum(np.searchsorted(cumulated[1:], at, side="right"), len(order) - 1)]
+
+
+def measure(file: Path, only_digest: bool) -> dict[str, Any]:
+    """Return one size's figures, seconds by name."""
+    data = np.load(file)
+    n_nodes, planted = len(data["planted"]), data["planted"]
+    seconds: dict[str, float] = {}
+    compiled = time.perf_counter()
+    pair = CsrGraph(np.arange(3), np.array([1, 0], np.int32), np.ones(2, np.float32), np.zeros(2, np.int32))
+    leiden(pair, np.zeros(2, np.int64), 1.0, 0)
+    seconds["first_use"] = time.perf_counter() - compiled
+    ids = pa.chunked_array([pa.array(np.char.mod("%024x", np.arange(n_nodes)))])
+    relations = pa.table(
+        {
+            "relation_id": np.char.mod("%024x", np.arange(len(data["source"]))),
+            "source_id": ids.combine_chunks().take(pa.array(data["source"])),
+            "target_id": ids.combine_chunks().take(pa.array(data["target"])),
+            "weight": data["weight"],
+        }
+    )
+    graph = timed(seconds, "graph", lambda: build_graph(ids, relations))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    flat = timed(seconds, "flat", lambda: leiden(graph, np.zeros(n_nodes, np.int64), 1.0, 0))
+    peak_flat = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    levels = timed(seconds, "hierarchical", lambda: CpuKernels().leiden(graph, MAX_SIZE, 1.0, 0))
+    digest = hashlib.sha256(b"".join(labels.tobytes() for labels in [flat, *levels])).hexdigest()[:16]
+    if only_digest:
+        return {"digest": digest}
+    table = timed(seconds, "table", lambda: community_table(levels, graph, ids))
+    other = CpuKernels().leiden(graph, MAX_SIZE, 1.0, 1)
+    new = community_table(other, graph, ids)
+    continued = timed(seconds, "lineage", lambda: lineage(table, new))
+    degree = np.diff(graph.indptr)
+    outlines = timed(seconds, "outlines", lambda: report_outlines(table, ids, relations, degree, 666, 256))
+    again = leiden(graph, np.zeros(n_nodes, np.int64), 1.0, 0)
+    return {
+        "nodes": n_nodes,
+        "edges": len(data["source"]),
+        "seconds": {name: round(value, 2) for name, value in seconds.items()},
+        "peak_mb": {
+            "before": round(before / 1024),
+            "flat": round(peak_flat / 1024),
+            "all": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        },
+        "modularity": round(modularity(graph, flat), 5),
+        "planted_modularity": round(modularity(graph, planted), 5),
+        "communities": int(flat.max()) + 1,
+        "levels": [int(labels.max()) + 1 for labels in levels],
+        "largest_leaf": int(table.filter(table["is_leaf"])["n_entities"].to_numpy().max()),
+        "connected": all(connected(graph, labels) for labels in [flat, *levels]),
+        "equal_twice": bool(np.array_equal(flat, again)),
+        "continued_from_another_seed": len(continued),
+        "reports_above_trees": outlines.above.num_rows,
+        "digest": digest,
+    }
+
+
+def timed(seconds: dict[str, float], name: str, work: Any) -> Any:
+    """Return what `work` gives, and note how long it took."""
+    started = time.perf_counter()
+    found = work()
+    seconds[name] = time.perf_counter() - started
+    return found
+
+
+def modularity(graph: CsrGraph, labels: NDArray[np.int64]) -> float:
+    """Return the weighted modularity of a partition."""
+    start, weights = heads(graph), graph.weights.astype(np.float64)
+    total = weights.sum()
+    strength = np.bincount(labels, weights=np.bincount(start, weights=weights, minlength=graph.n_nodes))
+    inside = weights[labels[start] == labels[graph.indices]].sum()
+    return float(inside / total - ((strength / total) ** 2).sum())
+
+
+def connected(graph: CsrGraph, labels: NDArray[np.int64]) -> bool:
+    """Whether each label's nodes hang together by edges among them."""
+    parts = components(within(graph, labels))[labels >= 0]
+    return len(np.unique(parts)) == len(np.unique(labels[labels >= 0]))
+
+
+if __name__ == "__main__":
+    main()

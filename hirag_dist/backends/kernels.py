@@ -1,0 +1,63 @@
+"""Kernels by name: the part of `wiring` that asks what this machine can compute on, once, at the start of a build."""
+
+from __future__ import annotations
+
+import logging
+from importlib.util import find_spec
+
+from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.errors import BackendUnavailable
+from hirag_dist.ports import Kernels
+
+log = logging.getLogger(__name__)
+
+
+def resolve_kernels(choice: str) -> str:
+    """Return the name of the kernels that a configured choice means on this machine, for `make_kernels`.
+
+    `gpu` where CuPy and cuGraph are installed and a GPU is visible, `cupy` where cuGraph is missing: communities are
+    then found on the CPU. `auto` takes the CPU where neither is possible.
+
+    Raises:
+        BackendUnavailable: a GPU was asked for by name, and cannot be used.
+    """
+    if choice == "cpu":
+        return CpuKernels.name
+    reason = _no_gpu()
+    if reason is not None:
+        if choice != "auto":
+            raise BackendUnavailable(f"kernels: {choice} {reason}")
+        log.info("kernels: cpu (auto: a GPU %s)", reason)
+        return CpuKernels.name
+    from hirag_dist.backends.gpu import CupyKernels, GpuKernels, describe_device, has_cugraph
+
+    if has_cugraph():
+        log.info("kernels: gpu (%s)", describe_device())
+        return GpuKernels.name
+    log.info("kernels: cupy (%s; cuGraph is not installed, so communities are found on the CPU)", describe_device())
+    return CupyKernels.name
+
+
+def _no_gpu() -> str | None:
+    """Return what is missing for a GPU to be used, None where nothing is."""
+    if find_spec("cupy") is None:
+        return "needs CuPy: pip install 'hirag-dist[gpu-cu12]' (or gpu-cu13)"
+    from hirag_dist.backends.gpu import device_count  # RAPIDS imports without a GPU and fails at first use
+
+    return None if device_count() else "needs a visible GPU: see `nvidia-smi` and CUDA_VISIBLE_DEVICES"
+
+
+def make_kernels(name: str) -> Kernels:
+    """Return the kernels of a name that `resolve_kernels` gave.
+
+    Raises:
+        BackendUnavailable: this machine, perhaps another than the one that gave the name, has not what they need.
+    """
+    if name == CpuKernels.name:
+        return CpuKernels()
+    reason = _no_gpu()
+    if reason is not None:
+        raise BackendUnavailable(f"kernels: {name} {reason}; every worker of a build needs the same kernels")
+    from hirag_dist.backends.gpu import CupyKernels, GpuKernels
+
+    return GpuKernels() if name == GpuKernels.name else CupyKernels(CpuKernels())

@@ -1,0 +1,249 @@
+"""CuPy on a machine without a GPU: numpy behind CuPy's rules, so that code for it can be tested anywhere.
+
+As with CuPy, an array of the device and one of the host do not mix: neither in an operation, nor in a function, nor as
+an index; only `asarray` takes one to the device, and only `asnumpy` brings it back. Reductions give arrays of the
+device without a dimension, not scalars. A function that is not in `FUNCTIONS` is not there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+FUNCTIONS = (  # all of them are in CuPy 14, with the arguments that are used
+    *("arange", "clip", "concatenate", "cumsum", "einsum", "exp", "full", "log", "maximum", "nan_to_num", "nonzero"),
+    *("searchsorted", "unique", "zeros"),
+)
+TYPES = ("int32", "int64")
+
+
+class DeviceArray(np.ndarray):
+    """An array that refuses the company of plain numpy arrays."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        _same_side((inputs, options))
+        if out is not None:
+            _same_side(out, strict=True)
+            options["out"] = tuple(_plain(each) for each in out)
+        found = getattr(ufunc, method)(*_plain(inputs), **_plain(options))
+        return out[0] if out is not None else _to_device(found)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        raise TypeError(f"numpy.{func.__name__} was given an array of the device; call the array module's")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed: use asnumpy")
+
+    def __getitem__(self, key: Any) -> Any:
+        _same_side(key, strict=True)
+        return _to_device(_plain(self)[_plain(key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        _same_side((key, value), strict=True)
+        _plain(self)[_plain(key)] = _plain(value)
+
+    def argmax(self, *args: Any, **options: Any) -> Any:
+        return _to_device(_plain(self).argmax(*args, **options))
+
+    def argmin(self, *args: Any, **options: Any) -> Any:
+        return _to_device(_plain(self).argmin(*args, **options))
+
+    def sum(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        return _to_device(_plain(self).sum(*args, **options))
+
+    def mean(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        return _to_device(_plain(self).mean(*args, **options))
+
+    def max(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        return _to_device(_plain(self).max(*args, **options))
+
+
+def _same_side(values: Any, strict: bool = False) -> None:
+    """Raise TypeError for a host array among the values; numpy scalars are taken by CuPy too."""
+    if isinstance(values, dict):
+        values = tuple(values.values())
+    if isinstance(values, tuple | list):
+        for each in values:
+            _same_side(each, strict)
+    elif isinstance(values, np.ndarray) and not isinstance(values, DeviceArray) and (strict or values.ndim):
+        raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, DeviceArray):
+        return value.view(np.ndarray)
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return type(value)(_plain(each) for each in value) if isinstance(value, tuple | list) else value
+
+
+def _to_device(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_to_device(each) for each in value)
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value).view(DeviceArray)
+    return value
+
+
+def _function(name: str) -> Callable[..., Any]:
+    numpys = getattr(np, name)
+
+    def call(*args: Any, **options: Any) -> Any:
+        _same_side((args, options), strict=True)
+        return _to_device(numpys(*_plain(args), **_plain(options)))
+
+    return call
+
+
+class CUDARuntimeError(RuntimeError):
+    """What CuPy raises where there is no driver."""
+
+
+class OutOfMemoryError(MemoryError):
+    """What CuPy raises where the card is full."""
+
+
+class StandInCupy(ModuleType):
+    """The module. `devices` is how many GPUs it shows, None for no driver; `free` the bytes that a card has left."""
+
+    def __init__(self, devices: int | None = 1, free: int = 1 << 30) -> None:
+        super().__init__("cupy")
+        self.__version__ = "14.2.0"
+        self.__spec__ = ModuleSpec("cupy", None)
+        self._devices, self.free = devices, free
+        for name in FUNCTIONS:
+            setattr(self, name, _function(name))
+        for name in TYPES:
+            setattr(self, name, getattr(np, name))
+        self.ndarray = DeviceArray
+        self.cuda = SimpleNamespace(
+            runtime=SimpleNamespace(
+                CUDARuntimeError=CUDARuntimeError,
+                getDeviceCount=self._count,
+                getDeviceProperties=lambda number: {"name": b"Stand-in", "totalGlobalMem": 8 << 30},
+                memGetInfo=lambda: (self.free, 8 << 30),
+            ),
+            memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+        )
+
+    def _count(self) -> int:
+        if self._devices is None:
+            raise CUDARuntimeError("cudaErrorInsufficientDriver")
+        return self._devices
+
+    @staticmethod
+    def asarray(value: Any, dtype: Any = None) -> DeviceArray:
+        """Copy to the device."""
+        return np.array(_plain(value), dtype=dtype).view(DeviceArray)
+
+    @staticmethod
+    def asnumpy(value: DeviceArray) -> Any:
+        """Copy to the host."""
+        if not isinstance(value, DeviceArray):
+            raise TypeError("asnumpy takes an array of the device here")
+        return np.array(_plain(value))
+
+    @staticmethod
+    def get_default_memory_pool() -> Any:
+        """An empty pool."""
+        return SimpleNamespace(free_bytes=lambda: 0)
+
+
+class Column:
+    """A column of cuDF: it is brought to the host by name."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = np.asarray(values)
+
+    def to_numpy(self) -> Any:
+        """Copy to the host."""
+        return self._values.copy()
+
+
+class DataFrame(dict[str, Column]):
+    """Named columns of one length."""
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        super().__init__({name: Column(values) for name, values in columns.items()})
+
+
+class Graph:
+    """cuGraph's undirected graph, as far as it is used; signatures are those of the wheel, which a test compares."""
+
+    def __init__(self, m_graph: Any = None, directed: bool = False) -> None:
+        assert m_graph is None
+        self.directed = directed
+        self.edges = nx.Graph()
+
+    def from_cudf_edgelist(
+        self,
+        input_df: DataFrame,
+        source: str = "source",
+        destination: str = "destination",
+        edge_attr: Any = None,
+        weight: Any = None,
+        edge_id: Any = None,
+        edge_type: Any = None,
+        renumber: bool = True,
+        store_transposed: bool = False,
+        symmetrize: Any = None,
+        vertices: Any = None,
+    ) -> None:
+        """Take edges that are given in one direction each."""
+        columns = [input_df[name].to_numpy().tolist() for name in (source, destination, edge_attr)]
+        self.edges.add_weighted_edges_from(zip(*columns, strict=True))
+
+
+def leiden(
+    G: Graph,  # noqa: N803
+    max_iter: int = 100,
+    resolution: float = 1.0,
+    random_state: int | None = None,
+    theta: int = 1,
+) -> tuple[DataFrame, float]:
+    """A flat partition of the nodes that have an edge, in no order: Louvain's, so not always of connected parts."""
+    assert not G.directed
+    parts = nx.community.louvain_communities(G.edges, resolution=resolution, seed=random_state)
+    found = [(node, number) for number, part in enumerate(parts) for node in sorted(part, reverse=True)]
+    frame = {"vertex": np.array([node for node, _ in found], np.int32), "partition": [number for _, number in found]}
+    return DataFrame(frame), nx.community.modularity(G.edges, parts, resolution=resolution)
+
+
+def rapids() -> dict[str, ModuleType]:
+    """Return cuDF and cuGraph, by name."""
+    modules = {
+        "cudf": {"DataFrame": DataFrame, "Series": Column, "Index": Column},  # scikit-learn looks for all three
+        "cugraph": {"Graph": Graph, "leiden": leiden},
+    }
+    made = {}
+    for name, members in modules.items():
+        made[name] = ModuleType(name)
+        made[name].__spec__ = ModuleSpec(name, None)
+        vars(made[name]).update(members)
+    return made
+
+
+@contextmanager
+def standin_gpu(cupy: StandInCupy | None = None, with_rapids: bool = True) -> Iterator[Any]:
+    """Lend `hirag_dist.backends.gpu`, loaded with stand-ins for its libraries; all of it is gone afterwards."""
+    modules: dict[str, ModuleType | None] = {"cudf": None, "cugraph": None, "cupy": cupy or StandInCupy()}
+    if with_rapids:
+        modules |= rapids()
+    ours = "hirag_dist.backends.gpu"
+    before = {name: sys.modules.pop(name, None) for name in (*modules, ours)}
+    sys.modules.update({name: module for name, module in modules.items() if module is not None})
+    try:
+        yield importlib.import_module(ours)
+    finally:
+        for name, kept in before.items():
+            sys.modules.pop(name, None)
+            if kept is not None:
+                sys.modules[name] = kept
