@@ -156,8 +156,8 @@ class Growth:
         return _Above(entities["entities"], entities["names"], relations["relations"], self._total(entities["stats"]))
 
     def _equal_names(self, basic: Dataset) -> Dataset:
-        names = self._run.stage(NormaliseNames(), "names of layer 0", entities=basic)["names"]
-        return self._run.stage(RelateEqualNames(), "equal names", names=sum(self._names, names))["relations"]
+        names = self._run.stage(NormaliseNames(), "equal names: layer 0", entities=basic)["names"]
+        return self._run.stage(RelateEqualNames(), "equal names: relations", names=sum(self._names, names))["relations"]
 
     def _total(self, stats: Dataset) -> int:
         """Return the sum of one figure over a stage's tasks."""

@@ -198,16 +198,19 @@ class Build:
         run, config = self._run, self._config.communities
         outline = run.stage(
             OutlineReports(config.report_tokens // _LEAST_LINE_TOKENS, _REPORTS_TOGETHER),
-            "report outlines",
+            "report material: outlines",
             communities=communities,
             entities=entities,
             relations=relations,
         )
         entity_lines = run.stage(
-            EntityLines(DESCRIPTION_CHARS), "report entities", places=outline["entities"], entities=entities
+            EntityLines(DESCRIPTION_CHARS), "report material: entities", places=outline["entities"], entities=entities
         )["lines"]
         relation_lines = run.stage(
-            RelationLines(DESCRIPTION_CHARS), "report relations", places=outline["relations"], relations=relations
+            RelationLines(DESCRIPTION_CHARS),
+            "report material: relations",
+            places=outline["relations"],
+            relations=relations,
         )["lines"]
         stage = WriteReports(
             structured=self._resolved.structured["report"],

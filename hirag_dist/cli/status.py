@@ -159,11 +159,11 @@ def _build_line(build: dict[str, Any]) -> str:
 
 def _stage_table(stages: list[dict[str, Any]]) -> Any:
     rows = []
-    for stage in stages:
+    for stage in _steps_as_one(stages):
         usage = stage["usage"]
         tokens = sum(row["input_tokens"] + row["output_tokens"] for row in usage)
         done = stage.get("rows_done", stage["rows"])
-        state = stage.get("state", "kept" if stage["kept"] else "done")
+        state = _state(stage)
         rows.append(
             (
                 stage["stage"],
@@ -177,6 +177,25 @@ def _stage_table(stages: list[dict[str, Any]]) -> Any:
         )
     columns = ["stage", "units", "dead", "tokens", "cost", "429", "time"]
     return table("Stages", columns, rows, right=(1, 2, 3, 4, 5, 6), spare=(5,))
+
+
+def _state(stage: dict[str, Any]) -> str:
+    return str(stage.get("state", "kept" if stage["kept"] else "done"))
+
+
+def _steps_as_one(stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the stages with finished steps of one ("merge layer 1: links", "merge layer 1: entities", …) added up."""
+    joined: list[dict[str, Any]] = []
+    for stage in stages:
+        name, _, step = stage["stage"].partition(": ")
+        last = joined[-1] if joined else None
+        if last is not None and step and last["stage"] == name and _state(stage) == _state(last) != "stopped":
+            last["rejects"] += stage["rejects"]
+            last["seconds"] += stage["seconds"]
+            last["usage"] = [*last["usage"], *stage["usage"]]
+        else:
+            joined.append(stage | {"stage": name} if _state(stage) in ("done", "kept") else stage)
+    return joined
 
 
 def _show_letter_table(letters: list[dict[str, Any]], index: str) -> None:
