@@ -12,7 +12,7 @@ def stage(label: str, state: str = "done", **more: Any) -> dict[str, Any]:
 
 
 def test_finished_steps_of_a_stage_are_one_line_with_their_sum() -> None:
-    links, entities = stage("merge layer 1: links", rows=7, usage=[{"a": 1}]), stage("merge layer 1: entities", usage=[{"b": 2}])
+    steps = [
         stage("merge layer 1: links", rows=7, usage=[{"a": 1}]),
         stage("merge layer 1: entities", usage=[{"b": 2}]),
     ]
