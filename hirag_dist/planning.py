@@ -228,8 +228,8 @@ def _communities(entities: float, config: Config) -> tuple[float, float]:
         tokens += n_here * parts * min(size * REPORT_IN_PER_ENTITY, 0.85 * limit)
         if parts == 1.0:
             break
-        # sizes differ: where the mean is half the limit few are above it, at half again as much nearly all
-        n_here, inside = n_here * parts * min(max(size / largest - 0.5, 0.0), 1.0), size
+        # sizes differ: where the mean is a quarter of the limit few are above it, above the limit nearly all
+        n_here, inside = n_here * parts * min(max(size / largest - 0.25, 0.0), 1.0), size
     return total, tokens
 
 
