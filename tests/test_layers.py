@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[1] / "hirag_dist"
 ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
     "errors schemas types ports config data",
     "core",
-    "index reading extractive config_file",
-    "pool stages query inspection exporting importing planning",
+    "index reading extractive importing config_file",
+    "pool stages query inspection exporting",
     "backends execution service",
     "publishing resolving sources wiring layering client simulator",
     "growing",
