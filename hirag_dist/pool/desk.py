@@ -327,6 +327,8 @@ class Desk:
         return events
 
     def _report_in(self, seconds: float) -> None:
+        if self._closed:  # a call that ends after that would leave a report behind in a loop that ends too
+            return
         at = self._clock() + seconds
         if self._timer is not None:
             if at >= self._timer_at - 1e-3:
@@ -354,7 +356,7 @@ class Desk:
             return
         finally:
             self._telling = None
-            if self._tell_again and not self._closed:
+            if self._tell_again:
                 self._tell_again = False
                 self._report_in(_GIVE_BACK_S)
         self._most_slots = order.slots

@@ -329,3 +329,14 @@ async def test_workers_come_down_to_a_window_that_became_smaller() -> None:
         each.cancel()
     for budget in budgets:
         budget.close()
+
+
+async def test_a_call_that_ends_after_its_budget_was_closed_reports_to_nobody() -> None:
+    budget = Budget(open_treasury())
+    permit = await budget.acquire("e", 1, 0.0)
+    budget.close()
+    before = asyncio.all_tasks()
+    permit.answered(1, 0.0)
+    assert not [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+    await turns()
+    assert asyncio.all_tasks() == before
