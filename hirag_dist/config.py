@@ -70,7 +70,7 @@ class Endpoint(_Section):
     batch_size: int = Field(128, ge=1, description="texts in one embedding request")
     path: str | None = Field(None, description="recorded: a JSONL file, or a folder of them")
     fallback: str | None = Field(None, description="recorded: the endpoint asked where nothing was recorded")
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=1 << 63)
 
     @model_validator(mode="after")
     def _complete(self) -> Endpoint:
@@ -161,6 +161,9 @@ class Reading(_Section):
     label_field: str | None = None
 
 
+_FULL_DIMS = 64  # a component then has 2,080 covariances
+
+
 class Clustering(_Section):
     """Gaussian mixtures of a layer (Eq. 8)."""
 
@@ -191,8 +194,8 @@ class Resolution(_Section):
 class Communities(_Section):
     """Hierarchical Leiden over all layers, and reports."""
 
-    max_size: int = Field(150, ge=2, description="entities; a larger community is split into sub-communities")
-    resolution: float = Field(1.0, gt=0)
+    max_size: int = Field(150, ge=2, description="entities; a larger community is split, where it can be")
+    resolution: float = Field(1.0, gt=0, le=1e6, description="of modularity; larger, more and smaller communities")
     report_min_entities: int = Field(4, ge=1, description="a smaller community's report is its members, without a call")
     report_tokens: int = Field(4000, ge=200, description="of a report's prompt")
     report_pack_tokens: int = Field(8000, ge=0, description="of communities that share one call, about; 0: one a call")
@@ -247,10 +250,21 @@ class Execution(_Section):
     )
 
 
+def _meta_types(given: Any) -> Any:
+    if given == "generate":
+        return given
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(kind, str) for kind in given):
+        raise ValueError("give a list of kinds, such as [person, event], or the word generate")
+    kinds = [kind.strip() for kind in given]
+    if not all(kinds) or len(set(kinds)) < len(kinds):
+        raise ValueError("every kind must be named once, and none be empty")
+    return tuple(kinds)
+
+
 class Config(_Section):
     """The whole configuration."""
 
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=1 << 63)
     reading: Reading = Reading()
     chunking: Literal["sentences", "tokens", "none"] = Field(
         "sentences",
@@ -262,7 +276,7 @@ class Config(_Section):
     extraction: Literal["joint", "two_step"] = "joint"
     gleaning_rounds: int = Field(0, ge=0, le=5)
     entity_types: tuple[str, ...] = Field(ENTITY_TYPES, min_length=1)
-    meta_types: Annotated[tuple[str, ...], Field(min_length=1)] | Literal["generate"] = Field(
+    meta_types: Annotated[tuple[str, ...] | Literal["generate"], BeforeValidator(_meta_types)] = Field(
         META_TYPES, description="kinds that summaries are guided by; generate: the summarise model proposes them"
     )
     prompts: str | None = Field(None, description="a folder of NAME.md and NAME.examples.md files")
@@ -293,6 +307,8 @@ class Config(_Section):
     def _consistent(self) -> Config:
         if self.chunk_overlap_tokens >= self.chunk_tokens:
             raise ValueError("chunk_overlap_tokens must be below chunk_tokens")
+        if self.clustering.covariance == "full" and self.clustering.reduce_dims > _FULL_DIMS:
+            raise ValueError(f"clustering.covariance: full takes clustering.reduce_dims up to {_FULL_DIMS}")
         if self.clustering.max_size < self.clustering.target_size:
             raise ValueError("clustering.max_size must be at least clustering.target_size")
         return self

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from hirag_dist.config import Config
@@ -69,13 +71,14 @@ class Growth:
     """Grows the layers of one build."""
 
     def __init__(
-        self, run: Run, config: Config, prompts: Prompts, resolved: Resolved, meta_types: tuple[str, ...]
+        self, run: Run, config: Config, prompts: Prompts, resolved: Resolved, meta_types: Callable[[], tuple[str, ...]]
     ) -> None:
+        """Prepare a growth; `meta_types` gives 𝒳, and is asked when the first layer is summarised."""
         self._run = run
         self._config = config
         self._prompts = prompts
         self._resolved = resolved
-        self._meta_types = meta_types
+        self._meta_types = cache(meta_types)
         self._sparsities: list[float] = []
         self._names: list[Dataset] = []  # of the layers above 0
         clustering = config.clustering
@@ -138,7 +141,7 @@ class Growth:
         summarise = SummariseClusters(
             layer=layer + 1,
             structured=self._resolved.structured["summarise"],
-            meta_types=self._meta_types,
+            meta_types=self._meta_types(),
             packing=Packing(config.clustering.summary_pack_tokens, config.pack_units),
             same_language=config.reply_language == "text",
             prompts=self._prompts,

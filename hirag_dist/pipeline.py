@@ -116,8 +116,10 @@ class Build:
         chunk_vectors = self._run.stage(
             EmbedChunks(self._resolved.embedder, self._resolved.dim), "chunk vectors", chunks=chunks
         )["vectors"]
-        meta_types = self._meta_types(chunks, layers)
-        Growth(self._run, self._config, self._prompts, self._resolved, meta_types).grow(layers)
+        growth = Growth(
+            self._run, self._config, self._prompts, self._resolved, lambda: self._meta_types(chunks, layers)
+        )
+        growth.grow(layers)
         entities = sum(layers.entities[1:], layers.entities[0])
         communities = self._run.stage(self._leiden(), "communities", entities=entities, relations=layers.relations)[
             "communities"
@@ -179,9 +181,7 @@ class Build:
         config, run = self._config, self._run
         if config.meta_types != "generate":
             return config.meta_types
-        if config.max_layers == 0:
-            return META_TYPES  # for no summary
-        excerpts = run.stage(SampleChunks(N_EXCERPTS, EXCERPT_CHARS), "meta types", chunks=chunks)["excerpts"]
+        excerpts = run.stage(SampleChunks(N_EXCERPTS, EXCERPT_CHARS), "meta types: sample", chunks=chunks)["excerpts"]
         propose = ProposeMetaTypes(N_EXCERPTS, self._prompts, self._resolved.models["summarise"])
         found = run.stage(propose, "meta types", any_rejects=True, excerpts=excerpts)
         layers.rejects += found["rejects"]

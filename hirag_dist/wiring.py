@@ -117,11 +117,12 @@ def make_embedder(config: Config) -> Embedder:
     )
 
 
-def resolve(config: Config, ledger: Ledger | None = None) -> Resolved:
+def resolve(config: Config, ledger: Ledger | None = None, kernels: str | None = None) -> Resolved:
     """Find out what the endpoints of a build can do: at most one small call a model, none for built-in ones.
 
     Args:
         ledger: where the answers are kept, so that an index asks once.
+        kernels: that the index was built with before.
 
     Raises:
         ModelError: an endpoint is out of reach for longer than the configured patience, or does not let us in.
@@ -137,7 +138,7 @@ def resolve(config: Config, ledger: Ledger | None = None) -> Resolved:
         models=models,
         embedder=embedder.name,
         dim=embedder.dim,
-        kernels=resolve_kernels(config.kernels),
+        kernels=resolve_kernels(config.kernels, kernels),
     )
 
 

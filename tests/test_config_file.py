@@ -225,3 +225,24 @@ def test_a_prompt_file_that_cannot_be_used_is_said(tmp_path: Path, name: str, da
 def test_a_prompts_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="prompts: no folder"):
         load_prompts(str(tmp_path / "no"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"seed": -1}, "greater than or equal to 0"),
+        ({"meta_types": [""]}, "none be empty"),
+        ({"meta_types": ["a", "a "]}, "named once"),
+        ({"meta_types": "person"}, "give a list of kinds"),
+        ({"meta_types": []}, "give a list of kinds"),
+        ({"clustering": {"covariance": "full", "reduce_dims": 65}}, "reduce_dims up to 64"),
+        ({"communities": {"resolution": float("inf")}}, "less than or equal to"),
+    ],
+)
+def test_values_that_would_fail_hours_later_are_refused_at_once(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Config.model_validate(given)
+
+
+def test_meta_types_may_be_left_to_a_model() -> None:
+    assert Config.model_validate({"meta_types": "generate"}).meta_types == "generate"

@@ -12,17 +12,33 @@ from hirag_dist.ports import Kernels
 log = logging.getLogger(__name__)
 
 
-def resolve_kernels(choice: str) -> str:
+def resolve_kernels(choice: str, before: str | None = None) -> str:
     """Return the name of the kernels that a configured choice means on this machine, for `make_kernels`.
 
     `gpu` where CuPy and cuGraph are installed and a GPU is visible, `cupy` where cuGraph is missing: communities are
-    then found on the CPU. `auto` takes the CPU where neither is possible.
+    then found on the CPU. `auto` keeps those that the index was built with where it can, since others give other
+    clusters, whose summaries are paid for again; it takes the CPU where no GPU can be used.
+
+    Args:
+        before: the kernels of the index as it is.
 
     Raises:
         BackendUnavailable: a GPU was asked for by name, and cannot be used.
     """
-    if choice == "cpu":
+    if choice == "cpu" or (choice == "auto" and before == CpuKernels.name):
         return CpuKernels.name
+    found = _found(choice)
+    if choice == "auto" and before not in (None, found):
+        log.warning(
+            "the index was built with kernels: %s, which this machine does not have; with %s layers are clustered "
+            "anew, and summaries and reports of clusters that differ are new calls",
+            before,
+            found,
+        )
+    return found
+
+
+def _found(choice: str) -> str:
     reason = _no_gpu()
     if reason is not None:
         if choice != "auto":

@@ -16,10 +16,10 @@ from hirag_dist.cli.output import emit, out, table
 from hirag_dist.cli.progress import Bars
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
-from hirag_dist.errors import IndexBusy, StoreError
+from hirag_dist.errors import IndexBusy, SnapshotError, StoreError
 from hirag_dist.execution.run import Run
 from hirag_dist.index.lock import BuildLock
-from hirag_dist.index.reader import open_snapshot
+from hirag_dist.index.reader import current_id, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
 from hirag_dist.pool.ledger import Ledger, compact
@@ -111,13 +111,23 @@ def _resolved(config: Config, store: Store, order: Order, probes: Meter, lock: B
     """Ask the models what they can; what that spends goes to `probes`, and that it failed on record."""
     token = current_meter.set(probes)
     try:
-        return resolve(config, Ledger(store))
+        return resolve(config, Ledger(store), _kernels_before(store))
     except BaseException as error:
         with suppress(StoreError, IndexBusy):  # why it failed is what is told
             note_not_begun(store, order.action, order.given, config, order.limits, probes, error, lock.fenced)
         raise
     finally:
         current_meter.reset(token)
+
+
+def _kernels_before(store: Store) -> str | None:
+    own_id = current_id(store)
+    if own_id is None:
+        return None
+    try:
+        return str(open_snapshot(store, own_id).manifest.build["kernels"])
+    except (SnapshotError, KeyError):  # of another version, or damaged: a build makes another
+        return None
 
 
 def tidy_ledger(store: Store, lock: BuildLock) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from hirag_dist.backends.kernels import resolve_kernels
 from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configuration
@@ -65,7 +66,8 @@ def doctor(
         marks = {"ok": "[green]ok   [/green]", "note": "[dim]note [/dim]", "fault": "[red]fault[/red]"}
         for finding in findings:
             fix = f" — {finding.fix}" if finding.fix else ""
-            out.print(f"{marks[finding.state]} {finding.subject}: {finding.seen}{fix}".replace("\n", " "))
+            said = escape(f"{finding.subject}: {finding.seen}{fix}".replace("\n", " "))
+            out.print(f"{marks[finding.state]} {said}")
     if any(finding.state == "fault" for finding in findings):
         raise typer.Exit(1)
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from hirag_dist.backends.kernels import make_kernels, resolve_kernels
 from hirag_dist.cli.bill import bill_table, ratio_line, tokens_per_corpus_token
 from hirag_dist.cli.building import layer_table
 from hirag_dist.cli.options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli.output import emit, out, table, use_json
+from hirag_dist.core.distances import hop_distances
 from hirag_dist.core.measures import PathLengths
-from hirag_dist.errors import StoreError
+from hirag_dist.errors import HiragError, StoreError
 from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.inspection.page import render_page
 from hirag_dist.inspection.records import Inspection
 from hirag_dist.inspection.summary import TABLES, inspect_tables
 from hirag_dist.inspection.view import graph_view
+from hirag_dist.types import CsrGraph, IntVector
+
+log = logging.getLogger(__name__)
 
 
 def register(app: typer.Typer) -> None:
@@ -48,8 +55,15 @@ def inspect(
 def inspect_snapshot(snapshot: Snapshot) -> Inspection:
     """Return a snapshot in numbers. Hops are counted on a GPU where one can be used: the numbers are the same."""
     tables = {name: snapshot.table(name) for name in (*TABLES, "aliases")}
-    bfs = make_kernels(resolve_kernels("auto")).bfs
-    return inspect_tables(tables, snapshot.manifest.model_dump(mode="json"), bfs)
+    return inspect_tables(tables, snapshot.manifest.model_dump(mode="json"), _hops)
+
+
+def _hops(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+    try:
+        return make_kernels(resolve_kernels("auto")).bfs(graph, sources)
+    except HiragError as error:  # a card that others have filled
+        log.warning("hops are counted on the CPU: %s", error)
+        return hop_distances(graph, sources)
 
 
 def write_page(snapshot: Snapshot, file: str) -> Inspection:
@@ -70,7 +84,9 @@ def write_page(snapshot: Snapshot, file: str) -> Inspection:
 def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     counts = snapshot.manifest.counts
     state = "complete" if snapshot.manifest.complete else "incomplete"
-    out.print(f"Snapshot {snapshot.manifest.snapshot_id}, {state}, made {snapshot.manifest.created_at}")
+    kernels = snapshot.manifest.build.get("kernels", "unknown")
+    made = f"made {snapshot.manifest.created_at} with kernels: {kernels}"
+    out.print(f"Snapshot {snapshot.manifest.snapshot_id}, {state}, {made}")
     out.print(", ".join(f"{n:,} {name}" for name, n in counts.items() if name not in ("usage", "layers", "clusters")))
     out.print(layer_table(snapshot.table("layers").to_pylist()))
     shares = [f"{layer.covered:.1%} of layer {layer.layer}" for layer in inspection.layers if layer.covered is not None]

@@ -6,6 +6,7 @@ requested form is refused with its reason, never guessed. No text outside a reco
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -243,14 +244,27 @@ def parse_meta_types(reply: ChatReply) -> tuple[str, ...]:
     Raises:
         Malformed: fewer, or what is there is sentences rather than kinds.
     """
-    parts = re.split(r"[\n,;]", _without_code(usable_text(reply)))
-    named = [
-        _type(re.sub(r"^\s*(?:[-•]|[*]+|\d+[.)])\s*", "", part).replace("*", "")) for part in parts if part.strip()
-    ]
-    kinds = [kind for kind in dict.fromkeys(named) if len(kind) <= 40 and len(kind.split()) <= 3 and is_name(kind)]
+    named = dict.fromkeys(_type(kind) for kind in _listed(usable_text(reply)))
+    named.pop("unknown", None)
+    kinds = [kind for kind in named if len(kind) <= 40 and len(kind.split()) <= 3 and is_name(kind)]
     if len(kinds) < 3 or 2 * len(kinds) <= len(named):
         raise Malformed("the reply holds no list of kinds, one or two words a line")
     return tuple(kinds[:12])
+
+
+def _listed(text: str) -> list[str]:
+    """Return the items of a JSON array, alone or as the only one of an object, or of a list in plain text."""
+    try:
+        data = json.loads(re.sub(r"^\s*```\w*|```\s*$", "", text))
+    except ValueError:
+        data = None
+    if isinstance(data, dict) and len(data) == 1:
+        (data,) = data.values()
+    if isinstance(data, list):
+        return [item for item in data if isinstance(item, str)]
+    lines = [line for line in text.replace("*", "").splitlines() if not line.rstrip().endswith((":", "```"))]
+    parts = [part.partition(":")[0] for line in lines for part in re.split("[,;]", line)]
+    return [re.sub(r"^\s*(?:[-•]|\d+[.)])\s*", "", part) for part in parts if part.strip()]
 
 
 def parse_text(reply: ChatReply) -> str:

@@ -32,7 +32,7 @@ from hirag_dist.execution.letters import (
 )
 from hirag_dist.execution.rounds import go_rounds
 from hirag_dist.execution.splitting import Shuffle, layout, plan
-from hirag_dist.execution.task import Task, TaskResult, failed_path, marker_of, output_path, result_of
+from hirag_dist.execution.task import Task, TaskResult, failed_path, marker_of, output_path, result_of, scattered
 from hirag_dist.index.layout import work_path
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter
@@ -221,7 +221,7 @@ class Run:
         """Do what is missing of the first pass of a stage that is split by key."""
         started = time.perf_counter()
         label = f"{label}: by key"
-        done = {int(name.partition(".")[0]) for name in self.store.names(f"{shuffle.folder}/tasks")}
+        done = scattered(self.store, shuffle.folder)
         n_done = sum(rows for number, rows in enumerate(shuffle.rows) if number in done)
         self._tell(StageStarted(label, len(shuffle.rows), len(done), sum(shuffle.rows), n_done, shuffle.folder))
         try:

@@ -244,8 +244,21 @@ def result_of(marker: dict[str, Any]) -> TaskResult:
     )
 
 
+def scattered(store: Store, folder: str) -> set[int]:
+    """Return the tasks of a first pass that are done: their markers are there, and the files that these vouch for."""
+    done = {int(name.partition(".")[0]) for name in store.names(f"{folder}/tasks")}
+    if not done:
+        return done
+    written = {name for part in store.names(folder) if part != "tasks" for name in store.names(f"{folder}/{part}")}
+    return {number for number in done if _pieces_name(number) in written}
+
+
+def _pieces_name(number: int) -> str:
+    return f"part-{number:06d}.pieces"
+
+
 def _pieces_file(folder: str, name: str, number: int) -> str:
-    return f"{folder}/{name}/part-{number:06d}.pieces"
+    return f"{folder}/{name}/{_pieces_name(number)}"
 
 
 def _read(task: Task, name: str) -> pa.Table:

@@ -39,9 +39,9 @@ def read_piece(store: Store, path: str, number: int, schema: pa.Schema) -> pa.Ta
             return schema.empty_table()
         with pa.ipc.open_stream(store.read_range(path, start, stop - start)) as stream:
             return stream.read_all().cast(schema)
-    except (pa.ArrowException, ValueError, OSError) as error:
-        said = "remove the folder that it is in and run again: the rows are still where it was made from"
-        raise StoreError(f"{store.uri}/{path} is damaged: {error}; {said}") from error
+    except (pa.ArrowException, ValueError, OSError, StoreError) as error:
+        said = f"remove it and run again: its rows are still where it was made from ({error})"
+        raise StoreError(f"{store.uri}/{path} is damaged or gone; {said}") from error
 
 
 def _stream(table: pa.Table) -> pa.Buffer:

@@ -120,6 +120,17 @@ def test_kernels_are_chosen_once_by_what_is_there() -> None:
             make_kernels("cupy")
 
 
+def test_left_to_choose_the_kernels_of_the_index_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    with standin_gpu():
+        assert resolve_kernels("auto", "cpu") == "cpu"
+        assert resolve_kernels("auto", "gpu") == "gpu"
+        assert resolve_kernels("gpu", "cpu") == "gpu"
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    with standin_gpu(StandInCupy(devices=None)):
+        assert resolve_kernels("auto", "gpu") == "cpu"
+    assert "built with kernels: gpu, which this machine does not have" in caplog.text
+
+
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed")
 def test_without_cupy_a_gpu_by_name_is_an_error_that_says_what_to_install() -> None:
     assert resolve_kernels("auto") == "cpu"

@@ -410,6 +410,10 @@ def test_descriptions_in_another_language_than_the_text_are_refused() -> None:
         ("organization\nlegal principle\ncourt", ("organization", "legal principle", "court")),
         ("1. Organization\n2) Court.\n- **Statute**\n• court", ("organization", "court", "statute")),
         ("organization, court, statute", ("organization", "court", "statute")),
+        ('```json\n["person", "place", "Event"]\n```', ("person", "place", "event")),
+        ('{"types": ["a b", "c", "dd"]}', ("a b", "c", "dd")),
+        ("Meta types:\n1. Person: people who act\n2. Place: where\n3. unknown\n4. Event", ("person", "place", "event")),
+        ("```\nperson\nplace\nevent\n```", ("person", "place", "event")),
     ],
 )
 def test_kinds_are_read_from_lists_of_any_form(text: str, kinds: tuple[str, ...]) -> None:

@@ -286,6 +286,20 @@ def test_killed_while_the_first_pass_is_removed(bench: Bench) -> None:
     assert [part.digest for part in found["seen"].parts] == [part.digest for part in whole["seen"].parts]
 
 
+@pytest.mark.parametrize("gone", ["a file", "a folder"])
+def test_files_of_the_first_pass_that_are_gone_are_made_again(bench: Bench, gone: str) -> None:
+    """As their message says to do with one that is damaged."""
+    with pytest.raises(StageFailed):
+        bench.count(lives=8)
+    visits = f"{bench.folder()}/shuffle/visits"
+    names = sorted(bench.store.names(visits))
+    bench.store.delete(f"{visits}/{names[1]}" if gone == "a file" else visits)
+    found, given = bench.count()
+    assert len(scattering(given)) == (1 if gone == "a file" else len(names))
+    whole, _ = Bench(Store(f"{bench.store.root}/elsewhere")).count()
+    assert [part.digest for part in found["seen"].parts] == [part.digest for part in whole["seen"].parts]
+
+
 def test_markers_are_removed_before_their_files(bench: Bench) -> None:
     removed: list[str] = []
 
