@@ -18,7 +18,7 @@ from hirag_dist.ports import Kernels
 from hirag_dist.types import Covariance, FloatMatrix, IntVector, Mixture, Statistics
 
 CELL_ROWS = 1_024
-WHOLE_ROWS = 4_096  # all pairs of them are compared: 134 MB
+WHOLE_ROWS = 6_144  # all pairs of them are compared: 150 MB, twice while they are merged
 _CELL_SHARE = 0.05  # of a row, to be in a cell: lower than a member's, so that clusters on borders are seen whole
 _SURE_DIMS = 20  # log odds grow with dimensions: with more than these they are surer of a cell than a cut deserves
 _MAX_CHILDREN = 2_048
