@@ -32,7 +32,7 @@ import numpy as np
 import psutil
 from agreement import agreement, members
 from layer_stages import cluster_stages, memberships, write_layer
-from planted import Planted, plant
+from planted import SPREAD, Planted, plant
 from scipy.sparse import csr_array
 from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
@@ -244,6 +244,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="*", default=[1000, 5000, 20_000])
     parser.add_argument("--dims", type=int, nargs="+", default=[384])
+    parser.add_argument("--spread", type=float, default=SPREAD, help="of a cluster's rows, in that of the centres")
     parser.add_argument("--workers", type=int, default=2, help="processes that cells are spread over")
     parser.add_argument("--executor", choices=("inline", "ray"), help="use a build's stages; rows past one shard")
     parser.add_argument("--reduce-dims", type=int, default=Clustering().reduce_dims)
@@ -258,9 +259,9 @@ def main() -> None:
     for dim in options.dims:
         times = []
         for n_rows in options.rows:
-            case = {"benchmark": "hierarchy", "vectors": n_rows, "dims": dim}
+            case = {"benchmark": "hierarchy", "vectors": n_rows, "dims": dim, "spread": options.spread}
             with tempfile.TemporaryDirectory() as folder:
-                planted = plant(Path(folder), n_rows, dim)
+                planted = plant(Path(folder), n_rows, dim, spread=options.spread)
                 truth = members(planted.clusters, planted.rows, n_rows)
                 if options.executor:
                     workers = options.workers if options.executor == "ray" else 0

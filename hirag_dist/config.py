@@ -167,7 +167,10 @@ _FULL_DIMS = 64  # a component then has 2,080 covariances
 class Clustering(_Section):
     """Gaussian mixtures of a layer (Eq. 8)."""
 
-    reduce_dims: int = Field(32, ge=1, description="dimensions that the mixture sees")
+    reduction: Literal["pca", "umap"] = Field(
+        "pca", description="how vectors are reduced; umap needs the extra `umap`, and takes 200,000 rows at most"
+    )
+    reduce_dims: int = Field(64, ge=1, description="dimensions that the mixture sees")
     covariance: Literal["tied", "spherical", "diag", "full"] = Field(
         "tied", description="shape of components; tied: round, one width for all; full is for few dimensions"
     )

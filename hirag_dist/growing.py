@@ -94,6 +94,7 @@ class Growth:
             clustering.reduce_dims,
             DESCRIPTION_CHARS,
             resolved.kernels,
+            clustering.reduction,
         )
         self._limits = Limits(config.stop, config.min_change_rate, clustering.target_size, config.max_layers)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,15 @@ from hirag_dist.stages.members import (
     NameClusters,
     cluster_stats,
 )
-from hirag_dist.stages.reduce import FitProjection, ReduceVectors, full_rows, n_axes
+from hirag_dist.stages.reduce import (
+    LEAST_UMAP_ROWS,
+    FitProjection,
+    ReduceByNeighbours,
+    ReduceVectors,
+    check_umap_rows,
+    full_rows,
+    n_axes,
+)
 
 _CELL_TASKS = 64
 
@@ -32,6 +40,7 @@ class Clustering:
         reduce_dims: that they are reduced to.
         description_chars: of a member in a prompt.
         kernels: their resolved name.
+        reduction: pca, or umap before it.
     """
 
     settings: ClusterSettings
@@ -39,6 +48,7 @@ class Clustering:
     reduce_dims: int
     description_chars: int
     kernels: str
+    reduction: Literal["pca", "umap"] = "pca"
 
 
 @dataclass(frozen=True)
@@ -59,8 +69,17 @@ def cluster_layer(run: Run, how: Clustering, layer: int, vectors: Dataset, entit
         layer: whose entities these are.
         vectors: VECTORS of the layer.
         entities: ENTITIES of the layer.
+
+    Raises:
+        ConfigError: the layer is too large for UMAP.
     """
     label = f"cluster layer {layer}"
+    if how.reduction == "umap" and vectors.rows >= LEAST_UMAP_ROWS:
+        check_umap_rows(vectors.rows)
+        dims = n_axes(how.dim, how.reduce_dims, vectors.rows)
+        reduce = ReduceByNeighbours(how.dim, dims, how.settings.seed, how.kernels)
+        vectors = run.stage(reduce, f"{label}: neighbours", vectors=vectors)["scores"]
+        how = replace(how, dim=dims)  # its components are all kept: from here there is one way
     if vectors.rows > how.settings.shard_rows:
         return _by_stages(run, how, layer, label, vectors, entities)
     stage = ClusterLayer(layer, how.dim, how.reduce_dims, how.settings, how.description_chars, how.kernels)

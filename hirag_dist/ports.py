@@ -117,6 +117,10 @@ class Kernels(Protocol):
         """Return (n, c) float32 scores of any rows on the layer's axes."""
         ...
 
+    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) float32 positions that keep neighbours together. Raises BackendUnavailable."""
+        ...
+
     def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
         """Fit a mixture to rows that `core.mixture.standardise` gave. Raises ValueError: fewer rows than components."""
         ...

@@ -15,6 +15,7 @@ from typing import Any
 from hirag_dist.backends.extractive import ExtractiveModel
 from hirag_dist.backends.hashing import HashingEmbedder
 from hirag_dist.backends.kernels import make_kernels, resolve_kernels
+from hirag_dist.backends.umap import require_umap
 from hirag_dist.config import Config, Endpoint, RoleTarget
 from hirag_dist.core.limits import Allowance
 from hirag_dist.core.prompts import Prompts
@@ -126,7 +127,10 @@ def resolve(config: Config, ledger: Ledger | None = None, kernels: str | None = 
 
     Raises:
         ModelError: an endpoint is out of reach for longer than the configured patience, or does not let us in.
+        BackendUnavailable: something that the configuration names is not installed.
     """
+    if config.clustering.reduction == "umap":
+        require_umap()
     structured = asyncio.run(_probe(config, ledger))
     models = {
         role: tuple(_answerer(name, weight, config) for name, weight in _shares(getattr(config.llm.roles, role)))

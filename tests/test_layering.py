@@ -19,7 +19,7 @@ from ray import cloudpickle
 
 from hirag_dist.backends.cpu import CpuKernels
 from hirag_dist.core.cells import ClusterSettings
-from hirag_dist.errors import StageFailed
+from hirag_dist.errors import ConfigError, StageFailed
 from hirag_dist.execution.dataset import Dataset, Part
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor
@@ -34,7 +34,8 @@ from hirag_dist.ports import Executor
 from hirag_dist.schemas import ENTITIES
 from hirag_dist.stages.base import no_other_workers
 from hirag_dist.stages.cluster import ClusterLayer
-from hirag_dist.stages.embed import vector_table
+from hirag_dist.stages.embed import vector_matrix, vector_table
+from hirag_dist.types import FloatMatrix
 
 N_ROWS, DIM = 1300, 24
 SETTINGS = ClusterSettings(
@@ -71,8 +72,8 @@ class Mortal(CpuKernels):
                     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def inline() -> Executor:
-    return InlineExecutor(lambda: services(CpuKernels()))
+def inline(kernels: CpuKernels | None = None) -> Executor:
+    return InlineExecutor(lambda: services(kernels or CpuKernels()))
 
 
 def on_ray(workers: int, kernels: CpuKernels) -> Executor:
@@ -94,7 +95,7 @@ def layer_tables() -> tuple[pa.Table, pa.Table]:
     """VECTORS and ENTITIES of overlapping groups, the two in different orders."""
     rng = np.random.default_rng(5)
     centres = rng.normal(0, 1, (90, DIM))
-    vectors = (centres[rng.integers(90, size=N_ROWS)] + rng.normal(0, 0.55, (N_ROWS, DIM))).astype(np.float32)
+    vectors = (centres[rng.integers(90, size=N_ROWS)] + rng.normal(0, 0.7, (N_ROWS, DIM))).astype(np.float32)
     vectors[7] = np.nan  # an embedder's fault must not differ either
     ids = [f"{number:05d}" for number in rng.permutation(N_ROWS)]
     entities = [
@@ -172,6 +173,38 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, pa.Tab
 def check_same(found: tuple[pa.Table, ...], expected: tuple[pa.Table, ...]) -> None:
     for one, other in zip(found, expected, strict=True):
         assert one == other
+
+
+class Columns(CpuKernels):
+    """A reduction by neighbours that is easy to check: the first columns."""
+
+    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        return np.ascontiguousarray(vectors[:, :n_components])
+
+
+@pytest.mark.parametrize("shard_rows", [512, 2 * N_ROWS])
+def test_a_reduction_by_neighbours_comes_before_either_way(tmp_path: Path, shard_rows: int) -> None:
+    bench = Bench(tmp_path)
+    how = replace(HOW, settings=replace(SETTINGS, shard_rows=shard_rows))
+    vectors, _ = layer_tables()
+    reduced = vector_table(vectors["id"], vector_matrix(vectors, DIM)[:, : HOW.reduce_dims])
+    scores = in_parts(bench.store, "scores", reduced, 300)
+    executor = inline(Columns())
+    run = bench.run(executor)
+    found = cluster_layer(run, replace(how, reduction="umap"), 0, bench.vectors, bench.entities)
+    assert "cluster layer 0: neighbours" in [event.label for event in bench.finished]
+    other = cluster_layer(run, replace(how, dim=HOW.reduce_dims), 0, scores, bench.entities)
+    check_same(tables(run, found), tables(run, other))
+    executor.close()
+
+
+def test_a_layer_too_large_for_umap_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    executor = inline()
+    vectors = Dataset(bench.vectors.schema, (Part("nowhere.parquet", 200_001, "0"),))
+    with pytest.raises(ConfigError, match=r"200,000 entities at most; this layer has 200,001: set .* pca"):
+        cluster_layer(bench.run(executor), replace(HOW, reduction="umap"), 0, vectors, bench.entities)
+    executor.close()
 
 
 def test_the_planted_layer_is_worth_the_comparison(expected: tuple[pa.Table, pa.Table, dict[str, Any]]) -> None:

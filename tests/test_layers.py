@@ -38,6 +38,8 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "cugraph": _GPU,
     "cupy": _GPU,
     "cudf": _GPU,
+    "umap": ("backends/umap.py",),
+    "pynndescent": ("backends/umap.py",),
     "openai": ("backends/openai",),
     "aiohttp": ("backends/openai", "simulator/"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.backends.umap import umap_scores
 from hirag_dist.core import mixture, reduction
 from hirag_dist.core.communities import nested_labels
 from hirag_dist.core.distances import hop_distances
@@ -38,6 +39,10 @@ class CpuKernels:
     def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
         """Return (n, n_components) scores, from the eigenvectors of the covariance: exact, so the seed is not used."""
         return self.project(vectors, reduction.principal_axes(self.moments(vectors), n_components))
+
+    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) positions by umap-learn."""
+        return umap_scores(vectors, n_components, seed)
 
     def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
         """Fit a mixture."""

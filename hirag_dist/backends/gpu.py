@@ -14,6 +14,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.backends.umap import umap_scores
 from hirag_dist.core import mixture, reduction
 from hirag_dist.core.communities import Partition, hierarchical_labels
 from hirag_dist.core.distances import frontier_hops
@@ -89,6 +90,10 @@ class _OnCupy:
     def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
         """Return (n, n_components) scores; exact, so the seed is not used."""
         return self.project(vectors, reduction.principal_axes(self.moments(vectors), n_components))
+
+    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) positions by umap-learn, on the CPU."""
+        return umap_scores(vectors, n_components, seed)
 
     def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
         """Fit a mixture; the rows stay on the card while it is fitted."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.agglomeration import cut_mixture, merge_tree
 from hirag_dist.core.cells import (
     ClusterSettings,
     assign_cells,
@@ -21,7 +22,7 @@ from hirag_dist.core.cells import (
     largest_of_row,
     sample_size,
 )
-from hirag_dist.core.mixture import sample_numbers, standardise, total
+from hirag_dist.core.mixture import fit, sample_numbers, standardise, total
 from hirag_dist.ports import Kernels
 from hirag_dist.types import Assignment, FloatMatrix, IntVector, Mixture, Statistics
 
@@ -137,7 +138,7 @@ def cluster_cell(
     if len(rows) > settings.whole_rows:
         return _cluster_parts(kernels, rows, shares, settings, seed)
     scaled = standardise(rows)
-    mixture = choose_mixture(kernels, scaled, settings, seed)
+    mixture = choose_mixture(kernels, scaled, settings)
     found = kernels.assign(scaled, mixture, settings.threshold)
     products = found.shares * _claims(found, shares, mixture.n_components)[found.components]
     keep = (products >= settings.threshold) | largest_of_row(found.rows, products)
@@ -208,26 +209,38 @@ def component_grid(n_rows: int, target_size: int, steps: int = 4) -> list[int]:
     return sorted({min(max(k, 1), n_rows) for k in grid})
 
 
-def choose_mixture(kernels: Kernels, rows: FloatMatrix, settings: ClusterSettings, seed: int) -> Mixture:
+def choose_mixture(kernels: Kernels, rows: FloatMatrix, settings: ClusterSettings) -> Mixture:
     """Return the mixture with the lowest BIC over `component_grid`; ties go to fewer components.
 
-    The sweep goes upwards and stops once BIC has risen twice in a row.
+    Every number starts from the same tree of merges, so nothing is drawn. The sweep goes upwards and stops once BIC has
+    risen twice in a row.
+
+    Args:
+        kernels: does the products.
+        rows: (n, d) float32, as `standardise` gives them, n ≥ 1; all pairs of them are compared.
+        settings: target size and covariance are used.
 
     Raises:
         ValueError: no rows.
     """
+    if not len(rows):
+        raise ValueError("a mixture needs at least one row")
+
+    def each(mixture: Mixture) -> Statistics:
+        return kernels.statistics(rows, mixture)
+
+    tree = merge_tree(rows)
     best: Mixture | None = None
     risen = 0
     for n_components in component_grid(len(rows), settings.target_size):
-        mixture = kernels.em(rows, n_components, seed, settings.covariance)
+        mixture = fit(each, cut_mixture(rows, tree, n_components, settings.covariance), len(rows))
         if best is None or mixture.bic < best.bic:
             best, risen = mixture, 0
         else:
             risen += 1
             if risen == 2:
                 break
-    if best is None:
-        raise ValueError("a mixture needs at least one row")
+    assert best is not None  # the grid is never empty
     return best
 
 

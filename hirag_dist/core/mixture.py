@@ -15,6 +15,7 @@ from operator import add
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hirag_dist.types import Assignment, Covariance, FloatMatrix, IntVector, Mixture, Statistics
 
@@ -79,13 +80,24 @@ def start_mixture(xp: Any, rows: Any, n_components: int, seed: int, covariance: 
         covariance: of the mixture.
     """
     means, spread = _spread_start(xp, rows, n_components, np.random.default_rng(seed))
-    n_dims = means.shape[1]
-    width = np.float32(max(spread, MIN_VARIANCE))
+    weights = np.full(n_components, 1.0 / n_components)
+    return equally_wide(means, max(spread, MIN_VARIANCE), weights, covariance)
+
+
+def equally_wide(means: FloatMatrix, width: float, weights: NDArray[np.float64], covariance: Covariance) -> Mixture:
+    """Return components of one width in every direction, in the form of their covariance.
+
+    Args:
+        means: (k, d) float32.
+        width: their variance along an axis, of scaled rows.
+        weights: (k,) that add up to 1.
+        covariance: of the mixture.
+    """
+    n_components, n_dims = means.shape
     shape = {"diag": (n_dims,), "spherical": (1,), "tied": (1,), "full": (n_dims, n_dims)}[covariance]
     variances = np.full((n_components, *shape), width, np.float32)
     if covariance == "full":
         variances *= np.eye(n_dims, dtype=np.float32)
-    weights = np.full(n_components, 1.0 / n_components)
     return Mixture(weights, means, variances, covariance, MIN_VARIANCE)
 
 

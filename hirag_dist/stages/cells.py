@@ -40,7 +40,7 @@ class FitCells:
     """
 
     name: ClassVar[str] = "fit_cells"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     reads: ClassVar[Schemas] = {"scores": VECTORS}
     writes: ClassVar[Schemas] = {"nodes": CELL_NODES}
 
@@ -73,7 +73,7 @@ class AssignCells:
     """Scores → the cells that each row is in."""
 
     name: ClassVar[str] = "assign_cells"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     reads: ClassVar[Schemas] = {"scores": VECTORS, "nodes": CELL_NODES}
     writes: ClassVar[Schemas] = {"rows": CELL_ROWS}
 
@@ -101,7 +101,7 @@ class ClusterCells:
     """Rows of each cell → its clusters."""
 
     name: ClassVar[str] = "cluster_cells"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     reads: ClassVar[Schemas] = {"rows": CELL_ROWS}
     writes: ClassVar[Schemas] = {"links": CELL_LINKS, "components": CELL_COMPONENTS}
 

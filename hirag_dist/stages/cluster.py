@@ -35,7 +35,7 @@ class ClusterLayer:
     """
 
     name: ClassVar[str] = "cluster"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     split: ClassVar[Split] = Whole("one shard, 65,536 entities: larger layers are clustered by stages of many tasks")
     reads: ClassVar[Schemas] = {"vectors": VECTORS, "entities": SHOWN_AS}
     writes: ClassVar[Schemas] = {"clusters": CLUSTERS, "members": CLUSTER_MEMBERS, "stats": CLUSTER_STATS}

@@ -81,7 +81,7 @@ def test_a_row_between_two_blobs_belongs_to_both() -> None:
 def test_responsibilities_are_those_of_the_formula_and_sum_to_one() -> None:
     rows = standardise(np.random.default_rng(1).normal(size=(120, 4)).astype(np.float32))
     settings = ClusterSettings(20, 1000, 0.01, 9, covariance="diag")
-    mixture = choose_mixture(KERNELS, rows, settings, 9)
+    mixture = choose_mixture(KERNELS, rows, settings)
     expected = np.exp(densities(rows, mixture) - logsumexp(densities(rows, mixture), axis=1, keepdims=True))
     found = soft_clusters(rows, settings, KERNELS)
     for row in range(len(rows)):
@@ -191,6 +191,6 @@ def test_bic_chooses_the_planted_number_when_it_is_on_the_grid() -> None:
     rows = standardise(blobs(10, 40, 8, seed=8, spread=0.3)[0])
     grid = component_grid(len(rows), 40)
     assert 10 in grid
-    chosen = choose_mixture(KERNELS, rows, wanted(40, 40, 0.1, 0), 0)
+    chosen = choose_mixture(KERNELS, rows, wanted(40, 40, 0.1, 0))
     assert chosen.bic == min(fitted(rows, k, 0).bic for k in grid if k <= len(chosen.weights) or k == 10)
     assert abs(grid.index(len(chosen.weights)) - grid.index(10)) <= 1
