@@ -225,3 +225,10 @@ def test_a_prompt_file_that_cannot_be_used_is_said(tmp_path: Path, name: str, da
 def test_a_prompts_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="prompts: no folder"):
         load_prompts(str(tmp_path / "no"))
+
+
+@pytest.mark.parametrize("tiers", ["[]", "[llm]"])
+def test_tiers_that_propose_nothing_are_refused(load: Loader, tiers: str) -> None:
+    fault = load.fault(f"resolution: {{enabled: true, tiers: {tiers}}}")
+    assert "tiers: [normalise, alias, llm]" in fault
+    assert load("resolution: {tiers: [vector]}").config.resolution.tiers == ("vector",)
