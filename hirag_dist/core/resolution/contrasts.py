@@ -18,6 +18,9 @@ from hirag_dist.core.resolution.words import (
 )
 
 
+_NO_GIVEN_NAMES = PARTICLES | RANKS | TITLES | FEMALE_TITLES | {"of", "the"}
+
+
 def known_different(one: NameForm, other: NameForm) -> str:
     """Return why two names are two things, or an empty text.
 
@@ -104,8 +107,8 @@ def as_many_given_names(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def _given_alone(name: tuple[str, ...]) -> list[str]:
-    """Return a full name's words without the surname and the particles before it."""
-    return [word for at, word in enumerate(name[:-1]) if not at or word not in PARTICLES]
+    """Return a full name's words without the surname, the particles before it and what ranks a person of a place."""
+    return [word for at, word in enumerate(name[:-1]) if not at or word not in _NO_GIVEN_NAMES]
 
 
 def initial(given: str) -> str:
