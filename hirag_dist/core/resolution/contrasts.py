@@ -17,7 +17,6 @@ from hirag_dist.core.resolution.words import (
     TITLES,
 )
 
-
 _NO_GIVEN_NAMES = PARTICLES | RANKS | TITLES | FEMALE_TITLES | {"of", "the"}
 
 
