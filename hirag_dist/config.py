@@ -193,6 +193,15 @@ class Resolution(_Section):
     llm_band: float = Field(0.2, ge=0, le=2, description="how far below the threshold vectors propose what is asked")
     pairs_per_call: int = Field(20, ge=1, description="questions that share one call, at most")
 
+    @model_validator(mode="after")
+    def _proposing(self) -> Resolution:
+        if not set(self.tiers) - {"llm"}:
+            raise ValueError(
+                "no tier proposes anything, llm only answers: write one of normalise, alias and vector at least, as in "
+                "tiers: [normalise, alias, llm], or enabled: false and no tiers"
+            )
+        return self
+
 
 class Communities(_Section):
     """Hierarchical Leiden over all layers, and reports."""

@@ -246,3 +246,10 @@ def test_values_that_would_fail_hours_later_are_refused_at_once(given: dict[str,
 
 def test_meta_types_may_be_left_to_a_model() -> None:
     assert Config.model_validate({"meta_types": "generate"}).meta_types == "generate"
+
+
+@pytest.mark.parametrize("tiers", ["[]", "[llm]"])
+def test_tiers_that_propose_nothing_are_refused(load: Loader, tiers: str) -> None:
+    fault = load.fault(f"resolution: {{enabled: true, tiers: {tiers}}}")
+    assert "tiers: [normalise, alias, llm]" in fault
+    assert load("resolution: {tiers: [vector]}").config.resolution.tiers == ("vector",)

@@ -267,16 +267,21 @@ def _read(task: Task, name: str) -> pa.Table:
     batches = []
     while some := list(islice(tables, _PIECES)):  # a few rows in a table of their own take many times their size
         batches.append(_joined(some))
-    return _joined(batches).cast(schema) if batches else schema.empty_table()
+    if not batches:
+        return schema.empty_table()
+    return (batches[0] if len(batches) == 1 else _joined(batches)).cast(schema)
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:
-    """Return tables as one without chunks; the list is emptied. Never are there two copies of more than a column."""
+    """Return tables as one; the list is emptied. Never are there two copies of more than a column.
+
+    A column is one chunk, or as few as hold it: an array's text or bytes end at 2 GiB.
+    """
     whole = pa.concat_tables(tables)
     tables.clear()
     columns = {}
     for name in whole.column_names:
-        columns[name] = whole[name].combine_chunks()
+        columns[name] = whole.select([name]).combine_chunks()[name]
         whole = whole.drop_columns(name)
     return pa.table(columns)
 

@@ -11,7 +11,9 @@ import pyarrow as pa
 from hirag_dist.errors import StageFailed
 from hirag_dist.schemas import CHUNKS, ENTITIES, VECTORS
 from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables
-from hirag_dist.types import FloatMatrix
+from hirag_dist.types import FloatMatrix, IntVector
+
+_BLOCK_ROWS = 16_384  # that are put in order at a time
 
 
 def vector_table(ids: pa.ChunkedArray, vectors: FloatMatrix) -> pa.Table:
@@ -26,6 +28,24 @@ def vector_matrix(table: pa.Table, dim: int) -> FloatMatrix:
     if len(parts) == 1:
         return parts[0]
     return np.concatenate([np.zeros((0, dim), np.float32), *parts])
+
+
+def vector_rows(table: pa.Table, dim: int, rows: IntVector) -> FloatMatrix:
+    """Return (len(rows), dim): the vector of VECTORS at each row, zeros where that is −1.
+
+    There is no copy where these are all rows in their order and in one piece, else there is one.
+    """
+    parts = [_matrix(chunk, dim) for chunk in table["vector"].chunks if len(chunk)]
+    if len(parts) == 1 and np.array_equal(rows, np.arange(len(parts[0]))):
+        return parts[0]
+    result = np.zeros((len(rows), dim), np.float32)
+    first = 0
+    for part in parts:
+        here = np.flatnonzero((rows >= first) & (rows < first + len(part)))
+        for block in np.split(here, range(_BLOCK_ROWS, len(here), _BLOCK_ROWS)):
+            result[block] = part[rows[block] - first]
+        first += len(part)
+    return result
 
 
 def _matrix(vectors: pa.BinaryArray, dim: int) -> FloatMatrix:

@@ -9,7 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,7 +23,7 @@ from hirag_dist.execution.task import Slice, Task, run_task
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter, current_meter, retrying
-from hirag_dist.schemas import REJECTS
+from hirag_dist.schemas import REJECTS, VECTORS
 from hirag_dist.stages.base import ByKey, ByRows, Services, Split, Tables, Whole, no_other_workers
 from hirag_dist.types import ChatReply
 
@@ -489,3 +491,31 @@ async def test_a_task_reads_no_more_of_a_file_than_its_rows_need(bench: Bench, t
     assert ran == [words["word"][:3].to_pylist()]
     with pytest.raises(StoreError):
         await run_task(task(997, 1000), SERVICES)
+
+
+@dataclass(frozen=True)
+class CountBytes:
+    """A row with the bytes of each chunk of a column."""
+
+    name: ClassVar[str] = "count_bytes"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = Whole("toys")
+    reads: ClassVar = {"vectors": VECTORS}
+    writes: ClassVar = {"groups": GROUPS}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        sizes = [str(pc.sum(pc.binary_length(chunk)).as_py()) for chunk in tables["vectors"]["vector"].chunks]
+        return {"groups": pa.table({"words": [sizes]}, schema=GROUPS)}
+
+
+async def test_a_column_of_more_than_an_array_holds_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    n_rows, width = 1025, 1 << 20  # just above half of the 2 GiB that end an array of bytes
+    offsets = pa.py_buffer(np.arange(0, (n_rows + 1) * width, width, dtype=np.int32))
+    zeros = pa.py_buffer(np.zeros(n_rows * width, np.uint8))  # pages that nobody writes take no memory
+    vectors = pa.BinaryArray.from_buffers(pa.binary(), n_rows, [None, offsets, zeros])
+    half = pa.table([pa.array(["id"] * n_rows), vectors], VECTORS)
+    monkeypatch.setattr(bench.store, "read_rows", lambda *_: half)
+    pieces = tuple(Slice(name, 0, n_rows) for name in ("one", "two"))
+    await run_task(Task(CountBytes(), 0, {"vectors": pieces}, "work", bench.store), SERVICES)
+    found = pq.read_table(Path(bench.store.root) / "work/groups/part-000000.parquet")
+    assert found["words"].to_pylist() == [[str(n_rows * width)] * 2]

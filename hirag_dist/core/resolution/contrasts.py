@@ -12,9 +12,12 @@ from hirag_dist.core.resolution.words import (
     NEGATIONS,
     NICKNAMES,
     OPPOSED_PREFIXES,
+    PARTICLES,
     RANKS,
     TITLES,
 )
+
+_NO_GIVEN_NAMES = PARTICLES | RANKS | TITLES | FEMALE_TITLES | {"of", "the"}
 
 
 def known_different(one: NameForm, other: NameForm) -> str:
@@ -82,16 +85,29 @@ def given_names(form: NameForm) -> tuple[str, ...]:
 
 
 def same_given_names(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether two full names with one surname can be one person's: one has the other's given names, in their order.
+    """Whether two full names with one surname can be one person's: their given names agree, as far as both have some.
 
     >>> same_given_names(("john", "lee", "thompson"), ("j", "thompson"))
     True
+    >>> same_given_names(("george", "w", "bush"), ("george", "h", "w", "bush"))
+    False
     """
-    fewer, more = sorted((one[:-1], other[:-1]), key=len)
-    if not same_given_name(fewer[0], more[0]):
-        return False
-    rest = iter(more[1:])
-    return all(any(same_given_name(own, name) for name in rest) for own in fewer[1:])
+    pairs = zip(_given_alone(one), _given_alone(other), strict=False)
+    return all(same_given_name(own, name) for own, name in pairs)
+
+
+def as_many_given_names(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether two full names have as many given names: of John Adams and John Quincy Adams one has a name of his own.
+
+    >>> as_many_given_names(("ludwig", "van", "beethoven"), ("ludwig", "beethoven"))
+    True
+    """
+    return len(_given_alone(one)) == len(_given_alone(other))
+
+
+def _given_alone(name: tuple[str, ...]) -> list[str]:
+    """Return a full name's words without the surname, the particles before it and what ranks a person of a place."""
+    return [word for at, word in enumerate(name[:-1]) if not at or word not in _NO_GIVEN_NAMES]
 
 
 def initial(given: str) -> str:

@@ -18,6 +18,7 @@ from hirag_dist.core.resolution.words import (
     NUMBER_WORDS,
     ORDINAL_ENDINGS,
     ORDINALS,
+    PARTICLES,
     RANKS,
     TITLES,
     UNSPACED_LEGAL_FORMS,
@@ -46,14 +47,16 @@ _ASIDE = re.compile(r"^(.+?)\s*\(([^()]+)\)$")
 _DOTTED = re.compile(r"(?<![^\W_])(?:[^\W\d_]\.)+[^\W\d_](?![^\W_])\.?")  # U.S., also where the last dot was cut
 _POSSESSIVE = re.compile(r"^(.+?[^\W\d_])['’](?:s\b)?\s+(.+)$", re.IGNORECASE)
 _APOSTROPHE = re.compile(r"['’`ʼ]")
-_ASCII_TOKENS = re.compile(r"\d+(?:[.,]\d+)*|[a-z]+|[+#%]")
+_ASCII_TOKENS = re.compile(r"\d+(?:[.,]\d+)*|[a-z]+|[+#%*!<=>|~$]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _ROMAN = re.compile(r"(?=[ivx]+$|[ivxl]{3,}$)(xl|l?x{0,3})(ix|iv|v?i{0,3})")  # DC and MD are no numbers
 _ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50}
 _NOT_INVERTED = words_in("jr sr inc ltd llc co corp phd md esq ii iii iv")
-_PARTICLES = words_in("de da di du la le van von der den ter al el bin ibn mac st")
 _LETTERS = str.maketrans("øłđðħıœæ", "oldđhioa", "")  # no decomposition in Unicode
 _ARABIC = {ord(a): b for a, b in zip("أإآٱىةـ", ["ا", "ا", "ا", "ا", "ي", "ه", ""], strict=True)}
+_MARKS = "#%*!"  # beside the signs that Unicode calls mathematical or of a currency
+_SAME_MARKS = str.maketrans({"\N{MINUS SIGN}": "-", "\N{FRACTION SLASH}": "/", "\N{MUSIC SHARP SIGN}": "#"})
+_TYPED_SIGNS = (("!=", "≠"), ("<=", "≤"), (">=", "≥"))
 _CJK_NUMERALS = frozenset("〇零一二三四五六七八九十百千万亿")
 
 
@@ -65,8 +68,8 @@ class NameForm:
         text: its folded words; spellings of one name have the same.
         words: of `text`.
         family: what kind of thing it names, of a few.
-        numbers: every number in it, sorted: digits, Roman, words, ordinals, Chinese; and single letters where it is no
-            person's ("Vitamin A").
+        numbers: every number in it, sorted: digits, Roman, words, ordinals, Chinese; signs ("C++", "$10", "x ≤ y") but
+            for "!", which titles have and lose; and single letters where it is no person's ("Vitamin A").
         aside: what stood in parentheses at its end, folded; empty for an acronym, which is in `acronym`.
         acronym: what the name is or has beside it in parentheses, of capitals; empty where it has none.
         title: a title that was dropped ("mr").
@@ -85,11 +88,6 @@ class NameForm:
     legal: str
     possessive: bool
     plural: bool
-
-    @property
-    def squashed(self) -> str:
-        """The words without the spaces between them: "bee keeping" is "beekeeping"."""
-        return "".join(self.words)
 
 
 def family_of(kind: str) -> str:
@@ -224,7 +222,7 @@ def _in_order(name: str) -> str:
     given, family_name = first.split(), last.split()
     if not comma or "," in first or not 1 <= len(given) <= 3 or any(ch.isdigit() for ch in name):
         return name
-    if len(family_name) > 1 and family_name[0].casefold() not in _PARTICLES:
+    if len(family_name) > 1 and family_name[0].casefold() not in PARTICLES:
         return name
     if {word.strip(".").casefold() for word in given} & (_NOT_INVERTED | RANKS):
         return name
@@ -236,20 +234,27 @@ def _tokens(text: str, family: str) -> list[str]:
     if family != PERSON:
         text = _DOTTED.sub(lambda found: found.group().replace(".", ""), text)
     text = re.sub(r"(?<=[^\W\d_])['’]s\b", "", text)
-    text = _APOSTROPHE.sub("", text)
+    text = _APOSTROPHE.sub("", text).translate(_SAME_MARKS)
+    for typed, sign in _TYPED_SIGNS:
+        text = text.replace(typed, sign)
     if text.isascii():
         return _ASCII_TOKENS.findall(text)
     spaced: list[str] = []
     before = ""
     for ch in text:
         kind = unicodedata.category(ch)[0]
-        here = "N" if ch.isdecimal() else "L" if kind in "LM" else ch if ch in "+#%" else " "
-        if here != before and before != " ":
+        here = "N" if ch.isdecimal() else "L" if kind in "LM" else ch if _is_mark(ch) else " "
+        if (here != before or here == ch) and before != " ":
             spaced.append(" ")
         if here != " ":
             spaced.append(str(unicodedata.decimal(ch)) if here == "N" else ch)
         before = here
     return "".join(spaced).split()
+
+
+def _is_mark(word: str) -> bool:
+    """Whether a word is one sign that names are told apart by: of arithmetic, relation, currency, `*` or `!`."""
+    return len(word) == 1 and (word in _MARKS or unicodedata.category(word) in ("Sm", "Sc"))
 
 
 def _without_title(words: list[str]) -> tuple[str, list[str]]:
@@ -295,7 +300,7 @@ def _numbered(words: list[str], capitals: set[str], family: str) -> tuple[list[s
         if number:
             marks.append(number)
             word = f"{number}th" if word in ORDINALS and family != PERSON else number
-        elif word in "+#%" or (len(word) == 1 and family != PERSON and word.isascii()):
+        elif word != "!" and (_is_mark(word) or (len(word) == 1 and family != PERSON and word.isascii())):
             marks.append(word)
         else:
             marks.extend(ch for ch in word if ch in _CJK_NUMERALS)

@@ -17,7 +17,7 @@ _HOMES = 2  # partitions that a row belongs to: its nearest pivots
 
 
 def near_pairs(
-    vectors: FloatMatrix, least: float, n_nearest: int, seed: int = 0
+    vectors: FloatMatrix, rows: IntVector, least: float, n_nearest: int, seed: int = 0
 ) -> tuple[IntVector, IntVector, NDArray[np.float32]]:
     """Return pairs of rows (left < right) that are both among each other's nearest, with their cosine, sorted.
 
@@ -27,10 +27,11 @@ def near_pairs(
 
     Args:
         vectors: (n, dim) of unit length; rows that are all zero are nobody's neighbour.
+        rows: that are compared with each other, ascending. The vectors of a partition are copied, never those of all.
         least: cosine of a pair, at least.
         n_nearest: of each row that count, at most.
     """
-    rows = np.flatnonzero(np.any(vectors != 0, axis=1)).astype(np.int64)
+    rows = rows[_not_zero(vectors, rows)].astype(np.int64)
     found: dict[tuple[int, int], float] = {}
     nearest: list[tuple[IntVector, IntVector, NDArray[np.float32]]] = []
     for part in _partitions(vectors, rows, seed):
@@ -56,6 +57,11 @@ _NONE: tuple[IntVector, IntVector, NDArray[np.float32]] = (
 )
 
 
+def _not_zero(vectors: FloatMatrix, rows: IntVector) -> NDArray[np.bool_]:
+    parts = (vectors[rows[first : first + _BLOCK_ROWS]].any(axis=1) for first in range(0, len(rows), _BLOCK_ROWS))
+    return np.concatenate([np.zeros(0, bool), *parts])
+
+
 def _partitions(vectors: FloatMatrix, rows: IntVector, seed: int) -> Iterator[IntVector]:
     if len(rows) <= EXACT_ROWS:
         if len(rows) > 1:
@@ -66,7 +72,7 @@ def _partitions(vectors: FloatMatrix, rows: IntVector, seed: int) -> Iterator[In
     pivots = vectors[np.sort(random.choice(rows, n_pivots, replace=False))]
     homes = np.concatenate(
         [
-            np.argpartition(-(vectors[rows[first : first + _BLOCK_ROWS]] @ pivots.T), _HOMES - 1, axis=1)[:, :_HOMES]
+            _take_largest(vectors[rows[first : first + _BLOCK_ROWS]] @ pivots.T, _HOMES)[0]
             for first in range(0, len(rows), _BLOCK_ROWS)
         ]
     )
@@ -93,7 +99,8 @@ def _nearest(
         product[here, here + first] = -2.0
         near_enough = product >= least
         if np.count_nonzero(near_enough) > _FEW * k * len(product):
-            chosen = np.argpartition(-product, k - 1, axis=1)[:, :k]
+            chosen, values = _take_largest(product, k)
+            np.put_along_axis(product, chosen, values, axis=1)
             kept = np.zeros_like(near_enough)
             np.put_along_axis(kept, chosen, True, axis=1)
             near_enough &= kept
@@ -102,6 +109,18 @@ def _nearest(
         rights.append(rows[which])
         cosines.append(product[at, which])
     return np.concatenate(lefts), np.concatenate(rights), np.concatenate(cosines)
+
+
+def _take_largest(scores: NDArray[np.float32], n_largest: int) -> tuple[IntVector, NDArray[np.float32]]:
+    """Return columns and values of each row's largest scores, of equal ones the first; they are blotted out."""
+    here = np.arange(len(scores))
+    columns = np.empty((len(scores), n_largest), np.int64)
+    values = np.empty((len(scores), n_largest), np.float32)
+    for place in range(n_largest):
+        columns[:, place] = scores.argmax(axis=1)
+        values[:, place] = scores[here, columns[:, place]]
+        scores[here, columns[:, place]] = -np.inf
+    return columns, values
 
 
 def _best(

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from hirag_dist.core.resolution.acronyms import initials_of, stated_aliases
-from hirag_dist.core.resolution.contrasts import given_names, initial, is_slip, known_different, same_given_names
+from hirag_dist.core.resolution.capitals import is_proper
+from hirag_dist.core.resolution.contrasts import (
+    as_many_given_names,
+    given_names,
+    initial,
+    is_slip,
+    known_different,
+    same_given_names,
+)
 from hirag_dist.core.resolution.names import PERSON, UNKNOWN, NameForm, name_form
 from hirag_dist.core.resolution.neighbours import near_pairs
 from hirag_dist.core.resolution.view import View
@@ -135,6 +143,7 @@ def _one_spelling(view: View, rows: list[int], score: float, evidence: str, ambi
                     and (len(form.words) == 1 or form.family == head.family == UNKNOWN)
                     and not view.shared(group[0], row)
                 )
+                or _plural_of_a_proper_name(view, group[0], row)
             )
             yield _pair(group[0], row, NORMALISE, score, f"{evidence}, {family}", doubt)
     heads = [group[0] for group in kinds.values()]
@@ -143,6 +152,13 @@ def _one_spelling(view: View, rows: list[int], score: float, evidence: str, ambi
             continue  # ghosts are a concept, the Ghost is a person
         said = f"{evidence}, {view.forms[heads[0]].family} and {view.forms[row].family}"
         yield _pair(heads[0], row, NORMALISE, 0.5, said, ask=True)
+
+
+def _plural_of_a_proper_name(view: View, one: int, other: int) -> bool:
+    """Whether two names differ by a plural and one is no kind's name: Windows is no more than one Window."""
+    return view.forms[one].plural != view.forms[other].plural and any(
+        is_proper(view.names[row], view.descriptions[row]) for row in (one, other)
+    )
 
 
 def _alike(one: NameForm, other: NameForm) -> bool:
@@ -207,26 +223,31 @@ def _people(view: View) -> Iterator[Pair]:
         alone = len(own) == 1
         for other in candidates[row]:
             shared = view.shared(row, other)
-            spelled = _named_at(view.names[other], view.descriptions[row])
-            if not shared and spelled is None and (alone or not clear[row]):
+            named, told = _named(view.names[other], view.descriptions[row])
+            if not shared and not named and (alone or not clear[row]):
                 continue
             if alone:
                 # Of one family many are in a text: a chunk in common says too little, and so does the colonel's rank.
-                told = spelled == 0 or (shared.neighbours > 0 and view.forms[row].words == own)
-                sure = clear[row] and own[0] == given[other][-1] and told
+                context = shared.neighbours > 0 and view.forms[row].words == own
+                sure = clear[row] and own[0] == given[other][-1] and (told or context)
             else:
-                sure = clear[row] and clear[other] and (spelled == 0 or bool(shared))
+                # Texts that tell a father from a son by a middle name have both in one chunk.
+                context = bool(shared) and as_many_given_names(own, given[other])
+                sure = clear[row] and clear[other] and (told or context)
             # "Son of Bobby Vinton": a description that begins otherwise and then names the other is of somebody else.
-            back = None if alone else _named_at(view.names[row], view.descriptions[other])
-            two = shared.related or bool(spelled) or bool(back)
-            evidence = f"part of the name, {'in its description, ' if spelled is not None else ''}{shared}"
+            named_back, told_back = (False, False) if alone else _named(view.names[row], view.descriptions[other])
+            two = shared.related or (named and not told) or (named_back and not told_back)
+            evidence = f"part of the name, {'in its description, ' if named else ''}{shared}"
             yield _pair(row, other, ALIAS, 0.8, evidence, two or not sure)
 
 
-def _named_at(name: str, description: str) -> int | None:
-    """Return where a description names somebody, or None where it does not."""
-    at = description.casefold().find(name.casefold())
-    return at if at >= 0 else None
+def _named(name: str, description: str) -> tuple[bool, bool]:
+    """Return whether a description names somebody, and whether it is of that person: it begins with the name.
+
+    "John Adams's son" begins with the name of another.
+    """
+    said, name = description.casefold(), name.casefold()
+    return name in said, said.startswith(name) and not said[len(name) :].startswith(("'", "’"))
 
 
 _Given = Mapping[int, tuple[str, ...]]
@@ -268,9 +289,8 @@ def _neighbours(view: View, vectors: FloatMatrix, rules: Rules, seed: int) -> It
     families = np.array([form.family for form in view.forms])
     least = rules.ask_from if LLM in rules.tiers else rules.threshold
     for family in sorted(set(families.tolist()) - {UNKNOWN}):
-        rows = np.flatnonzero(families == family)
-        lefts, rights, cosines = near_pairs(vectors[rows], least, _N_NEAREST, seed)
-        for left, right, cosine in zip(rows[lefts].tolist(), rows[rights].tolist(), cosines.tolist(), strict=True):
+        lefts, rights, cosines = near_pairs(vectors, np.flatnonzero(families == family), least, _N_NEAREST, seed)
+        for left, right, cosine in zip(lefts.tolist(), rights.tolist(), cosines.tolist(), strict=True):
             shared = view.shared(left, right)
             if not shared:
                 continue
@@ -282,6 +302,7 @@ def _neighbours(view: View, vectors: FloatMatrix, rules: Rules, seed: int) -> It
             if likeness < _ASK_LIKENESS or not akin:
                 continue
             sure = certain and not shared.related and _same_words(one, other)
+            sure = sure and not _plural_of_a_proper_name(view, left, right)
             yield _pair(left, right, VECTOR, round(cosine, 3), f"cosine {cosine:.2f}, {shared}", not sure)
 
 

@@ -14,6 +14,7 @@ def _numbered(text: str) -> dict[str, str]:
     return {word: str(number) for number, word in enumerate(text.split())}
 
 
+PARTICLES = words_in("de da di du la le van von der den ter al el bin ibn mac st")  # of surnames
 ARTICLES = frozenset({"the", "a", "an"})
 SMALL_WORDS = words_in("of the and for in on at to a an de la le les du des del di da der die das und et y")
 TITLES = words_in(  # that say nothing of who is meant: the name without them is the same person's

@@ -36,6 +36,8 @@ from hirag_dist.core.resolution.names import name_form
         ("person", "Abd al-Dar ibn Qusai", "Abd al-Uzza ibn Qusai"),
         ("person", "Scrooge's nephew", "Scrooge"),
         ("person", "J. M.", "J. A."),
+        ("person", "George W. Bush", "George H. W. Bush"),
+        ("person", "Anna M. Lee", "Anna R. Lee"),
         ("person", "Sammy Davis Jr.", "Sammy Davis Sr."),
     ],
 )
@@ -51,6 +53,7 @@ def test_two_things(kind: str, one: str, other: str) -> None:
         ("person", "J. R. R. Tolkien", "John Tolkien"),
         ("person", "J. R. R. Tolkien", "John Ronald Reuel Tolkien"),
         ("person", "Jo Swinson", "Jo Anne Swinson"),
+        ("person", "Henry II of Brabant", "Henry II, Duke of Brabant"),
         ("person", "Bob Cratchit", "Robert Cratchit"),
         ("person", "Alex Cox", "Alexander Cox"),
         ("person", "Jacob Marley", "Jaocb Marley"),

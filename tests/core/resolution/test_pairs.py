@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hirag_dist.core.resolution.groups import group_pairs
 from hirag_dist.core.resolution.names import name_form
 from hirag_dist.core.resolution.pairs import Rules, likeness_of
 from tests.core.resolution.graphs import ALL, proposed, view_of
@@ -120,6 +121,53 @@ def test_initials_and_middle_names_of_people() -> None:
     assert ("John Lee Thompson", "Josh Thompson") not in found
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "verdict"),
+    [
+        ("George H. W. Bush", "George W. Bush", None),
+        ("George Bush", "George W. Bush", "ask"),
+        ("John Adams", "John Quincy Adams", "ask"),
+        ("J. Adams", "John Quincy Adams", "ask"),
+        ("John F. Kennedy", "John Fitzgerald Kennedy", "alias"),
+        ("John F. Kennedy", "John R. Kennedy", None),
+        ("Ludwig Beethoven", "Ludwig van Beethoven", "alias"),
+    ],
+)
+def test_a_chunk_says_too_little_where_a_given_name_is_lacking(one: str, other: str, verdict: str | None) -> None:
+    found = verdicts({"kinds": dict.fromkeys((one, other), PERSON), "chunks": {one: ["c"], other: ["c"]}})
+    assert found == ({(one, other): verdict} if verdict else {})
+
+
+def test_a_description_that_begins_with_the_longer_name_is_enough() -> None:
+    names = dict.fromkeys(("John Adams", "John Quincy Adams"), PERSON)
+    pair = ("John Adams", "John Quincy Adams")
+    assert verdicts({"kinds": names, "said": {"John Adams": "John Quincy Adams was a president."}}) == {pair: "alias"}
+    assert verdicts({"kinds": names, "said": {"John Quincy Adams": "John Adams's eldest son."}}) == {pair: "ask"}
+
+
+def test_a_father_a_son_and_the_name_that_both_go_by_stay_three() -> None:
+    names = ("George Bush", "George W. Bush", "George H. W. Bush")
+    view = view_of(dict.fromkeys(names, PERSON), chunks={name: ["c"] for name in names})
+    found = proposed(view)
+    assert [pair.ask for pair in found.values()] == [True, True]
+    assert not group_pairs(view, [pair for pair in found.values() if not pair.ask], {})
+
+
+def test_the_plural_of_a_proper_name_is_asked_about() -> None:
+    chunks = {"Windows": ["c"], "Window": ["c"]}
+    said = {"Windows": "An operating system.", "Window": "A window is an opening."}
+    assert verdicts({"kinds": dict.fromkeys(chunks, THING), "chunks": chunks, "said": said}) == {
+        ("Window", "Windows"): "ask"
+    }
+    view = view_of(dict.fromkeys(chunks, THING), chunks=chunks, said=said)
+    assert [pair.ask for pair in proposed(view, vectors=NEAR).values()] == [True]  # nearness does not overrule it
+    assert proposed(view, replace(ALL, tiers=("normalise", "vector")), NEAR) == {}
+    said = {"Windows": "The windows of the house.", "Window": "A window is an opening."}
+    assert verdicts({"kinds": dict.fromkeys(chunks, THING), "chunks": chunks, "said": said}) == {
+        ("Window", "Windows"): "normalise"
+    }
+
+
 def test_somebody_whose_description_names_the_other_is_somebody_else() -> None:
     names, chunks = {"Robert Vinton": PERSON, "Bobby Vinton": PERSON}, {"Robert Vinton": ["c"], "Bobby Vinton": ["c"]}
     pair = ("Bobby Vinton", "Robert Vinton")
@@ -162,6 +210,32 @@ def test_near_vectors_without_context_or_of_two_kinds_are_nothing() -> None:
     assert not proposed(view_of(dict(zip(names, [THING, PERSON], strict=True)), chunks=chunks), vectors=NEAR)
     related = view_of(dict.fromkeys(names, THING), chunks=chunks, related=[(names[0], names[1])])
     assert [pair.ask for pair in proposed(related, vectors=NEAR).values()] == [True]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("x > 1", "x < 1"),
+        ("x <= y", "x >= y"),
+        ("x ≤ y", "x >= y"),
+        ("P = NP", "P ≠ NP"),
+        ("P != NP", "P = NP"),
+        ("$10", "€10"),
+        ("√2", "2"),
+        ("A search", "A* search"),
+        ("Ж+", "Ж++"),
+        ("¬P", "P"),
+    ],
+)
+def test_signs_set_names_apart(one: str, other: str) -> None:
+    view = view_of({one: THING, other: THING}, chunks={one: ["c"], other: ["c"]})
+    assert proposed(view, vectors=NEAR) == {}
+
+
+def test_an_exclamation_mark_is_at_most_asked_about() -> None:
+    view = view_of({"Oliver!": THING, "Oliver": THING}, chunks={"Oliver!": ["c"], "Oliver": ["c"]})
+    assert proposed(view) == {}
+    assert [pair.ask for pair in proposed(view, vectors=NEAR).values()] == [True]
 
 
 def test_tiers_that_are_off_propose_nothing() -> None:
