@@ -508,6 +508,7 @@ class CountBytes:
         return {"groups": pa.table({"words": [sizes]}, schema=GROUPS)}
 
 
+@pytest.mark.slow  # two gigabytes
 async def test_a_column_of_more_than_an_array_holds_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     n_rows, width = 1025, 1 << 20  # just above half of the 2 GiB that end an array of bytes
     offsets = pa.py_buffer(np.arange(0, (n_rows + 1) * width, width, dtype=np.int32))
