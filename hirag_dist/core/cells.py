@@ -19,8 +19,7 @@ from hirag_dist.types import Covariance, FloatMatrix, IntVector, Mixture, Statis
 
 CELL_ROWS = 1_024
 WHOLE_ROWS = 6_144  # all pairs of them are compared: 150 MB, twice while they are merged
-_CELL_SHARE = 0.05  # of a row, to be in a cell: lower than a member's, so that clusters on borders are seen whole
-_SURE_DIMS = 20  # log odds grow with dimensions: with more than these they are surer of a cell than a cut deserves
+_CELL_SHARE = 0.3  # of a row, to be in a cell: where rows are in many cells, each has scraps of the others' clusters
 _MAX_CHILDREN = 2_048
 _ROOT_ROUNDS = 5  # over all rows, from a start that is already fitted to the sample
 _SAMPLE_ROWS = 65_536
@@ -212,18 +211,11 @@ def _descend(
     shares: NDArray[np.float32],
     node: Node,
 ) -> Iterator[tuple[IntVector, IntVector, NDArray[np.float32]]]:
-    """Yield (row numbers, cells, shares) of the cells below a node; shares multiply on the way down.
-
-    With many dimensions they are those of wider components, so that a row near a border is on both sides of it.
-    """
-    softness = max(1.0, node.mixture.means.shape[1] / _SURE_DIMS)
-    found = kernels.assign(rows, node.mixture, _CELL_SHARE**softness)
-    soft = found.shares.astype(np.float64) ** (1 / softness)
-    soft /= np.bincount(found.rows, soft, len(rows))[found.rows]
-    keep = np.flatnonzero((soft >= _CELL_SHARE) | largest_of_row(found.rows, found.shares))
-    order = keep[np.argsort(found.components[keep], kind="stable")]
+    """Yield (row numbers, cells, shares) of the cells below a node; shares multiply on the way down."""
+    found = kernels.assign(rows, node.mixture, _CELL_SHARE)
+    order = np.argsort(found.components, kind="stable")
     at, components = found.rows[order], found.components[order]
-    below = soft[order].astype(np.float32) * shares[at]
+    below = found.shares[order] * shares[at]
     bounds = np.concatenate([[0], np.cumsum(np.bincount(components, minlength=len(node.children)))])
     for child, first, last in zip(node.children, bounds[:-1], bounds[1:], strict=True):
         part = at[first:last]
