@@ -211,11 +211,15 @@ def _descend(
     shares: NDArray[np.float32],
     node: Node,
 ) -> Iterator[tuple[IntVector, IntVector, NDArray[np.float32]]]:
-    """Yield (row numbers, cells, shares) of the cells below a node; shares multiply on the way down."""
+    """Yield (row numbers, cells, shares) of the cells below a node.
+
+    A row's shares are those among the cells that it is in; they multiply on the way down.
+    """
     found = kernels.assign(rows, node.mixture, _CELL_SHARE)
+    among = found.shares / np.bincount(found.rows, found.shares, len(rows))[found.rows]
     order = np.argsort(found.components, kind="stable")
     at, components = found.rows[order], found.components[order]
-    below = found.shares[order] * shares[at]
+    below = among[order].astype(np.float32) * shares[at]
     bounds = np.concatenate([[0], np.cumsum(np.bincount(components, minlength=len(node.children)))])
     for child, first, last in zip(node.children, bounds[:-1], bounds[1:], strict=True):
         part = at[first:last]

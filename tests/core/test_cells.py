@@ -167,5 +167,6 @@ def test_a_tree_grows_where_a_child_has_too_many_rows() -> None:
     assert sorted(leaves) == list(range(cells.n_cells))
     found = assign_cells(KERNELS, rows, cells)
     assert set(found.rows.tolist()) == set(range(len(rows)))
-    assert np.bincount(found.rows, found.shares).max() <= 1 + 1e-5
-    assert np.median(np.bincount(found.rows, found.shares)) > 0.9
+    totals = np.bincount(found.rows, found.shares)
+    assert totals.max() <= 1 + 1e-5
+    assert totals.min() > 0.1  # of a row between several cells on two levels the largest stays
