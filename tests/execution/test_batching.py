@@ -143,7 +143,7 @@ def test_what_batches_never_bring_is_asked_directly(make_bench: Callable[..., Be
 def test_refused_and_failed_lines_go_into_the_next_batch(make_bench: Callable[..., Bench], fault: str) -> None:
     """What is drawn for a request and attempt is the same in batches as for single calls."""
     bench = make_bench(**{fault: 0.3})
-    batched, sent = bench.batched("batched")
+    batched, sent = bench.batched("batched", llm={"batch_rounds": 20})
     assert bench.direct_calls() == 0
     assert bench.batch_counts()["faults"][fault.removesuffix("_rate")] > 5
     assert (sum(use.rejected for use in usage_of(bench, "batched")) > 0) == (fault == "malformed_rate")
