@@ -13,9 +13,11 @@ import signal
 import sys
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 import hirag_dist.cli.main as command_line
+from hirag_dist.backends.cpu import CpuKernels
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
 from hirag_dist.core.tokens import counter
@@ -25,6 +27,7 @@ from hirag_dist.execution.run import Run
 from hirag_dist.index.lock import BuildLock
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build
+from hirag_dist.types import CsrGraph
 from hirag_dist.wiring import make_executor, resolve
 
 EVENTS = {"started": StageStarted, "task": TaskFinished, "finished": StageFinished, "stopped": StageStopped}
@@ -122,6 +125,8 @@ def main() -> None:
     command_line.app.registered_commands.clear()
     command_line.app.registered_groups.clear()
     counter(Config().tokenizer)("read once, by the parent of all builds")
+    pair = CsrGraph(np.array([0, 1, 2]), np.array([1, 0], np.int32), np.ones(2, np.float32), np.zeros(2, np.int32))
+    CpuKernels().leiden(pair, 2, 1.0, 0)  # compiled once too
     for line in sys.stdin:
         reading, writing = os.pipe()
         own = os.fork()
