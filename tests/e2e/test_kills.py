@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from itertools import cycle
@@ -39,8 +40,9 @@ def test_killed_after_the_first_task_of_every_stage(
 ) -> None:
     told = forked.build(**job, index=tmp_path / "whole")["told"]
     labels = [label for kind, label, _ in told if kind == "started"]
-    assert len(labels) > 12
-    for label in labels:
+    firsts = {re.sub(r"\d+", "", label): label for label in reversed(labels)}  # of each kind of stage, any layer's
+    assert len(firsts) > 12
+    for label in sorted(firsts.values(), key=labels.index):
         died = forked.build(**job, index=tmp_path / "index", at_event=("task", label))
         assert died == {"signal": signal.SIGKILL}, label
     last = forked.build(**job, index=tmp_path / "index")
@@ -61,7 +63,9 @@ def test_killed_between_a_stages_last_task_and_its_end(
 def test_killed_after_every_few_writes(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
     """Down to the files of the snapshot, its manifest, and `current`."""
     deaths = 0
-    for writes in cycle((7, 5, 20, 6, 13)):  # a task writes up to five files and publishing 18: each run gets somewhere
+    for writes in cycle(
+        (17, 11, 29, 14, 23)
+    ):  # a task writes up to five files and publishing 18: each run gets somewhere
         said = forked.build(**job, index=tmp_path / "index", at_write=writes)
         if "snapshot" in said:
             break
@@ -155,7 +159,7 @@ def test_paid_replies_survive_every_kill(forked: Any, corpus: Path, built: Any, 
         whole = forked.build(**job, index=tmp_path / "whole")
         chat, embeddings = chat_calls(thread), embedding_calls(thread)
         deaths = 0
-        for writes in cycle((12, 30, 21, 45)):
+        for writes in cycle((24, 50, 31, 65)):
             said = forked.build(**job, index=tmp_path / "index", at_write=writes)
             if "snapshot" in said:
                 break
