@@ -16,11 +16,12 @@ from hirag_dist.backends.extractive import ExtractiveModel
 from hirag_dist.backends.hashing import HashingEmbedder
 from hirag_dist.backends.kernels import make_kernels, resolve_kernels
 from hirag_dist.backends.umap import require_umap
+from hirag_dist.backends.vector_index import make_vector_index
 from hirag_dist.config import Config, Endpoint, RoleTarget
 from hirag_dist.core.limits import Allowance
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.tokens import counter, encoding
-from hirag_dist.errors import BackendUnavailable, ConfigError
+from hirag_dist.errors import ConfigError
 from hirag_dist.execution.batching import Batches, BatchSettings, BatchTarget
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy import LazyExecutor
@@ -34,7 +35,7 @@ from hirag_dist.pool.estimating import MOST_REPLY_TOKENS
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.probing import probe_forms
 from hirag_dist.pool.treasury import Treasury
-from hirag_dist.ports import ChatModel, Embedder, Executor, VectorIndex
+from hirag_dist.ports import ChatModel, Embedder, Executor
 from hirag_dist.query import QueryEngine
 from hirag_dist.stages.base import Services
 
@@ -285,33 +286,6 @@ def _batch_target(name: str, config: Config, store: Store, spending: bool) -> Ba
         )
     chat = OpenAiChat(_settings(name, endpoint, config, spending), counter(config.tokenizer))
     return BatchTarget(_priced(name, 1.0, chat, config), OpenAiBatches(chat))
-
-
-def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
-    """Return what searches a snapshot's entity vectors.
-
-    Raises:
-        BackendUnavailable: the named backend is missing, out of reach, or owned by another process.
-    """
-    from hirag_dist.backends.memory import MemoryVectors
-
-    vectors = config.vectors
-    if vectors.backend == "memory":
-        return MemoryVectors(snapshot)
-    from hirag_dist.backends.milvus import open_milvus, open_milvus_lite
-
-    if vectors.backend == "milvus":
-        if not vectors.uri:
-            raise ConfigError("vectors.backend milvus needs vectors.uri")
-        token = vectors.token.get_secret_value() if vectors.token else ""
-        return open_milvus(vectors.uri, token, snapshot)
-    try:
-        return open_milvus_lite(snapshot)
-    except BackendUnavailable as error:
-        if vectors.backend == "milvus-lite":
-            raise
-        log.info("vectors are searched in memory: %s", error)
-        return MemoryVectors(snapshot)
 
 
 def role_endpoints(config: Config, role: str) -> list[str]:

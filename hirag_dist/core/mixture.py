@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.arrays import to_numpy
 from hirag_dist.types import Assignment, Covariance, FloatMatrix, IntVector, Mixture, Statistics
 
 BLOCK_ROWS = 4_096
@@ -203,7 +204,7 @@ def shard_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLO
         counts += shares.sum(axis=0, dtype=np.float64)
         sums += shares.T @ block
         squares += shares.T @ features
-    return Statistics(_numpy(xp, counts), _numpy(xp, sums), _numpy(xp, squares), float(likelihood))
+    return Statistics(to_numpy(xp, counts), to_numpy(xp, sums), to_numpy(xp, squares), float(likelihood))
 
 
 def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: int = BLOCK_ROWS) -> Assignment:
@@ -224,7 +225,7 @@ def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: i
         keep = shares >= threshold
         keep[xp.arange(len(shares)), shares.argmax(axis=1)] = True
         at, component = xp.nonzero(keep)
-        found.append([_numpy(xp, each) for each in (at, component, shares[at, component])])
+        found.append([to_numpy(xp, each) for each in (at, component, shares[at, component])])
         found[-1][0] = found[-1][0] + first
     if not found:
         return Assignment(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
@@ -320,8 +321,4 @@ def _spread_start(xp: Any, rows: Any, k: int, rng: np.random.Generator) -> tuple
         best = int(distances.sum(axis=1, dtype=np.float64).argmin())
         chosen.append(int(drawn[best]))
         nearest = distances[best]
-    return _numpy(xp, rows[xp.asarray(chosen)]), float(nearest.mean(dtype=np.float64)) / rows.shape[1]
-
-
-def _numpy(xp: Any, values: Any) -> Any:
-    return values if xp is np else xp.asnumpy(values)
+    return to_numpy(xp, rows[xp.asarray(chosen)]), float(nearest.mean(dtype=np.float64)) / rows.shape[1]

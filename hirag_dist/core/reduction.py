@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hirag_dist.core.arrays import to_numpy
 from hirag_dist.types import FloatMatrix, Moments, Projection
 
 _BLOCK_ROWS = 8192
@@ -31,7 +32,7 @@ def moments(xp: Any, rows: Any) -> Moments:
         block = _finite(xp, rows[first : first + _BLOCK_ROWS])
         sums += block.sum(axis=0, dtype=np.float64)
         products += block.T @ block
-    return Moments(len(rows), _numpy(xp, sums), _numpy(xp, products))
+    return Moments(len(rows), to_numpy(xp, sums), to_numpy(xp, products))
 
 
 def total_moments(parts: Iterable[Moments]) -> Moments:
@@ -59,13 +60,9 @@ def project(xp: Any, rows: Any, projection: Projection) -> FloatMatrix:
     scores = np.empty((len(rows), projection.axes.shape[1]), np.float32)
     for first in range(0, len(rows), _BLOCK_ROWS):
         block = _finite(xp, rows[first : first + _BLOCK_ROWS])
-        scores[first : first + _BLOCK_ROWS] = _numpy(xp, block @ axes - shift)
+        scores[first : first + _BLOCK_ROWS] = to_numpy(xp, block @ axes - shift)
     return scores
 
 
 def _finite(xp: Any, rows: Any) -> Any:
     return xp.nan_to_num(xp.asarray(rows), nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def _numpy(xp: Any, values: Any) -> Any:
-    return values if xp is np else xp.asnumpy(values)

@@ -15,10 +15,10 @@ import pytest
 from pymilvus import MilvusClient
 
 from hirag_dist.backends.milvus import collection_name, open_milvus, open_milvus_lite
+from hirag_dist.backends.vector_index import make_vector_index
 from hirag_dist.config import Config
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.index.reader import Snapshot
-from hirag_dist.wiring import make_vector_index
 
 ROOT = Path(__file__).parents[2]
 OWNER = """

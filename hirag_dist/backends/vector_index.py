@@ -1,0 +1,38 @@
+"""Vector indexes by name: the part of `wiring` that chooses what searches a snapshot's vectors."""
+
+from __future__ import annotations
+
+import logging
+
+from hirag_dist.backends.memory import MemoryVectors
+from hirag_dist.config import Config
+from hirag_dist.errors import BackendUnavailable, ConfigError
+from hirag_dist.index.reader import Snapshot
+from hirag_dist.ports import VectorIndex
+
+log = logging.getLogger(__name__)
+
+
+def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
+    """Return what searches a snapshot's entity vectors.
+
+    Raises:
+        BackendUnavailable: the named backend is missing, out of reach, or owned by another process.
+    """
+    vectors = config.vectors
+    if vectors.backend == "memory":
+        return MemoryVectors(snapshot)
+    from hirag_dist.backends.milvus import open_milvus, open_milvus_lite
+
+    if vectors.backend == "milvus":
+        if not vectors.uri:
+            raise ConfigError("vectors.backend milvus needs vectors.uri")
+        token = vectors.token.get_secret_value() if vectors.token else ""
+        return open_milvus(vectors.uri, token, snapshot)
+    try:
+        return open_milvus_lite(snapshot)
+    except BackendUnavailable as error:
+        if vectors.backend == "milvus-lite":
+            raise
+        log.info("vectors are searched in memory: %s", error)
+        return MemoryVectors(snapshot)
