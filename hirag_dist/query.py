@@ -98,7 +98,7 @@ class QueryEngine:
         Raises:
             InvalidQuery: an empty question, an unknown mode, a number out of bounds, a vector of the wrong size.
         """
-        result = Retrieval(query.question, query.mode, self._index.snapshot_id)
+        result = Retrieval(query.question, query.mode or self._config.mode, self._index.snapshot_id)
         async for _, found in self.retrieve_stream(query, deadline_s=deadline_s):
             result = found
         return result
@@ -159,7 +159,7 @@ class QueryEngine:
     def _limits(self, query: Query) -> RetrievalConfig:
         if not query.question.strip():
             raise InvalidQuery("question: it is empty")
-        if query.mode not in MODES:
+        if query.mode is not None and query.mode not in MODES:
             raise InvalidQuery(f"mode: there is no {query.mode!r}; there are: {', '.join(MODES)}")
         dim = self._index.vectors.shape[1]
         if query.vector is not None and query.vector.shape != (dim,):
@@ -191,8 +191,9 @@ class _Search:
         self._scores: NDArray[np.float32] = np.zeros(0, np.float32)
         self._ranked: list[RankedCommunity] = []
         self._votes: dict[int, float] = {}
-        self.levels = _LEVELS[query.mode]
-        self.result = Retrieval(query.question, query.mode, index.snapshot_id)
+        self._mode = query.mode or limits.mode
+        self.levels = _LEVELS[self._mode]
+        self.result = Retrieval(query.question, self._mode, index.snapshot_id)
 
     async def begin(self, embedder: Embedder, vectors: VectorIndex) -> None:
         """Embed the question and find the entities that every level starts from (Eq. 12)."""
@@ -204,7 +205,7 @@ class _Search:
                 self._vector = (await embedder.embed([self._query.question]))[0]
         if self.levels:
             with self._timed("search"):
-                top_layer = 0 if self._query.mode == "flat" else None
+                top_layer = 0 if self._mode == "flat" else None
                 search = partial(vectors.search, self._vector, self._limits.top_n, top_layer)
                 self._rows, self._scores = await asyncio.to_thread(search) if vectors.waits else search()
         if "global" in self.levels or "bridge" in self.levels:
@@ -273,7 +274,7 @@ class _Search:
     def _sources(self) -> None:
         limit = self._limits.top_sources
         vectors = self._index.chunk_vectors
-        if self._query.mode == "naive":
+        if self._mode == "naive":
             scores = np.asarray(vectors @ self._vector, np.float32)
             best = top_rows(scores, np.arange(len(scores)), max(limit, self._limits.top_n))
             ranked = [(int(row), float(scores[row])) for row in best.tolist()]

@@ -270,23 +270,27 @@ class Query:
     """A question and how to look for its answer. None takes the configured default.
 
     Attributes:
-        mode: hirag, local, global, bridge, nobridge, naive or flat.
+        mode: hirag, local, global, bridge, nobridge, naive or flat; None the configured one.
         top_n: local entities (Eq. 12).
         top_m: key entities of each community (Eq. 14).
         top_c: communities at most.
         community_level: leaf, all, or a level number as text.
         context_tokens: limit of the rendered context.
         vector: (dim,) the question's embedding, where the caller has it.
+        labels: what every document searched must carry; a wish, within `reach`.
+        reach: the labels that the caller holds, which decide what may be seen; None: everything may.
     """
 
     question: str
-    mode: str = "hirag"
+    mode: str | None = None
     top_n: int | None = None
     top_m: int | None = None
     top_c: int | None = None
     community_level: str | None = None
     context_tokens: int | None = None
     vector: FloatMatrix | None = None
+    labels: tuple[str, ...] = ()
+    reach: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,7 @@ def query(
     use_json(json)
     if (index is None) == (server is None):
         raise ConfigError("give either --index URI or --server HOST:PORT")
-    chosen = mode or configuration(config, settings).config.retrieval.mode
-    asked = Query(question, chosen, top_n=top_n, top_m=top_m)
+    asked = Query(question, mode, top_n=top_n, top_m=top_m)
     say = _print_piece if stream and not json else _swallow
     if server is not None:
         result = _ask_server(server, asked, context_only, say, token_file, ca)

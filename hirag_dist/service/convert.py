@@ -49,11 +49,8 @@ def query_from_proto(message: pb.Query) -> Query:
         InvalidQuery: the question is blank, the mode unknown, a count below 1, or the vector not finite. The message
             begins with the field's name.
     """
-    if message.mode == pb.MODE_UNSPECIFIED:
-        mode = "hirag"
-    elif message.mode in _MODE_NAMES:
-        mode = _MODE_NAMES[message.mode]
-    else:
+    mode = _MODE_NAMES.get(message.mode)
+    if mode is None and message.mode != pb.MODE_UNSPECIFIED:
         raise InvalidQuery(f"mode must be one of {', '.join(MODES)}; the number {message.mode} is none of them")
     vector = np.array(message.vector, dtype=np.float32) if message.vector else None
     query = Query(
@@ -65,6 +62,7 @@ def query_from_proto(message: pb.Query) -> Query:
         community_level=message.community_level if message.HasField("community_level") else None,
         context_tokens=message.context_tokens if message.HasField("context_tokens") else None,
         vector=vector,
+        labels=tuple(message.labels),
     )
     _check(query)
     return query
@@ -76,23 +74,24 @@ def query_to_proto(query: Query) -> pb.Query:
     Raises:
         InvalidQuery: as `query_from_proto`, and a text that is not valid Unicode or a count that is too large.
     """
-    if query.mode not in MODES:
+    if query.mode is not None and query.mode not in MODES:
         raise InvalidQuery(f"mode must be one of {', '.join(MODES)}, got {query.mode!r}")
     _check(query)
     vector = None if query.vector is None else np.asarray(query.vector, dtype=np.float32).ravel().tolist()
     try:
         return pb.Query(
             question=query.question,
-            mode=MODES[query.mode],
+            mode=pb.MODE_UNSPECIFIED if query.mode is None else MODES[query.mode],
             top_n=query.top_n,
             top_m=query.top_m,
             top_c=query.top_c,
             community_level=query.community_level,
             context_tokens=query.context_tokens,
             vector=vector,
+            labels=query.labels,
         )
     except UnicodeEncodeError as error:
-        raise InvalidQuery("question and community_level must be valid Unicode without lone surrogates") from error
+        raise InvalidQuery("texts of a query must be valid Unicode without lone surrogates") from error
 
 
 def _check(query: Query) -> None:

@@ -52,7 +52,7 @@ class _Call:
 
     def query(self, request: _Request) -> Query:
         query = query_from_proto(request.query)
-        self.access.mode = query.mode
+        self.access.mode = query.mode or ""
         return query
 
     def deadline_s(self) -> float | None:
@@ -61,7 +61,7 @@ class _Call:
         return None if remaining is None else max(remaining - min(_MARGIN_S, remaining / 10), 0.0)
 
     def message(self, retrieval: Retrieval, request: _Request) -> pb.Retrieval:
-        self.access.partial = ",".join(retrieval.partial)
+        self.access.mode, self.access.partial = retrieval.mode, ",".join(retrieval.partial)
         return retrieval_to_proto(
             retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text
         )

@@ -129,8 +129,8 @@ def test_a_wrong_query_is_refused_by_the_name_of_its_field(message: pb.Query, wo
         convert.query_from_proto(message)
 
 
-def test_an_absent_mode_is_hirag() -> None:
-    assert convert.query_from_proto(pb.Query(question="q")).mode == "hirag"
+def test_an_absent_mode_is_left_to_the_server() -> None:
+    assert convert.query_from_proto(pb.Query(question="q")).mode is None
 
 
 @pytest.mark.parametrize(

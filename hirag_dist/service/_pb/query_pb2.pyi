@@ -42,7 +42,7 @@ LEVEL_SOURCES: Level
 LEVEL_DONE: Level
 
 class Query(_message.Message):
-    __slots__ = ("question", "mode", "top_n", "top_m", "top_c", "community_level", "context_tokens", "vector")
+    __slots__ = ("question", "mode", "top_n", "top_m", "top_c", "community_level", "context_tokens", "vector", "labels")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     TOP_N_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,7 @@ class Query(_message.Message):
     COMMUNITY_LEVEL_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     VECTOR_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     question: str
     mode: Mode
     top_n: int
@@ -59,7 +60,8 @@ class Query(_message.Message):
     community_level: str
     context_tokens: int
     vector: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., top_n: _Optional[int] = ..., top_m: _Optional[int] = ..., top_c: _Optional[int] = ..., community_level: _Optional[str] = ..., context_tokens: _Optional[int] = ..., vector: _Optional[_Iterable[float]] = ...) -> None: ...
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., top_n: _Optional[int] = ..., top_m: _Optional[int] = ..., top_c: _Optional[int] = ..., community_level: _Optional[str] = ..., context_tokens: _Optional[int] = ..., vector: _Optional[_Iterable[float]] = ..., labels: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RetrieveRequest(_message.Message):
     __slots__ = ("query", "omit_context", "omit_source_text")
