@@ -87,12 +87,13 @@ class AnswerModel(Protocol):
 class VectorIndex(Protocol):
     """Nearest rows by cosine similarity."""
 
-    waits: bool  # whether `search` waits for something outside this process, and belongs in a thread
-
-    def search(
+    async def search(
         self, vector: NDArray[np.float32], limit: int, max_layer: int | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return (rows, similarities), best first, ties by row; rows of layers above `max_layer` are left out."""
+        """Return (rows, similarities), best first, ties by row; rows of layers above `max_layer` are left out.
+
+        Whoever waits may be cancelled, by a deadline for one; searches of others go on.
+        """
         ...
 
     def close(self) -> None:
