@@ -73,8 +73,10 @@ INDEXES = ("flat", "hnsw", "ivf_flat", "ivf_sq8")
 def _milvus(index: str, uri: str | None = None) -> Opener:
     """Opens with so wide a search that nothing is missed."""
     config = Vectors.model_validate({"uri": uri, "index": index, "search_breadth": 500})
-    return (lambda snapshot: open_milvus_lite(snapshot, config)) if uri is None else (
-        lambda snapshot: open_milvus(snapshot, config)
+    return (
+        (lambda snapshot: open_milvus_lite(snapshot, config))
+        if uri is None
+        else (lambda snapshot: open_milvus(snapshot, config))
     )
 
 

@@ -226,9 +226,7 @@ class Filling:
     def _index(self, own: str) -> None:
         """Build the index over all rows at once: growing with them costs more, and gives a worse graph."""
         params = self.client.prepare_index_params()
-        params.add_index(
-            VECTOR, index_type=self.choice.kind.upper(), metric_type="IP", params=dict(self.choice.build)
-        )
+        params.add_index(VECTOR, index_type=self.choice.kind.upper(), metric_type="IP", params=dict(self.choice.build))
         self.client.create_index(own, params, sync=self.lite)
         while not self.lite:
             built = self.client.describe_index(own, VECTOR)

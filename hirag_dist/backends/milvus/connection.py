@@ -11,6 +11,10 @@ from typing import Any
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.index.reader import Snapshot
 
+_CHANNEL = {  # gRPC waits for up to two minutes before it tries an address again that was out of reach
+    "grpc.initial_reconnect_backoff_ms": 100,
+    "grpc.max_reconnect_backoff_ms": 1000,
+}
 _NOISY = ("pymilvus", "milvus_lite", "grpc._server")  # they log a traceback for every refusal, as it comes here
 
 
@@ -43,7 +47,7 @@ def connect(uri: str, token: str, timeout_s: float) -> Any:
         raise BackendUnavailable("a Milvus server needs `pip install pymilvus`") from error
     _quiet()
     try:
-        return MilvusClient(uri, token=token, timeout=timeout_s)
+        return MilvusClient(uri, token=token, timeout=timeout_s, grpc_options=_CHANNEL)
     except MilvusException as error:
         raise BackendUnavailable(f"no Milvus answers at {uri}: {error.message}") from error
 
