@@ -13,7 +13,7 @@ ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
     "errors schemas types ports config data",
     "core",
     "index reading extractive importing config_file joining",
-    "pool stages query inspection exporting",
+    "pool stages query questions inspection exporting",
     "backends execution service",
     "publishing resolving sources wiring layering client simulator",
     "growing",
