@@ -75,8 +75,8 @@ _LOOKED_UP = 1 << 20  # ids at a time: each look-up hashes all ids that there ar
 def write_serving(batches: Batches, create: Create) -> None:
     """Write every serving file.
 
-    Memory: the ids of entities, chunks and documents, the arrays themselves, and one batch of texts; about 0.5 GB for
-    a million entities and five million relations.
+    Memory: the ids of entities, chunks and documents, the arrays themselves, and one batch of texts; about 1 GB for a
+    million entities and five million relations.
 
     Args:
         batches: (table, columns) → those columns of a table of the snapshot, in order of rows, a batch at a time.
