@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from threadpoolctl import threadpool_limits
 
+from hirag_dist.answers import answer_pieces
 from hirag_dist.config import Retrieval as RetrievalConfig
-from hirag_dist.core.context import UNKNOWN_ANSWER, check_citations, render_context
+from hirag_dist.core.context import render_context
 from hirag_dist.core.paths import PathFinder
-from hirag_dist.core.prompts import Prompts, answer_request
+from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import (
     RankedCommunity,
     bridge_relations,
@@ -124,20 +125,13 @@ class QueryEngine:
         self, query: Query, *, deadline_s: float | None = None
     ) -> AsyncIterator[Retrieval | str | Answer]:
         """Yield the retrieval, the answer's text in pieces, and at last the answer with checked citations."""
+        give_up_at = None if deadline_s is None else time.monotonic() + deadline_s
         retrieval = await self.retrieve(query, deadline_s=deadline_s)
         yield retrieval
-        if not retrieval.context_refs:  # nothing fits: no call is worth making
-            yield UNKNOWN_ANSWER
-            yield Answer(UNKNOWN_ANSWER, (), 0, retrieval)
-            return
-        request = answer_request(query.question, retrieval.context, self._prompts)
-        pieces = []
-        async for piece in self._model.stream(request):
-            pieces.append(piece)
-            yield piece
-        text, citations, dropped = check_citations("".join(pieces), retrieval)
-        asked = sum(self._count(message.content) for message in request.messages)
-        yield Answer(text, citations, dropped, retrieval, self._model.model_name(request), asked, self._count(text))
+        left_s = None if give_up_at is None else give_up_at - time.monotonic()
+        async with aclosing(answer_pieces(retrieval, self._model, self._prompts, self._count, left_s)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def answer(self, query: Query, *, deadline_s: float | None = None) -> Answer:
         """Return the answer with its citations."""

@@ -89,7 +89,11 @@ def test_other_brackets_stay_as_they_are(ordinary: str) -> None:
 
 
 def test_what_names_nothing_goes_with_the_spaces_before_it() -> None:
-    assert read("True [S1]. False [S99]. Both [E2, R77; C1].") == ("True [S1]. False. Both [E2][C1].", ["S1", "E2", "C1"], 2)
+    assert read("True [S1]. False [S99]. Both [E2, R77; C1].") == (
+        "True [S1]. False. Both [E2][C1].",
+        ["S1", "E2", "C1"],
+        2,
+    )
     assert read("[S98] Nothing  [S99], at all [S97]") == ("Nothing, at all", [], 3)
     assert read("【R1–R3】") == ("", [], 3)
 
@@ -118,7 +122,9 @@ def test_what_is_shown_early() -> None:
 
 
 ANSWERS = st.lists(
-    st.sampled_from(["[", "]", "(", ")", "【", "】", "S1", "S99", "E2", "s1", ", ", " and ", "-", "†", "p. ", "Source "])
+    st.sampled_from(
+        ["[", "]", "(", ")", "【", "】", "S1", "S99", "E2", "s1", ", ", " and ", "-", "†", "p. ", "Source "]
+    )
     | st.text(max_size=6)
 ).map("".join)
 
@@ -144,7 +150,9 @@ def test_a_document_quoted_word_for_word_cites_nothing(text: str) -> None:
     safe = defused(text)
     assert read(safe)[1:] == ([], 0)
     assert read(" ".join(safe.split()))[1:] == ([], 0)  # as a context has it
-    assert safe.translate(dict.fromkeys(map(ord, "‹›[]()【】"))) == text.translate(dict.fromkeys(map(ord, "‹›[]()【】")))
+    assert safe.translate(dict.fromkeys(map(ord, "‹›[]()【】"))) == text.translate(
+        dict.fromkeys(map(ord, "‹›[]()【】"))
+    )
 
 
 @pytest.mark.parametrize(
