@@ -27,7 +27,8 @@ _WORDS: Final = _words(  # that may stand beside references: what they are calle
     "source sources src record records reference references ref refs entity entities relation relations report",
     "reports community communities passage passages context citation citations cite cited see also cf from per via",
     "and or to through und oder bis siehe quelle quellen et ou à voir y o a ver fuente fuentes e fonte fontes vedi en",
-    "bron bronnen и или см источник источники источника 和 与 及 或 至 到 来源 出典 資料 と および から 및 와 과 출처 و أو المصدر",
+    "bron bronnen и или см источник источники источника 和 与 及 或 至 到 来源 出典 資料 と および から",
+    "및 와 과 출처 و أو المصدر",
 )
 _PLACES: Final = _words(  # that begin a place inside a source, which is left out
     "p pp page pages line lines l ll para paragraph paragraphs section sections sec char chars character characters",
