@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -25,10 +25,10 @@ from hirag_dist.core.retrieval import (
     bridge_relations,
     key_entities,
     rank_sources,
-    rank_triples,
     ranked_communities,
     top_rows,
 )
+from hirag_dist.core.triples import nearest_chunks, path_order, question_order, question_scores
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.reader import Snapshot
@@ -252,8 +252,7 @@ class _Search:
             relations = bridge_relations(index.graph, index.parallel, nodes)
             closeness = index.vectors[nodes] @ self._vector if nodes else np.zeros(0, np.float32)
             similarity = dict(zip(nodes, closeness.tolist(), strict=True))
-            ranked = rank_triples(index.ends[relations], index.weights[relations], similarity, relations)
-            ranked = ranked[: self._limits.max_triples]
+            ranked = self._ranked_triples(relations, similarity, paths)[: self._limits.max_triples]
             for row, score in ranked:
                 self._vote_for(index.relation_chunks(row), score)
             self._vote(keys)
@@ -263,6 +262,17 @@ class _Search:
                 paths=index.paths(pairwise(rows), paths),
                 triples=index.triples(ranked),
             )
+
+    def _ranked_triples(
+        self, rows: Sequence[int], similarity: Mapping[int, float], paths: Sequence[Sequence[int]]
+    ) -> list[tuple[int, float]]:
+        index = self._index
+        ends, weights = index.ends[rows], index.weights[rows]
+        chunks = nearest_chunks(index.chunk_vectors, [index.relation_chunks(row) for row in rows], self._vector)
+        scores = question_scores(ends, similarity, chunks)
+        if self._limits.bridge_ranking == "question":
+            return question_order(rows, scores, weights)
+        return path_order(rows, scores, weights, ends, paths)
 
     def _sources(self) -> None:
         limit = self._limits.top_sources
