@@ -112,7 +112,9 @@ def compared(config: Config, snapshot: Snapshot, folder: Path, mode: str) -> lis
         for row in _lines(folder / "questions.jsonl")
     ]
     passages = passages_of_relations(snapshot, [row["passage_id"] for row in _lines(folder / "corpus.jsonl")])
-    measured = {ranking: asyncio.run(_asked(config, snapshot, questions, passages, ranking, mode)) for ranking in RANKINGS}
+    measured = {
+        ranking: asyncio.run(_asked(config, snapshot, questions, passages, ranking, mode)) for ranking in RANKINGS
+    }
     lines: list[dict[str, object]] = []
     for ranking, figures in measured.items():
         line: dict[str, object] = {"mode": mode, "ranking": ranking, "questions": len(questions)}

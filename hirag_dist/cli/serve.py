@@ -49,13 +49,14 @@ async def run_service(config: Config, index: str, ready: Callable[[str], None]) 
     from hirag_dist.service.holder import EngineHolder
     from hirag_dist.service.options import ServerOptions
     from hirag_dist.service.server import serve as serve_grpc
-    from hirag_dist.wiring import make_engine
+    from hirag_dist.wiring import make_engine, make_treasury
 
     store = Store(index)
     prompts = load_prompts(config.prompts)
+    treasury = make_treasury(config)  # kept from snapshot to snapshot: a new one would begin with full allowances
 
     async def open_engine() -> QueryEngine:
-        return await asyncio.to_thread(lambda: make_engine(config, open_snapshot(store), prompts))
+        return await asyncio.to_thread(lambda: make_engine(config, open_snapshot(store), prompts, treasury))
 
     service = config.service
     options = ServerOptions(

@@ -1,4 +1,4 @@
-"""In which order the triples of the bridge come (paper Eq. 16 leaves it open): with the question in mind, or without."""
+"""In which order the bridge's triples come (Eq. 16 leaves it open): with the question in mind, or without."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def question_scores(
     nearer = np.fromiter(
         (max(similarity[first], similarity[second]) for first, second in ends.tolist()), np.float32, len(ends)
     )
-    return (nearer + chunk_scores) / 2
+    return (nearer + chunk_scores) / np.float32(2)
 
 
 def question_order(rows: Sequence[int], scores: NDArray[np.float32], weights: NDArray[Any]) -> Ranked:
@@ -78,7 +78,5 @@ def path_order(
         for first, second in pairwise(path):
             steps.setdefault((min(first, second), max(first, second)), len(steps))
     kept = np.asarray(rows, np.int64)
-    step = np.fromiter(
-        (steps.get((min(pair), max(pair)), len(steps)) for pair in ends.tolist()), np.int64, len(kept)
-    )
+    step = np.fromiter((steps.get((min(pair), max(pair)), len(steps)) for pair in ends.tolist()), np.int64, len(kept))
     return [(int(kept[at]), float(scores[at])) for at in np.lexsort((kept, -weights, step))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -70,7 +72,7 @@ def test_as_an_obvious_version_says(data: st.DataObject) -> None:
         near = max((float(vectors[chunk] @ query) for chunk in chunks[at]), default=0.0)
         return (max(similarity[int(end)] for end in ends[at]) + near) / 2
 
-    walked = [{a, b} for path in paths for a, b in zip(path, path[1:], strict=False)]
+    walked = [{a, b} for path in paths for a, b in pairwise(path)]
 
     def step(at: int) -> int:
         return next((place for place, pair in enumerate(walked) if pair == set(ends[at].tolist())), len(walked))
