@@ -26,8 +26,15 @@ _AT_A_TIME = 4  # searches that one process has under way at a server
 
 
 class _Kind(NamedTuple):
+    """What searches that go together have in common.
+
+    Attributes:
+        n_admitted: rows that the filter lets through.
+    """
+
     limit: int
     filter: str
+    n_admitted: int
 
 
 class _Asked(NamedTuple):
@@ -56,6 +63,9 @@ class MilvusVectors:
         self._where = "Milvus Lite" if lite else f"Milvus at {config.uri}"
         self._collection = collection_name(snapshot.manifest.snapshot_id)
         self._vectors = snapshot.entity_vectors
+        layers = snapshot.table("entities")["layer"].to_numpy()
+        self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)  # rows up to each layer
+        self._lite = lite
         self._timeout_s = config.timeout_s
         self._breadth = config.search_breadth
         built = client.describe_index(self._collection, VECTOR)
@@ -72,7 +82,8 @@ class MilvusVectors:
             BackendUnavailable: Milvus does not answer within `vectors.timeout_s`; until then lost connections are made
                 again.
         """
-        kind = _Kind(min(limit, _MOST_ROWS - SLACK), expression(max_layer))
+        n_admitted = len(self._vectors) if max_layer is None else int(self._ends[min(max_layer, len(self._ends) - 1)])
+        kind = _Kind(min(limit, _MOST_ROWS - SLACK), expression(max_layer), n_admitted)
         return await self._joined.ask(_Asked(np.asarray(vector, np.float32), kind))
 
     def point_alias(self, alias: str) -> None:
@@ -106,7 +117,9 @@ class MilvusVectors:
     def _search_now(self, asked: Sequence[_Asked]) -> list[_Found]:
         kind = asked[0].kind
         wanted = kind.limit + SLACK
-        params = search_params(self.index, self._breadth, wanted, len(self._vectors), self._n_lists)
+        n_rows = len(self._vectors)
+        admitted = kind.n_admitted / n_rows if self._lite and n_rows else 1.0
+        params = search_params(self.index, self._breadth, wanted, n_rows, self._n_lists, admitted)
         with translated("search", self._where):
             found = self._client.search(
                 self._collection,
