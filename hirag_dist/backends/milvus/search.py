@@ -101,11 +101,6 @@ class MilvusVectors:
         except MilvusException as error:
             log.warning("alias %s does not name %s: %s", alias, self._collection, error.message)
 
-    def drop(self) -> None:
-        """Drop the collection; opening the snapshot again fills it anew. Raises BackendUnavailable."""
-        with translated(f"drop {self._collection}", self._where):
-            self._client.drop_collection(self._collection)
-
     def close(self) -> None:
         """Let go of the client. A Lite file stays this process's own until it ends."""
         self._threads.shutdown(wait=False, cancel_futures=True)
