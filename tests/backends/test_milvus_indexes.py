@@ -56,6 +56,7 @@ def test_parameters_of_another_index(named: str, given: dict[str, int], said: st
         ("ivf_flat", None, 36, {"nprobe": 133}),
         ("ivf_flat", 9, 36, {"nprobe": 9}),
         ("ivf_sq8", 10_000, 36, {"nprobe": 400}),  # there are no more lists
+        ("scann", 40, 600, {"nprobe": 40, "reorder_k": 600}),
         ("diskann", None, 36, {"search_list": 512}),
     ],
 )

@@ -103,6 +103,7 @@ def search_params(
     wider = 1 / max(admitted, 1 / max(n_rows, 1))
     if name == "nprobe":
         lists = n_lists or 128
-        return {name: min(math.ceil((breadth or max(lists // _PROBED, 16)) * wider), lists)}
+        probed = {name: min(math.ceil((breadth or max(lists // _PROBED, 16)) * wider), lists)}
+        return probed | ({"reorder_k": max(_LEAST_EF, limit)} if kind == "scann" else {})  # scored by whole vectors
     usual = breadth or min(_LEAST_EF, n_rows)
     return {name: max(usual, limit, min(math.ceil(usual * wider), n_rows))}
