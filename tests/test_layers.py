@@ -17,7 +17,7 @@ ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
     "backends execution service",
     "publishing resolving sources wiring layering client simulator",
     "growing",
-    "basic_graph",
+    "basic_graph labelling",
     "pipeline planning",
     "cli",
     "__main__",
