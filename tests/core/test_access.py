@@ -61,16 +61,16 @@ def test_states_are_those_of_each_row_by_itself(
     rows, sets = np.array(pairs, np.int64).reshape(-1, 2).T
     found = patterns(rows, sets, len(made_of), np.array([divisible for _, divisible in made_of], bool))
     states = found.states(np.isin(np.arange(7), list(reached)))
-    for row, (own, divisible) in enumerate(made_of):
-        expected = WHOLE if own <= reached else MIXED if own & reached and divisible else HIDDEN
-        assert states[found.of[row]] == expected
+    expected = [
+        WHOLE if own <= reached else MIXED if own & reached and divisible else HIDDEN for own, divisible in made_of
+    ]
+    assert states[found.of].tolist() == expected
+    for row, (own, _) in enumerate(made_of):
         pattern = found.of[row]
         assert found.sets[found.indptr[pattern] : found.indptr[pattern + 1]].tolist() == sorted(own)
     assert len(found.divisible) == len({(frozenset(own), divisible) for own, divisible in made_of})
     for state in (HIDDEN, MIXED, WHOLE):
-        assert found.rows(state, states).tolist() == [
-            row for row in range(len(made_of)) if states[found.of[row]] == state
-        ]
+        assert found.rows(state, states).tolist() == [row for row, own in enumerate(expected) if own == state]
 
 
 @given(_ROWS, st.lists(st.tuples(st.integers(0, 4), st.integers(0, 19)), max_size=15))
