@@ -77,7 +77,8 @@ class Place:
             StoreError: they cannot be written.
         """
         if all(f"{SERVING}/{name}" in self._manifest.files for name in FILES):
-            return [self.path(f"{SERVING}/{name}") for name in FILES][-1].parent
+            own = [name for name in self._manifest.files if name.startswith(f"{SERVING}/")]
+            return [self.path(name) for name in own][-1].parent
         made = self._cached() / SERVING
         if not made.exists():
             with _locked(self._cached()):
@@ -116,7 +117,8 @@ class Place:
         log.info("made the serving files of %s in %.1f s: %s", self._folder, time.perf_counter() - started, target)
 
     def _batches(self, table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return self._store.scan(f"{self._folder}/{table}.parquet", columns, BATCH_ROWS)
+        if f"{table}.parquet" in self._manifest.files:  # else an optional one
+            yield from self._store.scan(f"{self._folder}/{table}.parquet", columns, BATCH_ROWS)
 
     def _cached(self) -> Path:
         """Return the snapshot's folder in the cache, and remove there what nobody has opened for long."""

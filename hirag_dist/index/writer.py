@@ -69,7 +69,7 @@ def write_snapshot(
     for name, array in arrays.items():
         with create(f"{name}.npy") as file:
             np.save(file, array, allow_pickle=False)
-    write_serving(lambda name, columns: _batches(tables[name], columns), lambda name: create(f"{SERVING}/{name}"))
+    write_serving(lambda name, columns: _batches(tables.get(name), columns), lambda name: create(f"{SERVING}/{name}"))
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         snapshot_id=own_id,
@@ -93,8 +93,9 @@ def make_current(store: Store, own_id: str) -> None:
     store.write_bytes(CURRENT, f"{own_id}\n".encode())
 
 
-def _batches(table: pa.Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    yield from table.select(columns).to_batches(max_chunksize=BATCH_ROWS)
+def _batches(table: pa.Table | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    if table is not None:
+        yield from table.select(columns).to_batches(max_chunksize=BATCH_ROWS)
 
 
 @contextmanager
