@@ -15,7 +15,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.types import CsrGraph
+from hirag_dist.core.access import HIDDEN, MIXED
+from hirag_dist.types import Admission, CsrGraph
 
 _UNSEEN = -1
 
@@ -37,8 +38,14 @@ class PathFinder:
         if len(joined):  # compile now, not during the first question
             self.path(int(joined[0]), int(graph.indices[graph.indptr[joined[0]]]))
 
-    def path(self, source: int, target: int) -> list[int]:
-        """Return the rows of the path, both ends included; [source] to itself; [] where there is none."""
+    def path(self, source: int, target: int, admission: Admission | None = None) -> list[int]:
+        """Return the rows of the path, both ends included; [source] to itself; [] where there is none.
+
+        Args:
+            source, target: rows that the caller may see.
+            admission: what else; entities and relations beyond it are not walked, and those seen in part have the
+                weight that is in reach. None: everything.
+        """
         if source == target:
             return [source]
         graph = self._graph
@@ -48,6 +55,8 @@ class PathFinder:
             graph.indptr,
             graph.indices,
             graph.weights,
+            graph.relation_rows,
+            admission,
             source,
             target,
             self._from_source,
@@ -57,9 +66,9 @@ class PathFinder:
         )
         return [int(row) for row in found]
 
-    def chain(self, rows: Sequence[int]) -> list[list[int]]:
+    def chain(self, rows: Sequence[int], admission: Admission | None = None) -> list[list[int]]:
         """Return the path of each consecutive pair of rows."""
-        return [self.path(first, second) for first, second in pairwise(rows)]
+        return [self.path(first, second, admission) for first, second in pairwise(rows)]
 
 
 def _has_edges(graph: CsrGraph, row: int) -> bool:
@@ -67,10 +76,40 @@ def _has_edges(graph: CsrGraph, row: int) -> bool:
 
 
 @numba.njit(cache=True)
+def _admits(admission: Admission | None, relation_rows: NDArray[np.int32], entry: int, neighbour: int) -> Any:
+    """Whether a relation may be seen, and the entity that it leads to. Compiled to nothing where everything may."""
+    if admission is None:
+        return True
+    if admission.entity_states[admission.entity_patterns[neighbour]] == HIDDEN:
+        return False
+    return admission.relation_states[admission.relation_patterns[relation_rows[entry]]] != HIDDEN
+
+
+@numba.njit(cache=True)
+def _weight(
+    admission: Admission | None, weights: NDArray[np.float32], relation_rows: NDArray[np.int32], entry: int
+) -> Any:
+    """The weight of a relation that may be seen: of one seen in part, what its statements in reach add up to."""
+    if admission is None:
+        return weights[entry]
+    row = relation_rows[entry]
+    if admission.relation_states[admission.relation_patterns[row]] != MIXED:
+        return weights[entry]
+    place = np.searchsorted(admission.stated_rows, row)
+    total = 0.0
+    for at in range(admission.stated_indptr[place], admission.stated_indptr[place + 1]):
+        if admission.sets[admission.statement_sets[at]]:
+            total += admission.statement_strengths[at]
+    return np.float32(total)
+
+
+@numba.njit(cache=True)
 def _search(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     weights: NDArray[np.float32],
+    relation_rows: NDArray[np.int32],
+    admission: Admission | None,
     source: int,
     target: int,
     from_source: NDArray[np.int32],
@@ -100,7 +139,7 @@ def _search(
             node = seen[side][at]
             for entry in range(indptr[node], indptr[node + 1]):
                 neighbour = indices[entry]
-                if mine[neighbour] == _UNSEEN:
+                if mine[neighbour] == _UNSEEN and _admits(admission, relation_rows, entry, neighbour):
                     mine[neighbour] = radius[side]
                     seen[side][last[side]] = neighbour
                     last[side] += 1
@@ -112,8 +151,22 @@ def _search(
         first[side] = end
     path = np.empty(hops + 1 if hops >= 0 else 0, np.int32)
     if hops >= 0:
-        _settle(indptr, indices, weights, from_source, from_target, width, seen[0], seen[1], last, hops, target)
-        _walk(indptr, indices, weights, from_target, width, source, path)
+        _settle(
+            indptr,
+            indices,
+            weights,
+            relation_rows,
+            admission,
+            from_source,
+            from_target,
+            width,
+            seen[0],
+            seen[1],
+            last,
+            hops,
+            target,
+        )
+        _walk(indptr, indices, weights, relation_rows, admission, from_target, width, source, path)
     for side in range(2):
         for at in range(last[side]):
             node = seen[side][at]
@@ -128,6 +181,8 @@ def _settle(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     weights: NDArray[np.float32],
+    relation_rows: NDArray[np.int32],
+    admission: Admission | None,
     from_source: NDArray[np.int32],
     from_target: NDArray[np.int32],
     width: NDArray[np.float32],
@@ -145,7 +200,7 @@ def _settle(
     width[target] = np.inf
     for at in range(1, last[1]):
         node = near_target[at]
-        width[node] = _widest(indptr, indices, weights, from_target, width, node)
+        width[node] = _widest(indptr, indices, weights, relation_rows, admission, from_target, width, node)
     for back in range(last[0]):
         node = near_source[last[0] - 1 - back]
         if from_target[node] == _UNSEEN:
@@ -153,8 +208,13 @@ def _settle(
             best = np.float32(0.0)
             for entry in range(indptr[node], indptr[node + 1]):
                 neighbour = indices[entry]
-                if from_target[neighbour] == rest - 1 and width[neighbour] > 0:
-                    best = max(best, min(weights[entry], width[neighbour]))
+                if (
+                    from_target[neighbour] == rest - 1
+                    and width[neighbour] > 0
+                    and _admits(admission, relation_rows, entry, neighbour)
+                ):
+                    weight = _weight(admission, weights, relation_rows, entry)
+                    best = max(best, min(weight, width[neighbour]))
             if best > 0:
                 from_target[node] = rest
                 width[node] = best
@@ -165,6 +225,8 @@ def _widest(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     weights: NDArray[np.float32],
+    relation_rows: NDArray[np.int32],
+    admission: Admission | None,
     from_target: NDArray[np.int32],
     width: NDArray[np.float32],
     node: int,
@@ -172,8 +234,9 @@ def _widest(
     best = np.float32(0.0)
     for entry in range(indptr[node], indptr[node + 1]):
         neighbour = indices[entry]
-        if from_target[neighbour] == from_target[node] - 1:
-            best = max(best, min(weights[entry], width[neighbour]))
+        if from_target[neighbour] == from_target[node] - 1 and _admits(admission, relation_rows, entry, neighbour):
+            weight = _weight(admission, weights, relation_rows, entry)
+            best = max(best, min(weight, width[neighbour]))
     return best
 
 
@@ -182,6 +245,8 @@ def _walk(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     weights: NDArray[np.float32],
+    relation_rows: NDArray[np.int32],
+    admission: Admission | None,
     from_target: NDArray[np.int32],
     width: NDArray[np.float32],
     source: int,
@@ -194,7 +259,11 @@ def _walk(
     for step in range(1, len(path)):
         for entry in range(indptr[node], indptr[node + 1]):  # neighbours ascend, so the first that fits is lowest
             neighbour = indices[entry]
-            if from_target[neighbour] == from_target[node] - 1 and min(weights[entry], width[neighbour]) >= floor:
+            if (
+                from_target[neighbour] == from_target[node] - 1
+                and _admits(admission, relation_rows, entry, neighbour)
+                and min(_weight(admission, weights, relation_rows, entry), width[neighbour]) >= floor
+            ):
                 node = neighbour
                 break
         path[step] = node

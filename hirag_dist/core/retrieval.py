@@ -10,7 +10,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.types import CsrGraph, FloatMatrix, IntVector
+from hirag_dist.core.admission import admitted, seen_scores
+from hirag_dist.types import Admission, CsrGraph, FloatMatrix, IntVector
 
 SLACK = 16  # candidates beyond the limit that are scored exactly, so that near-ties at the end are decided there
 
@@ -99,10 +100,25 @@ def exact_scores(vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float3
 
 
 def nearest(
-    vectors: FloatMatrix, candidates: IntVector, query: NDArray[np.float32], limit: int
+    vectors: FloatMatrix,
+    candidates: IntVector,
+    query: NDArray[np.float32],
+    limit: int,
+    admission: Admission | None = None,
 ) -> tuple[IntVector, NDArray[np.float32]]:
-    """Return (rows, similarities) of the best candidates, best first, ties by row."""
-    scores = exact_scores(vectors, candidates, query)
+    """Return (rows, similarities) of the best candidates, best first, ties by row.
+
+    Args:
+        vectors: of all rows.
+        candidates: rows, which the caller may see.
+        query: the question.
+        limit: rows at most.
+        admission: what the caller may see of them; None: everything.
+    """
+    if admission is None:
+        scores = exact_scores(vectors, candidates, query)
+    else:
+        scores = seen_scores(admission, vectors, candidates, query, exact_scores)
     order = np.lexsort((candidates, -scores))[:limit]
     return candidates[order], scores[order]
 
@@ -139,16 +155,20 @@ def key_entities(
     vectors: FloatMatrix,
     query: NDArray[np.float32],
     limit: int,
+    admission: Admission | None = None,
 ) -> list[tuple[int, float]]:
     """Return (row, similarity) of the top-m members of each community, in community order (Eq. 14).
 
-    All members are scored. Ties go by row, which is by id within a layer. A row that several communities give is
-    kept where it came first.
+    All members are scored that may be seen. Ties go by row, which is by id within a layer. A row that several
+    communities give is kept where it came first.
     """
     found: dict[int, float] = {}
     for community in communities:
         members = index.members[index.indptr[community] : index.indptr[community + 1]].astype(np.int64)
-        for row, score in zip(*(part.tolist() for part in nearest(vectors, members, query, limit)), strict=True):
+        if admission is not None:
+            members = members[admitted(admission, members)]
+        best = nearest(vectors, members, query, limit, admission)
+        for row, score in zip(*(part.tolist() for part in best), strict=True):
             found.setdefault(row, score)
     return list(found.items())
 
