@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.index.texts import TextColumns
 
+_READING = threading.Lock()  # of headers, with `ast`, which fails in several threads at once before Python 3.12
+
 
 def map_array(path: Path) -> NDArray[Any]:
     """Return an array of a .npy file, read when it is touched.
@@ -20,7 +23,8 @@ def map_array(path: Path) -> NDArray[Any]:
         SnapshotCorrupt: it is no such file.
     """
     try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        with _READING:
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, EOFError, ValueError) as error:
         raise SnapshotCorrupt(f"{path} is damaged: {error}; build again or serve another snapshot") from error
     plain: NDArray[Any] = mapped.view(np.ndarray)  # the same pages, without memmap's cost at every slice

@@ -83,8 +83,8 @@ FILES: Final = (*(f"{name}.npy" for name in ARRAYS), *_TEXTS, REPORTS, LABEL_SET
 def write_serving(batches: Batches, create: Create) -> None:
     """Write every serving file.
 
-    Memory: the ids of entities, chunks and documents, the arrays themselves, and one batch of texts; about 0.5 GB for
-    a million entities and five million relations.
+    Memory: the ids of entities, chunks and documents, the arrays themselves, and one batch of texts; about 1 GB for a
+    million entities and five million relations.
 
     Args:
         batches: (table, columns) → those columns of a table of the snapshot, in order of rows, a batch at a time;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def served(folder: Path, tables: dict[str, pa.Table]) -> ServingFiles:
 
 def lists(files: ServingFiles, indptr: str, rows: str) -> list[list[int]]:
     bounds, values = files.array(indptr), files.array(rows)
-    return [values[a:b].tolist() for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [values[a:b].tolist() for a, b in pairwise(bounds.tolist())]
 
 
 @pytest.mark.parametrize("seed", range(12))
