@@ -5,29 +5,37 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval import SLACK, nearest, top_rows
+from hirag_dist.core.scoring import Codes, nearest_of_all
 from hirag_dist.index.reader import Snapshot
-from hirag_dist.types import FloatMatrix
+from hirag_dist.types import Admission, FloatMatrix
+
+_AT_ONCE = 50_000  # rows: a millisecond, and more of them belong in a thread
 
 
 class MemoryVectors:
     """Implements `ports.VectorIndex`. Rows are sorted by layer, so a layer limit is a shorter matrix."""
 
     name = "memory"
-    waits = False
 
     def __init__(self, snapshot: Snapshot) -> None:
+        files = snapshot.serving
         self._vectors: FloatMatrix = snapshot.entity_vectors
-        layers = snapshot.serving.array("entity_layers")
+        self._codes = Codes(*(files.array(f"entity_{part}") for part in ("codes", "scales", "errors")))
+        layers = files.array("entity_layers")
         self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)
+        self.waits = len(layers) > _AT_ONCE
+        self.search(np.zeros(self._vectors.shape[1], np.float32), 1)  # compiled now, not during the first question
 
     def search(
-        self, vector: NDArray[np.float32], limit: int, max_layer: int | None = None
+        self,
+        vector: NDArray[np.float32],
+        limit: int,
+        max_layer: int | None = None,
+        admission: Admission | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row."""
         end = int(self._ends[min(max_layer, len(self._ends) - 1)]) if max_layer is not None else len(self._vectors)
-        scores = np.asarray(self._vectors[:end] @ vector, np.float32)
-        return nearest(self._vectors, top_rows(scores, np.arange(end), limit + SLACK), vector, limit)
+        return nearest_of_all(self._vectors, self._codes, vector, limit, end, admission)
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval import SLACK, nearest
+from hirag_dist.core.scoring import SLACK, nearest
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.index.reader import Snapshot
 

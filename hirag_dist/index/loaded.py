@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
+from hirag_dist.core.sources import Origins
 from hirag_dist.index import serving
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import (
@@ -19,7 +20,6 @@ from hirag_dist.types import (
     CsrGraph,
     EntityItem,
     FloatMatrix,
-    IntVector,
     PathItem,
     SourceItem,
     TripleItem,
@@ -47,8 +47,16 @@ class LoadedIndex:
         self.ends: NDArray[np.int32] = files.array("relation_ends")
         self.weights: NDArray[np.float64] = files.array("relation_weights")
         self.chunk_documents: NDArray[np.int32] = files.array("chunk_documents")
-        self.entity_chunks = _Lists(files.array("entity_chunks_indptr"), files.array("entity_chunks"))
-        self.relation_chunks = _Lists(files.array("relation_chunks_indptr"), files.array("relation_chunks"))
+        self.origins = Origins(
+            layers=self.layers,
+            indptr=self.graph.indptr,
+            indices=self.graph.indices,
+            vectors=self.vectors,
+            entity_indptr=files.array("entity_chunks_indptr"),
+            entity_chunks=files.array("entity_chunks"),
+            relation_indptr=files.array("relation_chunks_indptr"),
+            relation_chunks=files.array("relation_chunks"),
+        )
         self.parallel = Parallel(*(files.array(f"parallel_{part}") for part in ("of", "indptr", "rows")))
         self.communities = CommunityIndex(
             levels=files.array("community_levels"),
@@ -59,6 +67,7 @@ class LoadedIndex:
             of_indptr=files.array("entity_communities_indptr"),
             of=files.array("entity_communities"),
         )
+        self.components: NDArray[np.int32] = files.array("entity_components")
         self._spans: NDArray[np.int64] = files.array("chunk_spans")
         self._report_rows: NDArray[np.int32] = files.array("community_reports")
         self._entities = files.texts(serving.ENTITIES)
@@ -143,26 +152,8 @@ class LoadedIndex:
         own, document_id, text = (self._chunks.value(name, row) for name in ("chunk_id", "document_id", "text"))
         return SourceItem(own, document_id, title, uri, start, end, text, score)
 
-    def members_below(self, row: int) -> IntVector:
-        """Return the entities of the layer below that a summary entity is made of."""
-        neighbours = self.graph.indices[self.graph.indptr[row] : self.graph.indptr[row + 1]]
-        below: IntVector = neighbours[self.layers[neighbours] == self.layers[row] - 1].astype(np.int64)
-        return below
-
     def _named(self, rows: set[int]) -> tuple[dict[int, str], dict[int, str]]:
         """Return ids and names by row."""
         return tuple(  # type: ignore[return-value]
             dict(zip(rows, self._entities.values(name, rows), strict=True)) for name in ("entity_id", "name")
         )
-
-
-class _Lists:
-    """CSR lists of rows, one of which is asked for at a time."""
-
-    def __init__(self, indptr: IntVector, rows: NDArray[np.int32]) -> None:
-        self._indptr = indptr
-        self._rows = rows
-
-    def __call__(self, row: int) -> list[int]:
-        found: list[int] = self._rows[self._indptr[row] : self._indptr[row + 1]].tolist()
-        return found
