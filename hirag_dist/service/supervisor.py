@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
 
 _LOG = logging.getLogger(__name__)
-_KILL_AFTER_S = 5.0  # beyond the time for draining
 _STEADY_S = 60.0  # of service, after which earlier deaths are forgotten
 _MOST_FAILURES = 5  # in a row, of every worker, before the supervisor gives up
 _LONGEST_LINE = 65_536
@@ -68,7 +67,8 @@ class Supervisor:
 
     Args:
         jobs: one a worker.
-        drain_s: seconds that workers have to finish when they are stopped; then a little more, then they are killed.
+        drain_s: seconds that workers have to finish when they are stopped.
+        grace_s: seconds after that until they are killed.
         ready: called once all workers are ready, with the address that they report.
         died: called with the job's place when its process has ended unasked, before it is started again.
         pause_s: before a worker that died is started again; doubled at each further death, up to `longest_pause_s`.
@@ -79,13 +79,14 @@ class Supervisor:
         jobs: Sequence[Job],
         *,
         drain_s: float,
+        grace_s: float = 5.0,
         ready: Callable[[str], None],
         died: Callable[[int, int], None] = lambda place, pid: None,
         pause_s: float = 0.5,
         longest_pause_s: float = 30.0,
     ) -> None:
         self._workers = [_Worker(job) for job in jobs]
-        self._drain_s = drain_s
+        self._stop_s = drain_s + grace_s
         self._ready = ready
         self._died = died
         self._pause_s = pause_s
@@ -111,6 +112,9 @@ class Supervisor:
                     self._turn(heard)
             finally:
                 self._kill()
+                for worker in self._workers:
+                    if worker.process is not None:
+                        worker.process.wait()
                 self._selector.close()
         if not self._announced:
             for worker in self._workers:
@@ -247,7 +251,7 @@ class Supervisor:
         """Ask all workers to drain; a second time, to hurry."""
         if not self._stopping:
             self._stopping = True
-            self._kill_at = time.monotonic() + self._drain_s + _KILL_AFTER_S
+            self._kill_at = time.monotonic() + self._stop_s
         for worker in self._workers:
             worker.start_at = None
             if worker.process is not None and worker.process.poll() is None:
