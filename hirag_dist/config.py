@@ -261,6 +261,9 @@ class Service(_Section):
     anonymous_labels: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_labels)] = Field(
         (), description="labels that callers hold where there is no callers_file; all: they see everything"
     )
+    label_rule: Literal["all", "any"] = Field(
+        "all", description="which of a document's labels a caller must hold to see it"
+    )
     reflection: bool = True
     max_concurrent: int = Field(64, ge=1)
     max_message_mib: int = Field(16, ge=1)

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from threadpoolctl import threadpool_limits
 
 from hirag_dist.config import Retrieval as RetrievalConfig
+from hirag_dist.core.access import LabelRule
 from hirag_dist.core.context import UNKNOWN_ANSWER, check_citations, render_context
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.core.prompts import Prompts, answer_request
@@ -31,6 +32,7 @@ from hirag_dist.core.retrieval import (
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.reader import Snapshot
+from hirag_dist.index.seen import LabelledIndex, SeenIndex
 from hirag_dist.ports import AnswerModel, Embedder, VectorIndex
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
 
@@ -60,8 +62,12 @@ class QueryEngine:
         config: RetrievalConfig,
         prompts: Prompts,
         count_tokens: Callable[[str], int],
+        label_rule: LabelRule = "all",
     ) -> None:
         """Load a snapshot.
+
+        Args:
+            label_rule: a document is in reach of whoever holds all of its labels, or any.
 
         Raises:
             InvalidQuery: the embedder is not the one that the index was built with.
@@ -74,6 +80,7 @@ class QueryEngine:
             )
         threadpool_limits(1)  # a question's products are too small to be worth waking other threads for
         self._index = LoadedIndex(snapshot)
+        self._labelled = LabelledIndex(self._index, snapshot, label_rule)
         self._info = snapshot.info()
         self._search = vectors
         self._embedder = embedder
@@ -88,6 +95,11 @@ class QueryEngine:
     def info(self) -> IndexInfo:
         """What the snapshot holds."""
         return self._info
+
+    def describe(self, reach: frozenset[str] | None) -> IndexInfo:
+        """Return what a caller who holds these labels may know of the snapshot."""
+        seen = self._labelled.seen_by(reach)
+        return seen.info(self._info) if isinstance(seen, SeenIndex) else self._info
 
     async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
         """Return all levels of the query's mode.
@@ -107,7 +119,9 @@ class QueryEngine:
         self, query: Query, *, deadline_s: float | None = None
     ) -> AsyncIterator[tuple[str, Retrieval]]:
         """Yield (level, what is known so far) as each level is ready, and ("done", everything) at the end."""
-        search = _Search(self._index, query, self._limits(query), self._paths, self._count)
+        limits = self._limits(query)
+        seen = self._labelled.seen_by(query.reach, query.labels)
+        search = _Search(seen, query, limits, self._paths, self._count)
         give_up_at = None if deadline_s is None else time.monotonic() + deadline_s
         await search.begin(self._embedder, self._search)
         for level in search.levels:
@@ -206,7 +220,8 @@ class _Search:
         if self.levels:
             with self._timed("search"):
                 top_layer = 0 if self._mode == "flat" else None
-                search = partial(vectors.search, self._vector, self._limits.top_n, top_layer)
+                limit, admission = self._limits.top_n, self._index.admission
+                search = partial(vectors.search, self._vector, limit, top_layer, admission)
                 self._rows, self._scores = await asyncio.to_thread(search) if vectors.waits else search()
         if "global" in self.levels or "bridge" in self.levels:
             with self._timed("communities"):
@@ -252,14 +267,18 @@ class _Search:
         with self._timed("bridge"):
             index = self._index
             chosen = [ranked.community for ranked in self._ranked]
-            keys = key_entities(index.communities, chosen, index.vectors, self._vector, self._limits.top_m)
+            keys = key_entities(
+                index.communities, chosen, index.vectors, self._vector, self._limits.top_m, index.admission
+            )
             rows = [row for row, _ in keys]
-            paths = self._paths.chain(rows)
+            paths = self._paths.chain(rows, index.admission)
             nodes = sorted({node for path in paths for node in path} | set(rows))
-            relations = bridge_relations(index.graph, index.parallel, nodes)
-            closeness = index.vectors[nodes] @ self._vector if nodes else np.zeros(0, np.float32)
+            joined = np.array(bridge_relations(index.graph, index.parallel, nodes), np.int64)
+            relations = index.known_relations(joined)
+            closeness = index.similarities(np.array(nodes, np.int64), self._vector)
             similarity = dict(zip(nodes, closeness.tolist(), strict=True))
-            ranked = rank_triples(index.ends[relations], index.weights[relations], similarity, relations)
+            weights = index.relation_weights(relations)
+            ranked = rank_triples(index.ends[relations], weights, similarity, relations.tolist())
             ranked = ranked[: self._limits.max_triples]
             for row, score in ranked:
                 self._vote_for(index.relation_chunks(row), score)
@@ -276,7 +295,9 @@ class _Search:
         vectors = self._index.chunk_vectors
         if self._mode == "naive":
             scores = np.asarray(vectors @ self._vector, np.float32)
-            best = top_rows(scores, np.arange(len(scores)), max(limit, self._limits.top_n))
+            rows = self._index.chunk_rows()
+            rows = np.arange(len(scores)) if rows is None else rows
+            best = rows[top_rows(scores[rows], rows, max(limit, self._limits.top_n))]
             ranked = [(int(row), float(scores[row])) for row in best.tolist()]
         else:
             ranked = rank_sources(self._votes, vectors, self._vector, limit)
@@ -292,7 +313,7 @@ class _Search:
                 self._vote_for(index.entity_chunks(row), score)
                 continue
             below = index.members_below(row)
-            scores = np.asarray(index.vectors[below] @ self._vector, np.float32)
+            scores = index.similarities(below, self._vector)
             for at in top_rows(scores, below, _DESCENT).tolist():
                 waiting.append((int(below[at]), min(score, float(scores[at]))))
 

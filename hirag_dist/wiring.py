@@ -373,4 +373,5 @@ def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts) -> QueryEn
     embedder = _limited_embedder(config, None, caller)
     snapshot = snapshot.cached_in(config.service.cache_dir)
     vectors = make_vector_index(config, snapshot)
-    return QueryEngine(snapshot, vectors, embedder, pool, config.retrieval, prompts, count)
+    rule = config.service.label_rule
+    return QueryEngine(snapshot, vectors, embedder, pool, config.retrieval, prompts, count, rule)

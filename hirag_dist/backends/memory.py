@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.admission import mask_scores
 from hirag_dist.core.retrieval import SLACK, nearest, top_rows
 from hirag_dist.index.reader import Snapshot
-from hirag_dist.types import FloatMatrix
+from hirag_dist.types import Admission, FloatMatrix
 
 
 class MemoryVectors:
@@ -22,12 +23,22 @@ class MemoryVectors:
         self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)
 
     def search(
-        self, vector: NDArray[np.float32], limit: int, max_layer: int | None = None
+        self,
+        vector: NDArray[np.float32],
+        limit: int,
+        max_layer: int | None = None,
+        admission: Admission | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row."""
         end = int(self._ends[min(max_layer, len(self._ends) - 1)]) if max_layer is not None else len(self._vectors)
         scores = np.asarray(self._vectors[:end] @ vector, np.float32)
-        return nearest(self._vectors, top_rows(scores, np.arange(end), limit + SLACK), vector, limit)
+        rows = np.arange(end)
+        if admission is not None:
+            mask_scores(admission, scores, vector)
+            rows = np.flatnonzero(scores > -np.inf)
+            scores = scores[rows]
+        best = rows[top_rows(scores, rows, limit + SLACK)]
+        return nearest(self._vectors, best, vector, limit, admission)
 
     def close(self) -> None:
         """Nothing to let go of."""

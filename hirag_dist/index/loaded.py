@@ -15,6 +15,7 @@ from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
 from hirag_dist.index import serving
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import (
+    Admission,
     CommunityItem,
     CsrGraph,
     EntityItem,
@@ -29,7 +30,13 @@ Scored = Sequence[tuple[int, float]]
 
 
 class LoadedIndex:
-    """One snapshot, mapped. Rows are those of its tables."""
+    """One snapshot, mapped. Rows are those of its tables.
+
+    Attributes:
+        admission: what a caller may see of it; None: everything.
+    """
+
+    admission: Admission | None = None
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Map the files.
@@ -47,8 +54,8 @@ class LoadedIndex:
         self.ends: NDArray[np.int32] = files.array("relation_ends")
         self.weights: NDArray[np.float64] = files.array("relation_weights")
         self.chunk_documents: NDArray[np.int32] = files.array("chunk_documents")
-        self.entity_chunks = _Lists(files.array("entity_chunks_indptr"), files.array("entity_chunks"))
-        self.relation_chunks = _Lists(files.array("relation_chunks_indptr"), files.array("relation_chunks"))
+        self._entity_chunks = _Lists(files.array("entity_chunks_indptr"), files.array("entity_chunks"))
+        self._relation_chunks = _Lists(files.array("relation_chunks_indptr"), files.array("relation_chunks"))
         self.parallel = Parallel(*(files.array(f"parallel_{part}") for part in ("of", "indptr", "rows")))
         self.communities = CommunityIndex(
             levels=files.array("community_levels"),
@@ -127,7 +134,7 @@ class LoadedIndex:
                 map(names.__getitem__, targets),
                 self._relations.values("kind", rows),
                 self._relations.values("description", rows),
-                self.weights[rows].tolist(),
+                self.relation_weights(np.array(rows)).tolist(),
                 [score for _, score in scored],
             )
         )
@@ -143,6 +150,30 @@ class LoadedIndex:
         own, document_id, text = (self._chunks.value(name, row) for name in ("chunk_id", "document_id", "text"))
         return SourceItem(own, document_id, title, uri, start, end, text, score)
 
+    def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return how near entities are to a question."""
+        return product(self.vectors, rows, query)
+
+    def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
+        """Return the weights of relations."""
+        return self.weights[rows]
+
+    def known_relations(self, rows: IntVector) -> IntVector:
+        """Return those relations that may be seen."""
+        return rows
+
+    def entity_chunks(self, row: int) -> list[int]:
+        """Return the chunks that mention an entity."""
+        return self._entity_chunks(row)
+
+    def relation_chunks(self, row: int) -> list[int]:
+        """Return the chunks that state a relation."""
+        return self._relation_chunks(row)
+
+    def chunk_rows(self) -> IntVector | None:
+        """Return the chunks that may be seen, None for all."""
+        return None
+
     def members_below(self, row: int) -> IntVector:
         """Return the entities of the layer below that a summary entity is made of."""
         neighbours = self.graph.indices[self.graph.indptr[row] : self.graph.indptr[row + 1]]
@@ -154,6 +185,11 @@ class LoadedIndex:
         return tuple(  # type: ignore[return-value]
             dict(zip(rows, self._entities.values(name, rows), strict=True)) for name in ("entity_id", "name")
         )
+
+
+def product(vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the similarity of some rows to a question, by one product of all."""
+    return np.asarray(vectors[rows] @ query, np.float32)
 
 
 class _Lists:

@@ -144,7 +144,7 @@ class QueryServicer:
     ) -> pb.DescribeIndexResponse:
         """Return what is being served."""
         async with self._call("DescribeIndex", context, counted=False) as call:
-            response = pb.DescribeIndexResponse(info=info_to_proto(call.engine.info))
+            response = pb.DescribeIndexResponse(info=info_to_proto(call.engine.describe(call.caller.reach)))
         return response
 
     @asynccontextmanager
