@@ -88,9 +88,7 @@ class AnswerModel(Protocol):
 class VectorIndex(Protocol):
     """Nearest rows by cosine similarity."""
 
-    waits: bool  # whether `search` waits for something outside this process, and belongs in a thread
-
-    def search(
+    async def search(
         self,
         vector: NDArray[np.float32],
         limit: int,
@@ -98,6 +96,8 @@ class VectorIndex(Protocol):
         admission: Admission | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row.
+
+        Whoever waits may be cancelled, by a deadline for one; searches of others go on.
 
         Args:
             vector: (dim,) of unit length.

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -221,8 +221,7 @@ class _Search:
             with self._timed("search"):
                 top_layer = 0 if self._mode == "flat" else None
                 limit, admission = self._limits.top_n, self._index.admission
-                search = partial(vectors.search, self._vector, limit, top_layer, admission)
-                self._rows, self._scores = await asyncio.to_thread(search) if vectors.waits else search()
+                self._rows, self._scores = await vectors.search(self._vector, limit, top_layer, admission)
         if "global" in self.levels or "bridge" in self.levels:
             with self._timed("communities"):
                 self._ranked = ranked_communities(

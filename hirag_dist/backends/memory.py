@@ -15,14 +15,13 @@ class MemoryVectors:
     """Implements `ports.VectorIndex`. Rows are sorted by layer, so a layer limit is a shorter matrix."""
 
     name = "memory"
-    waits = False
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._vectors: FloatMatrix = snapshot.entity_vectors
         layers = snapshot.serving.array("entity_layers")
         self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)
 
-    def search(
+    async def search(
         self,
         vector: NDArray[np.float32],
         limit: int,
