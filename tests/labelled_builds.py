@@ -34,6 +34,8 @@ def build(
     """Build an index of texts with labels."""
     bench.folder.mkdir(exist_ok=True)
     path = bench.folder / "corpus.jsonl"
-    path.write_text("\n".join(json.dumps({"text": text, "labels": labels}) for text, labels in documents))
+    path.write_text(
+        "\n".join(json.dumps({"text": text, "title": text[:20], "labels": labels}) for text, labels in documents)
+    )
     bench.result = bench.run_on([str(path)], script, **keys)
     return open_snapshot(bench.store, bench.result.manifest.snapshot_id, full_check=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,7 +12,7 @@ from hirag_dist.core.scoring import Codes, nearest_of_all
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import Admission, FloatMatrix
 
-_AT_ONCE = 50_000  # rows: a millisecond, and more of them belong in a thread
+_AT_ONCE = 50_000  # rows, which take a millisecond: more of them are read in a thread, and others get in
 
 
 class MemoryVectors:
@@ -23,10 +26,8 @@ class MemoryVectors:
         self._codes = Codes(*(files.array(f"entity_{part}") for part in ("codes", "scales", "errors")))
         layers = files.array("entity_layers")
         self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)
-        self.waits = len(layers) > _AT_ONCE
-        self.search(np.zeros(self._vectors.shape[1], np.float32), 1)  # compiled now, not during the first question
 
-    def search(
+    async def search(
         self,
         vector: NDArray[np.float32],
         limit: int,
@@ -35,7 +36,8 @@ class MemoryVectors:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row."""
         end = int(self._ends[min(max_layer, len(self._ends) - 1)]) if max_layer is not None else len(self._vectors)
-        return nearest_of_all(self._vectors, self._codes, vector, limit, end, admission)
+        search = partial(nearest_of_all, self._vectors, self._codes, vector, limit, end, admission)
+        return await asyncio.to_thread(search) if end > _AT_ONCE else search()
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -14,13 +14,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.merging import SEPARATOR, join_descriptions
+from hirag_dist.core.merging import CHARS_PER_TOKEN, SEPARATOR, join_descriptions
 from hirag_dist.core.summaries import split_descriptions
 from hirag_dist.types import IntVector
 
 LabelRule = Literal["all", "any"]
 Flags = NDArray[np.bool_]
-_CHARS_PER_TOKEN = 8  # more than any language's prose has, so that no text within the limit of tokens is cut
+_MOST_CHARS = 2 * CHARS_PER_TOKEN  # of a token of prose: no text within the limit of tokens is cut
 HIDDEN, MIXED, WHOLE = 0, 1, 2  # none of it may be seen; what some of its mentions say; all that it says
 
 
@@ -161,5 +161,5 @@ def description_of(merged: str, max_tokens: int) -> str:
         return merged
     pieces = split_descriptions(merged)
     whole = " ".join(pieces)
-    limit = max_tokens * _CHARS_PER_TOKEN
+    limit = max_tokens * _MOST_CHARS
     return whole if len(whole) <= limit else join_descriptions(pieces, limit)

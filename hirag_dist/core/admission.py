@@ -8,6 +8,7 @@ has.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +19,13 @@ from hirag_dist.types import Admission, FloatMatrix, IntVector
 Score = Callable[[FloatMatrix, IntVector, NDArray[np.float32]], NDArray[np.float32]]
 
 
-def admitted(admission: Admission, rows: IntVector) -> Flags:
+def admitted(admission: Admission, rows: NDArray[np.integer[Any]]) -> Flags:
     """Return which entities may be seen, whole or in part: (n,)."""
     seen: Flags = admission.entity_states[admission.entity_patterns[rows]] != HIDDEN
     return seen
 
 
-def admitted_relations(admission: Admission, ends: IntVector, rows: IntVector) -> Flags:
+def admitted_relations(admission: Admission, ends: NDArray[np.int32], rows: IntVector) -> Flags:
     """Return which relations may be seen: those whose own documents and both ends may.
 
     Args:
@@ -49,7 +50,7 @@ def seen_scores(
     mixed = np.flatnonzero(admission.entity_states[admission.entity_patterns[rows]] == MIXED)
     if len(mixed):
         own = rows[mixed]
-        owner, parts = _spans(*(np.searchsorted(admission.part_entities, own, side) for side in ("left", "right")))
+        owner, parts = spans(*(np.searchsorted(admission.part_entities, own, side) for side in ("left", "right")))
         reached = admission.sets[admission.part_sets[parts]]
         best = np.full(len(own), -np.inf, np.float32)
         np.maximum.at(best, owner[reached], score(admission.part_vectors, parts[reached], query))
@@ -82,15 +83,19 @@ def seen_weights(admission: Admission, weights: NDArray[np.float64], rows: IntVe
     mixed = np.flatnonzero(admission.relation_states[admission.relation_patterns[rows]] == MIXED)
     if len(mixed):
         place = np.searchsorted(admission.stated_rows, rows[mixed])
-        owner, statements = _spans(admission.stated_indptr[place], admission.stated_indptr[place + 1])
+        owner, statements = spans(admission.stated_indptr[place], admission.stated_indptr[place + 1])
         reached = admission.sets[admission.statement_sets[statements]]
         strengths = admission.statement_strengths[statements[reached]]
         found[mixed] = np.bincount(owner[reached], strengths, minlength=len(mixed))  # in order, as merging adds them
     return found
 
 
-def _spans(first: IntVector, last: IntVector) -> tuple[IntVector, IntVector]:
-    """Return (owners, places): every place of each owner's span [first, last)."""
+def spans(first: IntVector, last: IntVector) -> tuple[IntVector, IntVector]:
+    """Return (owners, places): every place of each owner's span [first, last).
+
+    >>> spans(np.array([5, 0]), np.array([7, 1]))
+    (array([0, 0, 1]), array([5, 6, 0]))
+    """
     counts = last - first
     owner = np.repeat(np.arange(len(counts)), counts)
     return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts - first, counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -16,8 +16,9 @@ def compiled(function: F) -> F:
     The machine code is kept beside the source, in `NUMBA_CACHE_DIR`, or in the user's cache folder, whichever can be
     written to first. Where none can, every process compiles for itself, which takes seconds.
     """
+    made: Any
     try:
-        made: F = numba.njit(cache=True, nogil=True)(function)
+        made = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # numba found no folder to keep the code in
         made = numba.njit(nogil=True)(function)
-    return made
+    return cast(F, made)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from hirag_dist.core.citations import CitationReader, defused
 from hirag_dist.core.text import one_line, shorten
 from hirag_dist.types import Citation, Retrieval
 
 _SHARES = {"local": 0.25, "bridge": 0.2, "global": 0.25, "sources": 0.3}
-_REFERENCE = re.compile(r"([ \t]*)\[([ERCS]\d+(?:\s*[,;]\s*[ERCS]\d+)*)\]")
 _KINDS = {"E": "entity", "R": "relation", "C": "community", "S": "chunk"}
 UNKNOWN_ANSWER = "I do not know"
 
@@ -27,7 +26,7 @@ def render_context(retrieval: Retrieval, max_tokens: int, count_tokens: Callable
 
     Each level gets a share of the budget; what one leaves over goes to the next. A record is in whole, but for the
     last of a level, which may be shortened to what is left. Text from documents is put on single lines or behind
-    its reference, so that it cannot pass for a record of its own.
+    its reference, so that it cannot pass for a record of its own, and is `defused`, so that none of it cites another.
     """
     sections = [
         ("Entities", "local", _entity_records(retrieval)),
@@ -128,32 +127,26 @@ def _source_records(retrieval: Retrieval) -> Iterator[_Record]:
 
 
 def _safe(text: str) -> str:
-    return one_line(text)
+    return one_line(defused(text))
 
 
 def _body(text: str) -> str:
     """Return text of several lines in which none begins as a record or a section does."""
-    lines = (one_line(line) for line in text.splitlines())
+    lines = (one_line(line) for line in defused(text).splitlines())
     return "\n".join(f" {line}" if line.startswith(("[", "##")) else line for line in lines if line)
 
 
 def check_citations(text: str, retrieval: Retrieval) -> tuple[str, tuple[Citation, ...], int]:
     """Return the answer without references that name nothing, the citations it keeps, and how many were removed."""
+    reader = CitationReader(retrieval.context_refs)
+    checked = reader.feed(text) + reader.finish()
+    return checked, citations(reader.cited, retrieval), reader.dropped
+
+
+def citations(refs: Iterable[str], retrieval: Retrieval) -> tuple[Citation, ...]:
+    """Return what references of the retrieval's context name."""
     titles = _titles(retrieval)
-    kept: dict[str, Citation] = {}
-    dropped = 0
-
-    def check(match: re.Match[str]) -> str:
-        nonlocal dropped
-        refs = re.findall(r"[ERCS]\d+", match.group(2))
-        known = [ref for ref in refs if ref in retrieval.context_refs]
-        dropped += len(refs) - len(known)
-        for ref in known:
-            own = retrieval.context_refs[ref]
-            kept.setdefault(ref, Citation(ref, _KINDS[ref[0]], own, titles.get(ref, "")))
-        return match.group(1) + "".join(f"[{ref}]" for ref in known) if known else ""
-
-    return _REFERENCE.sub(check, text).strip(), tuple(kept.values()), dropped
+    return tuple(Citation(ref, _KINDS[ref[0]], retrieval.context_refs[ref], titles.get(ref, "")) for ref in refs)
 
 
 def _titles(retrieval: Retrieval) -> dict[str, str]:

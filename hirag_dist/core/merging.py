@@ -20,6 +20,7 @@ from hirag_dist.schemas import ENTITIES, RELATIONS
 from hirag_dist.types import FloatVector, IntVector
 
 UNKNOWN = "unknown"
+CHARS_PER_TOKEN = 4  # about; what a limit of tokens is in characters
 SEPARATOR = "\n"  # between descriptions that are still to be joined; each is one line
 _KIND_MARK = "\x1f"
 

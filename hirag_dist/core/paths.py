@@ -211,7 +211,7 @@ def _join(
     side: int,
     node: int,
     entry: int,
-    best: float,
+    best: Any,
     n_good: int,
 ) -> Any:
     """Take an edge between the rims into account; return (best, n_good) with it."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.admission import admitted
 from hirag_dist.core.compiling import compiled
 from hirag_dist.core.scoring import nearest
-from hirag_dist.core.steps import Steps
+from hirag_dist.core.steps import Steps, all_at_once
 from hirag_dist.types import Admission, CsrGraph, FloatMatrix, IntVector
 
 _BLOCK = 4096  # members scored at a time
@@ -105,6 +105,18 @@ def key_entities(
     query: NDArray[np.float32],
     limit: int,
     admission: Admission | None = None,
+) -> list[tuple[int, float]]:
+    """Return what `key_entity_steps` comes to."""
+    return all_at_once(key_entity_steps(index, communities, vectors, query, limit, admission))
+
+
+def key_entity_steps(
+    index: CommunityIndex,
+    communities: Sequence[int],
+    vectors: FloatMatrix,
+    query: NDArray[np.float32],
+    limit: int,
+    admission: Admission | None = None,
 ) -> Steps[list[tuple[int, float]]]:
     """Return (row, similarity) of the top-m members of each community, in community order (Eq. 14), step by step.
 
@@ -191,5 +203,5 @@ def rank_triples(
     near = np.array([[similarity[first], similarity[second]] for first, second in ends.tolist()], np.float64)
     weight = np.asarray(weights, np.float64)
     scores = (near[:, 0] + near[:, 1]) / 2 + 0.05 * weight / (weight + 10.0)
-    order = np.lexsort((rows, -scores))
+    order = np.lexsort((np.asarray(rows), -scores))
     return [(rows[at], score) for at, score in zip(order.tolist(), scores[order].tolist(), strict=True)]

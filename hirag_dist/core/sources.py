@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.access import HIDDEN, MIXED
 from hirag_dist.core.compiling import compiled
 from hirag_dist.core.scoring import exact_scores, product
-from hirag_dist.types import FloatMatrix, IntVector
+from hirag_dist.types import Admission, FloatMatrix, IntVector
 
 _DESCENT = 5  # members that stand for a summary entity when its sources are looked for
 _RANK = 60.0  # of reciprocal-rank fusion
@@ -44,14 +45,24 @@ class Votes:
     """What a question's entities and relations say of their chunks."""
 
     def __init__(
-        self, origins: Origins, query: NDArray[np.float32], n_chunks: int, seen: NDArray[np.bool_] | None = None
+        self,
+        origins: Origins,
+        query: NDArray[np.float32],
+        n_chunks: int,
+        seen: NDArray[np.bool_] | None = None,
+        admission: Admission | None = None,
     ) -> None:
         """Begin without a vote.
 
         Args:
+            origins: of entities and relations.
+            query: the question.
+            n_chunks: how many there are.
             seen: (n_chunks,) whether the caller may see a chunk; None: every one.
+            admission: which entities the caller may see; None: every one.
         """
         self._origins = origins
+        self._admission = admission
         self._query = query.astype(np.float64)
         self._seen = np.zeros(0, np.bool_) if seen is None else seen
         self._votes = np.full(n_chunks, -1.0)  # −1: no vote; a vote may be worth 0
@@ -59,7 +70,7 @@ class Votes:
     def of_entities(self, scored: Sequence[tuple[int, float]]) -> None:
         """Let entities vote, each with its similarity, shared by its chunks."""
         rows, scores = _columns(scored)
-        _entities_vote(self._origins, self._query, self._seen, rows, scores, self._votes)
+        _entities_vote(self._origins, self._admission, self._query, self._seen, rows, scores, self._votes)
 
     def of_relations(self, scored: Sequence[tuple[int, float]]) -> None:
         """Let relations vote, each with its score."""
@@ -108,6 +119,7 @@ def _columns(scored: Sequence[tuple[int, float]]) -> tuple[IntVector, NDArray[np
 @compiled
 def _entities_vote(
     origins: Origins,
+    admission: Admission | None,
     query: NDArray[np.float64],
     seen: NDArray[np.bool_],
     rows: NDArray[np.int64],
@@ -127,7 +139,7 @@ def _entities_vote(
         if origins.layers[row] == 0:
             _vote(origins.entity_indptr, origins.entity_chunks, seen, row, score, votes)
             continue
-        found = _nearest_members(origins, query, row, best, near)
+        found = _nearest_members(origins, admission, query, row, best, near)
         if count + found > len(waiting):
             waiting = np.concatenate((waiting, np.empty(len(waiting), np.int64)))
             worth = np.concatenate((worth, np.empty(len(worth), np.float64)))
@@ -152,6 +164,7 @@ def _relations_vote(
 @compiled
 def _nearest_members(
     origins: Origins,
+    admission: Admission | None,
     query: NDArray[np.float64],
     row: int,
     best: NDArray[np.int64],
@@ -163,7 +176,16 @@ def _nearest_members(
         member = origins.indices[entry]
         if origins.layers[member] != origins.layers[row] - 1:
             continue
-        score = product(origins.vectors[member], query)
+        if admission is None:
+            score = product(origins.vectors[member], query)
+        else:
+            state = admission.entity_states[admission.entity_patterns[member]]
+            if state == HIDDEN:
+                continue
+            if state == MIXED:
+                score = _nearest_part(admission, member, query)
+            else:
+                score = product(origins.vectors[member], query)
         at = count
         while at > 0 and score > near[at - 1]:  # members ascend, so an equal one stays behind
             at -= 1
@@ -174,6 +196,18 @@ def _nearest_members(
             best[place], near[place] = best[place - 1], near[place - 1]
         best[at], near[at] = member, score
     return count
+
+
+@compiled
+def _nearest_part(admission: Admission, row: int, query: NDArray[np.float64]) -> Any:
+    """Return the similarity of the nearest part in reach of an entity that is seen in part."""
+    best = np.float32(-np.inf)
+    at = np.searchsorted(admission.part_entities, row)
+    while at < len(admission.part_entities) and admission.part_entities[at] == row:
+        if admission.sets[admission.part_sets[at]]:
+            best = max(best, product(admission.part_vectors[at], query))
+        at += 1
+    return best
 
 
 @compiled

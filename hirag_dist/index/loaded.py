@@ -12,14 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
+from hirag_dist.core.scoring import exact_scores
 from hirag_dist.core.sources import Origins
 from hirag_dist.index import serving
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import (
+    Admission,
     CommunityItem,
     CsrGraph,
     EntityItem,
     FloatMatrix,
+    IntVector,
     PathItem,
     SourceItem,
     TripleItem,
@@ -29,7 +32,15 @@ Scored = Sequence[tuple[int, float]]
 
 
 class LoadedIndex:
-    """One snapshot, mapped. Rows are those of its tables."""
+    """One snapshot, mapped. Rows are those of its tables.
+
+    Attributes:
+        admission: what a caller may see of it; None: everything.
+        seen_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
+    """
+
+    admission: Admission | None = None
+    seen_chunks: NDArray[np.bool_] | None = None
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Map the files.
@@ -136,7 +147,7 @@ class LoadedIndex:
                 map(names.__getitem__, targets),
                 self._relations.values("kind", rows),
                 self._relations.values("description", rows),
-                self.weights[rows].tolist(),
+                self.relation_weights(np.array(rows)).tolist(),
                 [score for _, score in scored],
             )
         )
@@ -151,6 +162,24 @@ class LoadedIndex:
         start, end = self._spans[row].tolist()
         own, document_id, text = (self._chunks.value(name, row) for name in ("chunk_id", "document_id", "text"))
         return SourceItem(own, document_id, title, uri, start, end, text, score)
+
+    def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return how near entities are to a question."""
+        return exact_scores(self.vectors, rows, query)
+
+    def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
+        """Return the weights of relations."""
+        return self.weights[rows]
+
+    def known_relations(self, rows: IntVector) -> IntVector:
+        """Return those relations that may be seen."""
+        return rows
+
+    def relation_chunks(self, row: int) -> list[int]:
+        """Return the chunks that state a relation."""
+        bounds, rows = self.origins.relation_indptr, self.origins.relation_chunks
+        found: list[int] = rows[bounds[row] : bounds[row + 1]].tolist()
+        return found
 
     def _named(self, rows: set[int]) -> tuple[dict[int, str], dict[int, str]]:
         """Return ids and names by row."""
