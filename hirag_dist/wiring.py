@@ -407,5 +407,6 @@ def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts, treasury: 
     embedder = QuestionEmbedder(_limited_embedder(config, None, caller))
     snapshot = snapshot.cached_in(config.service.cache_dir)
     vectors = make_vector_index(config, snapshot)
+    rule = config.service.label_rule
     model = _AnswerPool(pool, lender, holder)
-    return QueryEngine(snapshot, vectors, embedder, model, config.retrieval, prompts, count)
+    return QueryEngine(snapshot, vectors, embedder, model, config.retrieval, prompts, count, rule)

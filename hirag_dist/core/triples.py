@@ -9,30 +9,54 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval import exact_scores
-from hirag_dist.types import FloatMatrix
+from hirag_dist.core.compiling import compiled
+from hirag_dist.core.scoring import product
+from hirag_dist.core.sources import Origins
+from hirag_dist.types import FloatMatrix, IntVector
 
 Ranked = list[tuple[int, float]]
 
 
 def nearest_chunks(
-    chunk_vectors: FloatMatrix, chunks: Sequence[Sequence[int]], query: NDArray[np.float32]
+    origins: Origins,
+    chunk_vectors: FloatMatrix,
+    rows: IntVector,
+    query: NDArray[np.float32],
+    seen: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float32]:
     """Return, for each relation, the best similarity to the question among the chunks that state it; 0 without any.
 
     Args:
+        origins: whose relations have chunks.
         chunk_vectors: (n_chunks, dim), read at the rows that are needed.
-        chunks: chunk rows of each relation.
+        rows: (n,) of relations.
+        query: the question.
+        seen: (n_chunks,) whether the caller may see a chunk; None: every one.
     """
-    counts = np.fromiter(map(len, chunks), np.int64, len(chunks))
-    rows = np.fromiter((row for own in chunks for row in own), np.int64, int(counts.sum()))
-    best = np.zeros(len(chunks), np.float32)
-    if len(rows):
-        wanted, place = np.unique(rows, return_inverse=True)
-        scores = exact_scores(chunk_vectors, wanted, query)[place]
-        stated = np.flatnonzero(counts)
-        first = np.cumsum(counts)[stated] - counts[stated]
-        best[stated] = np.maximum.reduceat(scores, first)
+    mask = np.zeros(0, np.bool_) if seen is None else seen
+    best: NDArray[np.float32] = _nearest_chunks(
+        origins.relation_indptr, origins.relation_chunks, chunk_vectors, rows, query.astype(np.float64), mask
+    )
+    return best
+
+
+@compiled
+def _nearest_chunks(
+    indptr: IntVector,
+    chunks: NDArray[np.int32],
+    vectors: FloatMatrix,
+    rows: IntVector,
+    query: NDArray[np.float64],
+    seen: NDArray[np.bool_],
+) -> Any:
+    best = np.zeros(len(rows), np.float32)
+    for at in range(len(rows)):
+        stated = False
+        for entry in range(indptr[rows[at]], indptr[rows[at] + 1]):
+            if len(seen) == 0 or seen[chunks[entry]]:
+                score = np.float32(product(vectors[chunks[entry]], query))
+                best[at] = max(best[at], score) if stated else score
+                stated = True
     return best
 
 
@@ -55,14 +79,13 @@ def question_scores(
     return (nearer + chunk_scores) / np.float32(2)
 
 
-def question_order(rows: Sequence[int], scores: NDArray[np.float32], weights: NDArray[Any]) -> Ranked:
+def question_order(rows: IntVector, scores: NDArray[np.float32], weights: NDArray[Any]) -> Ranked:
     """Return (relation row, score), the nearest to the question first; ties by weight, the larger first, then row."""
-    kept = np.asarray(rows, np.int64)
-    return [(int(kept[at]), float(scores[at])) for at in np.lexsort((kept, -weights, -scores))]
+    return _listed(rows, scores, np.lexsort((rows, -weights, -scores)))
 
 
 def path_order(
-    rows: Sequence[int],
+    rows: IntVector,
     scores: NDArray[np.float32],
     weights: NDArray[Any],
     ends: NDArray[Any],
@@ -77,6 +100,9 @@ def path_order(
     for path in paths:
         for first, second in pairwise(path):
             steps.setdefault((min(first, second), max(first, second)), len(steps))
-    kept = np.asarray(rows, np.int64)
-    step = np.fromiter((steps.get((min(pair), max(pair)), len(steps)) for pair in ends.tolist()), np.int64, len(kept))
-    return [(int(kept[at]), float(scores[at])) for at in np.lexsort((kept, -weights, step))]
+    step = np.fromiter((steps.get((min(pair), max(pair)), len(steps)) for pair in ends.tolist()), np.int64, len(rows))
+    return _listed(rows, scores, np.lexsort((rows, -weights, step)))
+
+
+def _listed(rows: IntVector, scores: NDArray[np.float32], order: IntVector) -> Ranked:
+    return list(zip(rows[order].tolist(), scores[order].tolist(), strict=True))
