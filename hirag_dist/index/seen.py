@@ -6,7 +6,6 @@ is seen in part. Callers who may see the same documents share it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import lru_cache
@@ -19,8 +18,7 @@ from hirag_dist.core.access import HIDDEN, MIXED, WHOLE, Flags, LabelRule, descr
 from hirag_dist.core.admission import admitted, admitted_relations, seen_scores, seen_weights
 from hirag_dist.core.merging import CHARS_PER_TOKEN, merge_groups, merge_strengths
 from hirag_dist.core.retrieval import RankedCommunity
-from hirag_dist.index import labels
-from hirag_dist.index.label_files import LabelFiles, labels_of_none, map_labels
+from hirag_dist.index.label_files import LabelFiles, labels_of_none, map_labels, read_label_sets
 from hirag_dist.index.loaded import LoadedIndex, product
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.texts import TextColumns
@@ -46,8 +44,7 @@ class LabelledIndex:
         """
         self._index = index
         self._rule = rule
-        texts = snapshot.serving.texts(labels.LABEL_SETS)
-        self._sets = [tuple(json.loads(text)) for text in texts.values("labels", range(texts.n_rows))]
+        self._sets = read_label_sets(snapshot)
         self._files = map_labels(snapshot) if any(self._sets) else None
         self._view = lru_cache(_VIEWS)(self._make_view)
 
