@@ -83,6 +83,7 @@ class SeenIndex(LoadedIndex):
         self._in_reach = in_reach
         self.admission: Admission = Admission(
             in_reach,
+            files.chunk_sets,
             files.entities.of,
             files.entities.states(in_reach),
             files.relations.of,
