@@ -222,6 +222,9 @@ class Retrieval(_Section):
     top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
     top_sources: int = Field(10, ge=0, le=100)
     max_triples: int = Field(60, ge=1, le=1000, description="bridge relations at most")
+    bridge_ranking: Literal["question", "plain"] = Field(
+        "question", description="question: bridge relations near the question first; plain: along the paths"
+    )
     community_level: Annotated[str, BeforeValidator(str)] = Field("leaf", pattern=r"^(leaf|all|\d+)$")
     context_tokens: int = Field(8000, ge=200)
 

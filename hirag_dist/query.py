@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -15,20 +15,21 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from threadpoolctl import threadpool_limits
 
+from hirag_dist.answers import answer_pieces
 from hirag_dist.config import Retrieval as RetrievalConfig
 from hirag_dist.core.access import LabelRule
-from hirag_dist.core.context import UNKNOWN_ANSWER, check_citations, render_context
+from hirag_dist.core.context import render_context
 from hirag_dist.core.paths import PathFinder
-from hirag_dist.core.prompts import Prompts, answer_request
+from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import (
     RankedCommunity,
     bridge_relations,
     key_entities,
     rank_sources,
-    rank_triples,
     ranked_communities,
     top_rows,
 )
+from hirag_dist.core.triples import nearest_chunks, path_order, question_order, question_scores
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.reader import Snapshot
@@ -138,20 +139,13 @@ class QueryEngine:
         self, query: Query, *, deadline_s: float | None = None
     ) -> AsyncIterator[Retrieval | str | Answer]:
         """Yield the retrieval, the answer's text in pieces, and at last the answer with checked citations."""
+        give_up_at = None if deadline_s is None else time.monotonic() + deadline_s
         retrieval = await self.retrieve(query, deadline_s=deadline_s)
         yield retrieval
-        if not retrieval.context_refs:  # nothing fits: no call is worth making
-            yield UNKNOWN_ANSWER
-            yield Answer(UNKNOWN_ANSWER, (), 0, retrieval)
-            return
-        request = answer_request(query.question, retrieval.context, self._prompts)
-        pieces = []
-        async for piece in self._model.stream(request):
-            pieces.append(piece)
-            yield piece
-        text, citations, dropped = check_citations("".join(pieces), retrieval)
-        asked = sum(self._count(message.content) for message in request.messages)
-        yield Answer(text, citations, dropped, retrieval, self._model.model_name(request), asked, self._count(text))
+        left_s = None if give_up_at is None else give_up_at - time.monotonic()
+        async with aclosing(answer_pieces(retrieval, self._model, self._prompts, self._count, left_s)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def answer(self, query: Query, *, deadline_s: float | None = None) -> Answer:
         """Return the answer with its citations."""
@@ -276,9 +270,7 @@ class _Search:
             relations = index.known_relations(joined)
             closeness = index.similarities(np.array(nodes, np.int64), self._vector)
             similarity = dict(zip(nodes, closeness.tolist(), strict=True))
-            weights = index.relation_weights(relations)
-            ranked = rank_triples(index.ends[relations], weights, similarity, relations.tolist())
-            ranked = ranked[: self._limits.max_triples]
+            ranked = self._ranked_triples(relations.tolist(), similarity, paths)[: self._limits.max_triples]
             for row, score in ranked:
                 self._vote_for(index.relation_chunks(row), score)
             self._vote(keys)
@@ -288,6 +280,17 @@ class _Search:
                 paths=index.paths(pairwise(rows), paths),
                 triples=index.triples(ranked),
             )
+
+    def _ranked_triples(
+        self, rows: Sequence[int], similarity: Mapping[int, float], paths: Sequence[Sequence[int]]
+    ) -> list[tuple[int, float]]:
+        index = self._index
+        ends, weights = index.ends[rows], index.relation_weights(np.asarray(rows, np.int64))
+        chunks = nearest_chunks(index.chunk_vectors, [index.relation_chunks(row) for row in rows], self._vector)
+        scores = question_scores(ends, similarity, chunks)
+        if self._limits.bridge_ranking == "question":
+            return question_order(rows, scores, weights)
+        return path_order(rows, scores, weights, ends, paths)
 
     def _sources(self) -> None:
         limit = self._limits.top_sources

@@ -216,28 +216,6 @@ def _joined(
     return joined
 
 
-def rank_triples(
-    ends: NDArray[np.int32], weights: NDArray[np.float64], similarity: Mapping[int, float], rows: Sequence[int]
-) -> list[tuple[int, float]]:
-    """Return (relation row, score) with the question in mind, best first, ties by row.
-
-    The score is the mean similarity of the two endpoints to the question; the weight breaks near-ties as a small
-    bonus, at most 0.05.
-
-    Args:
-        ends: (n, 2) entity rows of each relation in `rows`.
-        weights: (n,).
-        similarity: entity row → similarity to the question.
-    """
-    scored = []
-    for place, row in enumerate(rows):
-        first, second = int(ends[place, 0]), int(ends[place, 1])
-        closeness = (similarity[first] + similarity[second]) / 2
-        weight = float(weights[place])
-        scored.append((row, closeness + 0.05 * weight / (weight + 10.0)))
-    return sorted(scored, key=lambda item: (-item[1], item[0]))
-
-
 def rank_sources(
     votes: Mapping[int, float], chunk_vectors: FloatMatrix, query: NDArray[np.float32], limit: int
 ) -> list[tuple[int, float]]:

@@ -155,8 +155,8 @@ def test_tenants_of_what_several_documents_say() -> None:
 
 def test_a_filter_names_the_tenants_in_reach(snapshot: Snapshot) -> None:
     rows = LabelledRows(snapshot, "tenant:")
-    text = rows.filter(admission_of(snapshot, frozenset({"tenant:north"})))
-    assert text is not None
-    assert text.startswith('tenant in ["", "*", "=north"] and ')
+    found = rows.filter(admission_of(snapshot, frozenset({"tenant:north"})))
+    assert found is not None
+    assert found.text.startswith('tenant in ["", "*", "=north"] and ')
     assert set(rows.tenants() or ()) == {"", "*", "=north", "=south"}
     assert any(labels == ("secret", "tenant:north") for labels in read_label_sets(snapshot))

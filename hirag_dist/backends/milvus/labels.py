@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,13 @@ SEVERAL, NOBODYS = "*", ""  # of what was made from documents of several tenants
 TENANT_BYTES = 128
 _MOST_LISTED = 4096
 _KEPT = 64  # filters
+
+
+class RowFilter(NamedTuple):
+    """What Milvus filters by, and how many rows that lets through."""
+
+    text: str
+    n_rows: int
 
 
 class LabelledRows:
@@ -51,7 +58,7 @@ class LabelledRows:
         self._most_listed = most_listed
         prefix = tenant_prefix
         self._tenants = None if prefix is None else [_tenant(labels, prefix) for labels in read_label_sets(snapshot)]
-        self._filters: OrderedDict[int, tuple[Admission, str | None]] = OrderedDict()
+        self._filters: OrderedDict[int, tuple[Admission, RowFilter | None]] = OrderedDict()
 
     def entity_rows(self, rows: IntVector) -> IntVector:
         """Return the entities that rows of the collection speak of, each once, in the order of their first rows."""
@@ -77,7 +84,7 @@ class LabelledRows:
         own = pattern_tenants(self._patterns, self._tenants)
         return [own[pattern] for pattern in self.patterns()]
 
-    def filter(self, admission: Admission) -> str | None:
+    def filter(self, admission: Admission) -> RowFilter | None:
         """Return the filter of a caller who may see something, None where it would be too long for Milvus."""
         kept = self._filters.get(id(admission))
         if kept is None:  # kept with what its key is the id of, which so stays its own
@@ -86,7 +93,7 @@ class LabelledRows:
                 self._filters.popitem(last=False)
         return kept[1]
 
-    def _filter(self, admission: Admission) -> str | None:
+    def _filter(self, admission: Admission) -> RowFilter | None:
         whole, mixed = (np.flatnonzero(admission.entity_states == state) for state in (WHOLE, MIXED))
         n_patterns = len(admission.entity_states)
         seen = []
@@ -104,7 +111,9 @@ class LabelledRows:
             own = sorted({SEVERAL, *(self._tenants[at] for at in np.flatnonzero(admission.sets).tolist())})
             if len(own) <= self._most_listed:
                 text = f"{TENANT} in {json.dumps(own, ensure_ascii=False)} and {text}"
-        return text
+        states = admission.entity_states[self._patterns.of]
+        parts = admission.sets[self._part_sets] & (states[self._part_entities] == MIXED)
+        return RowFilter(text, int(np.sum(states == WHOLE) + np.sum(parts)))
 
 
 def pattern_tenants(patterns: Patterns, tenants: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from hirag_dist.backends.memory import MemoryVectors
 from hirag_dist.backends.milvus.collection import ROW, VECTOR, Filling, collection_name, expression
 from hirag_dist.backends.milvus.connection import connect, open_lite, translated
 from hirag_dist.backends.milvus.indexes import choose_index, search_params
-from hirag_dist.backends.milvus.labels import WHOLE_ROWS, LabelledRows
+from hirag_dist.backends.milvus.labels import WHOLE_ROWS, LabelledRows, RowFilter
 from hirag_dist.config import Vectors
 from hirag_dist.core.retrieval import SLACK, nearest
 from hirag_dist.index.label_files import read_label_sets
@@ -30,8 +30,15 @@ _AT_A_TIME = 4  # searches that one process has under way at a server
 
 
 class _Kind(NamedTuple):
+    """What searches that go together have in common.
+
+    Attributes:
+        n_admitted: rows that the filter lets through.
+    """
+
     limit: int
     filter: str
+    n_admitted: int
 
 
 class _Asked(NamedTuple):
@@ -65,6 +72,9 @@ class MilvusVectors:
         self._vectors = snapshot.entity_vectors
         self._labelled = labelled
         self._exact = MemoryVectors(snapshot)
+        layers = snapshot.serving.array("entity_layers")
+        self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)  # rows up to each layer
+        self._lite = lite
         self._timeout_s = config.timeout_s
         self._breadth = config.search_breadth
         built = client.describe_index(self._collection, VECTOR)
@@ -95,7 +105,9 @@ class MilvusVectors:
         seen = self._seen(admission)
         if seen is None:
             return await self._exact.search(vector, limit, max_layer, admission)
-        kind = _Kind(min(limit, _MOST_ROWS - SLACK), expression(max_layer, seen))
+        n_admitted = len(self._vectors) if max_layer is None else int(self._ends[min(max_layer, len(self._ends) - 1)])
+        n_admitted = min(n_admitted, seen.n_rows)
+        kind = _Kind(min(limit, _MOST_ROWS - SLACK), expression(max_layer, seen.text), n_admitted)
         return await self._joined.ask(_Asked(np.asarray(vector, np.float32), kind, admission))
 
     def point_alias(self, alias: str) -> None:
@@ -128,7 +140,8 @@ class MilvusVectors:
 
     def _search_now(self, asked: Sequence[_Asked]) -> list[_Found]:
         kind = asked[0].kind
-        wanted = min(kind.limit + SLACK, len(self._vectors))
+        kind = asked[0].kind
+        wanted = min(kind.limit + SLACK, kind.n_admitted)
         n_hits = kind.limit + SLACK
         rows = self._hits(asked, n_hits)
         while self._labelled is not None:
@@ -147,7 +160,10 @@ class MilvusVectors:
 
     def _hits(self, asked: Sequence[_Asked], limit: int) -> list[IntVector]:
         """Return the rows of the collection that Milvus finds for each."""
-        params = search_params(self.index, self._breadth, limit, len(self._vectors), self._n_lists)
+        kind = asked[0].kind
+        n_rows = len(self._vectors)
+        admitted = kind.n_admitted / n_rows if self._lite and n_rows else 1.0
+        params = search_params(self.index, self._breadth, limit, n_rows, self._n_lists, admitted)
         with translated("search", self._where):
             found = self._client.search(
                 self._collection,
@@ -160,11 +176,11 @@ class MilvusVectors:
             )
         return [np.fromiter((hit[ROW] for hit in hits), np.int64, len(hits)) for hits in found]
 
-    def _seen(self, admission: Admission | None) -> str | None:
+    def _seen(self, admission: Admission | None) -> RowFilter | None:
         """Return what to filter by, None where that would be too long."""
-        if self._labelled is None:
-            return ""
-        return WHOLE_ROWS if admission is None else self._labelled.filter(admission)
+        if self._labelled is None or admission is None:
+            return RowFilter("" if self._labelled is None else WHOLE_ROWS, len(self._vectors))
+        return self._labelled.filter(admission)
 
 
 def open_milvus_lite(snapshot: Snapshot, config: Vectors) -> MilvusVectors:
