@@ -157,6 +157,7 @@ def test_a_filter_names_the_tenants_in_reach(snapshot: Snapshot) -> None:
     rows = LabelledRows(snapshot, "tenant:")
     found = rows.filter(admission_of(snapshot, frozenset({"tenant:north"})))
     assert found is not None
-    assert found.text.startswith('tenant in ["", "*", "=north"] and ')
+    assert found.text.startswith(f'{rows.tenant_field} in ["", "*", "=north"] and ')
+    assert LabelledRows(snapshot, "team:").tenant_field != rows.tenant_field
     assert set(rows.tenants() or ()) == {"", "*", "=north", "=south"}
     assert any(labels == ("secret", "tenant:north") for labels in read_label_sets(snapshot))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hirag_dist.backends.milvus.indexes import IndexChoice
-from hirag_dist.backends.milvus.labels import PART, PATTERN, TENANT, TENANT_BYTES, LabelledRows
+from hirag_dist.backends.milvus.labels import PART, PATTERN, TENANT_BYTES, LabelledRows
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.index.reader import Snapshot
 
@@ -69,7 +69,9 @@ def columns(snapshot: Snapshot, labelled: LabelledRows | None = None) -> list[Co
     ]
     tenants = labelled.tenants()
     if tenants is not None:
-        found.append(Column(TENANT, "VARCHAR", tenants, {"max_length": TENANT_BYTES, "is_partition_key": True}))
+        found.append(
+            Column(labelled.tenant_field, "VARCHAR", tenants, {"max_length": TENANT_BYTES, "is_partition_key": True})
+        )
     return found
 
 
