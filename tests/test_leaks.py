@@ -13,7 +13,7 @@ import pytest
 
 from hirag_dist.index.layout import LABEL_TABLES
 from hirag_dist.index.reader import Snapshot
-from hirag_dist.query import MODES
+from hirag_dist.searching import MODES
 from hirag_dist.types import Query, Retrieval
 from tests.leaky_builds import HIDDEN, NOBODY, QUESTIONS, Indexes, all_text, corpus, engine_of, public, topics
 from tests.toy_builds import rows

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval import exact_scores
+from hirag_dist.core.scoring import exact_scores
 from hirag_dist.types import FloatMatrix
 
 Ranked = list[tuple[int, float]]

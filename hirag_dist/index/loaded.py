@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
+from hirag_dist.core.scoring import exact_scores
+from hirag_dist.core.sources import Origins
 from hirag_dist.index import serving
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import (
@@ -34,9 +36,11 @@ class LoadedIndex:
 
     Attributes:
         admission: what a caller may see of it; None: everything.
+        seen_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
     """
 
     admission: Admission | None = None
+    seen_chunks: NDArray[np.bool_] | None = None
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Map the files.
@@ -54,8 +58,16 @@ class LoadedIndex:
         self.ends: NDArray[np.int32] = files.array("relation_ends")
         self.weights: NDArray[np.float64] = files.array("relation_weights")
         self.chunk_documents: NDArray[np.int32] = files.array("chunk_documents")
-        self._entity_chunks = _Lists(files.array("entity_chunks_indptr"), files.array("entity_chunks"))
-        self._relation_chunks = _Lists(files.array("relation_chunks_indptr"), files.array("relation_chunks"))
+        self.origins = Origins(
+            layers=self.layers,
+            indptr=self.graph.indptr,
+            indices=self.graph.indices,
+            vectors=self.vectors,
+            entity_indptr=files.array("entity_chunks_indptr"),
+            entity_chunks=files.array("entity_chunks"),
+            relation_indptr=files.array("relation_chunks_indptr"),
+            relation_chunks=files.array("relation_chunks"),
+        )
         self.parallel = Parallel(*(files.array(f"parallel_{part}") for part in ("of", "indptr", "rows")))
         self.communities = CommunityIndex(
             levels=files.array("community_levels"),
@@ -66,6 +78,7 @@ class LoadedIndex:
             of_indptr=files.array("entity_communities_indptr"),
             of=files.array("entity_communities"),
         )
+        self.components: NDArray[np.int32] = files.array("entity_components")
         self._spans: NDArray[np.int64] = files.array("chunk_spans")
         self._report_rows: NDArray[np.int32] = files.array("community_reports")
         self._entities = files.texts(serving.ENTITIES)
@@ -152,7 +165,7 @@ class LoadedIndex:
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return how near entities are to a question."""
-        return product(self.vectors, rows, query)
+        return exact_scores(self.vectors, rows, query)
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations."""
@@ -162,43 +175,14 @@ class LoadedIndex:
         """Return those relations that may be seen."""
         return rows
 
-    def entity_chunks(self, row: int) -> list[int]:
-        """Return the chunks that mention an entity."""
-        return self._entity_chunks(row)
-
     def relation_chunks(self, row: int) -> list[int]:
         """Return the chunks that state a relation."""
-        return self._relation_chunks(row)
-
-    def chunk_rows(self) -> IntVector | None:
-        """Return the chunks that may be seen, None for all."""
-        return None
-
-    def members_below(self, row: int) -> IntVector:
-        """Return the entities of the layer below that a summary entity is made of."""
-        neighbours = self.graph.indices[self.graph.indptr[row] : self.graph.indptr[row + 1]]
-        below: IntVector = neighbours[self.layers[neighbours] == self.layers[row] - 1].astype(np.int64)
-        return below
+        bounds, rows = self.origins.relation_indptr, self.origins.relation_chunks
+        found: list[int] = rows[bounds[row] : bounds[row + 1]].tolist()
+        return found
 
     def _named(self, rows: set[int]) -> tuple[dict[int, str], dict[int, str]]:
         """Return ids and names by row."""
         return tuple(  # type: ignore[return-value]
             dict(zip(rows, self._entities.values(name, rows), strict=True)) for name in ("entity_id", "name")
         )
-
-
-def product(vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the similarity of some rows to a question, by one product of all."""
-    return np.asarray(vectors[rows] @ query, np.float32)
-
-
-class _Lists:
-    """CSR lists of rows, one of which is asked for at a time."""
-
-    def __init__(self, indptr: IntVector, rows: NDArray[np.int32]) -> None:
-        self._indptr = indptr
-        self._rows = rows
-
-    def __call__(self, row: int) -> list[int]:
-        found: list[int] = self._rows[self._indptr[row] : self._indptr[row + 1]].tolist()
-        return found

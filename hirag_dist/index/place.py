@@ -24,9 +24,11 @@ import pyarrow as pa
 from hirag_dist.errors import SnapshotCorrupt, StoreError
 from hirag_dist.index.layout import CACHE, snapshot_path
 from hirag_dist.index.manifest import FileEntry, Manifest
+from hirag_dist.index.mapped import map_array
 from hirag_dist.index.serving import FILES, SERVING, write_serving
 from hirag_dist.index.store import Store
 from hirag_dist.index.texts import BATCH_ROWS
+from hirag_dist.types import FloatMatrix
 
 log = logging.getLogger(__name__)
 HASHED_BYTES = 1 << 20  # files up to this size are checked by hash whenever they are opened
@@ -81,9 +83,10 @@ class Place:
             return [self.path(name) for name in own][-1].parent
         made = self._cached() / SERVING
         if not made.exists():
+            vectors = map_array(self.path("vectors/entities.npy"))
             with _locked(self._cached()):
                 if not made.exists():
-                    self._derive(made)
+                    self._derive(vectors, made)
         return made
 
     def _copy(self, name: str, entry: FileEntry, target: Path) -> None:
@@ -102,11 +105,11 @@ class Place:
         finally:
             beside.unlink(missing_ok=True)
 
-    def _derive(self, target: Path) -> None:
+    def _derive(self, vectors: FloatMatrix, target: Path) -> None:
         started = time.perf_counter()
         beside = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex[:8]}")
         try:
-            write_serving(self._batches, Store(str(beside)).create)
+            write_serving(self._batches, vectors, Store(str(beside)).create)
             beside.rename(target)
         except pa.ArrowException as error:
             raise SnapshotCorrupt(

@@ -15,11 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, MIXED, WHOLE, Flags, LabelRule, description_of, sets_in_reach
-from hirag_dist.core.admission import admitted, admitted_relations, seen_scores, seen_weights
+from hirag_dist.core.admission import admitted_relations, seen_scores, seen_weights
 from hirag_dist.core.merging import CHARS_PER_TOKEN, merge_groups, merge_strengths
 from hirag_dist.core.retrieval import RankedCommunity
+from hirag_dist.core.scoring import exact_scores
 from hirag_dist.index.label_files import LabelFiles, labels_of_none, map_labels, read_label_sets
-from hirag_dist.index.loaded import LoadedIndex, product
+from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.texts import TextColumns
 from hirag_dist.types import Admission, CommunityItem, IndexInfo, IntVector
@@ -106,13 +107,14 @@ class SeenIndex(LoadedIndex):
         )
         self._entities = _Retold(whole._entities, self._is_mixed_entity, self._tell_entities)
         self._relations = _Retold(whole._relations, self._is_mixed_relation, self._tell_relations)
+        self.seen_chunks: Flags = in_reach[files.chunk_sets]
         self._reported = files.communities.states(in_reach)[files.communities.of] == WHOLE
         own = whole.communities
         self.communities = replace(own, ratings=np.where(self._reported, own.ratings, 0.0))
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return how near entities are to a question, by what may be seen of them."""
-        return seen_scores(self.admission, self.vectors, rows, query, product)
+        return seen_scores(self.admission, self.vectors, rows, query, exact_scores)
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations, by what may be seen of them."""
@@ -122,26 +124,19 @@ class SeenIndex(LoadedIndex):
         """Return those relations that may be seen."""
         return rows[admitted_relations(self.admission, self.ends[rows], rows)]
 
+    def relation_chunks(self, row: int) -> list[int]:
+        """Return the chunks in reach that state a relation."""
+        chunks = np.array(super().relation_chunks(row), np.int64)
+        found: list[int] = chunks[self.seen_chunks[chunks]].tolist()
+        return found
+
     def community(self, ranked: RankedCommunity) -> CommunityItem | None:
         """Return a community with its report, None where not all that it was written from may be seen."""
         return super().community(ranked) if self._reported[ranked.community] else None
 
-    def entity_chunks(self, row: int) -> list[int]:
-        """Return the chunks in reach that mention an entity."""
-        return self._reached(self._whole.entity_chunks(row))
-
     def relation_chunks(self, row: int) -> list[int]:
         """Return the chunks in reach that state a relation."""
-        return self._reached(self._whole.relation_chunks(row))
-
-    def members_below(self, row: int) -> IntVector:
-        """Return the entities of the layer below that belong to a summary entity, and may be seen."""
-        below = super().members_below(row)
-        return below[admitted(self.admission, below)]
-
-    def chunk_rows(self) -> IntVector:
-        """Return the chunks in reach, ascending."""
-        return np.flatnonzero(self._in_reach[self._files.chunk_sets])
+        return [chunk for chunk in self._whole.relation_chunks(row) if self.seen_chunks[chunk]]
 
     def info(self, whole: IndexInfo) -> IndexInfo:
         """Return what a caller may know of an index: what there is of each kind that may be seen.
@@ -163,7 +158,7 @@ class SeenIndex(LoadedIndex):
         admission = self.admission
         entities = admission.entity_states[admission.entity_patterns] != HIDDEN
         relations = admitted_relations(admission, self.ends, np.arange(len(self.ends)))
-        chunks = self.chunk_rows()
+        chunks = np.flatnonzero(self.seen_chunks)
         documents = np.unique(self.chunk_documents[chunks])
         layers = np.bincount(self.layers[entities]).tolist()
         levels = np.bincount(self.communities.levels[self._reported]).tolist()
@@ -176,10 +171,6 @@ class SeenIndex(LoadedIndex):
             "reports": int(np.sum(self._reported & (self._report_rows >= 0))),
         }
         return counts, layers, levels
-
-    def _reached(self, chunks: list[int]) -> list[int]:
-        found: list[int] = np.asarray(chunks, np.int64)[self._in_reach[self._files.chunk_sets[chunks]]].tolist()
-        return found
 
     def _is_mixed_entity(self, rows: IntVector) -> Flags:
         states: Flags = self.admission.entity_states[self.admission.entity_patterns[rows]] == MIXED

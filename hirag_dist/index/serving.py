@@ -4,7 +4,8 @@ Tables are made to be kept and exchanged: compressed, with ids. A question needs
 and without a copy of its own in every process. So each snapshot carries, beside its tables, `serving-1/`:
 
   *.arrow   texts and ids by row (`index.texts`)
-  *.npy     numbers: layers, ends and weights of relations, who is mentioned where, who belongs to which community
+  *.npy     numbers: layers, ends and weights of relations, who is mentioned where, who belongs to which community,
+            vectors in a byte a number
 
 They say nothing that the tables do not say, and are no part of the snapshot's id. Where a snapshot came without them
 they are made when it is opened (`index.place`).
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.reports import report_text
 from hirag_dist.core.retrieval import invert
+from hirag_dist.core.scoring import encode
 from hirag_dist.index.columns import (
     Batches,
     Create,
@@ -35,8 +37,8 @@ from hirag_dist.index.columns import (
     rows_of_column,
 )
 from hirag_dist.index.labels import LABEL_SETS, write_labels
-from hirag_dist.index.texts import text_schema, write_texts
-from hirag_dist.types import IntVector
+from hirag_dist.index.texts import BATCH_ROWS, text_schema, write_texts
+from hirag_dist.types import FloatMatrix, IntVector
 
 SERVING: Final = "serving-1"  # the number is that of the format: other formats are other folders
 
@@ -57,6 +59,10 @@ _TEXTS: Final = {
 _REPORT_TEXTS: Final = text_schema(["title", "text"], wide=["text"])
 ARRAYS: Final = (
     "entity_layers",
+    "entity_components",
+    "entity_codes",
+    "entity_scales",
+    "entity_errors",
     "entity_chunks_indptr",
     "entity_chunks",
     "relation_ends",
@@ -80,7 +86,7 @@ ARRAYS: Final = (
 FILES: Final = (*(f"{name}.npy" for name in ARRAYS), *_TEXTS, REPORTS, LABEL_SETS)  # of every snapshot
 
 
-def write_serving(batches: Batches, create: Create) -> None:
+def write_serving(batches: Batches, vectors: FloatMatrix, create: Create) -> None:
     """Write every serving file.
 
     Memory: the ids of entities, chunks and documents, the arrays themselves, and one batch of texts; about 1 GB for a
@@ -89,6 +95,7 @@ def write_serving(batches: Batches, create: Create) -> None:
     Args:
         batches: (table, columns) → those columns of a table of the snapshot, in order of rows, a batch at a time;
             nothing of an optional table that it has not.
+        vectors: (n_entities, dim).
         create: file name → that file, open for writing.
     """
 
@@ -101,6 +108,7 @@ def write_serving(batches: Batches, create: Create) -> None:
             write_texts(file, schema, batches(table, schema.names))
     chunk_ids = ids_of(batches, "chunks", "chunk_id")
     _save_entities(batches, save, chunk_ids)
+    _save_codes(vectors, create, save)
     _save_chunks(batches, save)
     entity_ids = ids_of(batches, "entities", "entity_id")
     _save_relations(batches, save, entity_ids, chunk_ids)
@@ -116,6 +124,20 @@ def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> None:
     save("entity_chunks", rows)
 
 
+def _save_codes(vectors: FloatMatrix, create: Create, save: Save) -> None:
+    scales, errors = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
+    with create("entity_codes.npy") as file:
+        header = {"descr": "|i1", "fortran_order": False, "shape": vectors.shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for first in range(0, len(vectors), BATCH_ROWS):
+            block = encode(np.ascontiguousarray(vectors[first : first + BATCH_ROWS], np.float32))
+            file.write(block.codes.tobytes())
+            scales.append(block.scales)
+            errors.append(block.errors)
+    save("entity_scales", np.concatenate(scales))
+    save("entity_errors", np.concatenate(errors))
+
+
 def _save_chunks(batches: Batches, save: Save) -> None:
     documents = ids_of(batches, "documents", "document_id")
     save("chunk_documents", rows_of_column(batches, "chunks", "document_id", documents))
@@ -129,6 +151,7 @@ def _save_relations(batches: Batches, save: Save, entity_ids: pa.Array, chunk_id
     )
     weights = numbers(batches, "relations", "weight", np.float64)
     save("relation_ends", ends)
+    save("entity_components", _components(ends, len(entity_ids)))
     save("relation_weights", weights)
     of, parallel_indptr, parallel_rows = parallel_relations(ends, weights)
     save("parallel_of", of)
@@ -137,6 +160,18 @@ def _save_relations(batches: Batches, save: Save, entity_ids: pa.Array, chunk_id
     indptr, rows_of_chunks = known_rows(*rows_in_lists(batches("relations", ["chunk_ids"]), chunk_ids))
     save("relation_chunks_indptr", indptr)
     save("relation_chunks", rows_of_chunks)
+
+
+def _components(ends: NDArray[np.int32], n_entities: int) -> NDArray[np.int32]:
+    """Return the connected component of each entity."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    known = ends[(ends >= 0).all(axis=1)]
+    matrix = coo_array((np.ones(len(known), np.int8), (known[:, 0], known[:, 1])), shape=(n_entities, n_entities))
+    _, labels = connected_components(matrix.tocsr(), directed=False)
+    found: NDArray[np.int32] = labels.astype(np.int32)
+    return found
 
 
 def parallel_relations(

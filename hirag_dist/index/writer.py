@@ -69,7 +69,11 @@ def write_snapshot(
     for name, array in arrays.items():
         with create(f"{name}.npy") as file:
             np.save(file, array, allow_pickle=False)
-    write_serving(lambda name, columns: _batches(tables.get(name), columns), lambda name: create(f"{SERVING}/{name}"))
+    write_serving(
+        lambda name, columns: _batches(tables.get(name), columns),
+        arrays["vectors/entities"],
+        lambda name: create(f"{SERVING}/{name}"),
+    )
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         snapshot_id=own_id,

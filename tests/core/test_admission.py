@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from hirag_dist.core.admission import admitted, admitted_relations, mask_scores, seen_scores, seen_weights
 from hirag_dist.core.paths import PathFinder
-from hirag_dist.core.retrieval import CommunityIndex, exact_scores, key_entities, nearest
+from hirag_dist.core.retrieval import CommunityIndex, key_entities
+from hirag_dist.core.scoring import exact_scores, nearest
 from tests.core.labelled_graphs import N_SETS, labelled_graph, unit
 
 _SEEDS = st.integers(0, 10_000)

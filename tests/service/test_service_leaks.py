@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from hirag_dist.client import AsyncHiragClient
-from hirag_dist.query import MODES, QueryEngine
+from hirag_dist.query import QueryEngine
+from hirag_dist.searching import MODES
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.types import Query
 from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, all_text, corpus

@@ -17,7 +17,7 @@ from hirag_dist.backends.milvus.connection import connect, open_lite, translated
 from hirag_dist.backends.milvus.indexes import choose_index, search_params
 from hirag_dist.backends.milvus.labels import WHOLE_ROWS, LabelledRows, RowFilter
 from hirag_dist.config import Vectors
-from hirag_dist.core.retrieval import SLACK, nearest
+from hirag_dist.core.scoring import SLACK, nearest
 from hirag_dist.index.label_files import read_label_sets
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.joining import Joined
