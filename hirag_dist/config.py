@@ -246,6 +246,11 @@ class Vectors(_Section):
     search_breadth: int | None = Field(
         None, ge=1, description="ef of hnsw, nprobe of ivf and scann: wider finds more, and takes longer; null: by size"
     )
+    tenant_prefix: str | None = Field(
+        None,
+        min_length=1,
+        description="a label that begins so, such as tenant:, names its document's tenant, by which Milvus partitions",
+    )
     timeout_s: float = Field(10.0, gt=0, description="of one search at Milvus, with its retries")
     alias: str | None = Field(
         "hirag_current",
