@@ -41,7 +41,8 @@ _STATE_AT = 24
 _COUNTS_AT = _STATE_AT + 2 * _STATE.size
 _RECORD_BYTES = _COUNTS_AT + 4 * MOST_PROCESSES
 _FILE_BYTES = _HEADER_BYTES + _SLOTS * _RECORD_BYTES  # sparse: a caller who never came takes no space
-_PATIENCE_S = 0.02  # for a lock: others hold one for microseconds
+_PATIENCE_S = 0.5  # for a lock: others hold one for microseconds, and a moment more where they lose the processor
+_LEAST_PATIENCE_S = 0.002  # while somebody does not let go
 _AT_WORK_S = 0.25  # after which one of a caller's calls may have ended
 
 
@@ -199,7 +200,7 @@ class SharedLimits:
 
         A process that is stopped while it holds one must not stop the others: after a while they go on without.
         """
-        give_up_at = time.monotonic() + _PATIENCE_S
+        give_up_at = time.monotonic() + (_LEAST_PATIENCE_S if self._stuck else _PATIENCE_S)
         held = False
         while not held:
             try:
