@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from hirag_dist.errors import HiragError
+from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service.access import Access, Context
 from hirag_dist.service.admission import Admission
@@ -25,6 +25,7 @@ from hirag_dist.service.convert import (
 )
 from hirag_dist.service.engine import Engine
 from hirag_dist.service.gate import Gate
+from hirag_dist.service.handlers import Malformed
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.limits import SharedLimits
 from hirag_dist.service.status import (
@@ -40,6 +41,7 @@ from hirag_dist.service.status import (
 from hirag_dist.types import Answer, Query, Retrieval
 
 _LOG = logging.getLogger(__name__)
+MOST_CHARACTERS = 32_768  # of a question; embedding a longer one would keep the others waiting
 _MARGIN_S = 0.05  # kept back from the deadline, so that a partial result still reaches the caller
 
 T = TypeVar("T")
@@ -60,6 +62,8 @@ class _Call:
     def query(self, request: _Request) -> Query:
         query = query_from_proto(request.query)
         self.access.mode, self.access.question = query.mode or "", query.question
+        if len(query.question) > MOST_CHARACTERS:
+            raise InvalidQuery(f"question must have at most {MOST_CHARACTERS} characters, got {len(query.question)}")
         return replace(query, reach=self.caller.reach)
 
     def deadline_s(self) -> float | None:
@@ -113,7 +117,7 @@ class QueryServicer:
         self, request: pb.RetrieveRequest, context: Context
     ) -> pb.RetrieveResponse:
         """Return the whole retrieval."""
-        async with self._call("Retrieve", context) as call:
+        async with self._call("Retrieve", request, context) as call:
             query = call.query(request)
             async with self._place(call):
                 retrieval = await call.engine.retrieve(query, deadline_s=call.deadline_s())
@@ -128,7 +132,7 @@ class QueryServicer:
         self, request: pb.RetrieveStreamRequest, context: Context
     ) -> None:
         """Send each level as soon as it is ready. A slow reader holds up nobody: what he has not read waits."""
-        async with self._call("RetrieveStream", context) as call:
+        async with self._call("RetrieveStream", request, context) as call:
             query = call.query(request)
             ready: asyncio.Queue[pb.RetrieveStreamResponse | None] = asyncio.Queue()  # a message for each level
 
@@ -158,7 +162,7 @@ class QueryServicer:
         self, request: pb.AnswerRequest, context: Context
     ) -> None:
         """Send the retrieval, the text in pieces, and the answer. Only the retrieval needs a place in the line."""
-        async with self._call("Answer", context, answer=True) as call, contextlib.AsyncExitStack() as held:
+        async with self._call("Answer", request, context, answer=True) as call, contextlib.AsyncExitStack() as held:
             query = call.query(request)
             sent: Retrieval | None = None
             await held.enter_async_context(self._place(call))
@@ -185,12 +189,12 @@ class QueryServicer:
         self, request: pb.DescribeIndexRequest, context: Context
     ) -> pb.DescribeIndexResponse:
         """Return what is being served."""
-        async with self._call("DescribeIndex", context, retrieves=False) as call:
+        async with self._call("DescribeIndex", request, context, retrieves=False) as call:
             return pb.DescribeIndexResponse(info=info_to_proto(call.engine.info))
 
     @asynccontextmanager
     async def _call(
-        self, method: str, context: Context, *, retrieves: bool = True, answer: bool = False
+        self, method: str, request: object, context: Context, *, retrieves: bool = True, answer: bool = False
     ) -> AsyncIterator[_Call]:
         """Let a request in, lend it an engine, turn what it raises into a status, and tell the observers."""
         access = Access.of(method, context)
@@ -198,10 +202,10 @@ class QueryServicer:
         try:
             caller, access.kind = self._gate.caller(context)
             access.caller, access.labels = caller.name, "all" if caller.reach is None else len(caller.reach)
-            if retrieves:
-                self._admission.check(
-                    context.time_remaining()
-                )  # before the caller's limits: who is shed is not charged
+            if isinstance(request, Malformed):
+                raise InvalidQuery(f"the bytes are no {method}Request; make one with code generated from query.proto")
+            if retrieves:  # before the caller's limits, so that who is shed is not charged for it
+                self._admission.check(context.time_remaining())
             with (
                 self._admission.counted(answer=answer) if retrieves else contextlib.nullcontext(),
                 contextlib.nullcontext() if self._limits is None else self._limits.admitted(caller),
