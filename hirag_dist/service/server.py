@@ -135,6 +135,10 @@ class QueryServer:
         self._watchers.append(asyncio.create_task(self._look()))
         return f"{address}:{port}"
 
+    def observe(self, observer: Callable[[Access], None]) -> None:
+        """Tell `observer` of each request when it has ended."""
+        self._observers.append(observer)
+
     async def serving(self) -> None:
         """Tell health checks that there is an engine."""
         self._loaded_at = time.time()
