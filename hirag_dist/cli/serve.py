@@ -79,8 +79,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Call
         port = held.enter_context(reserve(host, port)).getsockname()[1]
         metrics = WorkerMetrics(station.folder, n_processes)
         if alone.metrics_listen is not None:
-            page = held.enter_context(serve_metrics(alone.metrics_listen, metrics.registry))
-            logging.getLogger(__name__).info("metrics on http://%s/metrics", page)
+            held.enter_context(serve_metrics(alone.metrics_listen, metrics.registry))
 
         def died(place: int, process_id: int) -> None:
             metrics.died(place, process_id)

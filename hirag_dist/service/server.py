@@ -10,14 +10,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
-from prometheus_client import CollectorRegistry
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.access import Access, AccessLog
@@ -222,7 +221,10 @@ async def serve(
     stop = asyncio.Event() if stop is None else stop
     hurry = asyncio.Event()
     server = QueryServer(holder, options, station)
-    with _signals(stop, hurry), _metrics(options, server.registry):
+    page: AbstractContextManager[Any] = nullcontext()
+    if options.metrics_listen is not None and server.registry is not None:  # else the supervisor has them all
+        page = serve_metrics(options.metrics_listen, server.registry)
+    with _signals(stop, hurry), page:
         address = await server.start()
         try:
             if await _unless(stop, asyncio.create_task(holder.start())):
@@ -253,17 +255,6 @@ async def _unless(event: asyncio.Event, task: asyncio.Task[None], *, cancel: boo
         await task
         return True
     return False
-
-
-@contextmanager
-def _metrics(options: ServerOptions, registry: CollectorRegistry | None) -> Iterator[None]:
-    """Serve the metrics where this process has them all."""
-    if options.metrics_listen is None or registry is None:
-        yield
-        return
-    with serve_metrics(options.metrics_listen, registry) as address:
-        _LOG.info("metrics on http://%s/metrics", address)
-        yield
 
 
 @contextmanager

@@ -218,7 +218,7 @@ def test_processes_are_added_up(tmp_path: Path) -> None:
 async def test_metrics_of_a_running_service(
     engine: Any, fakes: Any, callers: Any, station: Any, certificates: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.server")
+    caplog.set_level(logging.INFO, "hirag_dist.service.metrics_http")
     expires = (datetime.now(UTC) + timedelta(days=3)).replace(microsecond=0)
     callers.add("new", expires=expires)
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
