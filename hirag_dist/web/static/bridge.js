@@ -20,18 +20,20 @@ export function drawBridge(section, retrieval, searched) {
   const graph = new Graph(model, (at) => choose(null, at));
   const rows = model.pairs.map((pair, at) => pairRow(model, pair, at, () => choose(at, null)));
 
+  let lit = { pair: null, node: null };
+
   /** Lights up one pair or one node; the same again, or nothing, lights up all. */
   function choose(pair, node) {
-    const again = graph.pair === pair && graph.node === node;
-    [graph.pair, graph.node] = again ? [null, null] : [pair, node];
-    rows.forEach((row, at) => row.firstChild.setAttribute("aria-pressed", String(at === graph.pair)));
-    if (graph.pair !== null) {
-      const { nodes, edges, from, to } = model.pairs[graph.pair];
+    const again = pair === lit.pair && node === lit.node;
+    lit = again ? { pair: null, node: null } : { pair, node };
+    rows.forEach((row, at) => row.firstChild.setAttribute("aria-pressed", String(at === lit.pair)));
+    if (lit.pair !== null) {
+      const { nodes, edges, from, to } = model.pairs[lit.pair];
       graph.light({ nodes: new Set([from, to, ...nodes]), edges: new Set(edges) });
-      say(steps(model, model.pairs[graph.pair]));
-    } else if (graph.node !== null) {
-      graph.light(graph.around(graph.node));
-      say(nodeFacts(model.nodes[graph.node]));
+      say(steps(model, model.pairs[lit.pair]));
+    } else if (lit.node !== null) {
+      graph.light(graph.around(lit.node));
+      say(nodeFacts(model.nodes[lit.node]));
     } else {
       graph.light(null);
       say(whole(model, apart));
@@ -42,10 +44,10 @@ export function drawBridge(section, retrieval, searched) {
 
   const step = (by) => {
     const last = model.pairs.length - 1;
-    const next = graph.pair === null ? (by > 0 ? 0 : last) : Math.min(last, Math.max(0, graph.pair + by));
-    if (next === graph.pair) return;
+    const next = lit.pair === null ? (by > 0 ? 0 : last) : Math.min(last, Math.max(0, lit.pair + by));
+    if (next === lit.pair) return;
     choose(next, null);
-    rows[next].scrollIntoView({ block: "nearest" });
+    rows[next].parentElement.scrollTop = rows[next].offsetTop - rows[0].offsetTop - 60; // the list scrolls, not the page
   };
   const tools = h(
     "div",
@@ -53,7 +55,10 @@ export function drawBridge(section, retrieval, searched) {
     model.pairs.length ? [tool("‹", "The pair before", () => step(-1)), tool("›", "The next pair", () => step(1))] : null,
     tool("−", "Farther", () => graph.zoomBy(1 / 1.4)),
     tool("+", "Nearer", () => graph.zoomBy(1.4)),
-    tool("⤢", "The whole graph", () => (graph.whole(), graph.pair !== null || graph.node !== null ? choose(graph.pair, graph.node) : null)),
+    tool("⤢", "The whole graph", () => {
+      graph.whole();
+      choose(null, null);
+    }),
   );
   section.replaceChildren(
     head("bridge", "Bridge", about, retrieval.key_entities.length),

@@ -39,10 +39,11 @@ export class Graph {
   dot(node, at) {
     const key = node.order !== null;
     const layer = node.layer === null ? "" : ` l${Math.min(node.layer, 7)}`;
-    const label = s("text", { class: "label", "text-anchor": "middle" }, shortenTo(node.name));
-    const group = s("g", { class: key ? `node key${layer}` : `node${layer}`, "data-node": at, onclick: () => this.chosen(at) }, s("circle"), key ? s("text", { class: "order", dy: "0.35em", "text-anchor": "middle" }, String(node.order)) : null, label);
+    const label = s("text", { class: "label", dy: "0.35em", "text-anchor": "middle" }, shortenTo(node.name));
+    const order = key ? s("text", { class: "order", dy: "0.35em", "text-anchor": "middle" }, String(node.order)) : null;
+    const group = s("g", { class: key ? `node key${layer}` : `node${layer}`, "data-node": at, onclick: () => this.chosen(at) }, s("circle"), order, label);
     hint(group, () => [node.name, [key ? `key entity ${node.order}` : "on a path", node.type, node.layer === null ? "" : `layer ${node.layer}`].filter(Boolean).join(" · "), shorten(node.description, 240)]);
-    return { group, label, circle: group.firstChild, width: ems(shortenTo(node.name)) * FONT + 8, share: key ? 1 : 0.5, radius: 0 };
+    return { group, label, order, circle: group.firstChild, width: ems(shortenTo(node.name)) * FONT + 8, share: key ? 1 : 0.5, radius: 0 };
   }
 
   edgeHint(edge) {
@@ -77,12 +78,12 @@ export class Graph {
     const [sx, sy] = [Math.min(wide, high * STRETCH, 110) * this.zoom, Math.min(high, wide * STRETCH, 110) * this.zoom];
     const px = (i) => (x[i] - (left + right) / 2) * sx + this.width / 2 + this.shift.x;
     const py = (i) => (y[i] - (top + bottom) / 2) * sy + (this.height - FONT) / 2 + this.shift.y;
-    const radius = Math.max(RADIUS.least, Math.min(RADIUS.most, 0.36 * Math.min(sx, sy)));
-    this.element.classList.toggle("small", radius < 8);
+    const radius = Math.max(RADIUS.least, Math.min(RADIUS.most, 0.4 * Math.min(sx, sy)));
+    this.element.classList.toggle("small", radius < 6);
     for (const dot of this.dots) {
       dot.radius = Math.max(RADIUS.least - 1, radius * dot.share);
       dot.circle.setAttribute("r", dot.radius.toFixed(1));
-      dot.label.setAttribute("y", (dot.radius + FONT).toFixed(1));
+      dot.order?.setAttribute("font-size", dot.radius.toFixed(1));
     }
     this.element.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.model.edges.forEach((edge, at) => {
@@ -92,28 +93,42 @@ export class Graph {
         for (const [name, value] of [["x1", px(edge.a)], ["y1", py(edge.a)], ["x2", px(edge.b)], ["y2", py(edge.b)]]) part.setAttribute(name, value.toFixed(1));
       }
     });
-    const order = this.dots.map((_, at) => at).sort((a, b) => this.weight(a) - this.weight(b));
-    const taken = this.dots.map((dot, at) => ({ x: px(at), y: py(at), width: 2 * dot.radius, height: 2 * dot.radius - 2 }));
-    const labels = order.map((at) => {
-      const { width, radius } = this.dots[at];
-      const x = Math.min(this.width - width / 2, Math.max(width / 2, px(at))); // not over the rim
-      return { x, y: py(at) + radius + FONT - 3, width, height: FONT + 2 };
-    });
-    const room = spread(labels, taken);
-    order.forEach((at, rank) => {
-      this.dots[at].label.setAttribute("x", (labels[rank].x - px(at)).toFixed(1));
-      this.dots[at].label.classList.toggle("off", !room[rank]);
-    });
+    this.write(px, py);
     this.dots.forEach((dot, at) => {
       dot.group.setAttribute("transform", `translate(${px(at).toFixed(1)} ${py(at).toFixed(1)})`);
       dot.group.classList.toggle("dim", Boolean(this.lit) && !this.lit.nodes.has(at));
     });
   }
 
-  /** What gets its label first: lit nodes, keys in order, then the best connected. */
+  /** Puts labels below or above their nodes where there is room; of a lit part only, when a part is lit. */
+  write(px, py) {
+    const shown = this.dots.map((_, at) => at).filter((at) => !this.lit || this.lit.nodes.has(at));
+    shown.sort((a, b) => this.weight(a) - this.weight(b));
+    const taken = shown.map((at) => ({ x: px(at), y: py(at), width: 2 * this.dots[at].radius, height: 2 * this.dots[at].radius - 2 }));
+    const labels = shown.map((at) => {
+      const { width, radius } = this.dots[at];
+      const x = Math.min(this.width - width / 2, Math.max(width / 2, px(at))); // not over the rim
+      const away = radius + FONT / 2 + 3;
+      return [py(at) + away, py(at) - away].map((y) => ({ x, y, width, height: FONT + 2 }));
+    });
+    for (const dot of this.dots) {
+      dot.label.classList.add("off"); // until it has a place, or the pointer is on the node
+      dot.label.setAttribute("x", 0);
+      dot.label.setAttribute("y", dot.radius + FONT / 2 + 3);
+    }
+    spread(labels, taken).forEach((found, rank) => {
+      if (!found) return;
+      const { label } = this.dots[shown[rank]];
+      label.setAttribute("x", (found.x - px(shown[rank])).toFixed(1));
+      label.setAttribute("y", (found.y - py(shown[rank])).toFixed(1));
+      label.classList.remove("off");
+    });
+  }
+
+  /** What gets its label first: keys in order, then the best connected. */
   weight(at) {
     const node = this.model.nodes[at];
-    return (this.lit?.nodes.has(at) ? -1e6 : 0) + (node.order ?? 1e4 - node.degree);
+    return node.order ?? 1e4 - node.degree;
   }
 
   /** Lights up a pair's path, or a node with what it touches; null for everything. */

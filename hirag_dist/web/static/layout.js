@@ -77,13 +77,17 @@ function part(x, y) {
   return moved;
 }
 
-/** Chooses which of the labels {x, y, width, height} can be shown without covering another or a taken place. */
+/**
+ * Chooses for each label the first of its places {x, y, width, height} that covers no label before it and nothing taken;
+ * null where it has none.
+ */
 export function spread(labels, taken) {
   const kept = [...taken];
-  return labels.map((one) => {
-    const clear = kept.every((other) => Math.abs(one.x - other.x) * 2 >= one.width + other.width || Math.abs(one.y - other.y) * 2 >= one.height + other.height);
-    if (clear) kept.push(one);
-    return clear;
+  const clear = (one) => kept.every((other) => Math.abs(one.x - other.x) * 2 >= one.width + other.width || Math.abs(one.y - other.y) * 2 >= one.height + other.height);
+  return labels.map((places) => {
+    const found = places.find(clear) ?? null;
+    if (found) kept.push(found);
+    return found;
   });
 }
 
