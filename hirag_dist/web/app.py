@@ -10,7 +10,7 @@ from contextlib import aclosing, contextmanager
 
 from aiohttp import web
 
-from hirag_dist.client import AsyncHiragClient, CallOptions, DeadlinePassed, Overloaded
+from hirag_dist.client import AsyncHiragClient, CallOptions, DeadlinePassed, Overloaded, Unauthenticated
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.types import Answer, Retrieval
 from hirag_dist.web.files import File, read_files
@@ -72,7 +72,7 @@ class PageApp:
     async def _describe(self, request: web.Request) -> web.StreamResponse:
         with self._admitted():
             await _body(request)
-            call = _call(request, self._options.timeout_s)
+            call = self._call(request, self._options.timeout_s)
             info = await self._client().describe(**call)
         return web.Response(body=info_body(info), content_type="application/json", headers=_ids(call))
 
@@ -80,7 +80,7 @@ class PageApp:
         with self._admitted():
             asked = read_question(await _body(request))
             limit = self._options.timeout_s
-            call = _call(request, limit if asked.timeout_s is None else min(asked.timeout_s, limit))
+            call = self._call(request, limit if asked.timeout_s is None else min(asked.timeout_s, limit))
             async with aclosing(_lines(self._client(), asked, call)) as lines:
                 first = await anext(lines)  # what fails before it has a status of its own
                 response = web.StreamResponse(headers=_ids(call) | {"X-Accel-Buffering": "no"})
@@ -95,6 +95,23 @@ class PageApp:
                     if request.transport is not None:
                         request.transport.abort()
         return response
+
+    def _call(self, request: web.Request, timeout_s: float) -> CallOptions:
+        """Return whose call it is, by the Authorization header: never by the address, which is logged and kept."""
+        call = CallOptions(timeout_s=timeout_s, request_id=f"page-{uuid.uuid4().hex}")
+        header = request.headers.get("Authorization")
+        if header is None:
+            if self._options.callers:
+                raise Unauthenticated("this service needs a bearer token; give one under Access")
+            return call
+        scheme, _, token = header.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            raise InvalidQuery("the Authorization header must be: Bearer, a space, and the token")
+        if len(token) > _TOKEN_MAX or not token.isascii() or not token.isprintable():
+            raise InvalidQuery(f"a token is at most {_TOKEN_MAX} ASCII characters")
+        call["token"] = token
+        return call
 
     @contextmanager
     def _admitted(self) -> Iterator[None]:
@@ -146,20 +163,6 @@ async def _body(request: web.Request) -> bytes:
             return await request.read()
     except TimeoutError as error:
         raise DeadlinePassed(f"the request did not arrive within {_BODY_S:g} s") from error
-
-
-def _call(request: web.Request, timeout_s: float) -> CallOptions:
-    """Return whose call it is, from the Authorization header: never from the address, which is logged and kept."""
-    call = CallOptions(timeout_s=timeout_s, request_id=f"page-{uuid.uuid4().hex}")
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    token = token.strip()
-    if scheme and (scheme.lower() != "bearer" or not token):
-        raise InvalidQuery("the Authorization header must be: Bearer, a space, and the token")
-    if token:
-        if len(token) > _TOKEN_MAX or not token.isascii() or not token.isprintable():
-            raise InvalidQuery(f"a token is at most {_TOKEN_MAX} ASCII characters")
-        call["token"] = token
-    return call
 
 
 def _ids(call: CallOptions) -> dict[str, str]:

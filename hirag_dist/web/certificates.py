@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 
 from hirag_dist.errors import ConfigError
 
@@ -75,16 +74,3 @@ def expected_name(names: tuple[str, ...]) -> str | None:
     'page.example.org'
     """
     return next(("page" + name[1:] if name.startswith("*.") else name for name in names), None)
-
-
-def signature(*paths: str | None) -> tuple[tuple[int, int, int] | None, ...]:
-    """Return what changes when one of the files does."""
-    return tuple(_look(path) for path in paths if path is not None)
-
-
-def _look(path: str) -> tuple[int, int, int] | None:
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -24,11 +24,13 @@ class PageOptions:
             of the service do.
         client_cert, client_key: PEM files of the certificate that the page itself shows to the service; needed with
             `tls_client_ca`.
-        callers: whether the service asks its callers for a token.
+        callers: whether the service knows its callers; then a question without a token is refused here, and never asked
+            in the name of the page's own certificate.
         max_body_bytes: of a request.
         max_streams: questions at work at once; more are turned away with 503.
         timeout_s: seconds that a question may take at most.
         drain_s: seconds that questions have to finish when the page stops.
+        poll_s: seconds between two looks at the certificates.
 
     Raises:
         ConfigError: the address is malformed, TLS is half configured, or the address is open to the network without
@@ -47,6 +49,7 @@ class PageOptions:
     max_streams: int = 64
     timeout_s: float = 120.0
     drain_s: float = 5.0
+    poll_s: float = 2.0
 
     def __post_init__(self) -> None:
         host, _ = split_address(self.listen)

@@ -16,15 +16,15 @@ from typing import Any
 from aiohttp import web
 
 from hirag_dist.client import AsyncHiragClient
-from hirag_dist.errors import BackendUnavailable, ConfigError
+from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.options import split_address
+from hirag_dist.service.watch import Reloaded
 from hirag_dist.web.app import PageApp
-from hirag_dist.web.certificates import expected_name, load, names_in, server_context, signature
+from hirag_dist.web.certificates import expected_name, load, names_in, server_context
 from hirag_dist.web.guard import Guard
 from hirag_dist.web.options import PageOptions, reached_at
 
 _LOG = logging.getLogger(__name__)
-_POLL_S = 10.0  # between two looks at the certificate
 _KEEPALIVE_S = 75.0
 
 
@@ -51,16 +51,14 @@ class Page:
         self._guard = Guard(options.names, secure=options.tls_cert is not None)
         self._context: ssl.SSLContext | None = None
         self._runner: web.AppRunner | None = None
-        self._signature = self._look()
-        self._trouble = ""
+        self._certificates: Reloaded[AsyncHiragClient] | None = None
 
     async def __aenter__(self) -> Page:
         options = self._options
         host, port = split_address(options.listen)
         self._guard.names |= {host.lower()}
-        if options.tls_cert is not None and options.tls_key is not None:
-            self._context = server_context(options.tls_cert, options.tls_key, options.tls_client_ca)
-        self._connect()
+        files = [options.tls_cert, options.tls_key, options.client_cert, options.client_key]
+        self._certificates = Reloaded([path for path in files if path], self._connect, self._clients.append)
         app = PageApp(options, self._guard, lambda: self._clients[-1]).app()
         runner = web.AppRunner(
             app,
@@ -93,35 +91,30 @@ class Page:
         while self._clients:
             await self._clients.pop().close()
 
-    def renew(self) -> None:
-        """Take up certificates that were replaced since the last look; broken ones leave the old in use."""
-        seen = self._look()
-        if seen == self._signature or self._context is None:
-            return
-        options = self._options
-        try:
-            load(self._context, str(options.tls_cert), str(options.tls_key))
-            self._connect()
-        except ConfigError as error:
-            if str(error) != self._trouble:  # once, not at each look
-                self._trouble = str(error)
-                _LOG.error("the page keeps its old certificate: %s", error)
-            return
-        self._signature, self._trouble = seen, ""
-        _LOG.info("the page has taken up a new certificate")
+    def renew(self) -> bool:
+        """Look once for new certificates, and take them up; broken ones leave the old in use. Return whether it did."""
+        return self._certificates is not None and self._certificates.refresh()
 
-    async def renew_always(self) -> None:
-        """Call `renew` again and again; ends by being cancelled."""
+    async def watch(self) -> None:
+        """Call `renew` now and then; ends by being cancelled."""
         while True:
-            await asyncio.sleep(_POLL_S)
-            self.renew()
+            await asyncio.sleep(self._options.poll_s)
+            self.renew()  # here and not in a thread: it changes what requests use
 
-    def _connect(self) -> None:
-        """Begin to ask with a client that trusts the certificate which is in the file now."""
+    def _connect(self) -> AsyncHiragClient:
+        """Return a client that trusts the certificate which is in the file now, and show browsers that one.
+
+        Raises:
+            ConfigError: the files cannot be used.
+        """
         options = self._options
         chosen: dict[str, Any] = {"timeout_s": options.timeout_s}
         if options.tls_cert is not None and options.tls_key is not None:
             names = names_in(options.tls_cert, options.tls_key)
+            if self._context is None:
+                self._context = server_context(options.tls_cert, options.tls_key, options.tls_client_ca)
+            else:
+                load(self._context, options.tls_cert, options.tls_key)
             self._guard.names |= {name.lower() for name in names}
             chosen |= {
                 "root_certificates": options.tls_cert,
@@ -129,11 +122,7 @@ class Page:
                 "certificate": options.client_cert,
                 "key": options.client_key,
             }
-        self._clients.append(AsyncHiragClient(self._target, **chosen))
-
-    def _look(self) -> Any:
-        options = self._options
-        return signature(options.tls_cert, options.tls_key, options.client_cert, options.client_key)
+        return AsyncHiragClient(self._target, **chosen)
 
 
 async def serve_page(
@@ -159,7 +148,7 @@ async def serve_page(
     stop = asyncio.Event() if stop is None else stop
     with _signals(stop):
         async with Page(options, target) as page:
-            watching = asyncio.create_task(page.renew_always())
+            watching = asyncio.create_task(page.watch())
             try:
                 _LOG.info("the page is at %s", page.url)
                 if ready is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -161,11 +160,10 @@ async def test_waiting_until_somebody_listens(start: Any, engine: Any, connect: 
     await waiting
 
 
-async def test_tokens(start: Any, engine: Any, connect: Any, tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.write_text(f"web:{hashlib.sha256(b'open sesame').hexdigest()}\n")
-    address = (await start(engine, tokens_file=str(path))).address
-    assert (await connect(address, token="open sesame").call("retrieve", "q")) == engine.whole
+async def test_tokens(start: Any, engine: Any, connect: Any, fakes: Any, tmp_path: Path) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
+    address = (await start(engine, callers_file=callers.path)).address
+    assert (await connect(address, token="web-token").call("retrieve", "q")) == engine.whole
     for token in ("wrong", None):
         with pytest.raises(status.Unauthenticated, match="bearer token"):
             await connect(address, token=token).call("retrieve", "q")

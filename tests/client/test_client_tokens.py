@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -14,36 +13,32 @@ from hirag_dist.client.tokens import TokenFile
 from hirag_dist.errors import ConfigError
 
 
-def known(path: Path, **callers: str) -> str:
-    """Write a tokens file of the service."""
-    lines = [f"{name}:{hashlib.sha256(token.encode()).hexdigest()}\n" for name, token in callers.items()]
-    path.write_text("".join(lines))
-    return str(path)
-
-
-async def test_a_token_is_rotated_under_a_client(start: Any, engine: Any, connect: Any, tmp_path: Path) -> None:
-    service = await start(engine, tokens_file=known(tmp_path / "known", old="first", new="second-token"))
+async def test_a_token_is_rotated_under_a_client(
+    start: Any, engine: Any, connect: Any, fakes: Any, tmp_path: Path
+) -> None:
+    service = await start(engine, callers_file=fakes.CallersFile(tmp_path / "callers.yaml").add("old").add("new").path)
     mine = tmp_path / "token"
-    mine.write_text("first\n")
+    mine.write_text("old-token\n")
     client = connect(service.address, token_file=mine)
     assert await client.call("retrieve", "q") == engine.whole
     mine.write_text("a wrong one\n")
     with pytest.raises(Unauthenticated):
         await client.call("retrieve", "q")
-    mine.write_text("second-token\n")
+    mine.write_text("new-token\n")
     assert await client.call("retrieve", "q") == engine.whole
     assert (await client.collect("answer_stream", "q"))[0] == engine.whole
 
 
-async def test_one_client_asks_on_behalf_of_several(start: Any, engine: Any, connect: Any, tmp_path: Path) -> None:
-    client = connect(
-        (await start(engine, tokens_file=known(tmp_path / "known", ada="ada's"))).address, token="nobody's"
-    )
+async def test_one_client_asks_on_behalf_of_several(
+    start: Any, engine: Any, connect: Any, fakes: Any, tmp_path: Path
+) -> None:
+    service = await start(engine, callers_file=fakes.CallersFile(tmp_path / "callers.yaml").add("ada").path)
+    client = connect(service.address, token="nobody")
     for name in ("retrieve", "answer"):
-        assert await client.call(name, "q", token="ada's")
+        assert await client.call(name, "q", token="ada-token")
         with pytest.raises(Unauthenticated):
             await client.call(name, "q")
-    assert (await client.call("describe", token="ada's")) == engine.info
+    assert (await client.call("describe", token="ada-token")) == engine.info
 
 
 def test_a_token_file_that_is_gone_for_a_moment_keeps_its_last_token(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import shutil
 import ssl
@@ -160,11 +159,10 @@ async def test_a_question_that_is_too_long(serve: Serve, http: Any) -> None:
     assert "shorten the question" in line["error"]["message"]
 
 
-async def test_tokens_are_passed_on_one_by_one(serve: Serve, http: Any, tmp_path: Path) -> None:
-    known = tmp_path / "tokens"
-    known.write_text("".join(f"{name}:{hashlib.sha256(name.encode()).hexdigest()}\n" for name in ("ada", "bob")))
-    url = (await serve(tokens_file=str(known))).url
-    for token, status in (("ada", 200), ("eve", 401), ("bob", 200), (None, 401)):
+async def test_tokens_are_passed_on_one_by_one(serve: Serve, http: Any, fakes: Any, tmp_path: Path) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("ada").add("bob")
+    url = (await serve(callers_file=callers.path)).url
+    for token, status in (("ada-token", 200), ("eve-token", 401), ("bob-token", 200), (None, 401)):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         async with http.post(f"{url}api/ask", json={"question": "q"}, headers=headers) as response:
             assert response.status == status
@@ -297,6 +295,23 @@ async def test_mutual_tls(serve: Serve, http: Any, certificates: dict[str, str])
         assert response.status == 200
 
 
+async def test_the_page_asks_for_nobody_in_its_own_name(
+    serve: Serve, http: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path
+) -> None:
+    own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
+    own["tls_client_ca"] = certificates["ca.pem"]
+    client = {"client_cert": certificates["client.pem"], "client_key": certificates["client.key"]}
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("ada").add("page", certificates=["client"], labels="all")
+    served = await serve(page=own | client | {"callers": True}, callers_file=callers.path, **own)
+    trust = ssl.create_default_context(cafile=certificates["ca.pem"])
+    trust.load_cert_chain(certificates["client.pem"], certificates["client.key"])
+    for token, status in ((None, 401), ("eve-token", 401), ("ada-token", 200)):
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        async with http.post(f"{served.url}api/ask", json={"question": "q"}, headers=headers, ssl=trust) as response:
+            assert response.status == status
+    assert [query.reach for query in served.engine.queries] == [frozenset()]  # ada's, not the certificate's
+
+
 async def test_a_new_certificate_is_taken_up(
     serve: Serve, http: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path, caplog: Any
 ) -> None:
@@ -319,12 +334,12 @@ async def test_a_new_certificate_is_taken_up(
     assert await works(certificates["ca.pem"])
     Path(paths["tls_cert"]).write_text("half a certifi")
     for _ in range(2):
-        served.page.renew()
-    assert [record.levelname for record in caplog.records if "keeps its old certificate" in record.message] == ["ERROR"]
+        assert not served.page.renew()
+    assert [record.levelname for record in caplog.records if "stays in force" in record.message] == ["ERROR"]
     assert await works(certificates["ca.pem"])
     shutil.copy(renewed["server.pem"], paths["tls_cert"])
     shutil.copy(renewed["server.key"], paths["tls_key"])
-    served.page.renew()
+    assert served.page.renew()
     assert await works(renewed["ca.pem"])
     assert not await works(certificates["ca.pem"])
 

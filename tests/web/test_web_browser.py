@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -133,25 +132,23 @@ async def test_what_documents_say_is_never_code(serve: Serve, visit: See, fakes:
 async def test_a_wrong_token_is_explained_and_a_right_one_stays_in_the_tab(
     serve: Serve, visit: See, tmp_path: Path, fakes: Any
 ) -> None:
-    known = tmp_path / "tokens"
-    known.write_text(f"web:{hashlib.sha256(b'open sesame').hexdigest()}\n")
-    served = await serve(tokens_file=str(known))
+    served = await serve(callers_file=fakes.CallersFile(tmp_path / "callers.yaml").add("web").path)
     seen = await visit(served.url)
     page = seen.page
     await page.get_by_text("This service answers those who have a token.").wait_for()
-    await page.fill("#token", "close sesame")
+    await page.fill("#token", "wrong-token")
     await page.press("#token", "Enter")
     await page.get_by_role("alert").get_by_text("The service does not know this token").wait_for()
     assert (await page.locator("#access").get_attribute("open")) is not None
     await seen.ask()
     await page.get_by_role("alert").get_by_text("under Access, at the top").wait_for()
-    await page.fill("#token", "open sesame")
+    await page.fill("#token", "web-token")
     await page.press("#token", "Enter")
     await page.get_by_text("3 documents").wait_for()
     assert not (await page.get_by_role("alert").is_visible())
     await seen.ask()
     await page.get_by_text("100 tokens read").wait_for()
-    assert "sesame" not in page.url
+    assert "token" not in page.url
     assert (await page.evaluate("localStorage.length + document.cookie.length")) == 0
     await page.reload()
     await page.get_by_text("3 documents").wait_for()  # the tab still has it
