@@ -30,6 +30,7 @@ class PageOptions:
         max_streams: questions at work at once; more are turned away with 503.
         timeout_s: seconds that a question may take at most.
         drain_s: seconds that questions have to finish when the page stops.
+        reuse_port: whether the address is held for the page by another process.
         poll_s: seconds between two looks at the certificates.
 
     Raises:
@@ -49,6 +50,7 @@ class PageOptions:
     max_streams: int = 64
     timeout_s: float = 120.0
     drain_s: float = 5.0
+    reuse_port: bool = False
     poll_s: float = 2.0
 
     def __post_init__(self) -> None:
@@ -78,3 +80,18 @@ def reached_at(address: str) -> str:
     host, port = split_address(address)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def url_of(options: PageOptions, port: int | None = None) -> str:
+    """Return the page's address for a browser.
+
+    Args:
+        port: the real one, where the options leave it open.
+
+    >>> url_of(PageOptions("[::1]:8080"))
+    'http://[::1]:8080/'
+    """
+    host, given = split_address(options.listen)
+    shown = f"[{host}]" if ":" in host else host
+    scheme = "http" if options.tls_cert is None else "https"
+    return f"{scheme}://{shown}:{given if port is None else port}/"

@@ -22,7 +22,7 @@ from hirag_dist.service.watch import Reloaded
 from hirag_dist.web.app import PageApp
 from hirag_dist.web.certificates import expected_name, load, names_in, server_context
 from hirag_dist.web.guard import Guard
-from hirag_dist.web.options import PageOptions, reached_at
+from hirag_dist.web.options import PageOptions, reached_at, url_of
 
 _LOG = logging.getLogger(__name__)
 _KEEPALIVE_S = 75.0
@@ -69,7 +69,8 @@ class Page:
         )
         await runner.setup()
         try:
-            await web.TCPSite(runner, host, port, ssl_context=self._context).start()
+            site = web.TCPSite(runner, host, port, ssl_context=self._context, reuse_port=options.reuse_port or None)
+            await site.start()
         except OSError as error:
             await runner.cleanup()
             await self._clients.pop().close()
@@ -77,9 +78,7 @@ class Page:
             why = "the port is in use" if in_use else error.strerror or str(error)
             raise BackendUnavailable(f"the page cannot listen on {options.listen}: {why}; choose another") from error
         self._runner = runner
-        shown = f"[{host}]" if ":" in host else host
-        scheme = "http" if self._context is None else "https"
-        self.url = f"{scheme}://{shown}:{runner.addresses[0][1]}/"
+        self.url = url_of(options, runner.addresses[0][1])
         return self
 
     async def __aexit__(
