@@ -67,7 +67,7 @@ class ClientOptions:
             ipv4:ADDRESS:PORT,ADDRESS:PORT.
         token: bearer token. Without TLS it crosses the network in the clear.
         token_file: file with the token, instead of `token`; read again when it changes, so a token can be rotated.
-        tls: use TLS with the system's authorities; implied by the three paths.
+        tls: use TLS with the system's authorities; implied by the three paths and by `server_name`.
         root_certificates: PEM file of the authorities that may have signed the server's certificate.
         certificate, key: PEM files of the client's own certificate chain and key, for mTLS.
         server_name: the name to expect in the server's certificate, where it is not the target's host.
@@ -109,7 +109,8 @@ class ClientOptions:
         Raises:
             ConfigError: a file cannot be read.
         """
-        if not self.tls and self.root_certificates is None and self.certificate is None:
+        named = (self.root_certificates, self.certificate, self.server_name)
+        if not self.tls and all(one is None for one in named):
             return None
         return grpc.ssl_channel_credentials(_read(self.root_certificates), _read(self.key), _read(self.certificate))
 
