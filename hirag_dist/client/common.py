@@ -55,7 +55,7 @@ class CallOptions(TypedDict, total=False):
     token: str | None
 
 
-_TLS_TROUBLE = re.compile(r"handshake|certificate|ssl", re.IGNORECASE)
+_TLS_TROUBLE = re.compile(r"handshake|certificate|verification check|ssl", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
