@@ -10,6 +10,7 @@ from hirag_dist.cli.serving import serve_index
 from hirag_dist.config import Config
 from hirag_dist.config import Service as ServiceConfig
 from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.station import Station
 from hirag_dist.web.options import PageOptions
 from hirag_dist.web.run import Page, serve_page
 
@@ -41,18 +42,24 @@ def page_options(service: ServiceConfig, *, listen: str | None = None, shared: b
 
 
 async def serve_index_and_page(
-    config: Config, index: str, options: ServerOptions, page: PageOptions, ready: Callable[[str, str], None]
+    config: Config,
+    index: str,
+    options: ServerOptions,
+    page: PageOptions,
+    ready: Callable[[str, str], None],
+    station: Station,
 ) -> None:
     """Serve an index and its page from this process until SIGTERM or SIGINT.
 
     Args:
         ready: called with HOST:PORT and the page's URL once questions are answered.
+        station: the service's place on disk.
 
     Raises:
         HiragError: as `serve_index` and `Page`.
     """
     stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_index(config, index, options, listening.set_result, stop))
+    serving = asyncio.create_task(serve_index(config, index, options, listening.set_result, stop, station))
     await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
     try:
         if not serving.done():

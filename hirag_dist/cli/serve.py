@@ -23,8 +23,12 @@ from hirag_dist.cli.worker import Work
 from hirag_dist.config import Config
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
+from hirag_dist.service.limits import SharedLimits
+from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
+from hirag_dist.service.metrics_http import serve_metrics
 from hirag_dist.service.options import split_address
 from hirag_dist.service.server import probe
+from hirag_dist.service.station import open_station
 from hirag_dist.service.supervisor import Job, Supervisor, reserve
 from hirag_dist.web.options import url_of
 
@@ -57,10 +61,12 @@ def serve(
     if verify:
         open_snapshot(Store(index), full_check=True)
     n_processes = processes_of(loaded)
-    if n_processes == 1 and page is not None:
-        asyncio.run(serve_index_and_page(loaded, index, options_of(loaded.service), page, _announce))
-    elif n_processes == 1:
-        asyncio.run(serve_index(loaded, index, options_of(loaded.service), _announce))
+    if n_processes == 1:
+        with open_station(loaded.service.state_dir) as station:
+            if page is None:
+                asyncio.run(serve_index(loaded, index, options_of(loaded), _announce, station=station))
+            else:
+                asyncio.run(serve_index_and_page(loaded, index, options_of(loaded), page, _announce, station))
     elif not serve_with_workers(for_several(loaded), index, n_processes, _announce):
         raise typer.Exit(1)
 
@@ -77,29 +83,42 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Call
         BackendUnavailable: the address cannot be listened on.
         HiragError: a process could not start.
     """
+    alone = options_of(config)
     with ExitStack() as held:
-        options = options_of(config.service, listen=_held(held, options_of(config.service).listen), shared=True)
-        levels = {name: logging.getLogger(name).level for name in _LOGGERS}
-        debug = "HIRAG_DEBUG" in os.environ
-        works: list[Work | PageWork] = [
-            Work(config, index, options, f"worker {number}", levels, debug) for number in range(1, n_processes + 1)
-        ]
+        listen = _held(held, alone.listen)
         page = page_options(config.service)
         if page is not None:
             page = replace(page, listen=_held(held, page.listen), reuse_port=True)
-            works.append(PageWork(page, options.listen, "page", levels, debug))
+        station = held.enter_context(open_station(config.service.state_dir))
+        metrics = WorkerMetrics(station.folder, n_processes)
+        if alone.metrics_listen is not None:
+            address = held.enter_context(serve_metrics(alone.metrics_listen, metrics.registry))
+            logging.getLogger(__name__).info("metrics on http://%s/metrics", address)
+
+        def died(place: int, process_id: int) -> None:
+            if place == n_processes:  # the page, which shares nothing
+                return
+            metrics.died(place, process_id)
+            if config.service.callers_file is not None:
+                SharedLimits(station.limits, place).close()  # what it had at work is not at work any more
+
+        options = options_of(config, listen=listen, shared=True)
+        levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+        debug = "HIRAG_DEBUG" in os.environ
+        environ = os.environ | {FOLDER_VARIABLE: str(station.folder)}
+
+        def job(work: Work | PageWork) -> Job:
+            command = (sys.executable, "-m", "hirag_dist.cli.worker")
+            return Job(command, pickle.dumps(work), environ, work.name, aside=isinstance(work, PageWork))
+
         jobs = [
-            Job(
-                command=(sys.executable, "-m", "hirag_dist.cli.worker"),
-                work=pickle.dumps(work),
-                environ=dict(os.environ),
-                name=work.name,
-                aside=isinstance(work, PageWork),
-            )
-            for work in works
+            job(Work(config, index, options, station.of(place), f"worker {place + 1}", levels, debug))
+            for place in range(n_processes)
         ]
+        if page is not None:
+            jobs.append(job(PageWork(page, listen, "page", levels, debug)))
         told = ready if page is None else partial(ready, url=url_of(page))
-        return Supervisor(jobs, drain_s=config.service.drain_s, ready=told).run()
+        return Supervisor(jobs, drain_s=config.service.drain_s, ready=told, died=died).run()
 
 
 def _held(stack: ExitStack, address: str) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from hirag_dist.config import Config
 from hirag_dist.errors import HiragError
 from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.station import Station
 
 if TYPE_CHECKING:
     from hirag_dist.cli.page import PageWork
@@ -28,6 +29,7 @@ class Work:
         config: with the vectors that several processes can have.
         index: the index folder.
         options: how to listen.
+        station: what it shares with the others.
         name: of the process, for its log.
         levels: logger → level; "" is the root.
         debug: whether errors show their traceback.
@@ -36,6 +38,7 @@ class Work:
     config: Config
     index: str
     options: ServerOptions
+    station: Station
     name: str
     levels: dict[str, int]
     debug: bool
@@ -44,7 +47,7 @@ class Work:
         """Serve until a signal, or `stop`; call `ready` with HOST:PORT."""
         from hirag_dist.cli.serving import serve_index
 
-        await serve_index(self.config, self.index, self.options, ready, stop)
+        await serve_index(self.config, self.index, self.options, ready, stop, self.station)
 
 
 def main() -> None:
