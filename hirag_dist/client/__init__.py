@@ -10,7 +10,16 @@ service knows, all of them a `ServiceError`.
 from hirag_dist.client.asynchronous import AsyncHiragClient
 from hirag_dist.client.common import CallOptions, ClientOptions
 from hirag_dist.client.synchronous import HiragClient
-from hirag_dist.service.status import DeadlinePassed, NotReady, Overloaded, TooLarge, Unauthenticated
+from hirag_dist.service.status import (
+    DeadlinePassed,
+    Limited,
+    NotReady,
+    Overloaded,
+    Refused,
+    SlowReader,
+    TooLarge,
+    Unauthenticated,
+)
 
 __all__ = [
     "AsyncHiragClient",
@@ -18,8 +27,11 @@ __all__ = [
     "ClientOptions",
     "DeadlinePassed",
     "HiragClient",
+    "Limited",
     "NotReady",
     "Overloaded",
+    "Refused",
+    "SlowReader",
     "TooLarge",
     "Unauthenticated",
 ]

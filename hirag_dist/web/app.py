@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
@@ -24,6 +25,7 @@ from hirag_dist.web.messages import (
     info_body,
     level_line,
     read_question,
+    retry_after_s,
     text_line,
 )
 from hirag_dist.web.options import PageOptions
@@ -186,4 +188,6 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _told(error: HiragError, status: int) -> web.Response:
-    return web.json_response(error_body(error), status=status)
+    after = retry_after_s(error)
+    headers = {} if after is None else {"Retry-After": str(math.ceil(after))}
+    return web.json_response(error_body(error), status=status, headers=headers)

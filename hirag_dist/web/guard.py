@@ -66,7 +66,7 @@ class Guard:
         if fault is not None:
             status, why = fault
             _LOG.warning("refused %s %s from %s: %s", request.method, request.path, request.remote, why)
-            return web.json_response({"error": {"kind": "Refused", "message": why}}, status=status)
+            return web.json_response({"error": {"kind": "Forbidden", "message": why}}, status=status)
         return await handler(request)
 
     def fault(self, request: web.Request) -> tuple[int, str] | None:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hirag_dist.errors import HiragError, InvalidQuery, RateLimited
-from hirag_dist.service.status import status_of
+from hirag_dist.service.status import Refused, status_of
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
 
 _MAX_LABELS = 64
@@ -102,8 +102,13 @@ def error_line(error: HiragError) -> bytes:
 
 def error_body(error: HiragError) -> dict[str, Any]:
     """Return an error as the page shows it: its class, what it says, and after how many seconds to ask again."""
-    after = error.retry_after_s if isinstance(error, RateLimited) else None
+    after = retry_after_s(error)
     return {"error": {"kind": type(error).__name__, "message": str(error), "retry_after_s": after}}
+
+
+def retry_after_s(error: HiragError) -> float | None:
+    """Return after how many seconds asking again may help, None where the error does not say."""
+    return error.retry_after_s if isinstance(error, RateLimited | Refused) else None
 
 
 def http_status(error: HiragError) -> int:

@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable, RateLimited
-from hirag_dist.service.status import Overloaded
+from hirag_dist.service.status import Limited, Overloaded
 from hirag_dist.web.options import PageOptions
 from hirag_dist.web.run import Page, serve_page
 
@@ -92,6 +92,7 @@ async def test_numbers_that_json_does_not_have(serve: Serve, http: Any, fakes: A
     [
         (InvalidQuery("top_n must be at least 1"), 400, "InvalidQuery"),
         (Overloaded("busy"), 429, "Overloaded"),
+        (Limited("spent", retry_after_s=7.5), 429, "Limited"),
         (BackendUnavailable("no Milvus"), 503, "BackendUnavailable"),
     ],
 )
@@ -103,9 +104,11 @@ async def test_errors_before_anything_was_found(serve: Serve, http: Any, error: 
         yield
 
     served.engine.answer_stream = fails
-    got, (line,) = await ask(http, served.url, timeout_s=0.15)
-    assert got == status
-    assert line["error"] == {"kind": kind, "message": str(error), "retry_after_s": None}
+    after = getattr(error, "retry_after_s", None)
+    async with http.post(f"{served.url}api/ask", json={"question": "q", "timeout_s": 0.15}) as response:
+        assert response.status == status
+        assert response.headers.get("Retry-After") == (None if after is None else "8")
+        assert (await response.json())["error"] == {"kind": kind, "message": str(error), "retry_after_s": after}
 
 
 async def test_an_error_after_the_retrieval_is_a_line(serve: Serve, http: Any) -> None:
