@@ -1,10 +1,12 @@
 // The bridge: the graph, the pairs of key entities in order, and the triples on the paths.
 
 import { bridgeModel } from "./bridge-model.js";
-import { count, h, many, score } from "./dom.js";
+import { count, h, many, score, shorten } from "./dom.js";
 import { Graph } from "./graph.js";
 import { reveal } from "./items.js";
 import { head, list, meter, title } from "./levels.js";
+
+const NAME = 60; // characters of a name in the list of pairs
 
 /** Draws the section for a retrieval. */
 export function drawBridge(section, retrieval, searched) {
@@ -78,8 +80,8 @@ function tool(sign, label, action) {
 
 function pairRow(model, pair, at, choose) {
   const [from, to] = [model.nodes[pair.from], model.nodes[pair.to]];
-  const way = !pair.nodes.length ? h("em", {}, "no path connects them") : pair.nodes.length <= 2 ? "directly" : ["by ", pair.nodes.slice(1, -1).map((one, step) => [step ? ", " : "", h("span", { dir: "auto" }, model.nodes[one].name)])];
-  const button = h("button", { type: "button", "aria-pressed": "false", "data-pair": at, onclick: choose }, h("span", { class: "ends" }, h("span", { dir: "auto" }, from.name), " → ", h("span", { dir: "auto" }, to.name)), h("small", {}, way));
+  const way = !pair.nodes.length ? h("em", {}, "no path connects them") : pair.nodes.length <= 2 ? "directly" : ["by ", pair.nodes.slice(1, -1).map((one, step) => [step ? ", " : "", h("span", { dir: "auto" }, shorten(model.nodes[one].name, NAME))])];
+  const button = h("button", { type: "button", "aria-pressed": "false", "data-pair": at, onclick: choose }, h("span", { class: "ends" }, h("span", { dir: "auto" }, shorten(from.name, NAME)), " → ", h("span", { dir: "auto" }, shorten(to.name, NAME))), h("small", {}, way));
   return h("li", { class: pair.nodes.length ? null : "apart" }, button);
 }
 
