@@ -14,6 +14,7 @@ from hirag_dist.index.store import Store
 from hirag_dist.query import QueryEngine
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.runner import ThreadRunner
 from hirag_dist.service.server import serve as serve_grpc
 from hirag_dist.service.station import Station
 from hirag_dist.wiring import make_engine
@@ -116,5 +117,5 @@ async def serve_index(
     async def open_engine() -> QueryEngine:
         return await asyncio.to_thread(lambda: make_engine(config, open_snapshot(store), prompts))
 
-    holder = EngineHolder(open_engine, lambda: current_id(store), config.service.poll_s)
+    holder = EngineHolder(open_engine, lambda: current_id(store), config.service.poll_s, ThreadRunner())
     await serve_grpc(holder, options, ready, stop, station)

@@ -20,11 +20,11 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from prometheus_client import CollectorRegistry
 
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.service._pb import query_pb2, query_pb2_grpc
 from hirag_dist.service.access import Access, AccessLog
 from hirag_dist.service.admission import Admission
 from hirag_dist.service.callers import Caller, Callers, read_callers
 from hirag_dist.service.gate import Gate, guarded_reflection
+from hirag_dist.service.handlers import SERVICE_NAME, service_handler
 from hirag_dist.service.health import Health
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.limits import SharedLimits
@@ -37,15 +37,12 @@ from hirag_dist.service.tls import ServerTls
 from hirag_dist.service.tracing import make_tracing
 from hirag_dist.service.watch import Reloaded
 
-SERVICE_NAME: str = query_pb2.DESCRIPTOR.services_by_name["QueryService"].full_name
-
 _HEALTH: Any = health_pb2_grpc  # the published stubs want a subclass, and are older than `List` and `Watch`
 _REFLECTION: Any = reflection_pb2_grpc
-_QUERY: Any = query_pb2_grpc  # generated without types
 _LOG = logging.getLogger(__name__)
 _KEEPALIVE_TIMEOUT_S = 20
 _MIN_CLIENT_PING_S = 10
-_MOST_STREAMS = 1000  # of one connection; more than are let in, so that the rest is refused and not left to wait
+_MOST_STREAMS = 100  # of one connection: what a caller who reads nothing can leave unread
 _LOOK_S = 1.0
 
 
@@ -117,7 +114,7 @@ class QueryServer:
         host, port = split_address(options.listen)
         probe(host, port, reuse_port=options.reuse_port)
         server = grpc.aio.server(options=_channel_options(options))
-        _QUERY.add_QueryServiceServicer_to_server(self._servicer, server)
+        server.add_generic_rpc_handlers((service_handler(self._servicer),))
         _HEALTH.add_HealthServicer_to_server(self._health, server)
         if options.reflection:
             names = (SERVICE_NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)

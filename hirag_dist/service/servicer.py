@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from hirag_dist.errors import HiragError
+from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service.access import Access, Context
 from hirag_dist.service.admission import Admission
@@ -25,6 +24,7 @@ from hirag_dist.service.convert import (
 )
 from hirag_dist.service.engine import Engine
 from hirag_dist.service.gate import Gate
+from hirag_dist.service.handlers import Malformed
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.limits import SharedLimits
 from hirag_dist.service.status import (
@@ -40,12 +40,12 @@ from hirag_dist.service.status import (
 from hirag_dist.types import Answer, Query, Retrieval
 
 _LOG = logging.getLogger(__name__)
+MOST_CHARACTERS = 32_768  # of a question; embedding a longer one would keep the others waiting
 _MARGIN_S = 0.05  # kept back from the deadline, so that a partial result still reaches the caller
 
 T = TypeVar("T")
-R = TypeVar("R", pb.RetrieveResponse, pb.RetrieveStreamResponse, pb.AnswerResponse)
 _Request = pb.RetrieveRequest | pb.RetrieveStreamRequest | pb.AnswerRequest
-_Response = pb.RetrieveStreamResponse | pb.AnswerResponse
+_Response = pb.RetrieveResponse | pb.RetrieveStreamResponse | pb.AnswerResponse
 
 
 @dataclass(slots=True)
@@ -60,12 +60,27 @@ class _Call:
     def query(self, request: _Request) -> Query:
         query = query_from_proto(request.query)
         self.access.mode, self.access.question = query.mode or "", query.question
+        if len(query.question) > MOST_CHARACTERS:
+            raise InvalidQuery(f"question must have at most {MOST_CHARACTERS} characters, got {len(query.question)}")
         return replace(query, reach=self.caller.reach)
 
     def deadline_s(self) -> float | None:
         """What the engine may take, in seconds, or None for any time."""
         remaining = self.context.time_remaining()
         return None if remaining is None else max(remaining - min(_MARGIN_S, remaining / 10), 0.0)
+
+    def said(self) -> None:
+        """Take down when the first piece of an answer came."""
+        if self.access.first_text_s is None:
+            self.access.first_text_s = self.access.elapsed_s
+
+    def answered(self, answer: Answer) -> None:
+        access = self.access
+        access.model, access.input_tokens, access.output_tokens = (
+            answer.model,
+            answer.input_tokens,
+            answer.output_tokens,
+        )
 
     def message(self, retrieval: Retrieval, request: _Request) -> pb.Retrieval:
         access = self.access
@@ -111,12 +126,13 @@ class QueryServicer:
 
     async def Retrieve(  # noqa: N802 - the names are the protocol's
         self, request: pb.RetrieveRequest, context: Context
-    ) -> pb.RetrieveResponse:
+    ) -> bytes:
         """Return the whole retrieval."""
-        async with self._call("Retrieve", context) as call:
+        async with self._call("Retrieve", request, context) as call:
             query = call.query(request)
-            async with self._place(call):
-                retrieval = await call.engine.retrieve(query, deadline_s=call.deadline_s())
+
+            async def work(deadline_s: float | None) -> bytes:
+                retrieval = await call.engine.retrieve(query, deadline_s=deadline_s)
                 if retrieval.partial and _empty(retrieval):
                     cut = ", ".join(retrieval.partial)
                     raise DeadlinePassed(
@@ -124,73 +140,84 @@ class QueryServicer:
                     )
                 return self._fitting(pb.RetrieveResponse(retrieval=call.message(retrieval, request)))
 
+            async with self._place(call):
+                return await self._holder.runner.run(work(call.deadline_s()))
+
     async def RetrieveStream(  # noqa: N802
         self, request: pb.RetrieveStreamRequest, context: Context
     ) -> None:
         """Send each level as soon as it is ready. A slow reader holds up nobody: what he has not read waits."""
-        async with self._call("RetrieveStream", context) as call:
+        async with self._call("RetrieveStream", request, context) as call:
             query = call.query(request)
-            ready: asyncio.Queue[pb.RetrieveStreamResponse | None] = asyncio.Queue()  # a message for each level
+            ready: asyncio.Queue[bytes | None] = asyncio.Queue()
 
-            async def work() -> None:
+            async def work() -> AsyncGenerator[bytes, None]:
+                async with _closing(call.engine.retrieve_stream(query, deadline_s=call.deadline_s())) as stream:
+                    async for level, retrieval in stream:
+                        message = call.message(retrieval, request)
+                        yield self._fitting(pb.RetrieveStreamResponse(level=level_to_proto(level), retrieval=message))
+
+            async def retrieve() -> None:
                 try:
-                    async with (
-                        self._place(call),
-                        _closing(call.engine.retrieve_stream(query, deadline_s=call.deadline_s())) as stream,
-                    ):
-                        async for level, retrieval in stream:
-                            message = call.message(retrieval, request)
-                            response = pb.RetrieveStreamResponse(level=level_to_proto(level), retrieval=message)
-                            ready.put_nowait(self._fitting(response))
+                    async with self._place(call), aclosing(self._holder.runner.stream(work)) as levels:
+                        async for level in levels:
+                            ready.put_nowait(level)
                 finally:
                     ready.put_nowait(None)
 
-            working = asyncio.create_task(work())
+            retrieving = asyncio.create_task(retrieve())  # keeps its place no longer than it works
             try:
-                while (response := await ready.get()) is not None:
-                    await self._send(context, response)
-                await working
+                while (level := await ready.get()) is not None:
+                    await self._send(context, level)
+                await retrieving
             finally:
-                working.cancel()
-                await asyncio.gather(working, return_exceptions=True)
+                retrieving.cancel()
+                await asyncio.gather(retrieving, return_exceptions=True)
 
     async def Answer(  # noqa: N802
         self, request: pb.AnswerRequest, context: Context
     ) -> None:
         """Send the retrieval, the text in pieces, and the answer. Only the retrieval needs a place in the line."""
-        async with self._call("Answer", context, answer=True) as call, contextlib.AsyncExitStack() as held:
+        async with self._call("Answer", request, context, answer=True) as call, AsyncExitStack() as held:
             query = call.query(request)
-            sent: Retrieval | None = None
             await held.enter_async_context(self._place(call))
-            stream = call.engine.answer_stream(query, deadline_s=call.deadline_s())
-            async with _closing(stream):
-                async for part in stream:
-                    match part:
-                        case Retrieval():
-                            sent = part
-                            response = pb.AnswerResponse(retrieval=call.message(part, request))
-                            await held.aclose()
-                        case Answer():
-                            call.access.model = part.model
-                            call.access.input_tokens, call.access.output_tokens = part.input_tokens, part.output_tokens
-                            other = None if part.retrieval == sent else call.message(part.retrieval, request)
-                            response = pb.AnswerResponse(answer=answer_to_proto(part, other))
-                        case str():
-                            if call.access.first_text_s is None:
-                                call.access.first_text_s = call.access.elapsed_s
-                            response = pb.AnswerResponse(text=text_to_proto(part))
-                    await self._send(context, self._fitting(response))
+            deadline_s = call.deadline_s()
+
+            async def work() -> AsyncGenerator[bytes, None]:
+                sent: Retrieval | None = None
+                async with _closing(call.engine.answer_stream(query, deadline_s=deadline_s)) as stream:
+                    async for part in stream:
+                        match part:
+                            case Retrieval():
+                                sent = part
+                                response = pb.AnswerResponse(retrieval=call.message(part, request))
+                            case Answer():
+                                call.answered(part)
+                                other = None if part.retrieval == sent else call.message(part.retrieval, request)
+                                response = pb.AnswerResponse(answer=answer_to_proto(part, other))
+                            case str():
+                                call.said()
+                                response = pb.AnswerResponse(text=text_to_proto(part))
+                        yield self._fitting(response)
+
+            async with aclosing(self._holder.runner.stream(work)) as parts:
+                async for part in parts:
+                    await (
+                        held.aclose()
+                    )  # the first part is the retrieval; a model's time is no reason to keep the place
+                    await self._send(context, part)
 
     async def DescribeIndex(  # noqa: N802
         self, request: pb.DescribeIndexRequest, context: Context
-    ) -> pb.DescribeIndexResponse:
+    ) -> bytes:
         """Return what is being served."""
-        async with self._call("DescribeIndex", context, retrieves=False) as call:
-            return pb.DescribeIndexResponse(info=info_to_proto(call.engine.info))
+        async with self._call("DescribeIndex", request, context, retrieves=False) as call:
+            response: bytes = pb.DescribeIndexResponse(info=info_to_proto(call.engine.info)).SerializeToString()
+            return response
 
     @asynccontextmanager
     async def _call(
-        self, method: str, context: Context, *, retrieves: bool = True, answer: bool = False
+        self, method: str, request: object, context: Context, *, retrieves: bool = True, answer: bool = False
     ) -> AsyncIterator[_Call]:
         """Let a request in, lend it an engine, turn what it raises into a status, and tell the observers."""
         access = Access.of(method, context)
@@ -198,13 +225,13 @@ class QueryServicer:
         try:
             caller, access.kind = self._gate.caller(context)
             access.caller, access.labels = caller.name, "all" if caller.reach is None else len(caller.reach)
-            if retrieves:
-                self._admission.check(
-                    context.time_remaining()
-                )  # before the caller's limits: who is shed is not charged
+            if isinstance(request, Malformed):
+                raise InvalidQuery(f"the bytes are no {method}Request; make one with code generated from query.proto")
+            if retrieves:  # before the caller's limits, so that who is shed is not charged for it
+                self._admission.check(context.time_remaining())
             with (
-                self._admission.counted(answer=answer) if retrieves else contextlib.nullcontext(),
-                contextlib.nullcontext() if self._limits is None else self._limits.admitted(caller),
+                self._admission.counted(answer=answer) if retrieves else nullcontext(),
+                nullcontext() if self._limits is None else self._limits.admitted(caller),
                 self._holder.lease() as engine,
             ):
                 access.snapshot = engine.info.snapshot_id
@@ -239,24 +266,25 @@ class QueryServicer:
         async with self._admission.place(call.context.time_remaining) as call.access.queued_s:
             yield
 
-    async def _send(self, context: Context, response: _Response) -> None:
+    async def _send(self, context: Context, message: bytes) -> None:
         """Write to a stream, as far as the caller reads it."""
         try:
             async with asyncio.timeout(self._send_timeout_s):
-                await context.write(response)
+                await context.write(message)
         except TimeoutError:
             raise SlowReader(
                 f"nothing of the reply was read for {self._send_timeout_s:g} s, so the rest is dropped", "slow_reader"
             ) from None
 
-    def _fitting(self, response: R) -> R:
-        size = response.ByteSize()
-        if size > self._max_message_bytes:
+    def _fitting(self, response: _Response) -> bytes:
+        """Return a reply as it goes over the wire."""
+        message: bytes = response.SerializeToString()
+        if len(message) > self._max_message_bytes:
             raise TooLarge(
-                f"the reply has {size} bytes, more than the {self._max_message_bytes} that a message may have; ask "
-                f"with omit_context, omit_source_text or a smaller top_n, top_m or top_c"
+                f"the reply has {len(message)} bytes, more than the {self._max_message_bytes} that a message may have; "
+                f"ask with omit_context, omit_source_text or a smaller top_n, top_m or top_c"
             )
-        return response
+        return message
 
 
 def _told(error: Exception, request_id: str) -> HiragError:
