@@ -31,8 +31,6 @@ from hirag_dist.web.messages import (
 from hirag_dist.web.options import PageOptions
 
 _LOG = logging.getLogger(__name__)
-_BODY_S = 10.0  # a request is small: whoever takes longer to send it is not a browser
-_SEND_S = 30.0  # for a reader that is slower than the reply, beyond the question's own time
 _TOKEN_MAX = 4096
 
 
@@ -72,15 +70,15 @@ class PageApp:
         return file.response(request)
 
     async def _describe(self, request: web.Request) -> web.StreamResponse:
+        await self._body(request)
         with self._admitted():
-            await _body(request)
             call = self._call(request, self._options.timeout_s)
             info = await self._client().describe(**call)
         return web.Response(body=info_body(info), content_type="application/json", headers=_ids(call))
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:
+        asked = read_question(await self._body(request))
         with self._admitted():
-            asked = read_question(await _body(request))
             limit = self._options.timeout_s
             call = self._call(request, limit if asked.timeout_s is None else min(asked.timeout_s, limit))
             async with aclosing(_lines(self._client(), asked, call)) as lines:
@@ -90,13 +88,40 @@ class PageApp:
                 response.charset = "utf-8"
                 await response.prepare(request)
                 try:
-                    async with asyncio.timeout(limit + _SEND_S):
-                        await _send(response, first, lines)
+                    await self._send(response, first, lines)
                 except TimeoutError:
                     _LOG.warning("gave up on %s, who does not read", request.remote)
                     if request.transport is not None:
                         request.transport.abort()
         return response
+
+    async def _send(self, response: web.StreamResponse, first: bytes, lines: AsyncGenerator[bytes, None]) -> None:
+        """Send lines as they come, and an error as the last.
+
+        Raises:
+            TimeoutError: the visitor does not read.
+        """
+
+        async def write(line: bytes) -> None:
+            async with asyncio.timeout(self._options.stall_s):
+                await response.write(line)
+
+        await write(first)
+        try:
+            async for line in lines:
+                await write(line)
+        except HiragError as error:
+            await write(error_line(error))
+        async with asyncio.timeout(self._options.stall_s):
+            await response.write_eof()
+
+    async def _body(self, request: web.Request) -> bytes:
+        """Return what was sent, before a place is taken: a request that does not arrive keeps nobody out."""
+        try:
+            async with asyncio.timeout(self._options.body_s):
+                return await request.read()
+        except TimeoutError as error:
+            raise DeadlinePassed(f"the request did not arrive within {self._options.body_s:g} s") from error
 
     def _call(self, request: web.Request, timeout_s: float) -> CallOptions:
         """Return whose call it is, by the Authorization header: never by the address, which is logged and kept."""
@@ -126,16 +151,6 @@ class PageApp:
             self._at_work -= 1
 
 
-async def _send(response: web.StreamResponse, first: bytes, lines: AsyncGenerator[bytes, None]) -> None:
-    await response.write(first)
-    try:
-        async for line in lines:
-            await response.write(line)
-    except HiragError as error:
-        await response.write(error_line(error))
-    await response.write_eof()
-
-
 async def _lines(client: AsyncHiragClient, asked: Asked, call: CallOptions) -> AsyncGenerator[bytes, None]:
     """Yield the lines of a reply: what was found, then the answer's text in pieces, then the answer."""
     query = asked.query()
@@ -157,14 +172,6 @@ async def _lines(client: AsyncHiragClient, asked: Asked, call: CallOptions) -> A
                     if part.retrieval is not sent:  # the service has thought better of it
                         yield level_line("done", part.retrieval)
                     yield answer_line(part)
-
-
-async def _body(request: web.Request) -> bytes:
-    try:
-        async with asyncio.timeout(_BODY_S):
-            return await request.read()
-    except TimeoutError as error:
-        raise DeadlinePassed(f"the request did not arrive within {_BODY_S:g} s") from error
 
 
 def _ids(call: CallOptions) -> dict[str, str]:

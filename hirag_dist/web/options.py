@@ -29,6 +29,8 @@ class PageOptions:
         max_body_bytes: of a request.
         max_streams: questions at work at once; more are turned away with 503.
         timeout_s: seconds that a question may take at most.
+        body_s: seconds that a request may take to arrive.
+        stall_s: seconds for which a visitor may read nothing of a reply before it is broken off.
         drain_s: seconds that questions have to finish when the page stops.
         reuse_port: whether the address is held for the page by another process.
         poll_s: seconds between two looks at the certificates.
@@ -49,6 +51,8 @@ class PageOptions:
     max_body_bytes: int = 64 * 1024
     max_streams: int = 64
     timeout_s: float = 120.0
+    body_s: float = 10.0
+    stall_s: float = 15.0
     drain_s: float = 5.0
     reuse_port: bool = False
     poll_s: float = 2.0

@@ -22,7 +22,7 @@ function whole(id) {
 }
 
 function question() {
-  const labels = by("labels").value.split(/[,\s]+/).filter(Boolean);
+  const labels = by("labels").value.split(",").map((label) => label.trim()).filter(Boolean);
   return {
     question: by("question").value,
     answer: by("want-answer").checked,
