@@ -95,7 +95,6 @@ def _indexes(arguments: argparse.Namespace, folder: Path) -> Iterator[tuple[str,
         samples = Path(str(resources.files("hirag_dist.samples")))
         command = [sys.executable, "-m", "hirag_dist", "index", str(samples / "corpus"), "--index", f"{folder}/sample"]
         subprocess.run([*command, "--executor", "inline", "--json"], check=True, stdout=subprocess.DEVNULL)
-        arguments.questions = arguments.questions or str(samples / "questions.txt")
         yield "sample corpus", f"{folder}/sample"
     else:
         for size in arguments.sizes:
