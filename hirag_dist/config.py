@@ -249,6 +249,10 @@ class Service(_Section):
     max_message_mib: int = Field(16, ge=1)
     drain_s: float = Field(20.0, ge=0)
     poll_s: float = Field(2.0, gt=0, description="how often `current` is looked at")
+    cache_dir: str | None = Field(
+        None,
+        description="for files that cannot be mapped where they are; null: the index's folder or a temporary one",
+    )
 
 
 class Execution(_Section):

@@ -82,7 +82,7 @@ class QueryEngine:
         self._prompts = prompts
         self._count = lru_cache(_COUNTED_TEXTS)(count_tokens)
         self._paths = PathFinder(self._index.graph)
-        bridge_relations(self._index.graph, {}, [])  # compiled now, not during the first question
+        bridge_relations(self._index.graph, self._index.parallel, [])  # compiled now, not during the first question
 
     @property
     def info(self) -> IndexInfo:
@@ -238,7 +238,7 @@ class _Search:
     def _local(self) -> None:
         pairs = list(zip(self._rows.tolist(), self._scores.tolist(), strict=True))
         self._vote(pairs)
-        self.result = replace(self.result, local=tuple(self._index.entity(row, score) for row, score in pairs))
+        self.result = replace(self.result, local=self._index.entities(pairs))
 
     def _global(self) -> None:
         with self._timed("communities"):
@@ -266,9 +266,9 @@ class _Search:
             self._vote(keys)
             self.result = replace(
                 self.result,
-                key_entities=tuple(index.entity(row, score) for row, score in keys),
-                paths=tuple(index.path(a, b, path) for (a, b), path in zip(pairwise(rows), paths, strict=True)),
-                triples=tuple(index.triple(row, score) for row, score in ranked),
+                key_entities=index.entities(keys),
+                paths=index.paths(pairwise(rows), paths),
+                triples=index.triples(ranked),
             )
 
     def _sources(self) -> None:
@@ -280,7 +280,7 @@ class _Search:
             ranked = [(int(row), float(scores[row])) for row in best.tolist()]
         else:
             ranked = rank_sources(self._votes, vectors, self._vector, limit)
-        self.result = replace(self.result, sources=tuple(self._index.source(row, score) for row, score in ranked))
+        self.result = replace(self.result, sources=self._index.sources(ranked))
 
     def _vote(self, entities: Sequence[tuple[int, float]]) -> None:
         """Let entities vote for their chunks; a summary entity votes through its members nearest to the question."""

@@ -371,5 +371,6 @@ def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts) -> QueryEn
     caller = Caller(Budget(make_treasury(config)), _patience(config), keeps=False)
     pool = make_pool(config, None, caller)
     embedder = _limited_embedder(config, None, caller)
+    snapshot = snapshot.cached_in(config.service.cache_dir)
     vectors = make_vector_index(config, snapshot)
     return QueryEngine(snapshot, vectors, embedder, pool, config.retrieval, prompts, count)

@@ -18,7 +18,7 @@ class MemoryVectors:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._vectors: FloatMatrix = snapshot.entity_vectors
-        layers = snapshot.table("entities")["layer"].to_numpy()
+        layers = snapshot.serving.array("entity_layers")
         self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)
 
     def search(

@@ -37,6 +37,20 @@ class CommunityIndex:
 
 
 @dataclass(frozen=True, slots=True)
+class Parallel:
+    """The further relations of pairs of entities that have more than one; the graph holds the heaviest.
+
+    Attributes:
+        of: (n,) the relation rows that the graph holds for those pairs, ascending.
+        indptr, rows: CSR, place in `of` → the pair's other relations.
+    """
+
+    of: NDArray[np.int32]
+    indptr: IntVector
+    rows: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
 class RankedCommunity:
     """A community of the global level: how many local entities it holds and the best similarity among them."""
 
@@ -139,21 +153,15 @@ def key_entities(
     return list(found.items())
 
 
-def bridge_relations(
-    graph: CsrGraph, parallel: Mapping[tuple[int, int], Sequence[int]], nodes: Sequence[int]
-) -> list[int]:
-    """Return the rows of all relations with both endpoints among the path nodes (Eq. 16), ascending.
-
-    Args:
-        parallel: further relations of a pair (lower row, higher row) that has more than one; the heaviest is in the
-            graph.
-    """
+def bridge_relations(graph: CsrGraph, parallel: Parallel, nodes: Sequence[int]) -> list[int]:
+    """Return the rows of all relations with both endpoints among the path nodes (Eq. 16), ascending."""
     inside = np.unique(np.asarray(nodes, np.int64))
-    pairs = _joined(graph.indptr, graph.indices, graph.relation_rows, inside)
-    found = set(pairs[:, 2].tolist())
-    if parallel:
-        for low, high in pairs[:, :2].tolist():
-            found.update(parallel.get((low, high), ()))
+    joined = _joined(graph.indptr, graph.indices, graph.relation_rows, inside)
+    found: list[int] = joined.tolist()
+    if len(parallel.of):
+        at = np.searchsorted(parallel.of, joined)
+        for place in at[parallel.of[np.minimum(at, len(parallel.of) - 1)] == joined].tolist():
+            found.extend(parallel.rows[parallel.indptr[place] : parallel.indptr[place + 1]].tolist())
     return sorted(found)
 
 
@@ -161,7 +169,7 @@ def bridge_relations(
 def _joined(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], relation_rows: NDArray[np.int32], inside: NDArray[np.int64]
 ) -> Any:
-    """Return (n, 3) rows of (lower node, higher node, relation row) for every edge among `inside`, ascending."""
+    """Return the relation row of every edge among `inside`, which ascends."""
     found = []
     for place in range(len(inside)):
         node = inside[place]
@@ -175,21 +183,21 @@ def _joined(
                 if at == len(others):
                     break
                 if others[at] == indices[entry]:
-                    found.append((node, others[at], np.int64(relation_rows[entry])))
+                    found.append(relation_rows[entry])
         else:  # a hub: look each of the few up among its many
             neighbours = indices[first:last]
             for other in others:
                 entry = np.searchsorted(neighbours, other)
                 if entry < len(neighbours) and neighbours[entry] == other:
-                    found.append((node, other, np.int64(relation_rows[first + entry])))
-    joined = np.empty((len(found), 3), np.int64)
+                    found.append(relation_rows[first + entry])
+    joined = np.empty(len(found), np.int32)
     for at in range(len(found)):
-        joined[at, 0], joined[at, 1], joined[at, 2] = found[at]
+        joined[at] = found[at]
     return joined
 
 
 def rank_triples(
-    ends: NDArray[np.int64], weights: NDArray[np.float32], similarity: Mapping[int, float], rows: Sequence[int]
+    ends: NDArray[np.int32], weights: NDArray[np.float64], similarity: Mapping[int, float], rows: Sequence[int]
 ) -> list[tuple[int, float]]:
     """Return (relation row, score) with the question in mind, best first, ties by row.
 

@@ -2,7 +2,8 @@
 
 URI/
   current                     the id of the snapshot being served: writing it is going live
-  snapshots/<id>/             immutable: Parquet tables, graph/*.npy, vectors/*.npy, manifest.json written last
+  snapshots/<id>/             immutable: Parquet tables, graph/*.npy, vectors/*.npy, serving-1/ derived from them,
+                              manifest.json written last
   work/<stage>/<key>/         outputs of finished tasks and stages; safe to delete, they are made again
   ledger/                     every paid reply: *.log being written, *.seg sealed; never delete it, it was paid for
   build.json                  what the last build was given, did and spent; builds/ holds earlier ones
@@ -10,6 +11,7 @@ URI/
   drops.json                  dead letters whose loss was accepted: by whom, when and why
   run.lock                    who is building
   milvus/                     Milvus Lite's file, made from the snapshot
+  cache/<id>/                 serving files of snapshots that came without them; safe to delete, they are made again
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ CURRENT: Final = "current"
 MANIFEST: Final = "manifest.json"
 LEDGER: Final = "ledger"
 LOCK: Final = "run.lock"
+CACHE: Final = "cache"
 BUILD: Final = "build.json"
 BUILDS: Final = "builds"
 BATCHES: Final = "batches"

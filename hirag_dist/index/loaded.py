@@ -1,170 +1,168 @@
-"""A snapshot made ready for questions: arrays for the arithmetic, Arrow columns for what is returned."""
+"""A snapshot made ready for questions: mapped arrays for the arithmetic, mapped texts for what is returned.
+
+Nothing is decoded when it is opened, and nothing is kept for an entity: every value is read from the mapped files by
+its row when a question needs it.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.graph import rows_of
-from hirag_dist.core.reports import report_text
-from hirag_dist.core.retrieval import CommunityIndex, RankedCommunity, invert
+from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
+from hirag_dist.index import serving
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import (
     CommunityItem,
     CsrGraph,
     EntityItem,
     FloatMatrix,
+    IntVector,
     PathItem,
     SourceItem,
     TripleItem,
 )
 
-_REMEMBERED = 65_536
+Scored = Sequence[tuple[int, float]]
 
 
 class LoadedIndex:
-    """One snapshot in memory. Rows are those of its tables."""
+    """One snapshot, mapped. Rows are those of its tables."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        """Read the tables and derive the arrays.
+        """Map the files.
 
         Raises:
-            SnapshotCorrupt: a table or array cannot be read.
+            SnapshotCorrupt: one cannot be read.
+            StoreError: the snapshot came without serving files, and there is no room to make them.
         """
+        files = snapshot.serving
         self.snapshot_id = snapshot.manifest.snapshot_id
         self.graph: CsrGraph = snapshot.graph
         self.vectors: FloatMatrix = snapshot.entity_vectors
         self.chunk_vectors: FloatMatrix = snapshot.chunk_vectors
-        self.entities = snapshot.table("entities").combine_chunks()
-        self.relations = snapshot.table("relations").combine_chunks()
-        self.chunks = snapshot.table("chunks").combine_chunks()
-        self._entity = _Columns(self.entities)
-        self._relation = _Columns(self.relations)
-        self._chunk = _Columns(self.chunks)
-        # What questions ask for again and again, bounded: hubs are on many paths.
-        self._named = lru_cache(_REMEMBERED)(partial(self._entity.at, "entity_id", "name"))
-        self.entity_chunks = lru_cache(_REMEMBERED)(self._entity_chunks)
-        self.layers: NDArray[np.int32] = self.entities["layer"].to_numpy()
-        documents = snapshot.table("documents").select(["document_id", "title", "uri"]).to_pylist()
-        self._documents = {row["document_id"]: (row["title"], row["uri"]) for row in documents}
-        self._chunk_rows = _rows_by_id(self.chunks["chunk_id"])
-        source = rows_of(self.relations["source_id"], self.entities["entity_id"])
-        target = rows_of(self.relations["target_id"], self.entities["entity_id"])
-        self.ends: NDArray[np.int64] = np.column_stack([source, target])
-        self.weights: NDArray[np.float32] = self.relations["weight"].to_numpy().astype(np.float32)
-        self.parallel = _parallel(self.ends)
-        self._communities = snapshot.table("communities")
-        self._reports = {row["community_id"]: row for row in snapshot.table("reports").to_pylist()}
-        self.communities = self._community_index(snapshot)
+        self.layers: NDArray[np.int32] = files.array("entity_layers")
+        self.ends: NDArray[np.int32] = files.array("relation_ends")
+        self.weights: NDArray[np.float64] = files.array("relation_weights")
+        self.chunk_documents: NDArray[np.int32] = files.array("chunk_documents")
+        self.entity_chunks = _Lists(files.array("entity_chunks_indptr"), files.array("entity_chunks"))
+        self.relation_chunks = _Lists(files.array("relation_chunks_indptr"), files.array("relation_chunks"))
+        self.parallel = Parallel(*(files.array(f"parallel_{part}") for part in ("of", "indptr", "rows")))
+        self.communities = CommunityIndex(
+            levels=files.array("community_levels"),
+            ratings=files.array("community_ratings"),
+            order=files.array("community_order"),
+            indptr=files.array("community_indptr"),
+            members=files.array("community_members"),
+            of_indptr=files.array("entity_communities_indptr"),
+            of=files.array("entity_communities"),
+        )
+        self._spans: NDArray[np.int64] = files.array("chunk_spans")
+        self._report_rows: NDArray[np.int32] = files.array("community_reports")
+        self._entities = files.texts(serving.ENTITIES)
+        self._relations = files.texts(serving.RELATIONS)
+        self._chunks = files.texts(serving.CHUNKS)
+        self._documents = files.texts(serving.DOCUMENTS)
+        self._communities = files.texts(serving.COMMUNITIES)
+        self._reports = files.texts(serving.REPORTS)
 
-    def entity(self, row: int, score: float | None = None) -> EntityItem:
-        """Return an entity."""
-        own, name = self._named(row)
-        kind, description = self._entity.at("type", "description", row)
-        return EntityItem(own, name, kind, description, int(self.layers[row]), score)
+    def entities(self, scored: Scored) -> tuple[EntityItem, ...]:
+        """Return entities by (row, score)."""
+        rows = [row for row, _ in scored]
+        return tuple(
+            map(
+                EntityItem,
+                *(self._entities.values(name, rows) for name in ("entity_id", "name", "type", "description")),
+                self.layers[rows].tolist() if rows else [],
+                [score for _, score in scored],
+            )
+        )
 
     def community(self, ranked: RankedCommunity) -> CommunityItem | None:
         """Return a community with its report, None where its report is a dead letter."""
-        own = self._communities["community_id"][ranked.community].as_py()
-        report = self._reports.get(own)
-        if report is None:
+        own = ranked.community
+        report = int(self._report_rows[own])
+        if report < 0:
             return None
         return CommunityItem(
-            own,
-            report["level"],
-            report["title"],
-            report_text(report),
-            report["rating"],
+            self._communities.value("community_id", own),
+            int(self.communities.levels[own]),
+            self._reports.value("title", report),
+            self._reports.value("text", report),
+            float(self.communities.ratings[own]),
             ranked.hits,
             ranked.score,
         )
 
-    def path(self, source: int, target: int, rows: list[int]) -> PathItem:
-        """Return a path by names; `rows` is empty for an unconnected pair."""
-        pairs = [self._named(row) for row in rows]
-        return PathItem(
-            self._named(source)[0],
-            self._named(target)[0],
-            tuple(own for own, _ in pairs),
-            tuple(name for _, name in pairs),
+    def paths(self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]]) -> tuple[PathItem, ...]:
+        """Return paths by names; one is empty for an unconnected pair.
+
+        Args:
+            pairs: the two ends of each.
+            paths: the rows of each, both ends included.
+        """
+        pairs, paths = list(pairs), list(paths)
+        ids, names = self._named({row for path in paths for row in path} | {row for pair in pairs for row in pair})
+        return tuple(
+            PathItem(ids[source], ids[target], tuple([ids[row] for row in path]), tuple([names[row] for row in path]))
+            for (source, target), path in zip(pairs, paths, strict=True)
         )
 
-    def triple(self, row: int, score: float) -> TripleItem:
-        """Return a relation."""
-        own, kind, description, weight = self._relation.at("relation_id", "kind", "description", "weight", row)
-        source_id, source = self._named(int(self.ends[row, 0]))
-        target_id, target = self._named(int(self.ends[row, 1]))
-        return TripleItem(own, source_id, target_id, source, target, kind, description, weight, score)
+    def triples(self, scored: Scored) -> tuple[TripleItem, ...]:
+        """Return relations by (row, score)."""
+        rows = [row for row, _ in scored]
+        if not rows:
+            return ()
+        sources, targets = self.ends[rows].T.tolist()
+        ids, names = self._named({*sources, *targets})
+        return tuple(
+            map(
+                TripleItem,
+                self._relations.values("relation_id", rows),
+                map(ids.__getitem__, sources),
+                map(ids.__getitem__, targets),
+                map(names.__getitem__, sources),
+                map(names.__getitem__, targets),
+                self._relations.values("kind", rows),
+                self._relations.values("description", rows),
+                self.weights[rows].tolist(),
+                [score for _, score in scored],
+            )
+        )
 
-    def source(self, row: int, score: float) -> SourceItem:
-        """Return a chunk with its place in its document."""
-        own, document, start, end, text = self._chunk.at("chunk_id", "document_id", "start", "end", "text", row)
-        title, uri = self._documents[document]
-        return SourceItem(own, document, title, uri, start, end, text, score)
+    def sources(self, scored: Scored) -> tuple[SourceItem, ...]:
+        """Return chunks by (row, score), with their places in their documents."""
+        return tuple(self._source(row, score) for row, score in scored)
 
-    def _entity_chunks(self, row: int) -> list[int]:
-        """Return the chunk rows that mention an entity of layer 0."""
-        return self._known(self._entity.at("chunk_ids", row)[0])
+    def _source(self, row: int, score: float) -> SourceItem:
+        document = int(self.chunk_documents[row])
+        title, uri = ("", "") if document < 0 else (self._documents.value(name, document) for name in ("title", "uri"))
+        start, end = self._spans[row].tolist()
+        own, document_id, text = (self._chunks.value(name, row) for name in ("chunk_id", "document_id", "text"))
+        return SourceItem(own, document_id, title, uri, start, end, text, score)
 
-    def relation_chunks(self, row: int) -> list[int]:
-        """Return the chunk rows that state a relation."""
-        return self._known(self._relation.at("chunk_ids", row)[0])
-
-    def members_below(self, row: int) -> NDArray[np.int64]:
+    def members_below(self, row: int) -> IntVector:
         """Return the entities of the layer below that a summary entity is made of."""
-        neighbours = self.graph.indices[self.graph.indptr[row] : self.graph.indptr[row + 1]].astype(np.int64)
-        below: NDArray[np.int64] = neighbours[self.layers[neighbours] == self.layers[row] - 1]
+        neighbours = self.graph.indices[self.graph.indptr[row] : self.graph.indptr[row + 1]]
+        below: IntVector = neighbours[self.layers[neighbours] == self.layers[row] - 1].astype(np.int64)
         return below
 
-    def _known(self, ids: list[str]) -> list[int]:
-        return [self._chunk_rows[own] for own in ids if own in self._chunk_rows]
-
-    def _community_index(self, snapshot: Snapshot) -> CommunityIndex:
-        communities = self._communities
-        indptr, members = snapshot.members(communities, self.entities)
-        levels = communities["level"].to_numpy().astype(np.int32)
-        ids = communities["community_id"].to_pylist()
-        ratings = np.array([self._reports.get(own, {}).get("rating", 0.0) for own in ids], np.float64)
-        order = np.empty(len(ids), np.int64)
-        order[np.argsort(np.array(ids, object), kind="stable")] = np.arange(len(ids))
-        of_indptr, of = invert(indptr, members, levels, self.entities.num_rows)
-        return CommunityIndex(levels, ratings, order, indptr, members, of_indptr, of)
+    def _named(self, rows: set[int]) -> tuple[dict[int, str], dict[int, str]]:
+        """Return ids and names by row."""
+        return tuple(  # type: ignore[return-value]
+            dict(zip(rows, self._entities.values(name, rows), strict=True)) for name in ("entity_id", "name")
+        )
 
 
-class _Columns:
-    """Single values of a table, without the cost of slicing it."""
+class _Lists:
+    """CSR lists of rows, one of which is asked for at a time."""
 
-    def __init__(self, table: pa.Table) -> None:
-        self._arrays = {
-            name: column.chunk(0) if column.num_chunks else pa.array([], column.type)
-            for name, column in zip(table.column_names, table.columns, strict=True)
-        }
+    def __init__(self, indptr: IntVector, rows: NDArray[np.int32]) -> None:
+        self._indptr = indptr
+        self._rows = rows
 
-    def at(self, *names_and_row: Any) -> list[Any]:
-        """Return the values of some columns, named first, in one row, given last."""
-        *names, row = names_and_row
-        return [self._arrays[name][row].as_py() for name in names]
-
-
-def _rows_by_id(ids: pa.ChunkedArray) -> dict[str, int]:
-    return {own: row for row, own in enumerate(ids.to_pylist())}
-
-
-def _parallel(ends: NDArray[np.int64]) -> dict[tuple[int, int], list[int]]:
-    """Return the relations of pairs that have more than one, by (lower row, higher row)."""
-    if not len(ends):
-        return {}
-    low, high = ends.min(axis=1), ends.max(axis=1)
-    pairs = low * (int(high.max()) + 1) + high  # one number sorts many times faster than two
-    order = np.argsort(pairs, kind="stable")
-    same = pairs[order[1:]] == pairs[order[:-1]]
-    several = np.zeros(len(ends), np.bool_)
-    several[order[1:][same]] = several[order[:-1][same]] = True
-    found: dict[tuple[int, int], list[int]] = {}
-    for row in np.flatnonzero(several).tolist():
-        found.setdefault((int(low[row]), int(high[row])), []).append(row)
-    return found
+    def __call__(self, row: int) -> list[int]:
+        found: list[int] = self._rows[self._indptr[row] : self._indptr[row + 1]].tolist()
+        return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -17,6 +15,8 @@ from hirag_dist.core.communities import membership
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.index.layout import ALIASES, CURRENT, DROPPED, MANIFEST, OPTIONAL_TABLES, snapshot_path
 from hirag_dist.index.manifest import Manifest, parse_manifest
+from hirag_dist.index.mapped import ServingFiles, map_array
+from hirag_dist.index.place import HASHED_BYTES, Place
 from hirag_dist.index.store import Store
 from hirag_dist.types import CsrGraph, FloatMatrix, IndexInfo
 
@@ -46,10 +46,19 @@ def current_id(store: Store) -> str | None:
 class Snapshot:
     """An open snapshot."""
 
-    def __init__(self, store: Store, manifest: Manifest) -> None:
+    def __init__(self, store: Store, manifest: Manifest, cache_dir: str | None = None) -> None:
         self.store = store
         self.manifest = manifest
         self.folder = snapshot_path(manifest.snapshot_id)
+        self._place = Place(store, manifest, cache_dir)
+
+    def cached_in(self, cache_dir: str | None) -> Snapshot:
+        """Return the same snapshot, with another folder for what must be copied or derived before it can be mapped.
+
+        Args:
+            cache_dir: None: beside a local index, else among the temporary files.
+        """
+        return Snapshot(self.store, self.manifest, cache_dir)
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table, or some of its columns, read anew at each call."""
@@ -68,17 +77,21 @@ class Snapshot:
         return table
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return an array, mapped from its file where the store is a local folder."""
-        path = f"{self.folder}/{name}.npy"
+        """Return an array, mapped from its file."""
         try:
-            if self.store.local is not None:
-                mapped = np.load(self.store.local / path, mmap_mode="r", allow_pickle=False)
-                plain: NDArray[Any] = mapped.view(np.ndarray)
-                return plain  # the same pages, without memmap's cost at every slice
-            loaded: NDArray[Any] = np.load(io.BytesIO(self.store.read_bytes(path)), allow_pickle=False)
-            return loaded
-        except (OSError, EOFError, ValueError, StoreError) as error:
-            raise SnapshotCorrupt(f"{path} is damaged: {error}; build again or serve another snapshot") from error
+            return map_array(self._place.path(f"{name}.npy"))
+        except StoreError as error:
+            raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
+
+    @cached_property
+    def serving(self) -> ServingFiles:
+        """What questions are answered from, made now where the snapshot came without it.
+
+        Raises:
+            SnapshotCorrupt: a table that it is made of cannot be read.
+            StoreError: there is no room for it.
+        """
+        return ServingFiles(self._place.serving())
 
     @cached_property
     def graph(self) -> CsrGraph:
@@ -101,7 +114,7 @@ class Snapshot:
 
     def info(self) -> IndexInfo:
         """Return what there is to know without opening the large tables."""
-        levels = self.table("communities")["level"].to_pylist()
+        levels = self.table("communities", ["level"])["level"].to_pylist()
         return IndexInfo(
             snapshot_id=self.manifest.snapshot_id,
             created_at=self.manifest.created_at,
@@ -140,15 +153,16 @@ def open_snapshot(store: Store, own_id: str | None = None, full_check: bool = Fa
 
 
 def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool) -> None:
+    listed = {name.rpartition("/")[0] for name in manifest.files}
+    found = {part: store.entries(f"{folder}/{part}".rstrip("/")) for part in listed}  # a listing, not a call a file
     for name, entry in manifest.files.items():
-        size = store.size(f"{folder}/{name}")
-        if size != entry.bytes:
-            found = "is missing" if size is None else f"has {size} bytes instead of {entry.bytes}"
-            raise SnapshotCorrupt(f"{store.uri}/{folder}/{name} {found}; build again or serve another snapshot")
-        if full_check or entry.bytes <= 1 << 20:
-            digest = hashlib.sha256(store.read_bytes(f"{folder}/{name}")).hexdigest()
-            if digest != entry.sha256:
-                raise SnapshotCorrupt(
-                    f"{store.uri}/{folder}/{name} was altered after it was published; build again or serve "
-                    "another snapshot"
-                )
+        part, _, own = name.rpartition("/")
+        there = found[part].get(own)
+        if there is None or there.size != entry.bytes:
+            wrong = "is missing" if there is None else f"has {there.size} bytes instead of {entry.bytes}"
+            raise SnapshotCorrupt(f"{store.uri}/{folder}/{name} {wrong}; build again or serve another snapshot")
+        hashed = full_check or entry.bytes <= HASHED_BYTES
+        if hashed and store.sha256(f"{folder}/{name}") != entry.sha256:
+            raise SnapshotCorrupt(
+                f"{store.uri}/{folder}/{name} was altered after it was published; build again or serve another snapshot"
+            )

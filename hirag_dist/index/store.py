@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import tempfile
@@ -151,6 +152,29 @@ class Store:
                     groups.append(number)
                 seen += n_rows
             return file.read_row_groups(groups, columns, use_threads=False).slice(start - first, stop - start)
+
+    def scan(self, path: str, columns: Sequence[str], n_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of a Parquet file in batches of at most `n_rows`, one at a time in memory."""
+        with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
+            yield from file.iter_batches(n_rows, columns=list(columns))
+
+    def sha256(self, path: str) -> str:
+        """Return the SHA-256 (hex) of a file, read a piece at a time."""
+        digest = hashlib.sha256()
+        with self._errors("read", path), self._fs.open_input_stream(self._full(path), compression=None) as stream:
+            while piece := stream.read(_SPOOLED_BYTES):
+                digest.update(piece)
+        return digest.hexdigest()
+
+    def fetch(self, path: str, target: Path) -> None:
+        """Copy a file to this machine, a piece at a time."""
+        with (
+            self._errors("read", path),
+            self._fs.open_input_stream(self._full(path), compression=None) as stream,
+            open(target, "wb") as file,
+        ):
+            while piece := stream.read(_SPOOLED_BYTES):
+                file.write(piece)
 
     def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
         """Write a file whole: beside its name first, then renamed; on object stores a put is whole by itself."""

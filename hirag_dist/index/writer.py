@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +19,9 @@ import hirag_dist
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.layout import ALIASES, CONTENT_TABLES, CURRENT, DROPPED, FORMAT_VERSION, MANIFEST, snapshot_path
 from hirag_dist.index.manifest import FileEntry, Manifest, parse_manifest, snapshot_id
+from hirag_dist.index.serving import SERVING, write_serving
 from hirag_dist.index.store import Store
+from hirag_dist.index.texts import BATCH_ROWS
 
 
 def write_snapshot(
@@ -50,14 +54,14 @@ def write_snapshot(
     if store.exists(f"{folder}/{MANIFEST}"):
         return parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), folder)
     files: dict[str, FileEntry] = {}
+    create = partial(_creating, store, folder, files)
     for name, table in tables.items():
-        buffer = io.BytesIO()
-        pq.write_table(table, buffer, compression="zstd")
-        files[f"{name}.parquet"] = _put(store, f"{folder}/{name}.parquet", buffer.getvalue())
+        with create(f"{name}.parquet") as file:
+            pq.write_table(table, file, compression="zstd")
     for name, array in arrays.items():
-        buffer = io.BytesIO()
-        np.save(buffer, array, allow_pickle=False)
-        files[f"{name}.npy"] = _put(store, f"{folder}/{name}.npy", buffer.getvalue())
+        with create(f"{name}.npy") as file:
+            np.save(file, array, allow_pickle=False)
+    write_serving(lambda name, columns: _batches(tables[name], columns), lambda name: create(f"{SERVING}/{name}"))
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         snapshot_id=own_id,
@@ -81,9 +85,39 @@ def make_current(store: Store, own_id: str) -> None:
     store.write_bytes(CURRENT, f"{own_id}\n".encode())
 
 
-def _put(store: Store, path: str, data: bytes) -> FileEntry:
-    store.write_bytes(path, data)
-    return FileEntry(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+def _batches(table: pa.Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    yield from table.select(columns).to_batches(max_chunksize=BATCH_ROWS)
+
+
+@contextmanager
+def _creating(store: Store, folder: str, files: dict[str, FileEntry], name: str) -> Iterator[BinaryIO]:
+    """Write a file piece by piece, and note its size and hash."""
+    with store.create(f"{folder}/{name}") as file:
+        counting = _Counting(file)
+        yield cast(BinaryIO, counting)
+    files[name] = FileEntry(bytes=counting.size, sha256=counting.digest.hexdigest())
+
+
+class _Counting(io.RawIOBase):
+    """Hashes what passes through to a file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = 0
+        self.digest = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._file.write(data)
+        self.digest.update(data)
+        n_bytes = memoryview(data).nbytes
+        self.size += n_bytes
+        return n_bytes
+
+    def tell(self) -> int:
+        return self.size
 
 
 def _array_digest(array: NDArray[Any]) -> str:

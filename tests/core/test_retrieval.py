@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.retrieval import (
     CommunityIndex,
+    Parallel,
     RankedCommunity,
     bridge_relations,
     exact_scores,
@@ -43,15 +44,18 @@ class Toy:
         of_indptr, of = invert(indptr, members, levels, self.n_rows)
         return CommunityIndex(levels, np.array(self.ratings), order, indptr, members, of_indptr, of)
 
-    def graph(self) -> tuple[CsrGraph, dict[tuple[int, int], list[int]]]:
-        """The graph with the heaviest relation of each pair, and all relations of pairs with several."""
+    def graph(self) -> tuple[CsrGraph, Parallel]:
+        """The graph with the heaviest relation of each pair, and the others of pairs with several."""
         by_pair: dict[tuple[int, int], list[int]] = {}
         for at, (a, b) in enumerate(self.relations):
             if a != b:
                 by_pair.setdefault((min(a, b), max(a, b)), []).append(at)
         entries = []
+        others: dict[int, list[int]] = {}
         for (a, b), rows in by_pair.items():
             heaviest = max(rows, key=lambda at: (self.weights[at], -at))
+            if len(rows) > 1:
+                others[heaviest] = [at for at in rows if at != heaviest]
             total = sum(self.weights[at] for at in rows)
             entries += [(a, b, total, heaviest), (b, a, total, heaviest)]
         entries.sort()
@@ -62,7 +66,13 @@ class Toy:
             np.array([entry[2] for entry in entries], np.float32),
             np.array([entry[3] for entry in entries], np.int32),
         )
-        return graph, {pair: rows for pair, rows in by_pair.items() if len(rows) > 1}
+        of = sorted(others)
+        parallel = Parallel(
+            np.array(of, np.int32),
+            np.cumsum([0, *(len(others[head]) for head in of)]).astype(np.int64),
+            np.array([at for head in of for at in others[head]], np.int32),
+        )
+        return graph, parallel
 
 
 def random_toy(seed: int) -> Toy:

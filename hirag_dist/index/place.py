@@ -1,0 +1,208 @@
+"""Where a snapshot's files are on this machine, so that they can be mapped.
+
+The files of a local index are mapped where they are. Those of an object store are copied once into a cache folder
+that the node's processes share. Serving files that a snapshot came without are derived into that cache; for a local
+index it is beside the snapshots, where that can be written to.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from hirag_dist.errors import SnapshotCorrupt, StoreError
+from hirag_dist.index.layout import CACHE, snapshot_path
+from hirag_dist.index.manifest import FileEntry, Manifest
+from hirag_dist.index.serving import FILES, SERVING, write_serving
+from hirag_dist.index.store import Store
+from hirag_dist.index.texts import BATCH_ROWS
+
+log = logging.getLogger(__name__)
+HASHED_BYTES = 1 << 20  # files up to this size are checked by hash whenever they are opened
+_KEPT = 3  # cached snapshots of one index
+_KEPT_S = 3600.0  # for how long after its last opening no cached snapshot is removed
+
+
+class Place:
+    """The files of one snapshot, by their names in its manifest."""
+
+    def __init__(self, store: Store, manifest: Manifest, cache_dir: str | None = None) -> None:
+        """Name a place; nothing is copied yet.
+
+        Args:
+            cache_dir: for what is not there to be mapped; None: beside a local index, else a folder of this user's
+                among the temporary ones.
+        """
+        self._store = store
+        self._manifest = manifest
+        self._cache_dir = cache_dir
+        self._folder = snapshot_path(manifest.snapshot_id)
+        self._cache: Path | None = None
+
+    def path(self, name: str) -> Path:
+        """Return a file of the snapshot on this machine.
+
+        Raises:
+            SnapshotCorrupt: the manifest has no such file, or it was altered.
+            StoreError: it cannot be copied.
+        """
+        entry = self._manifest.files.get(name)
+        if entry is None:
+            raise SnapshotCorrupt(f"{self._store.uri}/{self._folder} has no {name}; build again or serve another")
+        if self._store.local is not None:
+            return self._store.local / self._folder / name
+        cached = self._cached() / name
+        if not _is_whole(cached, entry):
+            with _locked(self._cached()):
+                if not _is_whole(cached, entry):  # else another process has copied it meanwhile
+                    self._copy(name, entry, cached)
+        return cached
+
+    def serving(self) -> Path:
+        """Return the folder of the serving files, made now where the snapshot came without them.
+
+        Raises:
+            SnapshotCorrupt: a table that they are made of cannot be read.
+            StoreError: they cannot be written.
+        """
+        if all(f"{SERVING}/{name}" in self._manifest.files for name in FILES):
+            return [self.path(f"{SERVING}/{name}") for name in FILES][-1].parent
+        made = self._cached() / SERVING
+        if not made.exists():
+            with _locked(self._cached()):
+                if not made.exists():
+                    self._derive(made)
+        return made
+
+    def _copy(self, name: str, entry: FileEntry, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex[:8]}")
+        try:
+            self._store.fetch(f"{self._folder}/{name}", beside)
+            if not _is_whole(beside, entry):
+                raise SnapshotCorrupt(
+                    f"{self._store.uri}/{self._folder}/{name} was altered after it was published; build again or "
+                    "serve another snapshot"
+                )
+            beside.replace(target)
+        except OSError as error:
+            raise _unwritable(target.parent, error) from error
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def _derive(self, target: Path) -> None:
+        started = time.perf_counter()
+        beside = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex[:8]}")
+        try:
+            write_serving(self._batches, Store(str(beside)).create)
+            beside.rename(target)
+        except pa.ArrowException as error:
+            raise SnapshotCorrupt(
+                f"{self._store.uri}/{self._folder} cannot be made ready: {error}; build again or serve another snapshot"
+            ) from error
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        log.info("made the serving files of %s in %.1f s: %s", self._folder, time.perf_counter() - started, target)
+
+    def _batches(self, table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return self._store.scan(f"{self._folder}/{table}.parquet", columns, BATCH_ROWS)
+
+    def _cached(self) -> Path:
+        """Return the snapshot's folder in the cache, and remove there what nobody has opened for long."""
+        if self._cache is None:
+            self._cache = self._cache_folder()
+            os.utime(self._cache)
+            _sweep(self._cache)
+        return self._cache
+
+    def _cache_folder(self) -> Path:
+        own = self._manifest.snapshot_id
+        if self._cache_dir is not None:
+            roots = [Path(self._cache_dir) / _key(self._store.uri)]
+        else:
+            roots = [user_cache() / _key(self._store.uri)]
+            if self._store.local is not None:
+                roots.insert(0, self._store.local / CACHE)
+        failed: OSError | None = None
+        for root in roots:
+            folder = root / own
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=folder):
+                    return folder
+            except OSError as error:
+                failed = error
+        assert failed is not None
+        raise _unwritable(roots[-1] / own, failed) from failed
+
+
+def user_cache() -> Path:
+    """Return this user's cache folder, which nobody else can write to.
+
+    Raises:
+        StoreError: somebody else owns the place.
+    """
+    folder = Path(tempfile.gettempdir()) / f"hirag-dist-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    if found.st_uid != os.getuid() or found.st_mode & 0o022 or folder.is_symlink():
+        raise StoreError(f"{folder} belongs to somebody else or is open to others; set service.cache_dir to a folder")
+    return folder
+
+
+def _key(uri: str) -> str:
+    return hashlib.sha256(uri.encode()).hexdigest()[:16]
+
+
+def _is_whole(path: Path, entry: FileEntry) -> bool:
+    try:
+        if path.stat().st_size != entry.bytes:
+            return False
+        return entry.bytes > HASHED_BYTES or hashlib.sha256(path.read_bytes()).hexdigest() == entry.sha256
+    except OSError:
+        return False
+
+
+def _unwritable(folder: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot write to the cache folder {folder}: {error.strerror or error}; set service.cache_dir to a folder that "
+        "can be written to"
+    )
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a folder against the other processes that would fill it; the system lets go for one that dies."""
+    with open(folder.with_name(f".{folder.name}.lock"), "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _sweep(used: Path) -> None:
+    """Remove cached snapshots beside the one in use. Processes that have mapped their files keep them."""
+
+    def opened(folder: Path) -> float:
+        try:
+            return folder.stat().st_mtime
+        except FileNotFoundError:  # swept by another process
+            return 0.0
+
+    folders = sorted((path for path in used.parent.iterdir() if path.is_dir()), key=opened, reverse=True)
+    for folder in folders[_KEPT:]:
+        if folder != used and time.time() - opened(folder) > _KEPT_S:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.with_name(f".{folder.name}.lock").unlink(missing_ok=True)

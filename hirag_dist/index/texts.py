@@ -1,0 +1,100 @@
+"""Columns of text in a file that processes map and share: any value by its row, without decoding the others.
+
+The file is Arrow IPC, uncompressed, so that any Arrow library reads it: record batches of `BATCH_ROWS` rows, the last
+one shorter, strings only, none missing. Values are read from the mapped buffers; no Arrow object is made for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from hirag_dist.errors import SnapshotCorrupt
+
+BATCH_ROWS = 16_384
+
+
+class TextColumns:
+    """The columns of one file, mapped."""
+
+    def __init__(self, path: Path) -> None:
+        """Map a file; nothing of the texts is read.
+
+        Raises:
+            SnapshotCorrupt: it is no such file.
+        """
+        try:
+            self._map = pa.memory_map(str(path))
+            reader = pa.ipc.open_file(self._map)
+            batches = [reader.get_batch(at) for at in range(reader.num_record_batches)]
+        except (OSError, pa.ArrowException) as error:
+            raise SnapshotCorrupt(f"{path} is damaged: {error}; remove it or serve another snapshot") from error
+        self.n_rows = sum(batch.num_rows for batch in batches)
+        self._columns: dict[str, list[tuple[memoryview, memoryview]]] = {
+            name: [_buffers(batch.column(at)) for batch in batches] for at, name in enumerate(reader.schema.names)
+        }
+
+    def value(self, name: str, row: int) -> str:
+        """Return one value."""
+        offsets, data = self._columns[name][row // BATCH_ROWS]
+        at = row % BATCH_ROWS
+        return str(data[offsets[at] : offsets[at + 1]], "utf-8", "replace")
+
+    def values(self, name: str, rows: Iterable[int]) -> list[str]:
+        """Return the values of some rows, in their order."""
+        parts = self._columns[name]
+        if len(parts) == 1:  # most indexes are small
+            offsets, data = parts[0]
+            return [str(data[offsets[row] : offsets[row + 1]], "utf-8", "replace") for row in rows]
+        return [self.value(name, row) for row in rows]
+
+
+def _buffers(array: pa.Array) -> tuple[memoryview, memoryview]:
+    """Return (offsets, bytes) of a column of strings that begins at its buffers' start."""
+    _, offsets, data = array.buffers()
+    wide = pa.types.is_large_string(array.type)
+    return memoryview(offsets).cast("q" if wide else "i"), memoryview(data if data is not None else b"")
+
+
+def write_texts(file: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write columns of strings in order of rows, holding one batch at a time.
+
+    Args:
+        schema: strings or, where `BATCH_ROWS` values may pass 2 GiB together, large strings.
+        batches: the columns of the schema, of any string type, in pieces of any size.
+    """
+    sink: Any = file
+    with pa.ipc.new_file(sink, schema) as writer:
+        for piece in even_batches(batches, BATCH_ROWS):
+            columns = [
+                piece[name].cast(kind).combine_chunks() for name, kind in zip(schema.names, schema.types, strict=True)
+            ]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+
+
+def even_batches(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of `n_rows`, the last one shorter."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        at = 0
+        while batch.num_rows - at >= n_rows - count:
+            waiting.append(batch.slice(at, n_rows - count))
+            at += n_rows - count
+            yield pa.Table.from_batches(waiting)
+            waiting, count = [], 0
+        if at < batch.num_rows:
+            waiting.append(batch.slice(at))
+            count += batch.num_rows - at
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def text_schema(names: Sequence[str], wide: Sequence[str] = ()) -> pa.Schema:
+    """Return a schema of strings, some of them large."""
+    return pa.schema(
+        [pa.field(name, pa.large_string() if name in wide else pa.string(), nullable=False) for name in names]
+    )
