@@ -236,19 +236,36 @@ class Vectors(_Section):
     token: SecretStr | None = None
 
 
+def _labels(given: Any) -> Any:
+    if given == "all":
+        return given
+    if not isinstance(given, list | tuple) or not all(isinstance(label, str) and label for label in given):
+        raise ValueError("give a list of labels, such as [public], or the word all")
+    return tuple(given)
+
+
 class Service(_Section):
     """The gRPC service."""
 
     listen: str = "127.0.0.1:50051"
+    processes: int = Field(
+        1,
+        ge=0,
+        le=64,
+        description="that answer on the port; 0: one a core. Several cannot have Milvus Lite",
+    )
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_client_ca: str | None = Field(None, description="asks callers for a certificate signed by it")
-    tokens_file: str | None = Field(None, description="lines of name:sha256-of-token")
+    callers_file: str | None = Field(None, description="who may call, what they may see and how much they may ask")
+    anonymous_labels: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_labels)] = Field(
+        (), description="labels that callers hold where there is no callers_file; all: they see everything"
+    )
     reflection: bool = True
     max_concurrent: int = Field(64, ge=1)
     max_message_mib: int = Field(16, ge=1)
     drain_s: float = Field(20.0, ge=0)
-    poll_s: float = Field(2.0, gt=0, description="how often `current` is looked at")
+    poll_s: float = Field(2.0, gt=0, description="how often `current`, certificates and callers are looked at")
     cache_dir: str | None = Field(
         None,
         description="for files that cannot be mapped where they are; null: the index's folder or a temporary one",

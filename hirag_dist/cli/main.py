@@ -10,6 +10,7 @@ import sys
 import typer
 
 from hirag_dist import __version__
+from hirag_dist.cli.logs import configure
 from hirag_dist.cli.output import claim_stdout, emit_error
 from hirag_dist.errors import HiragError
 
@@ -37,13 +38,7 @@ def _common(
     debug: bool = typer.Option(False, "--debug", help="Show a traceback where something fails."),
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
-    for noisy in ("httpx", "httpx2", "openai", "pymilvus", "milvus_lite", "ray"):
-        logging.getLogger(noisy).setLevel(logging.ERROR)
+    configure({"": logging.INFO if verbose else logging.WARNING})
     if debug:
         os.environ["HIRAG_DEBUG"] = "1"
 
@@ -64,6 +59,7 @@ def _add_commands() -> None:
         serve,
         simulate,
         status,
+        token,
     )
 
     for module in (
@@ -75,6 +71,7 @@ def _add_commands() -> None:
         retry,
         query,
         serve,
+        token,
         inspect,
         export,
         simulate,

@@ -34,6 +34,7 @@ class Access:
     mode: str = ""
     snapshot: str = ""
     partial: str = ""
+    reason: str = ""
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
@@ -53,6 +54,7 @@ class Access:
             "mode": self.mode,
             "snapshot": self.snapshot,
             "partial": self.partial,
+            "reason": self.reason,
             "peer": self.peer,
             "caller": self.caller,
             "request_id": self.request_id,

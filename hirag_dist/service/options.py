@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-import ssl
 from dataclasses import dataclass
-from pathlib import Path
-
-import grpc
 
 from hirag_dist.errors import ConfigError
 
@@ -20,7 +16,8 @@ class ServerOptions:
     """How the service listens, and its limits.
 
     Attributes:
-        listen: HOST:PORT; port 0 takes a free one. Beyond loopback it needs TLS or tokens.
+        listen: HOST:PORT; port 0 takes a free one. Beyond loopback callers must be known: by a callers file or by their
+            certificates.
         max_message_bytes: of a request and of a reply.
         max_concurrent: requests at work at once in this process; more are turned away with RESOURCE_EXHAUSTED.
         keepalive_s: seconds of silence after which a connection is probed.
@@ -31,11 +28,12 @@ class ServerOptions:
         reuse_port: let several processes share the port.
         tls_cert, tls_key: PEM files of the server's certificate chain and key.
         tls_client_ca: PEM file of the authority that signs clients' certificates; with it, clients need one (mTLS).
-        tokens_file: a line "name:sha256-hex-of-token" for each caller; with it, callers need a bearer token.
+        callers_file: who may call, as `callers.read_callers`; with it, callers need a token or a certificate.
+        anonymous_labels: labels that callers hold where there is no callers file; None for all.
+        poll_s: seconds between two looks at the files named here.
 
     Raises:
-        ConfigError: a value is out of range, TLS is half configured, or the address is open to the network with neither
-            TLS nor tokens.
+        ConfigError: a value is out of range, TLS is half configured, or the address is open to anybody on the network.
     """
 
     listen: str = DEFAULT_LISTEN
@@ -49,7 +47,9 @@ class ServerOptions:
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_client_ca: str | None = None
-    tokens_file: str | None = None
+    callers_file: str | None = None
+    anonymous_labels: frozenset[str] | None = frozenset()
+    poll_s: float = 2.0
 
     def __post_init__(self) -> None:
         host, _ = split_address(self.listen)
@@ -65,10 +65,10 @@ class ServerOptions:
             raise ConfigError("TLS needs both tls_cert and tls_key")
         if self.tls_client_ca is not None and self.tls_cert is None:
             raise ConfigError("tls_client_ca needs tls_cert and tls_key too")
-        if not is_loopback(host) and self.tls_cert is None and self.tokens_file is None:
+        if not is_loopback(host) and self.callers_file is None and self.tls_client_ca is None:
             raise ConfigError(
-                f"listening on {self.listen} opens the index to the network: give tls_cert and tls_key, or a "
-                f"tokens_file, or listen on 127.0.0.1"
+                f"listening on {self.listen} opens the index to anybody on the network: say who may call, by a "
+                f"callers_file (`hirag-dist token NAME` makes a token) or by tls_client_ca, or listen on 127.0.0.1"
             )
 
 
@@ -98,24 +98,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def server_credentials(options: ServerOptions) -> grpc.ServerCredentials | None:
-    """Return the TLS credentials, or None where the options have none.
-
-    Raises:
-        ConfigError: a file cannot be read, is not PEM, or key and certificate do not belong together.
-    """
-    if options.tls_cert is None or options.tls_key is None:
-        return None
-    try:
-        check = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        check.load_cert_chain(options.tls_cert, options.tls_key)
-        if options.tls_client_ca is not None:
-            check.load_verify_locations(options.tls_client_ca)
-        key, cert = Path(options.tls_key).read_bytes(), Path(options.tls_cert).read_bytes()
-        client_ca = None if options.tls_client_ca is None else Path(options.tls_client_ca).read_bytes()
-    except OSError as error:  # ssl.SSLError is one
-        files = ", ".join(name for name in (options.tls_cert, options.tls_key, options.tls_client_ca) if name)
-        raise ConfigError(f"TLS cannot be set up from {files}: {error}") from error
-    return grpc.ssl_server_credentials([(key, cert)], client_ca, require_client_auth=client_ca is not None)

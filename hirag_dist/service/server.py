@@ -14,19 +14,23 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service._pb import query_pb2, query_pb2_grpc
+from hirag_dist.service.callers import Caller, Callers, read_callers
+from hirag_dist.service.gate import Gate, guarded_reflection
 from hirag_dist.service.health import Health
 from hirag_dist.service.holder import EngineHolder
-from hirag_dist.service.options import ServerOptions, server_credentials, split_address
+from hirag_dist.service.options import ServerOptions, split_address
 from hirag_dist.service.servicer import QueryServicer
-from hirag_dist.service.tokens import TokenInterceptor, read_tokens
+from hirag_dist.service.tls import ServerTls
+from hirag_dist.service.watch import Reloaded
 
 SERVICE_NAME: str = query_pb2.DESCRIPTOR.services_by_name["QueryService"].full_name
 
 _HEALTH: Any = health_pb2_grpc  # the published stubs want a subclass, and are older than `List` and `Watch`
+_REFLECTION: Any = reflection_pb2_grpc
 _QUERY: Any = query_pb2_grpc  # generated without types
 _LOG = logging.getLogger(__name__)
 _KEEPALIVE_TIMEOUT_S = 20
@@ -39,44 +43,54 @@ class QueryServer:
     Args:
         holder: gives the engine; may still be without one.
         options: how to listen.
+
+    Raises:
+        ConfigError: the TLS or callers files are wrong.
     """
 
     def __init__(self, holder: EngineHolder, options: ServerOptions) -> None:
         self._options = options
+        self._tls = None if options.tls_cert is None else ServerTls(options)
+        self._callers: Reloaded[Callers] | None = None
+        if options.callers_file is not None:
+            path = options.callers_file
+            self._callers = Reloaded([path], lambda: read_callers(path))
+        anonymous = Caller(reach=options.anonymous_labels)
+        self._gate = Gate(self._callers, anonymous, certificates=options.tls_client_ca is not None)
         self._servicer = QueryServicer(
-            holder, max_concurrent=options.max_concurrent, max_message_bytes=options.max_message_bytes
+            holder, self._gate, max_concurrent=options.max_concurrent, max_message_bytes=options.max_message_bytes
         )
         self._health = Health(("", SERVICE_NAME))
         self._server: grpc.aio.Server | None = None
+        self._watchers: list[asyncio.Task[None]] = []
 
     async def start(self) -> str:
         """Listen. Return HOST:PORT with the real port.
 
         Raises:
-            ConfigError: the TLS or tokens files are wrong.
             BackendUnavailable: the address cannot be listened on.
         """
         options = self._options
-        credentials = server_credentials(options)
-        interceptors = [] if options.tokens_file is None else [TokenInterceptor(read_tokens(options.tokens_file))]
         host, port = split_address(options.listen)
-        _probe(host, port, reuse_port=options.reuse_port)
-        server = grpc.aio.server(interceptors=interceptors, options=_channel_options(options))
+        probe(host, port, reuse_port=options.reuse_port)
+        server = grpc.aio.server(options=_channel_options(options))
         _QUERY.add_QueryServiceServicer_to_server(self._servicer, server)
         _HEALTH.add_HealthServicer_to_server(self._health, server)
         if options.reflection:
             names = (SERVICE_NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-            reflection.enable_server_reflection(names, server)
+            _REFLECTION.add_ServerReflectionServicer_to_server(guarded_reflection(names, self._gate), server)
         address = f"[{host}]" if ":" in host else host
         try:
-            if credentials is None:
+            if self._tls is None:
                 port = server.add_insecure_port(f"{address}:{port}")
             else:
-                port = server.add_secure_port(f"{address}:{port}", credentials)
+                port = server.add_secure_port(f"{address}:{port}", self._tls.credentials)
         except RuntimeError as error:  # taken between the probe and now
             raise BackendUnavailable(f"{options.listen} cannot be listened on; choose another with --listen") from error
         await server.start()
         self._server = server
+        watched: list[Reloaded[Any] | None] = [self._callers, None if self._tls is None else self._tls.files]
+        self._watchers = [asyncio.create_task(each.watch(options.poll_s)) for each in watched if each is not None]
         return f"{address}:{port}"
 
     async def serving(self) -> None:
@@ -93,6 +107,8 @@ class QueryServer:
             if self._servicer.at_work:
                 _LOG.info("stopping; %d requests have %g s to finish", self._servicer.at_work, drain_s)
             await self._server.stop(drain_s)
+        for watcher in self._watchers:
+            watcher.cancel()
 
 
 async def serve(
@@ -112,7 +128,7 @@ async def serve(
         stop: ends the service when set, as a signal does.
 
     Raises:
-        ConfigError: the TLS or tokens files are wrong.
+        ConfigError: the TLS or callers files are wrong.
         BackendUnavailable: the address cannot be listened on.
         HiragError: the first engine cannot be opened.
     """
@@ -187,7 +203,7 @@ def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
     return chosen
 
 
-def _probe(host: str, port: int, *, reuse_port: bool) -> None:
+def probe(host: str, port: int, *, reuse_port: bool = False) -> None:
     """Bind and let go, because gRPC does not say why it cannot bind, and takes one free address of several.
 
     Raises:

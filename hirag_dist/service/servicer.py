@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from hirag_dist.errors import HiragError
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service.access import Access, Context
+from hirag_dist.service.callers import Caller
 from hirag_dist.service.convert import (
     answer_to_proto,
     info_to_proto,
@@ -21,17 +22,18 @@ from hirag_dist.service.convert import (
     text_to_proto,
 )
 from hirag_dist.service.engine import Engine
+from hirag_dist.service.gate import Gate
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.status import (
     REQUEST_ID_KEY,
     DeadlinePassed,
     Overloaded,
+    Refused,
     TooLarge,
     message_of,
     status_of,
     trailers_of,
 )
-from hirag_dist.service.tokens import CALLER
 from hirag_dist.types import Answer, Query, Retrieval
 
 _LOG = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ _Request = pb.RetrieveRequest | pb.RetrieveStreamRequest | pb.AnswerRequest
 class _Call:
     """A request at work."""
 
+    caller: Caller
     engine: Engine
     access: Access
     context: Context
@@ -53,7 +56,7 @@ class _Call:
     def query(self, request: _Request) -> Query:
         query = query_from_proto(request.query)
         self.access.mode = query.mode or ""
-        return query
+        return replace(query, reach=self.caller.reach)
 
     def deadline_s(self) -> float | None:
         """What the engine may take, in seconds, or None for any time."""
@@ -72,12 +75,14 @@ class QueryServicer:
 
     Args:
         holder: gives the engine of the current snapshot.
+        gate: says who calls.
         max_concurrent: requests at work at once; more are turned away at once.
         max_message_bytes: of a reply.
     """
 
-    def __init__(self, holder: EngineHolder, *, max_concurrent: int, max_message_bytes: int) -> None:
+    def __init__(self, holder: EngineHolder, gate: Gate, *, max_concurrent: int, max_message_bytes: int) -> None:
         self._holder = holder
+        self._gate = gate
         self._max_concurrent = max_concurrent
         self._max_message_bytes = max_message_bytes
         self._at_work = 0
@@ -146,12 +151,13 @@ class QueryServicer:
     async def _call(self, method: str, context: Context, *, counted: bool = True) -> AsyncIterator[_Call]:
         """Admit a request, lend it an engine, turn what it raises into a status, and log it."""
         access = Access.of(method, context)
-        access.caller = CALLER.get()
         context.set_trailing_metadata(((REQUEST_ID_KEY, access.request_id),))
         try:
+            caller = self._gate.caller(context)
+            access.caller = caller.name
             with self._admitted(counted), self._holder.lease() as engine:
                 access.snapshot = engine.info.snapshot_id
-                yield _Call(engine, access, context)
+                yield _Call(caller, engine, access, context)
         except asyncio.CancelledError:
             access.code = _cut_off(context)
             raise
@@ -160,6 +166,8 @@ class QueryServicer:
                 access.code = _cut_off(context)
                 raise asyncio.CancelledError from error
             told = _told(error, access.request_id)
+            if isinstance(told, Refused):
+                access.reason, access.caller = told.reason, told.caller or access.caller
             access.code = status_of(told).name
             trailers = trailers_of(told, access.request_id, context.time_remaining())
             await context.abort(status_of(told), message_of(told), trailers)

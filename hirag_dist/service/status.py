@@ -44,7 +44,21 @@ _MESSAGE_BYTES = 1024  # the message travels twice, once percent-encoded, and al
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
-class Overloaded(ServiceError):
+class Refused(ServiceError):
+    """The service will not answer this caller now.
+
+    Attributes:
+        reason: one word for the log and the metrics; empty where the class says it all.
+        caller: who it was, where that is known.
+    """
+
+    def __init__(self, message: str, reason: str = "", caller: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.caller = caller
+
+
+class Overloaded(Refused):
     """The service has as many requests as it takes; one of them is let go."""
 
     retryable = True
@@ -56,8 +70,8 @@ class NotReady(ServiceError):
     retryable = True
 
 
-class Unauthenticated(ServiceError):
-    """The bearer token is missing or unknown."""
+class Unauthenticated(Refused):
+    """The caller is not known, or was known until a while ago."""
 
 
 class DeadlinePassed(ServiceError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import socket
 from collections.abc import Callable
@@ -227,11 +226,10 @@ async def test_waiting_until_somebody_listens(start: Any, engine: Any, connect: 
     await waiting
 
 
-async def test_tokens(start: Any, engine: Any, connect: Connect, tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.write_text(f"web:{hashlib.sha256(b'open sesame').hexdigest()}\n")
-    address = (await start(engine, tokens_file=str(path))).address
-    assert (await connect(address, token="open sesame").call("retrieve", "q")) == engine.whole
+async def test_tokens(start: Any, engine: Any, connect: Connect, fakes: Any, tmp_path: Path) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
+    address = (await start(engine, callers_file=callers.path)).address
+    assert (await connect(address, token="web-token").call("retrieve", "q")) == engine.whole
     for token in ("wrong", None):
         with pytest.raises(status.Unauthenticated, match="bearer token"):
             await connect(address, token=token).call("retrieve", "q")

@@ -288,7 +288,19 @@ class TestServe:
 
 def test_help_lists_the_commands(cli: Any) -> None:
     said = cli("--help").stdout
-    for name in ("init", "plan", "index", "status", "query", "serve", "inspect", "export", "simulate-llm", "doctor"):
+    for name in (
+        "init",
+        "plan",
+        "index",
+        "status",
+        "query",
+        "serve",
+        "token",
+        "inspect",
+        "export",
+        "simulate-llm",
+        "doctor",
+    ):
         assert name in said
     assert cli("index", code=2).stderr
     assert cli("--version").stdout.startswith("hirag-dist ")

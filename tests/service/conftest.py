@@ -44,6 +44,12 @@ async def start(fakes: Any) -> AsyncIterator[Any]:
     await services.stop()
 
 
+@pytest.fixture
+def callers(fakes: Any, tmp_path: Path) -> Any:
+    """A callers file with caller web, who sees everything."""
+    return fakes.CallersFile(tmp_path / "callers.yaml").add("web", labels="all")
+
+
 @pytest.fixture(scope="session")
 def certificates(fakes: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Paths of ca.pem, server.pem, server.key, client.pem, client.key."""

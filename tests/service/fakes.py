@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import hashlib
 import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import grpc
+import yaml
 
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.options import ServerOptions
@@ -212,6 +215,34 @@ def certificates(folder: Path) -> dict[str, str]:
         form = serialization.PrivateFormat.PKCS8
         write(f"{name}.key", key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
     return paths
+
+
+class CallersFile:
+    """A callers file that grows; each caller's token is its name with -token behind it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.callers: dict[str, dict[str, Any]] = {}
+
+    def add(self, name: str, **record: Any) -> CallersFile:
+        """Put a caller in. `expires` is of its token; the rest is its record."""
+        token: dict[str, Any] = {"sha256": hashlib.sha256(f"{name}-token".encode()).hexdigest()}
+        if "expires" in record:
+            token["expires"] = record.pop("expires")
+        self.callers[name] = {"tokens": [token]} | record
+        return self.write()
+
+    def write(self) -> CallersFile:
+        """Replace the file at once, as an operator should."""
+        new = Path(f"{self.path}.new")
+        new.write_text(yaml.safe_dump({"callers": self.callers}))
+        new.replace(self.path)
+        return self
+
+
+def token(name: str) -> tuple[tuple[str, str], ...]:
+    """Metadata with a caller's token."""
+    return (("authorization", f"Bearer {name}-token"),)
 
 
 def channel(service: Service) -> grpc.aio.Channel:

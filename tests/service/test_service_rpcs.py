@@ -84,24 +84,24 @@ async def test_describe(stub: Any, engine: Any) -> None:
 
 async def test_a_deadline_gives_what_was_found_by_then(stub: Any, engine: Any) -> None:
     engine.gate = asyncio.Event()  # never set
-    response = await stub.Retrieve(pb.RetrieveRequest(query=QUERY), timeout=0.3)
+    response = await stub.Retrieve(pb.RetrieveRequest(query=QUERY), timeout=1)
     assert list(response.retrieval.partial) == ["global", "bridge", "sources"]
     assert response.retrieval.local
-    assert 0 < engine.deadlines[0] < 0.3
+    assert 0 < engine.deadlines[0] < 1
 
 
 async def test_a_deadline_before_anything_was_found(stub: Any, engine: Any, fakes: Any) -> None:
     engine.late = fakes.Retrieval("q", "hirag", "s1", partial=("local", "global"))
     engine.gate = asyncio.Event()
     with pytest.raises(grpc.aio.AioRpcError, match="local, global") as caught:
-        await stub.Retrieve(pb.RetrieveRequest(query=QUERY), timeout=0.3)
+        await stub.Retrieve(pb.RetrieveRequest(query=QUERY), timeout=1)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 async def test_an_engine_that_raises_timeout(stub: Any, engine: Any) -> None:
     engine.gate = asyncio.Event()
     with pytest.raises(grpc.aio.AioRpcError, match="allow more time") as caught:
-        await finish(stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY), timeout=0.3))
+        await finish(stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY), timeout=1))
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 

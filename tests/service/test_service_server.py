@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import random
 import signal
 import socket
 import threading
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -17,7 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from hirag_dist.errors import BackendUnavailable, ConfigError, SnapshotNotFound
+from hirag_dist.errors import BackendUnavailable, SnapshotNotFound
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service._pb import query_pb2_grpc
 from hirag_dist.service.holder import EngineHolder
@@ -77,69 +75,6 @@ async def test_reflection_is_a_switch(start: Any, engine: Any, fakes: Any, on: b
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-@pytest.fixture
-def tokens(tmp_path: Path) -> str:
-    path = tmp_path / "tokens"
-    path.write_text(f"web:{hashlib.sha256(b'open sesame').hexdigest()}\n")
-    return str(path)
-
-
-async def test_tokens(start: Any, engine: Any, fakes: Any, tokens: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "hirag_dist.service.access")
-    service = await start(engine, tokens_file=tokens)
-    async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
-        good = (("authorization", "Bearer open sesame"),)
-        assert (await stub.Retrieve(REQUEST, metadata=good)).retrieval.local
-        parts = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=good)]
-        assert parts[-1].answer.text
-        assert "caller=web" in caplog.text
-        for bad in ((("authorization", "Bearer wrong"),), ()):
-            for call in (
-                stub.Retrieve(REQUEST, metadata=bad),
-                stub.DescribeIndex(pb.DescribeIndexRequest(), metadata=bad),
-            ):
-                with pytest.raises(grpc.aio.AioRpcError, match="bearer token") as caught:
-                    await call
-                assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-            with pytest.raises(grpc.aio.AioRpcError, match="bearer token"):
-                _ = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=bad)]
-            requests = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
-            reflect = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
-            with pytest.raises(grpc.aio.AioRpcError, match="bearer token"):
-                _ = [reply async for reply in reflect(requests, metadata=bad)]
-        assert "code=UNAUTHENTICATED" in caplog.text
-        assert (await health_pb2_grpc.HealthStub(channel).Check(asked(""))).status == SERVING
-    assert len(engine.queries) == 2
-
-
-async def test_tls(start: Any, engine: Any, certificates: dict[str, str]) -> None:
-    service = await start(engine, tls_cert=certificates["server.pem"], tls_key=certificates["server.key"])
-    root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
-    async with grpc.aio.secure_channel(service.address, root) as channel:
-        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
-    async with grpc.aio.insecure_channel(service.address) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
-        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-
-
-async def test_mutual_tls(start: Any, engine: Any, certificates: dict[str, str]) -> None:
-    service = await start(
-        engine,
-        tls_cert=certificates["server.pem"],
-        tls_key=certificates["server.key"],
-        tls_client_ca=certificates["ca.pem"],
-    )
-    ca, key, cert = (Path(certificates[name]).read_bytes() for name in ("ca.pem", "client.key", "client.pem"))
-    async with grpc.aio.secure_channel(service.address, grpc.ssl_channel_credentials(ca, key, cert)) as channel:
-        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
-    async with grpc.aio.secure_channel(service.address, grpc.ssl_channel_credentials(ca)) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
-        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-
-
 async def test_a_port_in_use(start: Any, engine: Any, fakes: Any) -> None:
     first = await start(engine)
     port = first.address.rpartition(":")[2]
@@ -158,14 +93,9 @@ async def test_several_servers_share_a_port_where_asked(start: Any, engine: Any)
     ("listen", "words"),
     [("192.0.2.7:50051", "192.0.2.7 is no address of this machine"), ("no-such-host.invalid:1", "host .* is unknown")],
 )
-async def test_an_address_of_another_machine(start: Any, engine: Any, tokens: str, listen: str, words: str) -> None:
+async def test_an_address_of_another_machine(start: Any, engine: Any, callers: Any, listen: str, words: str) -> None:
     with pytest.raises(BackendUnavailable, match=words):
-        await start(engine, listen=listen, tokens_file=tokens)
-
-
-async def test_an_unreadable_tokens_file_stops_the_start(start: Any, engine: Any, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
-        await start(engine, tokens_file=str(tmp_path / "missing"))
+        await start(engine, listen=listen, callers_file=callers.path)
 
 
 async def test_random_bytes_do_no_harm(start: Any, engine: Any, fakes: Any) -> None:

@@ -1,0 +1,25 @@
+"""Logging of the command line's processes: on stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_NOISY = ("httpx", "httpx2", "openai", "pymilvus", "milvus_lite", "ray")
+
+
+def configure(levels: Mapping[str, int], name: str = "") -> None:
+    """Send the log to stderr.
+
+    Args:
+        levels: logger → level; "" is the root.
+        name: of this process where it is one of several, put before each message.
+    """
+    prefix = f"[{name}] " if name else ""
+    logging.basicConfig(format=_FORMAT.replace("%(message)s", f"{prefix}%(message)s"), stream=sys.stderr)
+    for noisy in _NOISY:
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    for logger, level in levels.items():
+        logging.getLogger(logger).setLevel(level)

@@ -1,0 +1,45 @@
+"""`hirag-dist token`: a new bearer token, shown once."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from hirag_dist.cli.options import JsonOption
+from hirag_dist.cli.output import emit, use_json
+from hirag_dist.errors import ConfigError
+from hirag_dist.service.callers import is_name
+
+_BYTES = 32  # of randomness
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("token")(token)
+
+
+def token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The caller who gets it.")],
+    days: Annotated[int | None, typer.Option(min=1, help="Days that it is good for; without, for ever.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a bearer token. It is shown once; the callers file holds its hash."""
+    use_json(json)
+    if not is_name(name):
+        raise ConfigError(f"{name!r} is no name for a caller; a name has up to 64 letters, digits and . _ @ -")
+    fresh = f"hirag_{secrets.token_urlsafe(_BYTES)}"
+    digest = hashlib.sha256(fresh.encode()).hexdigest()
+    until = None if days is None else (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if json:
+        emit({"name": name, "token": fresh, "sha256": digest, "expires": until})
+        return
+    print(f"The token, which is shown this once:\n\n  {fresh}\n")
+    print("For the callers file (service.callers_file); beside other tokens where the caller is there already:\n")
+    print(f'callers:\n  {name}:\n    tokens:\n      - sha256: "{digest}"')
+    if until is not None:
+        print(f"        expires: {until}")
+    print("    labels: []  # of documents that it may see beside those without labels; all: everything")

@@ -1,0 +1,76 @@
+"""One of several serving processes, as `service.supervisor` starts them: not a command for people."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import pickle
+import sys
+from dataclasses import dataclass
+
+from hirag_dist.config import Config
+from hirag_dist.errors import HiragError
+from hirag_dist.service.options import ServerOptions
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker serves.
+
+    Attributes:
+        config: with the vectors that several processes can have.
+        index: the index folder.
+        options: how to listen.
+        name: of the process, for its log.
+        levels: logger → level; "" is the root.
+        debug: whether errors show their traceback.
+    """
+
+    config: Config
+    index: str
+    options: ServerOptions
+    name: str
+    levels: dict[str, int]
+    debug: bool
+
+
+def main() -> None:
+    """Serve the work on standard input, report through the descriptor that the last argument names, and exit."""
+    from hirag_dist.cli.logs import configure
+
+    work: Work = pickle.load(sys.stdin.buffer)  # from the supervisor alone: nobody else holds the pipe
+    configure(work.levels, name=work.name)
+    with os.fdopen(int(sys.argv[-1]), "w", encoding="utf-8") as reports:
+
+        def report(**said: object) -> None:
+            print(json.dumps(said), file=reports, flush=True)
+
+        try:
+            asyncio.run(_serve(work, lambda address: report(ready=address)))
+        except HiragError as error:
+            report(failed=str(error), exit_code=error.exit_code)
+            if work.debug:
+                raise
+            sys.exit(error.exit_code)
+
+
+async def _serve(work: Work, ready: object) -> None:
+    from hirag_dist.cli.serving import serve_index
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def alone() -> None:
+        if not os.read(0, 4096):
+            loop.remove_reader(0)
+            logging.getLogger(__name__).error("the supervisor is gone; stopping")
+            stop.set()
+
+    loop.add_reader(0, alone)
+    await serve_index(work.config, work.index, work.options, ready, stop)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""Who may call, what they may see and how much they may ask: the callers file."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from hirag_dist.errors import ConfigError
+
+MOST_CALLERS = 16_384
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who calls.
+
+    Attributes:
+        name: as in the callers file; empty for an anonymous caller.
+        reach: labels held, as `types.Query.reach`; None sees everything.
+        per_second, burst: requests a second in the long run, and at once; None for any number.
+        per_day: requests a day (UTC); None for any number.
+        max_concurrent: requests at a time, in all processes together; None for any number.
+    """
+
+    name: str = ""
+    reach: frozenset[str] | None = frozenset()
+    per_second: float | None = None
+    burst: float | None = None
+    per_day: int | None = None
+    max_concurrent: int | None = None
+
+    @property
+    def limited(self) -> bool:
+        """Whether any of the limits is set."""
+        return not (self.per_second is None and self.per_day is None and self.max_concurrent is None)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+def _time(given: Any) -> Any:
+    """Return a time that was written in quotes as one."""
+    return datetime.fromisoformat(given) if isinstance(given, str) else given
+
+
+class _Token(_Part):
+    sha256: Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$")]
+    expires: Annotated[AwareDatetime | None, BeforeValidator(_time)] = None
+
+
+class _Rate(_Part):
+    per_second: Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
+    burst: Annotated[float | None, Field(ge=1, allow_inf_nan=False, strict=False)] = None
+
+
+class _Record(_Part):
+    tokens: Annotated[list[_Token], Field(max_length=16)] = []
+    certificates: Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=64)] = []
+    labels: list[Annotated[str, Field(min_length=1)]] | Literal["all"] = []
+    rate: _Rate | None = None
+    quota_per_day: Annotated[int | None, Field(ge=1)] = None
+    max_concurrent: Annotated[int | None, Field(ge=1)] = None
+
+    def caller(self, name: str) -> Caller:
+        rate = self.rate
+        return Caller(
+            name=name,
+            reach=None if self.labels == "all" else frozenset(self.labels),
+            per_second=None if rate is None else rate.per_second,
+            burst=None if rate is None else max(rate.burst or rate.per_second, 1.0),
+            per_day=self.quota_per_day,
+            max_concurrent=self.max_concurrent,
+        )
+
+
+class _File(_Part):
+    callers: Annotated[dict[str, _Record], Field(min_length=1, max_length=MOST_CALLERS)]
+
+
+@dataclass(frozen=True)
+class Callers:
+    """Everybody in a callers file.
+
+    Attributes:
+        tokens: SHA-256 of a token → whose it is, and until when it is good.
+        certificates: name in a client's certificate → whose it is.
+    """
+
+    tokens: Mapping[bytes, tuple[Caller, datetime | None]] = field(default_factory=dict)
+    certificates: Mapping[str, Caller] = field(default_factory=dict)
+
+    def of_token(self, token: str, now: datetime) -> tuple[Caller | None, bool]:
+        """Return whose token it is, None for nobody's, and whether it is still good.
+
+        What is looked up and compared is the token's digest. Nobody can choose a token by its digest, so the time that
+        this takes tells nothing of the tokens that are good.
+        """
+        found = self.tokens.get(hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest())
+        if found is None:
+            return None, False
+        caller, expires = found
+        return caller, expires is None or now < expires
+
+    def of_certificate(self, names: Iterable[str]) -> Caller | None:
+        """Return whose certificate has these names; None for nobody's, or where they are of several callers."""
+        found = {id(caller): caller for name in names if (caller := self.certificates.get(name)) is not None}
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    def next_expiry(self, now: datetime) -> datetime | None:
+        """Return when the next token stops being good, or None where none will."""
+        times = (expires for _, expires in self.tokens.values() if expires is not None)
+        return min((expires for expires in times if expires > now), default=None)
+
+
+def is_name(text: str) -> bool:
+    """Whether a caller may be called that: what stands in every line of the log must not fake another one."""
+    return _NAME.fullmatch(text) is not None
+
+
+def read_callers(path: str) -> Callers:
+    """Return the callers of a YAML file.
+
+    Raises:
+        ConfigError: the file cannot be read, is not YAML, has an unknown key or a wrong value, or two callers share a
+            token or a certificate's name.
+    """
+    try:
+        data = yaml.load(Path(path).read_text(encoding="utf-8-sig"), Loader=_Loader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the callers file {path} cannot be read: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+        raise ConfigError(f"the callers file {path} is not YAML: {error.problem or error.context}{where}") from None
+    except (yaml.YAMLError, RecursionError):
+        raise ConfigError(f"the callers file {path} is not YAML") from None
+    try:
+        records = _File.model_validate(data).callers
+    except ValidationError as error:
+        raise ConfigError(f"the callers file {path}: {_explain(error)}") from None
+    return _index(path, records)
+
+
+def _index(path: str, records: Mapping[str, _Record]) -> Callers:
+    tokens: dict[bytes, tuple[Caller, datetime | None]] = {}
+    certificates: dict[str, Caller] = {}
+    for name, record in records.items():
+        if not is_name(name):
+            raise ConfigError(
+                f"the callers file {path}: {name!r} is no name for a caller; a name has up to 64 letters, digits and "
+                f". _ @ -"
+            )
+        if not record.tokens and not record.certificates:
+            raise ConfigError(
+                f"the callers file {path}: {name} has neither tokens nor certificates; `hirag-dist token {name}` makes "
+                f"a token"
+            )
+        caller = record.caller(name)
+        for token in record.tokens:
+            digest = bytes.fromhex(token.sha256)
+            if digest in tokens:
+                raise ConfigError(f"the callers file {path}: {tokens[digest][0].name} and {name} have the same token")
+            tokens[digest] = (caller, None if token.expires is None else token.expires.astimezone(UTC))
+        for certificate in record.certificates:
+            if certificate in certificates:
+                others = certificates[certificate].name
+                raise ConfigError(f"the callers file {path}: {others} and {name} both have certificate {certificate!r}")
+            certificates[certificate] = caller
+    return Callers(tokens, certificates)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which no key stands twice: of two callers of one name, one would be lost without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+            if key is not None and key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key} stands twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+_SAID = {  # end of the key, or kind of fault → what to write there
+    "labels": "give a list of labels, or the word all",
+    "sha256": "give the SHA-256 of the token as 64 hexadecimal digits, in quotes",
+    "expires": "give a time with its zone, such as 2027-01-31T00:00:00Z",
+    "model_type": "give keys and values",
+    "missing": "is missing",
+}
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for fault in error.errors(include_url=False, include_input=False):
+        parts = [str(part) for part in fault["loc"]]
+        if "labels" in parts:  # the two forms that it may have are told apart in the rest
+            parts = parts[: parts.index("labels") + 1]
+        where = ".".join(parts)
+        if fault["type"] == "extra_forbidden":
+            lines.append(f"unknown key {where}; a caller has {', '.join(_Record.model_fields)}")
+            continue
+        said = next((_SAID[key] for key in (fault["type"], *parts[-1:]) if key in _SAID), fault["msg"])
+        lines.append(f"{where or 'callers'}: {said}")
+    return "; ".join(dict.fromkeys(lines))

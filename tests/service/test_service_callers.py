@@ -1,0 +1,183 @@
+"""The callers file: what may stand in it, and how its next version is taken up."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.errors import ConfigError
+from hirag_dist.service.callers import Caller, Callers, is_name, read_callers
+from hirag_dist.service.watch import Reloaded
+
+OPEN, OTHER = (hashlib.sha256(text).hexdigest() for text in (b"open sesame", b"other"))
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "callers.yaml"
+
+
+def read(path: Path, text: str) -> Callers:
+    path.write_text(text)
+    return read_callers(str(path))
+
+
+def test_all_that_a_caller_may_have(path: Path) -> None:
+    callers = read(
+        path,
+        f"""
+callers:
+  web:
+    tokens:
+      - sha256: "{OPEN.upper()}"
+        expires: 2026-12-31T00:00:00+01:00
+      - sha256: "{OTHER}"
+        expires: "2027-12-31T00:00:00Z"
+    labels: [public, "team:a"]
+    rate: {{per_second: 5, burst: 10}}
+    quota_per_day: 1000
+    max_concurrent: 4
+  ops:
+    certificates: [ops.example]
+    labels: all
+    rate: {{per_second: 0.5}}
+""",
+    )
+    web = Caller("web", frozenset({"public", "team:a"}), 5.0, 10.0, 1000, 4)
+    assert callers.tokens == {
+        bytes.fromhex(OPEN): (web, datetime(2026, 12, 30, 23, tzinfo=UTC)),
+        bytes.fromhex(OTHER): (web, datetime(2027, 12, 31, tzinfo=UTC)),
+    }
+    ops = Caller("ops", None, 0.5, 1.0, None, None)  # a burst below one request would let nothing through
+    assert callers.certificates == {"ops.example": ops}
+    assert callers.next_expiry(NOW) == datetime(2026, 12, 30, 23, tzinfo=UTC)
+    assert callers.next_expiry(datetime(2027, 6, 1, tzinfo=UTC)) == datetime(2027, 12, 31, tzinfo=UTC)
+    assert callers.next_expiry(datetime(2028, 6, 1, tzinfo=UTC)) is None
+
+
+def test_without_labels_a_caller_holds_none(path: Path) -> None:
+    callers = read(path, "callers: {ops: {certificates: [ops.example]}}")
+    assert callers.certificates["ops.example"] == Caller("ops", frozenset())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "callers: give keys and values"),
+        ("callers: {}", "callers: Dictionary should have at least 1"),
+        ("web: {}", "unknown key web"),
+        ("callers: {a: }", "callers.a: give keys and values"),
+        ("callers: {a: {labels: all}}", "a has neither tokens nor certificates; `hirag-dist token a` makes"),
+        (
+            "callers: {a: {tokens: [{sha256: secret}]}}",
+            "tokens.0.sha256: give the SHA-256 of the token as 64",
+        ),
+        ("callers: {a: {certificates: [x]}, a: {certificates: [y]}}", "a stands twice in line 1"),
+        ("callers: {a: {certificates: [x], labels: 7}}", "callers.a.labels: give a list of labels, or the word all$"),
+        ("callers: {a: {certificates: [x], labels: [7]}}", "callers.a.labels: give a list of labels, or the word all$"),
+        ("callers: {a: {certificates: [x], rat: 7}}", "unknown key callers.a.rat; a caller has tokens, certificates,"),
+        ("callers: {a: {certificates: [x], rate: {per_second: 0}}}", "rate.per_second: .*greater than 0"),
+        ("callers: {a: {certificates: [x], rate: {per_second: .inf}}}", "rate.per_second: .*finite"),
+        ("callers: {a: {certificates: [x], quota_per_day: 0}}", "quota_per_day: .*greater than or equal to 1"),
+        ("callers: {a: {certificates: [x]}, b: {certificates: [x]}}", "a and b both have certificate 'x'"),
+        ("callers: {'a b': {certificates: [x]}}", "'a b' is no name for a caller"),
+        ("a: [", "is not YAML: .* in line 1, column 5"),
+        ("callers: &a {a: *a}", "unknown key callers.a.a"),
+        (f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: 2027-01-01}}]}}}}", "give a time with its zone"),
+        (f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: soon}}]}}}}", "give a time with its zone"),
+        (
+            f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: 2027-01-01T00:00:00}}]}}}}",
+            "give a time with its zone",
+        ),
+        (
+            f"callers: {{a: {{tokens: [{{sha256: '{OPEN}'}}]}}, b: {{tokens: [{{sha256: '{OPEN}'}}]}}}}",
+            "a and b have the same token",
+        ),
+    ],
+)
+def test_a_wrong_file(path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        read(path, text)
+    assert str(path) in str(caught.value)
+    assert "secret" not in str(caught.value)  # what was put where the hash belongs may be the token itself
+
+
+def test_a_missing_file(path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_callers(str(path))
+
+
+@pytest.mark.parametrize(
+    ("token", "known", "good"),
+    [("open sesame", True, True), ("other", True, False), ("open sesam", False, False), ("\ud800", False, False)],
+)
+def test_whose_token(token: str, known: bool, good: bool) -> None:
+    web = Caller("web")
+    callers = Callers({bytes.fromhex(OPEN): (web, NOW + timedelta(seconds=1)), bytes.fromhex(OTHER): (web, NOW)})
+    assert callers.of_token(token, NOW) == (web if known else None, good)
+
+
+def test_whose_certificate() -> None:
+    web, ops = Caller("web"), Caller("ops")
+    callers = Callers(certificates={"web.example": web, "web.internal": web, "ops.example": ops})
+    assert callers.of_certificate(["CN", "web.example"]) is web
+    assert callers.of_certificate(["web.example", "web.internal"]) is web
+    assert callers.of_certificate(["CN"]) is None
+    assert callers.of_certificate(["web.example", "ops.example"]) is None  # it would be a guess
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\nb", "-a", "a" * 65, "ä", "a=b"])
+def test_what_is_no_name(name: str) -> None:
+    assert not is_name(name)
+
+
+def test_a_file_is_read_again_when_it_changes(path: Path) -> None:
+    path.write_text("one")
+    taken: list[str] = []
+    value = Reloaded([str(path)], path.read_text, taken.append)
+    assert not value.refresh()
+    path.write_text("another")
+    assert value.refresh()
+    assert value.value == "another"
+    assert not value.refresh()
+    replacement = path.with_suffix(".new")  # of the same size and time
+    replacement.write_text("renamed")
+    os.utime(replacement, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    replacement.replace(path)
+    assert value.refresh()
+    assert taken == ["one", "another", "renamed"]
+
+
+def test_a_link_that_moves_is_a_change(tmp_path: Path) -> None:
+    for version in ("v1", "v2"):  # as Kubernetes mounts a secret: file → ..data/file, ..data → a folder by its time
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "file").write_text(version)
+        os.utime(tmp_path / version / "file", (1, 1))
+    (tmp_path / "..data").symlink_to("v1")
+    (tmp_path / "file").symlink_to("..data/file")
+    value = Reloaded([str(tmp_path / "file")], (tmp_path / "file").read_text)
+    assert value.value == "v1"
+    (tmp_path / "..next").symlink_to("v2")
+    (tmp_path / "..next").replace(tmp_path / "..data")
+    assert value.refresh()
+    assert value.value == "v2"
+
+
+def test_a_broken_version_leaves_the_old_one_and_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text("callers: {a: {certificates: [x]}}")
+    value = Reloaded([str(path)], lambda: read_callers(str(path)))
+    for broken in ("callers: {a: {certificates: 7}}", None):
+        caplog.clear()
+        path.write_text(broken) if broken else path.unlink()
+        assert [value.refresh(), value.refresh()] == [False, False]
+        assert "x" in value.value.certificates
+        (record,) = caplog.records
+        assert "what was read before stays in force" in record.getMessage()
+    path.write_text("callers: {a: {certificates: [y]}}")
+    assert value.refresh()
+    assert "y" in value.value.certificates

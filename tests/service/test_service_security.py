@@ -1,0 +1,251 @@
+"""Who gets in: tokens, certificates, and what a renewed file changes, over real connections."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from hirag_dist.errors import ConfigError
+from hirag_dist.service._pb import query_pb2 as pb
+from hirag_dist.service._pb import query_pb2_grpc
+from hirag_dist.service.tls import certificate_expiry, read_certificates
+
+REQUEST = pb.RetrieveRequest(query=pb.Query(question="q"))
+NAMES = ("ca.pem", "server.pem", "server.key", "client.pem", "client.key")
+
+
+async def refused(call: Any) -> grpc.StatusCode:
+    """The status of a call that must fail."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        _ = [part async for part in call] if hasattr(call, "__aiter__") else await call
+    return caught.value.code()
+
+
+async def test_tokens(start: Any, engine: Any, fakes: Any, callers: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "hirag_dist.service.access")
+    service = await start(engine, callers_file=callers.path)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        reflect = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
+        listing = [reflection_pb2.ServerReflectionRequest(list_services="")]
+        good = fakes.token("web")
+        assert (await stub.Retrieve(REQUEST, metadata=good)).retrieval.local
+        parts = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=good)]
+        assert parts[-1].answer.text
+        assert [reply async for reply in reflect(iter(listing), metadata=good)]
+        assert "caller=web" in caplog.text
+        caplog.clear()
+        for bad, reason in ((fakes.token("wrong"), "unknown_token"), ((), "no_token")):
+            for call in (
+                stub.Retrieve(REQUEST, metadata=bad),
+                stub.DescribeIndex(pb.DescribeIndexRequest(), metadata=bad),
+                stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=bad),
+                stub.RetrieveStream(pb.RetrieveStreamRequest(query=REQUEST.query), metadata=bad),
+                reflect(iter(listing), metadata=bad),
+            ):
+                assert await refused(call) is grpc.StatusCode.UNAUTHENTICATED
+            assert caplog.text.count("code=UNAUTHENTICATED") == 5
+            assert caplog.text.count(f"reason={reason}") == 5
+            caplog.clear()
+        health = health_pb2_grpc.HealthStub(channel)
+        assert (await health.Check(health_pb2.HealthCheckRequest())).status == health_pb2.HealthCheckResponse.SERVING
+    assert len(engine.queries) == 2
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["web-token", "Basic web-token", "Bearer ", "Bearer", "", "Bearer web-token2", "Bearer " + "x" * 5000],
+)
+async def test_what_is_no_token(start: Any, engine: Any, fakes: Any, callers: Any, header: str) -> None:
+    service = await start(engine, callers_file=callers.path)
+    async with fakes.channel(service) as channel:
+        call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=(("authorization", header),))
+        assert await refused(call) is grpc.StatusCode.UNAUTHENTICATED
+    assert not engine.queries
+
+
+async def test_an_expired_token(
+    start: Any, engine: Any, fakes: Any, callers: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "hirag_dist.service.access")
+    now = datetime.now(UTC)
+    callers.add("late", expires=now - timedelta(seconds=1)).add("early", expires=now + timedelta(hours=1))
+    service = await start(engine, callers_file=callers.path)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        assert (await stub.Retrieve(REQUEST, metadata=fakes.token("early"))).retrieval.local
+        assert await refused(stub.Retrieve(REQUEST, metadata=fakes.token("late"))) is grpc.StatusCode.UNAUTHENTICATED
+    assert "reason=expired_token" in caplog.text
+    assert "caller=late" in caplog.text
+    assert "late-token" not in caplog.text
+
+
+async def test_a_caller_sees_by_its_labels(start: Any, engine: Any, fakes: Any, callers: Any) -> None:
+    callers.add("some", labels=["public", "team:a"]).add("none")
+    service = await start(engine, callers_file=callers.path)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        for name in ("web", "some", "none"):
+            await stub.Retrieve(REQUEST, metadata=fakes.token(name))
+            _ = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=fakes.token(name))]
+    held = [None, None, {"public", "team:a"}, {"public", "team:a"}, set(), set()]
+    assert [query.reach for query in engine.queries] == held
+
+
+@pytest.mark.parametrize("labels", [frozenset(), frozenset({"public"}), None])
+async def test_where_nobody_is_known_all_hold_the_same_labels(
+    start: Any, engine: Any, fakes: Any, labels: frozenset[str] | None
+) -> None:
+    service = await start(engine, anonymous_labels=labels)
+    async with fakes.channel(service) as channel:
+        await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)
+    assert [query.reach for query in engine.queries] == [labels]
+
+
+async def test_a_token_is_changed_without_a_restart(start: Any, engine: Any, fakes: Any, callers: Any) -> None:
+    service = await start(engine, callers_file=callers.path, poll_s=0.01)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        unauthenticated = grpc.StatusCode.UNAUTHENTICATED
+        assert await refused(stub.Retrieve(REQUEST, metadata=fakes.token("new"))) is unauthenticated
+        callers.add("new")
+        await eventually(stub, fakes.token("new"), grpc.StatusCode.OK)
+        assert (await stub.Retrieve(REQUEST, metadata=fakes.token("web"))).retrieval.local  # both are good meanwhile
+        Path(callers.path).write_text("callers: {web: {tokens: [{sha256: nonsense}]}}")
+        del callers.callers["web"]
+        callers.write()
+        await eventually(stub, fakes.token("web"), unauthenticated)  # on a connection that was made while it was good
+        assert (await stub.Retrieve(REQUEST, metadata=fakes.token("new"))).retrieval.local
+
+
+async def eventually(stub: Any, metadata: Any, wanted: grpc.StatusCode) -> None:
+    """Ask until the status is the wanted one; the test's time-out ends it."""
+    while True:
+        call = stub.DescribeIndex(pb.DescribeIndexRequest(), metadata=metadata)
+        if await call.code() is wanted:
+            return
+
+
+async def test_tls(start: Any, engine: Any, certificates: dict[str, str]) -> None:
+    service = await start(engine, tls_cert=certificates["server.pem"], tls_key=certificates["server.key"])
+    root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
+    async with grpc.aio.secure_channel(service.address, root) as channel:
+        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
+    async with grpc.aio.insecure_channel(service.address) as channel:  # plain text to a TLS port
+        call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
+        assert await refused(call) is grpc.StatusCode.UNAVAILABLE
+    assert len(engine.queries) == 1
+
+
+async def test_tls_to_a_plain_port(start: Any, engine: Any, fakes: Any, certificates: dict[str, str]) -> None:
+    service = await start(engine)
+    root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
+    async with grpc.aio.secure_channel(service.address, root) as channel:
+        call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
+        assert await refused(call) is grpc.StatusCode.UNAVAILABLE
+    async with fakes.channel(service) as channel:
+        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
+
+
+def credentials(files: dict[str, str], *names: str) -> grpc.ChannelCredentials:
+    """A client's, from authority, key and certificate by their names."""
+    return grpc.ssl_channel_credentials(*(Path(files[name]).read_bytes() for name in names))
+
+
+MUTUAL = ("ca.pem", "client.key", "client.pem")
+
+
+async def mutual(start: Any, engine: Any, files: dict[str, str], **options: Any) -> Any:
+    return await start(
+        engine, tls_cert=files["server.pem"], tls_key=files["server.key"], tls_client_ca=files["ca.pem"], **options
+    )
+
+
+async def test_mutual_tls(start: Any, engine: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path) -> None:
+    service = await mutual(start, engine, certificates)
+    async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as channel:
+        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
+    other = fakes.certificates(tmp_path)
+    mixed = other | {"ca.pem": certificates["ca.pem"]}
+    for wrong in (
+        credentials(certificates, "ca.pem"),  # no certificate
+        credentials(mixed, *MUTUAL),  # one of another authority
+        credentials(other, *MUTUAL),  # the service is not the one that the client trusts
+    ):
+        async with grpc.aio.secure_channel(service.address, wrong) as channel:
+            call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
+            assert await refused(call) is grpc.StatusCode.UNAVAILABLE
+    assert len(engine.queries) == 1
+
+
+async def test_a_certificate_says_who_calls(
+    start: Any, engine: Any, fakes: Any, certificates: dict[str, str], callers: Any
+) -> None:
+    callers.add("machine", certificates=["client"], labels=["public"])
+    service = await mutual(start, engine, certificates, callers_file=callers.path, poll_s=0.01)
+    async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        await stub.Retrieve(REQUEST)
+        await stub.Retrieve(REQUEST, metadata=fakes.token("web"))  # a token counts before a certificate
+        wrong = stub.Retrieve(REQUEST, metadata=fakes.token("wrong"))  # which does not make up for it
+        assert await refused(wrong) is grpc.StatusCode.UNAUTHENTICATED
+        callers.callers["machine"]["certificates"] = ["another"]
+        callers.write()
+        await eventually(stub, (), grpc.StatusCode.UNAUTHENTICATED)
+    assert [query.reach for query in engine.queries] == [{"public"}, None]
+
+
+async def test_new_connections_get_renewed_certificates(
+    start: Any, engine: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path
+) -> None:
+    used, renewed = tmp_path / "used", tmp_path / "renewed"
+    used.mkdir()
+    renewed.mkdir()
+    for name in NAMES:
+        (used / name).write_bytes(Path(certificates[name]).read_bytes())
+    after = fakes.certificates(renewed)
+    files = {name: str(used / name) for name in NAMES}
+    service = await mutual(start, engine, files, poll_s=0.01)
+    async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as before:
+        assert (await query_pb2_grpc.QueryServiceStub(before).Retrieve(REQUEST)).retrieval.local
+        for name in NAMES:
+            os.replace(after[name], used / name)
+        while True:  # until a client that trusts the new authority alone gets in, with a certificate of its own from it
+            async with grpc.aio.secure_channel(service.address, credentials(files, *MUTUAL)) as channel:
+                call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
+                if await call.code() is grpc.StatusCode.OK:
+                    break
+        async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as channel:
+            call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
+            assert await refused(call) is grpc.StatusCode.UNAVAILABLE
+        assert (await query_pb2_grpc.QueryServiceStub(before).Retrieve(REQUEST)).retrieval.local
+
+
+def test_files_of_tls_are_checked_as_they_are_read(tmp_path: Path, certificates: dict[str, str]) -> None:
+    cert, key = certificates["server.pem"], certificates["server.key"]
+    found = read_certificates(cert, key, certificates["ca.pem"])
+    assert (found.cert, found.client_ca) == (Path(cert).read_bytes(), Path(certificates["ca.pem"]).read_bytes())
+    nonsense = tmp_path / "nonsense.pem"
+    nonsense.write_text("hello")
+    for wrong in (str(nonsense), str(tmp_path / "missing"), certificates["client.key"]):
+        with pytest.raises(ConfigError, match="TLS cannot be set up from"):
+            read_certificates(cert, wrong, None)
+    with pytest.raises(ConfigError, match="nonsense"):
+        read_certificates(cert, key, str(nonsense))
+
+
+def test_when_a_certificate_ends(certificates: dict[str, str]) -> None:
+    from cryptography import x509
+
+    for name in ("ca.pem", "server.pem", "client.pem"):
+        pem = Path(certificates[name]).read_bytes()
+        assert certificate_expiry(b"a comment\n" + pem) == x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    with pytest.raises(ValueError, match="no certificate"):
+        certificate_expiry(Path(certificates["server.key"]).read_bytes())

@@ -1,0 +1,185 @@
+"""The supervisor, with small programs for workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.errors import ConfigError, HiragError, ServiceError
+from hirag_dist.service.supervisor import Job, Supervisor, reserve
+
+# What each worker has: its work, a way to report, how often it was started before, and the supervisor's process.
+PREAMBLE = """
+import json, os, pathlib, signal, sys, time
+work = sys.stdin.buffer.read(4).decode()
+reports = os.fdopen(int(sys.argv[-1]), "w")
+def report(**said):
+    print(json.dumps(said), file=reports, flush=True)
+def sleep():
+    while True:
+        time.sleep(60)
+starts = pathlib.Path(os.environ["STARTS"])
+with starts.open("a") as file:
+    print(work, os.getpid(), file=file)
+before = starts.read_text().split().count(work) - 1
+"""
+STEADY = "signal.signal(15, lambda *_: sys.exit(0)); report(ready=work); sleep()"
+
+
+@pytest.fixture
+def starts(tmp_path: Path) -> Path:
+    """A line with name and process for each start of a worker."""
+    return tmp_path / "starts"
+
+
+@pytest.fixture
+def supervise(starts: Path) -> Callable[..., Supervisor]:
+    def make(*programs: str, ready: Callable[[str], None] | None = None, **options: Any) -> Supervisor:
+        jobs = [
+            Job(
+                (sys.executable, "-SE", "-c", PREAMBLE + program),
+                f"w{number:03}".encode(),
+                {"STARTS": str(starts)},
+                f"worker {number}",
+            )
+            for number, program in enumerate(programs)
+        ]
+        return Supervisor(jobs, ready=ready or (lambda _: stop()), **({"drain_s": 30, "pause_s": 0.01} | options))
+
+    return make
+
+
+def stop(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ready_when_all_are_and_stopped_by_a_signal(
+    supervise: Callable[..., Supervisor], number: signal.Signals
+) -> None:
+    said: list[str] = []
+
+    def ready(address: str) -> None:
+        said.append(address)
+        os.kill(os.getpid(), number)
+
+    handler = signal.getsignal(number)
+    assert supervise(STEADY, STEADY, STEADY, ready=ready).run()
+    assert len(said) == 1
+    assert signal.getsignal(number) is handler
+
+
+def test_a_worker_that_dies_is_started_again(supervise: Callable[..., Supervisor], starts: Path) -> None:
+    died: list[int] = []
+    again = (
+        "signal.signal(15, lambda *_: sys.exit(0)); report(ready=work)\nif before: os.kill(os.getppid(), 15)\nsleep()"
+    )
+
+    def kill(_: str) -> None:
+        (process,) = (int(line.split()[1]) for line in starts.read_text().splitlines() if line.startswith("w001"))
+        os.kill(process, signal.SIGKILL)
+
+    assert supervise(STEADY, again, ready=kill, died=lambda place, _: died.append(place)).run()
+    assert died == [1]
+    assert sorted(line.split()[0] for line in starts.read_text().splitlines()) == ["w000", "w001", "w001"]
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "words"),
+    [
+        ("report(failed='no index there', exit_code=1); sys.exit(1)", ServiceError, "^no index there$"),
+        ("report(failed='wrong file', exit_code=2); sys.exit(2)", ConfigError, "^wrong file$"),
+        ("sys.exit(3)", ServiceError, "^worker 1 ended with code 3 before it was ready"),
+        ("os.kill(os.getpid(), 9)", ServiceError, "^worker 1 was killed by SIGKILL before it was ready"),
+    ],
+)
+def test_a_worker_that_cannot_start_ends_it_all(
+    supervise: Callable[..., Supervisor], starts: Path, program: str, kind: type[HiragError], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        supervise(STEADY, program).run()
+    assert not alive(starts)
+
+
+def test_workers_that_cannot_live_are_given_up(supervise: Callable[..., Supervisor], starts: Path) -> None:
+    lives_once = "report(ready=work) if not before else None\ntime.sleep(0.01 if before else 0.2)\nsys.exit(1)"
+    assert not supervise(lives_once, lives_once, ready=lambda _: None).run()
+    assert 5 <= starts.read_text().split().count("w000") < 20
+
+
+def test_a_worker_that_does_not_stop_is_killed(supervise: Callable[..., Supervisor], starts: Path) -> None:
+    stubborn = "signal.signal(15, signal.SIG_IGN); report(ready=work); sleep()"
+    assert not supervise(stubborn, STEADY, drain_s=0, grace_s=0.1).run()
+    assert not alive(starts)
+
+
+def test_a_worker_that_fails_while_it_stops_is_told_of(supervise: Callable[..., Supervisor]) -> None:
+    assert not supervise("signal.signal(15, lambda *_: sys.exit(7)); report(ready=work); sleep()", STEADY).run()
+
+
+def test_a_second_signal_is_passed_on(supervise: Callable[..., Supervisor]) -> None:
+    hurried = """
+heard = []
+def on_signal(*_):
+    heard.append(1)
+    if len(heard) == 1:
+        os.kill(os.getppid(), 2)  # the operator's second Ctrl-C
+    else:
+        sys.exit(0)
+signal.signal(15, on_signal); report(ready=work); sleep()
+"""
+    assert supervise(hurried).run()
+
+
+def test_a_signal_before_all_are_ready(supervise: Callable[..., Supervisor]) -> None:
+    impatient = "os.kill(os.getppid(), 15); sleep()"
+    said: list[str] = []
+    assert supervise(impatient, ready=said.append).run()
+    assert not said
+
+
+def test_the_terminals_interrupt_does_not_reach_workers_twice(
+    supervise: Callable[..., Supervisor], starts: Path
+) -> None:
+    groups: list[int] = []
+
+    def ready(_: str) -> None:
+        groups.extend(os.getpgid(int(line.split()[1])) for line in starts.read_text().splitlines())
+        stop()
+
+    assert supervise(STEADY, STEADY, ready=ready).run()
+    assert os.getpgid(0) not in groups
+
+
+def test_no_worker_outlives_its_supervisor(tmp_path: Path, starts: Path) -> None:
+    """The supervisor is killed; its workers see their standard input end."""
+    program = PREAMBLE + "report(ready=work); sys.stdin.buffer.read(); print('alone', flush=True)"
+    code = f"""
+import sys
+from hirag_dist.service.supervisor import Job, Supervisor
+job = Job((sys.executable, "-SE", "-c", {program!r}), b"work", {{"STARTS": {str(starts)!r}}}, "worker")
+Supervisor([job, job], drain_s=30, ready=lambda _: print("ready", flush=True)).run()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.kill()
+        assert process.stdout.read() == "alone\nalone\n"  # to the end, which comes when the last of them is gone
+
+
+def test_an_address_is_held_for_workers() -> None:
+    with reserve("127.0.0.1", 0) as held, reserve("127.0.0.1", held.getsockname()[1]) as shared:
+        assert shared.getsockname() == held.getsockname()
+
+
+def alive(starts: Path) -> list[int]:
+    """Processes of workers that are still there."""
+    found = [int(line.split()[1]) for line in starts.read_text().splitlines()]
+    return [process for process in found if Path(f"/proc/{process}").exists()]
