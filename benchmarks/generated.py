@@ -33,9 +33,12 @@ from hirag_dist.core.communities import community_table, membership
 from hirag_dist.core.graph import build_graph
 from hirag_dist.core.ids import chunk_id, content_ids
 from hirag_dist.core.sparsity import cluster_sparsity
+from hirag_dist.index.layout import TABLES
 from hirag_dist.index.manifest import Manifest
+from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.index.writer import make_current, write_snapshot
+from hirag_dist.publishing import ARRAYS
 from hirag_dist.types import CsrGraph, FloatMatrix
 from hirag_dist.wiring import make_embedder
 
@@ -108,6 +111,23 @@ def generate(store: Store, n_entities: int, seed: int = 0) -> Manifest:
         )
     make_current(store, manifest.snapshot_id)
     return manifest
+
+
+def variant(store: Store, own_id: str) -> Manifest:
+    """Write a snapshot that differs from another of the store by one dead letter only, so that it has another id."""
+    before = open_snapshot(store, own_id)
+    tables = {name: before.table(name).cast(getattr(schemas, name.upper())) for name in TABLES}
+    letter = {"stage": "variant", "unit_id": own_id, "reason": "made up", "attempts": 1, "request": "", "reply": ""}
+    tables["rejects"] = pa.concat_tables([tables["rejects"], pa.Table.from_pylist([letter], schemas.REJECTS)])
+    return write_snapshot(
+        store,
+        tables,
+        {name: before.array(name) for name in ARRAYS},
+        embedder=before.manifest.embedder,
+        complete=False,
+        build=before.manifest.build,
+        notes=before.manifest.notes,
+    )
 
 
 class _Chunks:
