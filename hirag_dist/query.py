@@ -199,8 +199,9 @@ class _Search:
         """Embed the question and find the entities that every level starts from (Eq. 12)."""
         with self._timed("embed"):
             if self._query.vector is not None:
-                norm = float(np.linalg.norm(self._query.vector))
-                self._vector = np.asarray(self._query.vector / norm if norm else self._query.vector, np.float32)
+                given = self._query.vector.astype(np.float64)  # its length may be beyond float32
+                norm = float(np.linalg.norm(given))
+                self._vector = np.asarray(given / norm if norm else given, np.float32)
             else:
                 self._vector = (await embedder.embed([self._query.question]))[0]
         if self.levels:
