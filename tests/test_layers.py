@@ -32,6 +32,8 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "grpc_health": _GRPC,
     "grpc_reflection": _GRPC,
     "grpc_status": _GRPC,
+    "prometheus_client": ("service/",),
+    "opentelemetry": ("service/tracing.py",),
     "pymilvus": ("backends/milvus.py",),
     "milvus_lite": ("backends/milvus.py",),
     "cuml": _GPU,

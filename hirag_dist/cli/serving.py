@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 
 from hirag_dist.config import Config
-from hirag_dist.config import Service as ServiceConfig
 from hirag_dist.config_file import load_prompts
 from hirag_dist.errors import ConfigError
 from hirag_dist.index.reader import current_id, open_snapshot
@@ -16,10 +15,11 @@ from hirag_dist.query import QueryEngine
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import serve as serve_grpc
+from hirag_dist.service.station import Station
 from hirag_dist.wiring import make_engine
 
 
-def options_of(service: ServiceConfig, *, listen: str | None = None, shared: bool = False) -> ServerOptions:
+def options_of(config: Config, *, listen: str | None = None, shared: bool = False) -> ServerOptions:
     """Return how to listen.
 
     Args:
@@ -29,11 +29,19 @@ def options_of(service: ServiceConfig, *, listen: str | None = None, shared: boo
     Raises:
         ConfigError: as `ServerOptions`.
     """
+    service = config.service
     labels = service.anonymous_labels
     return ServerOptions(
         listen=listen or service.listen,
         max_message_bytes=service.max_message_mib << 20,
+        places=service.concurrency or _places(config),
+        max_wait_s=service.max_wait_s,
+        max_answers=service.max_answers,
         max_concurrent=service.max_concurrent,
+        send_timeout_s=service.send_timeout_s,
+        keepalive_s=service.keepalive_s,
+        max_connection_age_s=service.max_connection_age_s,
+        max_connection_age_grace_s=service.max_connection_age_grace_s,
         drain_s=service.drain_s,
         reflection=service.reflection,
         reuse_port=shared,
@@ -43,7 +51,20 @@ def options_of(service: ServiceConfig, *, listen: str | None = None, shared: boo
         callers_file=service.callers_file,
         anonymous_labels=None if labels == "all" else frozenset(labels),
         poll_s=service.poll_s,
+        metrics_listen=service.metrics_listen,
+        metrics_public=service.metrics_public,
+        access_log=service.access_log,
+        log_questions=service.log_questions,
+        traces_endpoint=service.traces_endpoint,
+        traces_ratio=service.traces_ratio,
     )
+
+
+def _places(config: Config) -> int:
+    """Return how many retrievals a process works at: few where they compute, more where they wait for others."""
+    if config.llm.endpoints[config.llm.roles.embed].kind == "openai":
+        return 32  # the question's embedding is a call
+    return 2 if config.vectors.backend == "memory" else 8
 
 
 def processes_of(config: Config) -> int:
@@ -75,12 +96,14 @@ async def serve_index(
     options: ServerOptions,
     ready: Callable[[str], None],
     stop: asyncio.Event | None = None,
+    station: Station | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
         ready: called with HOST:PORT once questions are answered.
         stop: ends the service when set, as a signal does.
+        station: what it shares with other processes.
 
     Raises:
         SnapshotError: nothing to serve.
@@ -94,4 +117,4 @@ async def serve_index(
         return await asyncio.to_thread(lambda: make_engine(config, open_snapshot(store), prompts))
 
     holder = EngineHolder(open_engine, lambda: current_id(store), config.service.poll_s)
-    await serve_grpc(holder, options, ready, stop)
+    await serve_grpc(holder, options, ready, stop, station)

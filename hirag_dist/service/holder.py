@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from hirag_dist.service.engine import Engine
 from hirag_dist.service.status import NotReady
+from hirag_dist.types import IndexInfo
 
 _LOG = logging.getLogger(__name__)
 _MAX_PAUSE = 32  # polls between two attempts to open a snapshot that fails
@@ -45,6 +46,7 @@ class EngineHolder:
         self._shared: _Shared | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self._swapped: Callable[[bool], None] = lambda ok: None
         self._trouble: str | None = None  # what was logged last, so that it is logged once
         self._failing: str | None = None  # the snapshot that could not be opened
         self._failures = 0
@@ -66,6 +68,15 @@ class EngineHolder:
         self._shared = _Shared(await self._open_engine(), wanted)
         _LOG.info("serving snapshot %s", self._shared.engine.info.snapshot_id)
         self._watcher = asyncio.create_task(self._watch())
+
+    def tell(self, swapped: Callable[[bool], None]) -> None:
+        """Call `swapped` whenever a snapshot was taken up, with True, or could not be, with False."""
+        self._swapped = swapped
+
+    @property
+    def info(self) -> IndexInfo | None:
+        """What is in the snapshot being served, None where there is none."""
+        return None if self._shared is None else self._shared.engine.info
 
     @contextmanager
     def lease(self) -> Iterator[Engine]:
@@ -113,6 +124,7 @@ class EngineHolder:
             pause_s = self._poll_s * min(2**self._failures, _MAX_PAUSE)
             self._retry_at = asyncio.get_running_loop().time() + pause_s
             self._report(f"snapshot {wanted} cannot be served, the old one goes on: {error}")
+            self._swapped(False)
             return False
         self._switch(engine, wanted)
         return True
@@ -146,6 +158,7 @@ class EngineHolder:
         old, self._shared = self._shared, _Shared(engine, wanted)
         self._well()
         _LOG.info("serving snapshot %s", engine.info.snapshot_id)
+        self._swapped(True)
         if old is not None:
             old.retired = True
             if not old.requests:
