@@ -157,13 +157,13 @@ async def _slow(service: Served, vector: NDArray[np.float32], arguments: argpars
                 await asked.open(count)
                 await probe.ask_for(arguments.slow_s)
                 during, alive, held = probe.figures(), asked.alive, _private_mb(service)
-                reset = asked.refused_streams
+                ended = asked.ended_calls
             await probe.ask_for(3.0)
             broken = ["proper question failed"] if during["failed"] else []
             return {
                 "case": case,
                 "still_open": alive,
-                "streams_reset": reset,
+                "calls_ended": ended,
                 "watched_s": arguments.slow_s,
                 "private_mb": {"before": empty, "held": held, "after": _private_mb(service)},
                 "before": before,

@@ -221,9 +221,9 @@ class Connections:
         return sum(not each.lost for each in self._open)
 
     @property
-    def refused_streams(self) -> int:
-        """How many calls the service has reset."""
-        return sum(each.resets for each in self._open)
+    def ended_calls(self) -> int:
+        """How many calls have been seen to end; one whose answer is never read may end unseen in the service."""
+        return sum(each.ended for each in self._open)
 
 
 class _Connection(asyncio.Protocol):
@@ -232,7 +232,7 @@ class _Connection(asyncio.Protocol):
         self._rest = b""
         self.greeted = asyncio.Event()
         self.lost = False
-        self.resets = 0
+        self.ended = 0
 
     def connection_made(self, transport: Any) -> None:
         self.transport: asyncio.Transport = transport
@@ -247,8 +247,8 @@ class _Connection(asyncio.Protocol):
                 self.greeted.set()
             elif kind == wire.PING and not flags & wire.ACK:
                 self.transport.write(wire.frame(wire.PING, wire.ACK, 0, data[9 : 9 + size]))
-            elif kind == wire.RST_STREAM:
-                self.resets += 1
+            elif kind == wire.RST_STREAM or (kind in (wire.HEADERS, wire.DATA) and flags & wire.END_STREAM):
+                self.ended += 1
             data = data[9 + size :]
         self._rest = data
 

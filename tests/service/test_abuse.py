@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -25,6 +26,8 @@ from hirag_dist.service.holder import EngineHolder
 from hirag_dist.types import FloatMatrix
 from hirag_dist.wiring import make_engine
 
+MOST_REQUESTS = 24
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
@@ -45,7 +48,8 @@ async def service(store: Store, start: Any) -> Any:
     async def opened() -> QueryEngine:
         return make_engine(config, open_snapshot(store), Prompts())
 
-    return await start(EngineHolder(opened, lambda: current_id(store), poll_s=3600))
+    holder = EngineHolder(opened, lambda: current_id(store), poll_s=3600)
+    return await start(holder, places=2, max_concurrent=MOST_REQUESTS, send_timeout_s=0.5)
 
 
 @pytest.fixture
@@ -62,7 +66,7 @@ async def test_hostile_messages_end_and_others_are_answered(
 ) -> None:
     messages = make_messages(len(vector), 500, seed, largest=1 << 17)
     connections = make_connections(500, seed)
-    found = await fuzz(service.address, messages, connections, probe, every=50)
+    found = await fuzz(service.address, messages, connections, probe, every=50, in_flight=12)
     assert found.messages == len(messages)
     assert sum(sum(codes.values()) for codes in found.codes.values()) == len(messages)
     assert not found.hung
@@ -91,3 +95,21 @@ async def test_answers_that_are_never_read_hold_nobody_up(service: Any, probe: P
             await probe.ask()
         assert connections.alive == 2
     assert not probe.failures
+
+
+async def test_streams_that_are_never_read_hold_nobody_up_and_are_dropped(
+    service: Any, probe: Probe, vector: FloatMatrix
+) -> None:
+    """Twice as many streams come as there may be requests: the first ones must make room."""
+    spoken = unread_calls("RetrieveStream", 1, vector)
+    async with Connections(service.address, window=0, spoken=spoken) as connections:
+        await connections.open(MOST_REQUESTS - 2)
+        for _ in range(5):
+            await probe.ask()
+        assert not probe.failures
+        await connections.open(MOST_REQUESTS)
+        async with asyncio.timeout(20):
+            answered = len(probe.ms)
+            while len(probe.ms) == answered:
+                await probe.ask()
+    assert not [failure for failure in probe.failures if not failure.startswith("Overloaded")]
