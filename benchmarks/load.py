@@ -52,6 +52,7 @@ OPEN_CONNECTIONS = 32
 CLIENTS = 2  # processes
 QUESTIONS = 500
 SWAP_S = 2.0
+WARM_UP_S = 1.0
 PARTS = ("closed", "saturation", "open", "swap", "drain")
 
 
@@ -143,7 +144,7 @@ class Load:
                 "case": f"{share:g} × saturation",
                 "asked_per_s": round(saturating * share, 1),
                 **self._figures(found),
-                "turned_away_per_s": round(turned_away / (self._seconds - 1.0), 1),
+                "turned_away_per_s": round(turned_away / (self._seconds - WARM_UP_S), 1),
                 "p99_over_p99_at_saturation": round(p99 / at_saturation, 2) if at_saturation else None,
                 "sender_late_ms": round(max(each.lag_ms for each in found), 1),
             }
@@ -190,7 +191,7 @@ class Load:
         return {"way": "drain", "case": case, **self._figures(found), "exit_codes": ended}
 
     def _while_stopping(self, target: str, stop: Any) -> list[Found]:
-        timer = threading.Timer(1.0 + self._seconds / 2, stop)
+        timer = threading.Timer(WARM_UP_S + self._seconds / 2, stop)
         timer.start()
         try:
             return self._ask(self._tasks(target, 16))
@@ -201,7 +202,7 @@ class Load:
         return served(self._index, self._processes, [*self._settings, *settings])
 
     def _task(self, target: str, callers: int, **more: Any) -> Task:
-        return Task(target, self._vectors, callers, self._seconds, **more)
+        return Task(target, self._vectors, callers, self._seconds, WARM_UP_S, **more)
 
     def _tasks(self, target: str, callers: int, **more: Any) -> list[Task]:
         shares = [len(part) for part in np.array_split(np.arange(callers), min(CLIENTS, callers))]
@@ -223,7 +224,9 @@ class Load:
         return [_found(output) for output in _communicate(clients, f"{start_at}\n")]
 
     def _rate(self, found: Sequence[Found]) -> float:
-        return sum(each.codes["OK"] for each in found) / (self._seconds - 1.0)
+        """Return how many answers a second came back before the end; what an open loop left in line is none of them."""
+        ends = [due + latency / 1e3 for each in found for latency, due in each.ms]
+        return sum(WARM_UP_S <= end <= self._seconds for end in ends) / (self._seconds - WARM_UP_S)
 
     def _figures(self, found: Sequence[Found]) -> dict[str, Any]:
         codes = sum((each.codes for each in found), Counter())

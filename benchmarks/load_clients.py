@@ -49,7 +49,7 @@ class Task:
     questions: str
     callers: int
     seconds: float
-    warm_up_s: float = 1.0
+    warm_up_s: float
     rate: float = 0.0
     plain: bool = False
     timeout_s: float = 20.0
