@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +35,18 @@ class ServingFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.array = cache(self._array)
-        self.texts = cache(self._texts)
+        # Not `functools.cache` of methods: an object in a cycle keeps its files mapped until the garbage is collected.
+        self._arrays: dict[str, NDArray[Any]] = {}
+        self._files: dict[str, TextColumns] = {}
 
-    def _array(self, name: str) -> NDArray[Any]:
+    def array(self, name: str) -> NDArray[Any]:
         """Return an array by its name."""
-        return map_array(self._folder / f"{name}.npy")
+        if name not in self._arrays:
+            self._arrays[name] = map_array(self._folder / f"{name}.npy")
+        return self._arrays[name]
 
-    def _texts(self, name: str) -> TextColumns:
+    def texts(self, name: str) -> TextColumns:
         """Return a file of texts by its name."""
-        return TextColumns(self._folder / name)
+        if name not in self._files:
+            self._files[name] = TextColumns(self._folder / name)
+        return self._files[name]
