@@ -213,7 +213,8 @@ class QueryServicer:
     ) -> bytes:
         """Return what is being served."""
         async with self._call("DescribeIndex", request, context, retrieves=False) as call:
-            response: bytes = pb.DescribeIndexResponse(info=info_to_proto(call.engine.describe(call.caller.reach))).SerializeToString()
+            info = info_to_proto(call.engine.describe(call.caller.reach))
+            response: bytes = pb.DescribeIndexResponse(info=info).SerializeToString()
             return response
 
     @asynccontextmanager
