@@ -375,4 +375,4 @@ def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts) -> QueryEn
     snapshot = snapshot.cached_in(config.service.cache_dir)
     vectors = make_vector_index(config, snapshot)
     rule = config.service.label_rule
-    return QueryEngine(snapshot, vectors, embedder, pool, config.retrieval, prompts, count, rule)
+    return QueryEngine(snapshot, vectors, embedder, pool, config.retrieval, prompts, count, rule, config.tokenizer)
