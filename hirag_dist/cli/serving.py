@@ -16,7 +16,7 @@ from hirag_dist.query import QueryEngine
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import serve as serve_grpc
-from hirag_dist.wiring import make_engine
+from hirag_dist.wiring import make_engine, make_treasury
 
 
 def options_of(service: ServiceConfig, *, listen: str | None = None, shared: bool = False) -> ServerOptions:
@@ -89,9 +89,11 @@ async def serve_index(
     """
     store = Store(index)
     prompts = load_prompts(config.prompts)
+    # Kept from snapshot to snapshot: a new one would begin with full allowances.
+    treasury = make_treasury(config, sharers=processes_of(config))
 
     async def open_engine() -> QueryEngine:
-        return await asyncio.to_thread(lambda: make_engine(config, open_snapshot(store), prompts))
+        return await asyncio.to_thread(lambda: make_engine(config, open_snapshot(store), prompts, treasury))
 
     holder = EngineHolder(open_engine, lambda: current_id(store), config.service.poll_s)
     await serve_grpc(holder, options, ready, stop)
