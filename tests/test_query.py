@@ -8,6 +8,7 @@ Chunk k0 speaks of a and b, k1 of c and d, k2 of e.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -172,7 +173,12 @@ def snapshot(tmp_path: Path) -> Snapshot:
 
 
 class Bench:
-    def __init__(self, snapshot: Snapshot, config: RetrievalConfig | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        config: RetrievalConfig | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.embedder = Axes()
         self.answers = Answers(lambda request: "It is so [E1][S1], they say [E77].")
         self.engine = QueryEngine(
@@ -326,14 +332,14 @@ async def test_a_deadline_that_is_over_leaves_levels_out_and_says_which(bench: B
 
 async def test_a_deadline_between_levels_keeps_what_was_found(snapshot: Snapshot) -> None:
     now = [0.0]
-    bench = Bench(snapshot, lambda: now[0])
+    bench = Bench(snapshot, clock=lambda: now[0])
     last = None
     async for level, so_far in bench.engine.retrieve_stream(Query("a?"), deadline_s=1.0):
         now[0] += 5.0 * (level == "global")
         last = so_far
     assert last is not None
     assert last.partial == ("bridge",)
-    assert last.local and last.communities and last.sources and last.context
+    assert all((last.local, last.communities, last.sources, last.context))
     assert (last.key_entities, last.paths, last.triples) == ((), (), ())
 
 
