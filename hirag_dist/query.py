@@ -19,15 +19,16 @@ from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import bridge_relations
 from hirag_dist.core.scoring import exact_scores
 from hirag_dist.core.sources import Votes
+from hirag_dist.core.triples import nearest_chunks
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.seen import LabelledIndex, SeenIndex
 from hirag_dist.ports import AnswerModel, Embedder, VectorIndex
-from hirag_dist.searching import MODES, Search, Turns
+from hirag_dist.searching import MODES, Search, Told, Turns
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
 
-_COUNTED_TEXTS = 16_384  # records whose token counts are remembered between questions
+_MARKS = 1024  # references and headings, whose tokens are remembered
 
 
 class QueryEngine:
@@ -43,12 +44,15 @@ class QueryEngine:
         prompts: Prompts,
         count_tokens: Callable[[str], int],
         label_rule: LabelRule = "all",
+        tokenizer: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Load a snapshot.
 
         Args:
             label_rule: a document is in reach of whoever holds all of its labels, or any.
+            tokenizer: name of what `count_tokens` counts by: where the snapshot's texts were counted by the same, they
+                are not counted again.
             clock: seconds, for deadlines.
 
         Raises:
@@ -61,7 +65,7 @@ class QueryEngine:
                 f"{embedder.dim} is configured; set llm.roles.embed to the one it was built with"
             )
         threadpool_limits(1)  # a question's products are too small to be worth waking other threads for
-        self._index = LoadedIndex(snapshot)
+        self._index = LoadedIndex(snapshot, tokenizer)
         self._labelled = LabelledIndex(self._index, snapshot, label_rule)
         self._info = snapshot.info()
         self._search = vectors
@@ -69,7 +73,9 @@ class QueryEngine:
         self._model = model
         self._config = config
         self._prompts = prompts
-        self._count = lru_cache(_COUNTED_TEXTS)(count_tokens)
+        self._count = count_tokens
+        self._count_marks = lru_cache(_MARKS)(count_tokens)
+        self._told = Told(count_tokens)
         self._clock = clock
         self._paths = PathFinder(self._index.graph, self._index.components)
         self._compile()
@@ -102,9 +108,9 @@ class QueryEngine:
         self, query: Query, *, deadline_s: float | None = None
     ) -> AsyncIterator[tuple[str, Retrieval]]:
         """Yield (level, what is known so far) as each level is ready, and ("done", everything) at the end."""
-        limits = self._limits(query)
+        limits, turns = self._limits(query), Turns(self._clock, deadline_s)
         seen = self._labelled.seen_by(query.reach, query.labels)
-        search = Search(seen, query, limits, self._paths, self._count, Turns(self._clock, deadline_s))
+        search = Search(seen, query, limits, self._paths, self._count_marks, self._told, turns)
         if not await search.begin(self._embedder, self._search):
             yield "done", search.result
             return
@@ -147,6 +153,7 @@ class QueryEngine:
         index, query = self._index, np.zeros(self._index.vectors.shape[1], np.float32)
         bridge_relations(index.graph, index.parallel, [])
         exact_scores(index.vectors, np.zeros(0, np.int64), query)
+        nearest_chunks(index.origins, index.chunk_vectors, np.zeros(0, np.int64), query)
         votes = Votes(index.origins, query, len(index.chunk_vectors))
         votes.of_entities([])
         votes.of_relations([])

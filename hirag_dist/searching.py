@@ -45,6 +45,41 @@ _TURN_S = 0.002  # that a question works before others get in
 T = TypeVar("T")
 
 
+class Told:
+    """Records as contexts hold them, with their tokens, remembered between questions up to so many characters."""
+
+    def __init__(self, count: Callable[[str], int], max_chars: int = 16 << 20) -> None:
+        """Remember nothing yet.
+
+        Args:
+            count: tokens of a text.
+            max_chars: of all texts together; the oldest go first.
+        """
+        self._count = count
+        self._max_chars = max_chars
+        self._chars = 0
+        self._kept: dict[tuple[str, int], tuple[str, int]] = {}
+
+    def of(self, level: str, row: int, tokens: int, make: Callable[[], str]) -> tuple[str, int]:
+        """Return a record's text and tokens.
+
+        Args:
+            level: and row: what record it is.
+            tokens: of its text, 0 where they are not known.
+            make: makes the text.
+        """
+        key = (level, row)
+        found = self._kept.get(key)
+        if found is None:
+            text = make()
+            found = self._kept[key] = text, tokens or self._count(text)
+            self._chars += len(text)
+            while self._chars > self._max_chars:
+                oldest, _ = self._kept.pop(next(iter(self._kept)))
+                self._chars -= len(oldest)
+        return found
+
+
 class _Late(Exception):
     """There is no time left for the work at hand."""
 
@@ -99,6 +134,7 @@ class Search:
         limits: RetrievalConfig,
         paths: PathFinder,
         count: Callable[[str], int],
+        told: Told,
         turns: Turns,
     ) -> None:
         self._index = index
@@ -106,10 +142,12 @@ class Search:
         self._limits = limits
         self._paths = paths
         self._count = count
+        self._told = told
         self._turns = turns
         self._started = time.perf_counter()
         self._times: dict[str, float] = {}
         self._vector: NDArray[np.float32] = np.zeros(0, np.float32)
+        self._found: dict[str, list[int]] = {}  # rows of what is in the result, by the context's levels
         self._local_scored: list[tuple[int, float]] = []
         self._ranked: list[RankedCommunity] = []
         self._mode = query.mode or limits.mode
@@ -146,8 +184,13 @@ class Search:
         with self._timed("sources"):
             self._sources()
         with self._timed("render"):
-            self.result = render_context(self.result, self._limits.context_tokens, self._count)
+            told = self._tell if self._index.admission is None else None  # who sees a part has texts of their own
+            self.result = render_context(self.result, self._limits.context_tokens, self._count, told)
         self._end()
+
+    def _tell(self, level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
+        row = self._found[level][place]
+        return self._told.of(level, row, self._index.tokens(level, row), make)
 
     def _end(self) -> None:
         self._times["total"] = (time.perf_counter() - self._started) * 1e3
@@ -177,14 +220,17 @@ class Search:
 
     async def _local(self) -> None:
         self._votes.of_entities(self._local_scored)
+        self._found["local"] = [row for row, _ in self._local_scored]
         self.result = replace(self.result, local=self._index.entities(self._local_scored))
 
     async def _global(self) -> None:
         with self._timed("communities"):
-            items = [self._index.community(ranked) for ranked in self._ranked]
+            items = [(ranked.community, self._index.community(ranked)) for ranked in self._ranked]
+            found = {community: item for community, item in items if item is not None}
             if "local" not in self.levels:  # else they have voted
                 self._votes.of_entities(self._local_scored)
-            self.result = replace(self.result, communities=tuple(item for item in items if item is not None))
+            self.result = replace(self.result, communities=tuple(found.values()))
+            self._found["global"] = list(found)
 
     async def _bridge(self) -> None:
         """Key entities of each community in order, the paths that join them, and the triples on those paths."""
@@ -203,6 +249,7 @@ class Search:
             similarity = dict(zip(nodes, closeness.tolist(), strict=True))
             weights = index.relation_weights(relations)
             ranked = self._ranked_triples(relations, weights, similarity, paths)[: self._limits.max_triples]
+            self._found["bridge"] = [row for row, _ in ranked]
             self._votes.of_relations(ranked)
             self._votes.of_entities(keys)
             self.result = replace(
@@ -238,6 +285,7 @@ class Search:
             ranked = list(zip(rows[best].tolist(), scores[best].tolist(), strict=True))
         else:
             ranked = self._votes.ranked(index.chunk_vectors, self._vector, limit)
+        self._found["sources"] = [row for row, _ in ranked]
         self.result = replace(self.result, sources=index.sources(ranked))
 
     @contextmanager

@@ -409,4 +409,4 @@ def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts, treasury: 
     vectors = make_vector_index(config, snapshot)
     rule = config.service.label_rule
     model = _AnswerPool(pool, lender, holder)
-    return QueryEngine(snapshot, vectors, embedder, model, config.retrieval, prompts, count, rule)
+    return QueryEngine(snapshot, vectors, embedder, model, config.retrieval, prompts, count, rule, config.tokenizer)

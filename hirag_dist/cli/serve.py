@@ -24,10 +24,10 @@ from hirag_dist.config import Config
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.service.limits import SharedLimits
+from hirag_dist.service.listening import probe
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
 from hirag_dist.service.metrics_http import serve_metrics
 from hirag_dist.service.options import split_address
-from hirag_dist.service.server import probe
 from hirag_dist.service.station import open_station
 from hirag_dist.service.supervisor import Job, Supervisor, reserve
 from hirag_dist.web.options import url_of

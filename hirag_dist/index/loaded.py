@@ -42,8 +42,12 @@ class LoadedIndex:
     admission: Admission | None = None
     seen_chunks: NDArray[np.bool_] | None = None
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, tokenizer: str = "") -> None:
         """Map the files.
+
+        Args:
+            snapshot: what to map.
+            tokenizer: what tokens are counted by.
 
         Raises:
             SnapshotCorrupt: one cannot be read.
@@ -81,6 +85,9 @@ class LoadedIndex:
         self.components: NDArray[np.int32] = files.array("entity_components")
         self._spans: NDArray[np.int64] = files.array("chunk_spans")
         self._report_rows: NDArray[np.int32] = files.array("community_reports")
+        self._tokens: dict[str, NDArray[np.int32]] = {}
+        if tokenizer == serving.TOKENIZER:
+            self._tokens = {"global": files.array("community_tokens"), "sources": files.array("chunk_tokens")}
         self._entities = files.texts(serving.ENTITIES)
         self._relations = files.texts(serving.RELATIONS)
         self._chunks = files.texts(serving.CHUNKS)
@@ -162,6 +169,16 @@ class LoadedIndex:
         start, end = self._spans[row].tolist()
         own, document_id, text = (self._chunks.value(name, row) for name in ("chunk_id", "document_id", "text"))
         return SourceItem(own, document_id, title, uri, start, end, text, score)
+
+    def tokens(self, level: str, row: int) -> int:
+        """Return the tokens of a record as contexts hold it, without its reference; 0 where they were not counted.
+
+        Args:
+            level: local, bridge, global or sources, whose rows are entities, relations, communities and chunks.
+            row: of the record.
+        """
+        counted = self._tokens.get(level)
+        return 0 if counted is None else int(counted[row])
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return how near entities are to a question."""

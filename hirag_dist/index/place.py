@@ -82,10 +82,10 @@ class Place:
             own = [name for name in self._manifest.files if name.startswith(f"{SERVING}/")]
             return [self.path(name) for name in own][-1].parent
         made = self._cached() / SERVING
-        if not made.exists():
+        if not _has_all(made):
             vectors = map_array(self.path("vectors/entities.npy"))
             with _locked(self._cached()):
-                if not made.exists():
+                if not _has_all(made):
                     self._derive(vectors, made)
         return made
 
@@ -110,6 +110,7 @@ class Place:
         beside = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex[:8]}")
         try:
             write_serving(self._batches, vectors, Store(str(beside)).create)
+            shutil.rmtree(target, ignore_errors=True)  # somebody tidied up some of its files
             beside.rename(target)
         except pa.ArrowException as error:
             raise SnapshotCorrupt(
@@ -180,6 +181,10 @@ def _is_whole(path: Path, entry: FileEntry) -> bool:
         return entry.bytes > HASHED_BYTES or hashlib.sha256(path.read_bytes()).hexdigest() == entry.sha256
     except OSError:
         return False
+
+
+def _has_all(folder: Path) -> bool:
+    return all((folder / name).exists() for name in FILES)
 
 
 def _unwritable(folder: Path, error: OSError) -> StoreError:

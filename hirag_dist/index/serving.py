@@ -13,6 +13,7 @@ they are made when it is opened (`index.place`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -21,9 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hirag_dist.core.context import community_text, source_text
 from hirag_dist.core.reports import report_text
 from hirag_dist.core.retrieval import invert
 from hirag_dist.core.scoring import encode
+from hirag_dist.core.tokens import encoding
 from hirag_dist.index.columns import (
     Batches,
     Create,
@@ -42,6 +45,7 @@ from hirag_dist.types import FloatMatrix, IntVector
 
 SERVING: Final = "serving-1"  # the number is that of the format: other formats are other folders
 
+TOKENIZER: Final = "o200k_base"  # what texts are counted by, as contexts hold them
 ENTITIES: Final = "entities.arrow"
 RELATIONS: Final = "relations.arrow"
 CHUNKS: Final = "chunks.arrow"
@@ -74,10 +78,12 @@ ARRAYS: Final = (
     "parallel_rows",
     "chunk_documents",
     "chunk_spans",
+    "chunk_tokens",
     "community_levels",
     "community_ratings",
     "community_order",
     "community_reports",
+    "community_tokens",
     "community_indptr",
     "community_members",
     "entity_communities_indptr",
@@ -140,9 +146,32 @@ def _save_codes(vectors: FloatMatrix, create: Create, save: Save) -> None:
 
 def _save_chunks(batches: Batches, save: Save) -> None:
     documents = ids_of(batches, "documents", "document_id")
-    save("chunk_documents", rows_of_column(batches, "chunks", "document_id", documents))
+    rows = rows_of_column(batches, "chunks", "document_id", documents)
+    save("chunk_documents", rows)
     spans = [numbers(batches, "chunks", name, np.int64) for name in ("start", "end")]
     save("chunk_spans", np.column_stack(spans))
+    titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
+    save("chunk_tokens", _chunk_tokens(batches, titles, rows))
+
+
+def _chunk_tokens(batches: Batches, titles: pa.ChunkedArray, documents: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the tokens of each chunk as contexts hold it."""
+    found = [np.zeros(0, np.int32)]
+    first = 0
+    for batch in batches("chunks", ["start", "end", "text"]):
+        own = documents[first : first + batch.num_rows].tolist()
+        texts = [
+            source_text(titles[document].as_py() if document >= 0 else "", *values)
+            for document, *values in zip(own, *(column.to_pylist() for column in batch.columns), strict=True)
+        ]
+        found.append(_counted(texts))
+        first += batch.num_rows
+    return np.concatenate(found)
+
+
+def _counted(texts: list[str]) -> NDArray[np.int32]:
+    found = encoding(TOKENIZER).encode_ordinary_batch(texts, num_threads=os.cpu_count() or 1)
+    return np.array([len(tokens) for tokens in found], np.int32)
 
 
 def _save_relations(batches: Batches, save: Save, entity_ids: pa.Array, chunk_ids: pa.Array) -> None:
@@ -212,11 +241,12 @@ def parallel_relations(
     return heads[by_head].astype(np.int32), indptr, order[further][at.astype(np.int64)].astype(np.int32)
 
 
-def _save_reports(batches: Batches, create: Create) -> tuple[pa.Array, NDArray[np.float64]]:
-    """Write the reports as they are read; return their communities' ids and their ratings."""
-    columns = ["community_id", "title", "summary", "rating", "findings"]
+def _save_reports(batches: Batches, create: Create) -> tuple[pa.Array, NDArray[np.float64], NDArray[np.int32]]:
+    """Write the reports as they are read; return their communities' ids, their ratings and their tokens."""
+    columns = ["community_id", "level", "title", "summary", "rating", "findings"]
     ids: list[pa.Array] = []
     ratings: list[float] = []
+    tokens = [np.zeros(0, np.int32)]
 
     def rendered() -> Iterator[pa.RecordBatch]:
         for batch in batches("reports", columns):
@@ -224,15 +254,28 @@ def _save_reports(batches: Batches, create: Create) -> tuple[pa.Array, NDArray[n
             ids.append(batch.column(0))
             ratings.extend(row["rating"] for row in rows)
             texts = [[row["title"] for row in rows], [report_text(row) for row in rows]]
+            tokens.append(
+                _counted(
+                    [
+                        community_text(row["title"], row["level"], row["rating"], text)
+                        for row, text in zip(rows, texts[1], strict=True)
+                    ]
+                )
+            )
             yield pa.record_batch([pa.array(text, pa.large_string()) for text in texts], ["title", "text"])
 
     with create(REPORTS) as file:
         write_texts(file, _REPORT_TEXTS, rendered())
-    return joined(ids, pa.string()), np.array(ratings, np.float64)
+    return joined(ids, pa.string()), np.array(ratings, np.float64), np.concatenate(tokens)
 
 
 def _save_communities(
-    batches: Batches, save: Save, entity_ids: pa.Array, reported: pa.Array, ratings: NDArray[np.float64]
+    batches: Batches,
+    save: Save,
+    entity_ids: pa.Array,
+    reported: pa.Array,
+    ratings: NDArray[np.float64],
+    tokens: NDArray[np.int32],
 ) -> None:
     levels = numbers(batches, "communities", "level", np.int32)
     ids = ids_of(batches, "communities", "community_id")
@@ -243,6 +286,8 @@ def _save_communities(
     report_rows = reports.found()
     own_ratings = np.zeros(len(ids), np.float64)
     own_ratings[report_rows >= 0] = ratings[report_rows[report_rows >= 0]]
+    own_tokens = np.zeros(len(ids), np.int32)
+    own_tokens[report_rows >= 0] = tokens[report_rows[report_rows >= 0]]
     indptr, members = known_rows(*rows_in_lists(batches("communities", ["entity_ids"]), entity_ids))
     owner = np.repeat(np.arange(len(ids)), np.diff(indptr))
     members = members[np.lexsort((members, owner))]
@@ -250,6 +295,7 @@ def _save_communities(
     save("community_ratings", own_ratings)
     save("community_order", order)
     save("community_reports", report_rows)
+    save("community_tokens", own_tokens)
     save("community_indptr", indptr)
     save("community_members", members)
     of_indptr, of = invert(indptr, members, levels, len(entity_ids))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +25,7 @@ from hirag_dist.service.handlers import SERVICE_NAME, service_handler
 from hirag_dist.service.health import Health
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.limits import SharedLimits
+from hirag_dist.service.listening import channel_options, probe
 from hirag_dist.service.metrics import Facts, process_metrics, timestamp
 from hirag_dist.service.metrics_http import serve_metrics
 from hirag_dist.service.options import ServerOptions, split_address
@@ -39,9 +38,6 @@ from hirag_dist.service.watch import Reloaded
 _HEALTH: Any = health_pb2_grpc  # the published stubs want a subclass, and are older than `List` and `Watch`
 _REFLECTION: Any = reflection_pb2_grpc
 _LOG = logging.getLogger(__name__)
-_KEEPALIVE_TIMEOUT_S = 20
-_MIN_CLIENT_PING_S = 10
-_MOST_STREAMS = 100  # of one connection: what a caller who reads nothing can leave unread
 _LOOK_S = 1.0
 
 
@@ -112,7 +108,7 @@ class QueryServer:
         options = self._options
         host, port = split_address(options.listen)
         probe(host, port, reuse_port=options.reuse_port)
-        server = grpc.aio.server(options=_channel_options(options))
+        server = grpc.aio.server(options=channel_options(options))
         server.add_generic_rpc_handlers((service_handler(self._servicer),))
         _HEALTH.add_HealthServicer_to_server(self._health, server)
         if options.reflection:
@@ -275,51 +271,3 @@ def _signals(stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-
-
-def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
-    chosen = [
-        ("grpc.so_reuseport", int(options.reuse_port)),  # on by default, and then a port in use goes unnoticed
-        ("grpc.max_receive_message_length", options.max_message_bytes),
-        ("grpc.max_send_message_length", options.max_message_bytes),
-        ("grpc.max_concurrent_streams", _MOST_STREAMS),
-        ("grpc.keepalive_time_ms", int(options.keepalive_s * 1000)),
-        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_S * 1000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_S * 1000),
-    ]
-    if options.max_connection_age_s:
-        chosen.append(("grpc.max_connection_age_ms", int(options.max_connection_age_s * 1000)))
-        chosen.append(("grpc.max_connection_age_grace_ms", int(options.max_connection_age_grace_s * 1000)))
-    return chosen
-
-
-def probe(host: str, port: int, *, reuse_port: bool = False) -> None:
-    """Bind and let go, because gRPC does not say why it cannot bind, and takes one free address of several.
-
-    Raises:
-        BackendUnavailable: the host is unknown, the port in use, or the address not this machine's.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        raise BackendUnavailable(f"the host {host} is unknown; choose another with --listen") from error
-    refused: list[OSError] = []
-    for family, kind, protocol, _, address in found:
-        try:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if reuse_port:
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                probe.bind(address)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise BackendUnavailable(f"port {port} is in use; choose another with --listen") from error
-            if error.errno == errno.EACCES:
-                raise BackendUnavailable(
-                    f"port {port} needs more rights; choose one above 1023 with --listen"
-                ) from error
-            refused.append(error)
-    if len(refused) == len(found):
-        reason = refused[0].strerror if refused else "no address"
-        raise BackendUnavailable(f"{host} is no address of this machine ({reason}); choose another with --listen")

@@ -37,7 +37,7 @@ from hirag_dist.service.status import (
     status_of,
     trailers_of,
 )
-from hirag_dist.types import Answer, Query, Retrieval
+from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
 
 _LOG = logging.getLogger(__name__)
 MOST_CHARACTERS = 32_768  # of a question; embedding a longer one would keep the others waiting
@@ -213,7 +213,11 @@ class QueryServicer:
     ) -> bytes:
         """Return what is being served."""
         async with self._call("DescribeIndex", request, context, retrieves=False) as call:
-            info = info_to_proto(call.engine.describe(call.caller.reach))
+
+            async def work() -> IndexInfo:
+                return call.engine.describe(call.caller.reach)
+
+            info = info_to_proto(await self._holder.runner.run(work()))
             response: bytes = pb.DescribeIndexResponse(info=info).SerializeToString()
             return response
 

@@ -29,7 +29,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def admission(clock: Clock) -> Admission:
-    return Admission(places=2, max_wait_s=1.0, most=10, answers=2, clock=clock)
+    return Admission(places=2, max_wait_s=1.0, most=10, answers=2, short=4, clock=clock)
 
 
 def no_deadline() -> None:
@@ -128,6 +128,12 @@ async def test_who_would_wait_too_long_is_told_so(admission: Admission, clock: C
             admission.check(None)
     assert caught.value.reason == "queue"
     assert caught.value.retry_after_s == pytest.approx(1.25)
+
+
+async def test_a_short_line_is_no_crowd(admission: Admission, clock: Clock) -> None:
+    async with full(admission, clock, 30.0, waiting=3):
+        assert admission.expected_wait_s > 1
+        admission.check(None)
 
 
 async def test_who_would_be_served_after_the_deadline_is_told_so(admission: Admission, clock: Clock) -> None:
