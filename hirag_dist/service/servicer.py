@@ -214,12 +214,12 @@ class QueryServicer:
         """Return what is being served."""
         async with self._call("DescribeIndex", request, context, retrieves=False) as call:
 
-            async def work() -> IndexInfo:
-                return call.engine.describe(call.caller.reach)
+            async def work() -> bytes:
+                info = call.engine.describe(call.caller.reach)
+                response: bytes = pb.DescribeIndexResponse(info=info_to_proto(info)).SerializeToString()
+                return response
 
-            info = info_to_proto(await self._holder.runner.run(work()))
-            response: bytes = pb.DescribeIndexResponse(info=info).SerializeToString()
-            return response
+            return await self._holder.runner.run(work())
 
     @asynccontextmanager
     async def _call(
