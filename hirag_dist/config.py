@@ -287,10 +287,34 @@ class Service(_Section):
     label_rule: Literal["all", "any"] = Field(
         "all", description="which of a document's labels a caller must hold to see it"
     )
-    reflection: bool = True
-    max_concurrent: int = Field(64, ge=1)
+    state_dir: str | None = Field(
+        None, description="where callers' quotas outlive a restart, one service each; null: they begin anew"
+    )
+    concurrency: int | None = Field(
+        None, ge=1, description="retrievals at a time in a process, the rest wait in line; null: by what they wait for"
+    )
+    max_wait_s: float = Field(
+        0.25, gt=0, description="longest expected wait in line; who would wait longer is turned away at once"
+    )
+    max_answers: int = Field(64, ge=1, description="Answer calls at a time in a process")
+    max_concurrent: int = Field(
+        256, ge=1, description="requests of any kind in a process at a time, those that wait or are sent included"
+    )
+    send_timeout_s: float = Field(30.0, gt=0, description="how long a caller may leave a piece of a stream unread")
     max_message_mib: int = Field(16, ge=1)
-    drain_s: float = Field(20.0, ge=0)
+    keepalive_s: float = Field(60.0, ge=1, description="of silence, after which a connection is probed")
+    max_connection_age_s: float = Field(
+        600.0, ge=0, description="after which a connection is asked to reconnect, for balancers; 0: never"
+    )
+    max_connection_age_grace_s: float = Field(300.0, ge=0, description="for requests on it to finish then")
+    reflection: bool = True
+    drain_s: float = Field(20.0, ge=0, description="for requests to finish when the service stops")
+    metrics_listen: str | None = Field(None, description="HOST:PORT of Prometheus /metrics, for all processes")
+    metrics_public: bool = Field(False, description="lets metrics_listen be an address that others can reach")
+    access_log: Literal["text", "json", "off"] = Field("text", description="form of the log's line for each request")
+    log_questions: bool = Field(False, description="puts the question into that line")
+    traces_endpoint: str | None = Field(None, description="OTLP over HTTP, such as http://collector:4318/v1/traces")
+    traces_ratio: float = Field(1.0, ge=0, le=1, description="share of the traces that are sent")
     poll_s: float = Field(2.0, gt=0, description="how often `current`, certificates and callers are looked at")
     cache_dir: str | None = Field(
         None,

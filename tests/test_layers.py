@@ -33,6 +33,8 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "grpc_health": _GRPC,
     "grpc_reflection": _GRPC,
     "grpc_status": _GRPC,
+    "prometheus_client": ("service/",),
+    "opentelemetry": ("service/tracing.py",),
     "pymilvus": ("backends/milvus/",),
     "milvus_lite": ("backends/milvus/",),
     "cuml": _GPU,

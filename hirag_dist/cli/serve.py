@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -19,8 +20,12 @@ from hirag_dist.cli.worker import Work
 from hirag_dist.config import Config
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
+from hirag_dist.service.limits import SharedLimits
+from hirag_dist.service.listening import probe
+from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
+from hirag_dist.service.metrics_http import serve_metrics
 from hirag_dist.service.options import split_address
-from hirag_dist.service.server import probe
+from hirag_dist.service.station import open_station
 from hirag_dist.service.supervisor import Job, Supervisor, reserve
 
 _LOGGERS = ("", "hirag_dist.service")
@@ -48,7 +53,8 @@ def serve(
         open_snapshot(Store(index), full_check=True)
     n_processes = processes_of(loaded)
     if n_processes == 1:
-        asyncio.run(serve_index(loaded, index, options_of(loaded.service), _announce))
+        with open_station(loaded.service.state_dir) as station:
+            asyncio.run(serve_index(loaded, index, options_of(loaded), _announce, station=station))
     elif not serve_with_workers(for_several(loaded), index, n_processes, _announce):
         raise typer.Exit(1)
 
@@ -65,23 +71,34 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Call
         BackendUnavailable: the address cannot be listened on.
         HiragError: a process could not start.
     """
-    host, port = split_address(options_of(config.service).listen)
+    alone = options_of(config)
+    host, port = split_address(alone.listen)
     probe(host, port)
-    with reserve(host, port) as held:
-        address = f"[{host}]" if ":" in host else host
-        options = options_of(config.service, listen=f"{address}:{held.getsockname()[1]}", shared=True)
+    with ExitStack() as held:
+        station = held.enter_context(open_station(config.service.state_dir))
+        port = held.enter_context(reserve(host, port)).getsockname()[1]
+        metrics = WorkerMetrics(station.folder, n_processes)
+        if alone.metrics_listen is not None:
+            held.enter_context(serve_metrics(alone.metrics_listen, metrics.registry))
+
+        def died(place: int, process_id: int) -> None:
+            metrics.died(place, process_id)
+            if config.service.callers_file is not None:
+                SharedLimits(station.limits, place).close()  # what it had at work is not at work any more
+
+        listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        options = options_of(config, listen=listen, shared=True)
         levels = {name: logging.getLogger(name).level for name in _LOGGERS}
         debug = "HIRAG_DEBUG" in os.environ
-        jobs = [
-            Job(
-                command=(sys.executable, "-m", "hirag_dist.cli.worker"),
-                work=pickle.dumps(Work(config, index, options, f"worker {number}", levels, debug)),
-                environ=dict(os.environ),
-                name=f"worker {number}",
-            )
-            for number in range(1, n_processes + 1)
-        ]
-        return Supervisor(jobs, drain_s=config.service.drain_s, ready=ready).run()
+        environ = os.environ | {FOLDER_VARIABLE: str(station.folder)}
+
+        def job(place: int) -> Job:
+            name = f"worker {place + 1}"
+            work = Work(config, index, options, station.of(place), name, levels, debug)
+            return Job((sys.executable, "-m", "hirag_dist.cli.worker"), pickle.dumps(work), environ, name)
+
+        jobs = [job(place) for place in range(n_processes)]
+        return Supervisor(jobs, drain_s=config.service.drain_s, ready=ready, died=died).run()
 
 
 def _announce(address: str) -> None:

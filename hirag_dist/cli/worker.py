@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hirag_dist.config import Config
 from hirag_dist.errors import HiragError
 from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.station import Station
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Work:
         config: with the vectors that several processes can have.
         index: the index folder.
         options: how to listen.
+        station: what it shares with the others.
         name: of the process, for its log.
         levels: logger → level; "" is the root.
         debug: whether errors show their traceback.
@@ -31,6 +33,7 @@ class Work:
     config: Config
     index: str
     options: ServerOptions
+    station: Station
     name: str
     levels: dict[str, int]
     debug: bool
@@ -69,7 +72,7 @@ async def _serve(work: Work, ready: object) -> None:
             stop.set()
 
     loop.add_reader(0, alone)
-    await serve_index(work.config, work.index, work.options, ready, stop)  # type: ignore[arg-type]
+    await serve_index(work.config, work.index, work.options, ready, stop, work.station)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -99,6 +99,9 @@ class Callers:
     tokens: Mapping[bytes, tuple[Caller, datetime | None]] = field(default_factory=dict)
     certificates: Mapping[str, Caller] = field(default_factory=dict)
 
+    def __len__(self) -> int:
+        return len({caller.name for caller, _ in self.tokens.values()} | {c.name for c in self.certificates.values()})
+
     def of_token(self, token: str, now: datetime) -> tuple[Caller | None, bool]:
         """Return whose token it is, None for nobody's, and whether it is still good.
 

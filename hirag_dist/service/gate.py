@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from grpc_reflection.v1alpha import reflection
 
@@ -14,6 +14,8 @@ from hirag_dist.service.status import Unauthenticated, message_of, status_of, tr
 from hirag_dist.service.watch import Reloaded
 
 _REFLECTION: Any = reflection  # the stubs leave out its asynchronous half
+Kind: TypeAlias = Literal["anonymous", "token", "certificate"]
+
 _NAMES = ("x509_common_name", "x509_subject_alternative_name")
 
 
@@ -40,27 +42,27 @@ class Gate:
         self._certificates = certificates
         self._now = now
 
-    def caller(self, context: Context) -> Caller:
-        """Return who calls. A token counts before a certificate.
+    def caller(self, context: Context) -> tuple[Caller, Kind]:
+        """Return who calls, and how that is known. A token counts before a certificate.
 
         Raises:
             Unauthenticated: the token is unknown or has expired; or there is none, and the certificate is nobody's.
         """
         if self._callers is None:
-            return self._anonymous
+            return self._anonymous, "anonymous"
         callers = self._callers.value
         given = next((value for key, value in context.invocation_metadata() or () if key == "authorization"), None)
         if given is not None:
             scheme, _, token = (given if isinstance(given, str) else "").partition(" ")
             caller, good = callers.of_token(token.strip(), self._now())
             if caller is not None and good and scheme.lower() == "bearer":
-                return caller
+                return caller, "token"
             name = "" if caller is None else caller.name
             raise Unauthenticated(_REFUSAL, "expired_token" if name else "unknown_token", name)
         if self._certificates:
             caller = callers.of_certificate(_names(context))
             if caller is not None:
-                return caller
+                return caller, "certificate"
             raise Unauthenticated(_REFUSAL, "unknown_certificate")
         raise Unauthenticated(_REFUSAL, "no_token")
 
@@ -74,8 +76,8 @@ def _names(context: Context) -> list[str]:
     return [value.decode("utf-8", "replace") for key in _NAMES for value in shown.get(key, ())]
 
 
-def guarded_reflection(names: tuple[str, ...], gate: Gate) -> Any:
-    """Return a servicer of gRPC's reflection for those who may call."""
+def guarded_reflection(names: tuple[str, ...], gate: Gate, observers: Sequence[Callable[[Access], None]]) -> Any:
+    """Return a servicer of gRPC's reflection for those who may call; who may not is told to the observers."""
 
     class Guarded(_REFLECTION.aio.ReflectionServicer):  # type: ignore[misc]
         async def ServerReflectionInfo(  # noqa: N802 - the name is the protocol's
@@ -86,7 +88,9 @@ def guarded_reflection(names: tuple[str, ...], gate: Gate) -> Any:
             except Unauthenticated as error:
                 access = Access.of("ServerReflectionInfo", context)
                 access.code, access.reason, access.caller = status_of(error).name, error.reason, error.caller
-                access.write()
+                access.seconds = access.elapsed_s
+                for observer in observers:
+                    observer(access)
                 await context.abort(status_of(error), message_of(error), trailers_of(error, access.request_id, None))
             async for reply in super().ServerReflectionInfo(request_iterator, context):
                 yield reply

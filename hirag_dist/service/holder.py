@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from hirag_dist.service.engine import Engine
+from hirag_dist.service.runner import InlineRunner, Runner
 from hirag_dist.service.status import NotReady
+from hirag_dist.types import IndexInfo
 
 _LOG = logging.getLogger(__name__)
 _MAX_PAUSE = 32  # polls between two attempts to open a snapshot that fails
@@ -31,6 +33,7 @@ class EngineHolder:
         open_engine: opens the current snapshot.
         current_id: names it, or None when nothing is published; runs in a thread, so it may read a file.
         poll_s: seconds between two looks at `current_id`.
+        runner: where engines work; closed with the holder.
     """
 
     def __init__(
@@ -38,13 +41,16 @@ class EngineHolder:
         open_engine: Callable[[], Awaitable[Engine]],
         current_id: Callable[[], str | None],
         poll_s: float = 5.0,
+        runner: Runner | None = None,
     ) -> None:
+        self.runner = runner or InlineRunner()
         self._open_engine = open_engine
         self._current_id = current_id
         self._poll_s = poll_s
         self._shared: _Shared | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self._swapped: Callable[[bool], None] = lambda ok: None
         self._trouble: str | None = None  # what was logged last, so that it is logged once
         self._failing: str | None = None  # the snapshot that could not be opened
         self._failures = 0
@@ -66,6 +72,15 @@ class EngineHolder:
         self._shared = _Shared(await self._open_engine(), wanted)
         _LOG.info("serving snapshot %s", self._shared.engine.info.snapshot_id)
         self._watcher = asyncio.create_task(self._watch())
+
+    def tell(self, swapped: Callable[[bool], None]) -> None:
+        """Call `swapped` whenever a snapshot was taken up, with True, or could not be, with False."""
+        self._swapped = swapped
+
+    @property
+    def info(self) -> IndexInfo | None:
+        """What is in the snapshot being served, None where there is none."""
+        return None if self._shared is None else self._shared.engine.info
 
     @contextmanager
     def lease(self) -> Iterator[Engine]:
@@ -113,6 +128,7 @@ class EngineHolder:
             pause_s = self._poll_s * min(2**self._failures, _MAX_PAUSE)
             self._retry_at = asyncio.get_running_loop().time() + pause_s
             self._report(f"snapshot {wanted} cannot be served, the old one goes on: {error}")
+            self._swapped(False)
             return False
         self._switch(engine, wanted)
         return True
@@ -128,6 +144,7 @@ class EngineHolder:
             self._let_go(shared)
         while self._closing:
             await asyncio.gather(*self._closing)
+        await self.runner.close()
 
     async def _watch(self) -> None:
         while True:
@@ -146,19 +163,19 @@ class EngineHolder:
         old, self._shared = self._shared, _Shared(engine, wanted)
         self._well()
         _LOG.info("serving snapshot %s", engine.info.snapshot_id)
+        self._swapped(True)
         if old is not None:
             old.retired = True
             if not old.requests:
                 self._let_go(old)
 
     def _let_go(self, shared: _Shared) -> None:
-        task = asyncio.create_task(_close(shared.engine))
+        task = asyncio.create_task(self._close(shared.engine))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-
-async def _close(engine: Engine) -> None:
-    try:
-        await engine.close()
-    except Exception:  # nobody waits for this engine any more, and the service must go on
-        _LOG.exception("snapshot %s did not close cleanly", engine.info.snapshot_id)
+    async def _close(self, engine: Engine) -> None:
+        try:
+            await self.runner.run(engine.close())
+        except Exception:  # nobody waits for this engine any more, and the service must go on
+            _LOG.exception("snapshot %s did not close cleanly", engine.info.snapshot_id)

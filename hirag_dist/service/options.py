@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from typing import Literal
 
 from hirag_dist.errors import ConfigError
 
@@ -19,10 +20,16 @@ class ServerOptions:
         listen: HOST:PORT; port 0 takes a free one. Beyond loopback callers must be known: by a callers file or by their
             certificates.
         max_message_bytes: of a request and of a reply.
-        max_concurrent: requests at work at once in this process; more are turned away with RESOURCE_EXHAUSTED.
+        places: retrievals worked at at a time in this process; the rest wait in line.
+        max_wait_s: longest time that a request may be expected to wait in line; who would wait longer is turned away
+            with RESOURCE_EXHAUSTED.
+        max_answers: Answer calls at a time in this process.
+        max_concurrent: requests of any kind in this process at a time, those that wait or are being sent included.
+        send_timeout_s: how long a caller may leave a piece of a stream unread before the rest is dropped.
         keepalive_s: seconds of silence after which a connection is probed.
         max_connection_age_s: seconds after which a connection is asked to reconnect, so that balancers can move it; 0
-            for never. Requests on it finish.
+            for never.
+        max_connection_age_grace_s: seconds that requests on it have to finish then; what is left is cut off.
         drain_s: seconds that requests have to finish when the service stops.
         reflection: whether the service describes its own protocol to tools such as grpcurl.
         reuse_port: let several processes share the port.
@@ -31,6 +38,12 @@ class ServerOptions:
         callers_file: who may call, as `callers.read_callers`; with it, callers need a token or a certificate.
         anonymous_labels: labels that callers hold where there is no callers file; None for all.
         poll_s: seconds between two looks at the files named here.
+        metrics_listen: HOST:PORT of Prometheus metrics; None for none.
+        metrics_public: whether that may be an address that others can reach.
+        access_log: form of the log's line for each request.
+        log_questions: whether questions stand in it.
+        traces_endpoint: URL of an OpenTelemetry collector; None sends no traces.
+        traces_ratio: share of the traces that are sent.
 
     Raises:
         ConfigError: a value is out of range, TLS is half configured, or the address is open to anybody on the network.
@@ -38,9 +51,14 @@ class ServerOptions:
 
     listen: str = DEFAULT_LISTEN
     max_message_bytes: int = MAX_MESSAGE_BYTES
-    max_concurrent: int = 64
+    places: int = 4
+    max_wait_s: float = 0.25
+    max_answers: int = 64
+    max_concurrent: int = 256
+    send_timeout_s: float = 30.0
     keepalive_s: float = 60.0
     max_connection_age_s: float = 600.0
+    max_connection_age_grace_s: float = 300.0
     drain_s: float = 20.0
     reflection: bool = True
     reuse_port: bool = False
@@ -50,17 +68,26 @@ class ServerOptions:
     callers_file: str | None = None
     anonymous_labels: frozenset[str] | None = frozenset()
     poll_s: float = 2.0
+    metrics_listen: str | None = None
+    metrics_public: bool = False
+    access_log: Literal["text", "json", "off"] = "text"
+    log_questions: bool = False
+    traces_endpoint: str | None = None
+    traces_ratio: float = 1.0
 
     def __post_init__(self) -> None:
         host, _ = split_address(self.listen)
         if self.max_message_bytes < 1024:
             raise ConfigError(f"max_message_bytes must be at least 1024, got {self.max_message_bytes}")
-        if self.max_concurrent < 1:
-            raise ConfigError(f"max_concurrent must be at least 1, got {self.max_concurrent}")
-        if self.keepalive_s < 1:
-            raise ConfigError(f"keepalive_s must be at least 1, got {self.keepalive_s}")
-        if self.max_connection_age_s < 0 or self.drain_s < 0:
-            raise ConfigError("max_connection_age_s and drain_s must not be negative")
+        for name in ("places", "max_answers", "max_concurrent", "keepalive_s"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("max_wait_s", "send_timeout_s"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} must be above 0, got {getattr(self, name)}")
+        for name in ("max_connection_age_s", "max_connection_age_grace_s", "drain_s"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ConfigError("TLS needs both tls_cert and tls_key")
         if self.tls_client_ca is not None and self.tls_cert is None:
@@ -70,6 +97,13 @@ class ServerOptions:
                 f"listening on {self.listen} opens the index to anybody on the network: say who may call, by a "
                 f"callers_file (`hirag-dist token NAME` makes a token) or by tls_client_ca, or listen on 127.0.0.1"
             )
+        if self.metrics_listen is not None and not self.metrics_public:
+            metrics_host, _ = split_address(self.metrics_listen)
+            if not is_loopback(metrics_host):
+                raise ConfigError(
+                    f"metrics on {self.metrics_listen} can be read by anybody on the network: listen on 127.0.0.1, or "
+                    f"say metrics_public: true where that is meant"
+                )
 
 
 def split_address(address: str) -> tuple[str, int]:

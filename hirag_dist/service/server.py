@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import signal
-import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
 from typing import Any
 
 import grpc
@@ -17,24 +17,28 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.service._pb import query_pb2, query_pb2_grpc
+from hirag_dist.service.access import Access, AccessLog
+from hirag_dist.service.admission import Admission
 from hirag_dist.service.callers import Caller, Callers, read_callers
 from hirag_dist.service.gate import Gate, guarded_reflection
+from hirag_dist.service.handlers import SERVICE_NAME, service_handler
 from hirag_dist.service.health import Health
 from hirag_dist.service.holder import EngineHolder
+from hirag_dist.service.limits import SharedLimits
+from hirag_dist.service.listening import channel_options, probe
+from hirag_dist.service.metrics import Facts, process_metrics, timestamp
+from hirag_dist.service.metrics_http import serve_metrics
 from hirag_dist.service.options import ServerOptions, split_address
 from hirag_dist.service.servicer import QueryServicer
+from hirag_dist.service.station import Station
 from hirag_dist.service.tls import ServerTls
+from hirag_dist.service.tracing import make_tracing
 from hirag_dist.service.watch import Reloaded
-
-SERVICE_NAME: str = query_pb2.DESCRIPTOR.services_by_name["QueryService"].full_name
 
 _HEALTH: Any = health_pb2_grpc  # the published stubs want a subclass, and are older than `List` and `Watch`
 _REFLECTION: Any = reflection_pb2_grpc
-_QUERY: Any = query_pb2_grpc  # generated without types
 _LOG = logging.getLogger(__name__)
-_KEEPALIVE_TIMEOUT_S = 20
-_MIN_CLIENT_PING_S = 10
+_LOOK_S = 1.0
 
 
 class QueryServer:
@@ -43,13 +47,17 @@ class QueryServer:
     Args:
         holder: gives the engine; may still be without one.
         options: how to listen.
+        station: what it shares with other processes; None shares nothing and holds callers to no limits.
 
     Raises:
         ConfigError: the TLS or callers files are wrong.
+        BackendUnavailable: traces are wanted, and OpenTelemetry is not installed.
     """
 
-    def __init__(self, holder: EngineHolder, options: ServerOptions) -> None:
+    def __init__(self, holder: EngineHolder, options: ServerOptions, station: Station | None = None) -> None:
         self._options = options
+        self._holder = holder
+        self._station = station
         self._tls = None if options.tls_cert is None else ServerTls(options)
         self._callers: Reloaded[Callers] | None = None
         if options.callers_file is not None:
@@ -57,8 +65,35 @@ class QueryServer:
             self._callers = Reloaded([path], lambda: read_callers(path))
         anonymous = Caller(reach=options.anonymous_labels)
         self._gate = Gate(self._callers, anonymous, certificates=options.tls_client_ca is not None)
+        self._admission = Admission(
+            places=options.places,
+            max_wait_s=options.max_wait_s,
+            most=options.max_concurrent,
+            answers=options.max_answers,
+        )
+        known = station is not None and options.callers_file is not None
+        self._limits = SharedLimits(station.limits, station.process) if station is not None and known else None
+        self._tracing = None
+        if options.traces_endpoint is not None:
+            self._tracing = make_tracing(options.traces_endpoint, options.traces_ratio)
+        self._metrics, self.registry = process_metrics(None if station is None else station.folder)
+        holder.tell(self._swapped)
+        self._loaded_at: float | None = None
+        self._facts = Facts()
+        self._observers: list[Callable[[Access], None]] = [
+            AccessLog(options.access_log, questions=options.log_questions).write,
+            self._metrics.ended,
+        ]
+        if self._tracing is not None:
+            self._observers.append(self._tracing.ended)
         self._servicer = QueryServicer(
-            holder, self._gate, max_concurrent=options.max_concurrent, max_message_bytes=options.max_message_bytes
+            holder,
+            self._gate,
+            self._admission,
+            self._limits,
+            self._observers,
+            max_message_bytes=options.max_message_bytes,
+            send_timeout_s=options.send_timeout_s,
         )
         self._health = Health(("", SERVICE_NAME))
         self._server: grpc.aio.Server | None = None
@@ -73,12 +108,13 @@ class QueryServer:
         options = self._options
         host, port = split_address(options.listen)
         probe(host, port, reuse_port=options.reuse_port)
-        server = grpc.aio.server(options=_channel_options(options))
-        _QUERY.add_QueryServiceServicer_to_server(self._servicer, server)
+        server = grpc.aio.server(options=channel_options(options))
+        server.add_generic_rpc_handlers((service_handler(self._servicer),))
         _HEALTH.add_HealthServicer_to_server(self._health, server)
         if options.reflection:
             names = (SERVICE_NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-            _REFLECTION.add_ServerReflectionServicer_to_server(guarded_reflection(names, self._gate), server)
+            guarded = guarded_reflection(names, self._gate, self._observers)
+            _REFLECTION.add_ServerReflectionServicer_to_server(guarded, server)
         address = f"[{host}]" if ":" in host else host
         try:
             if self._tls is None:
@@ -91,10 +127,17 @@ class QueryServer:
         self._server = server
         watched: list[Reloaded[Any] | None] = [self._callers, None if self._tls is None else self._tls.files]
         self._watchers = [asyncio.create_task(each.watch(options.poll_s)) for each in watched if each is not None]
+        self._watchers.append(asyncio.create_task(self._look()))
         return f"{address}:{port}"
+
+    def observe(self, observer: Callable[[Access], None]) -> None:
+        """Tell `observer` of each request when it has ended."""
+        self._observers.append(observer)
 
     async def serving(self) -> None:
         """Tell health checks that there is an engine."""
+        self._loaded_at = time.time()
+        self._take_down()
         await self._health.serving()
 
     async def stop(self, drain_s: float) -> None:
@@ -104,11 +147,48 @@ class QueryServer:
         """
         await self._health.stopping()
         if self._server is not None:
-            if self._servicer.at_work:
-                _LOG.info("stopping; %d requests have %g s to finish", self._servicer.at_work, drain_s)
+            if self._admission.present:
+                _LOG.info("stopping; %d requests have %g s to finish", self._admission.present, drain_s)
             await self._server.stop(drain_s)
         for watcher in self._watchers:
             watcher.cancel()
+        self._watchers.clear()
+        if self._limits is not None:
+            self._limits.close()
+            self._limits = None
+        if self._tracing is not None:
+            tracing, self._tracing = self._tracing, None
+            await asyncio.to_thread(tracing.close)
+
+    async def _look(self) -> None:
+        while True:
+            self._take_down()
+            await asyncio.sleep(_LOOK_S)
+
+    def _take_down(self) -> None:
+        """Leave how the process does where the metrics are collected."""
+        self._metrics.look(self._admission)
+        if self._station is None:
+            return
+        info, now = self._holder.info, datetime.now(UTC)
+        callers = None if self._callers is None else self._callers.value
+        expiry = None if callers is None else callers.next_expiry(now)
+        facts = Facts(
+            snapshot="" if info is None else info.snapshot_id,
+            created_at=None if info is None else timestamp(info.created_at),
+            loaded_at=self._loaded_at,
+            certificate_expires=None if self._tls is None else self._tls.files.value.expires.timestamp(),
+            token_expires=None if expiry is None else expiry.timestamp(),
+            callers=None if callers is None else len(callers),
+        )
+        if facts != self._facts:
+            self._facts = facts
+            facts.write(self._station.folder, self._station.process)
+
+    def _swapped(self, ok: bool) -> None:
+        self._metrics.swapped(ok)
+        if ok:
+            self._loaded_at = time.time()
 
 
 async def serve(
@@ -116,6 +196,7 @@ async def serve(
     options: ServerOptions,
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
+    station: Station | None = None,
 ) -> None:
     """Listen, load the first engine and answer until SIGTERM or SIGINT; then drain, close the engine and return.
 
@@ -126,6 +207,7 @@ async def serve(
         options: how to listen.
         ready: called with HOST:PORT once questions are answered.
         stop: ends the service when set, as a signal does.
+        station: as `QueryServer`.
 
     Raises:
         ConfigError: the TLS or callers files are wrong.
@@ -134,8 +216,11 @@ async def serve(
     """
     stop = asyncio.Event() if stop is None else stop
     hurry = asyncio.Event()
-    server = QueryServer(holder, options)
-    with _signals(stop, hurry):
+    server = QueryServer(holder, options, station)
+    page: AbstractContextManager[Any] = nullcontext()
+    if options.metrics_listen is not None and server.registry is not None:  # else the supervisor has them all
+        page = serve_metrics(options.metrics_listen, server.registry)
+    with _signals(stop, hurry), page:
         address = await server.start()
         try:
             if await _unless(stop, asyncio.create_task(holder.start())):
@@ -186,49 +271,3 @@ def _signals(stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-
-
-def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
-    chosen = [
-        ("grpc.so_reuseport", int(options.reuse_port)),  # on by default, and then a port in use goes unnoticed
-        ("grpc.max_receive_message_length", options.max_message_bytes),
-        ("grpc.max_send_message_length", options.max_message_bytes),
-        ("grpc.keepalive_time_ms", int(options.keepalive_s * 1000)),
-        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_S * 1000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_S * 1000),
-    ]
-    if options.max_connection_age_s:
-        chosen.append(("grpc.max_connection_age_ms", int(options.max_connection_age_s * 1000)))
-    return chosen
-
-
-def probe(host: str, port: int, *, reuse_port: bool = False) -> None:
-    """Bind and let go, because gRPC does not say why it cannot bind, and takes one free address of several.
-
-    Raises:
-        BackendUnavailable: the host is unknown, the port in use, or the address not this machine's.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        raise BackendUnavailable(f"the host {host} is unknown; choose another with --listen") from error
-    refused: list[OSError] = []
-    for family, kind, protocol, _, address in found:
-        try:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if reuse_port:
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                probe.bind(address)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise BackendUnavailable(f"port {port} is in use; choose another with --listen") from error
-            if error.errno == errno.EACCES:
-                raise BackendUnavailable(
-                    f"port {port} needs more rights; choose one above 1023 with --listen"
-                ) from error
-            refused.append(error)
-    if len(refused) == len(found):
-        reason = refused[0].strerror if refused else "no address"
-        raise BackendUnavailable(f"{host} is no address of this machine ({reason}); choose another with --listen")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from hirag_dist.errors import HiragError
+from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service.access import Access, Context
+from hirag_dist.service.admission import Admission
 from hirag_dist.service.callers import Caller
 from hirag_dist.service.convert import (
     answer_to_proto,
@@ -23,12 +24,14 @@ from hirag_dist.service.convert import (
 )
 from hirag_dist.service.engine import Engine
 from hirag_dist.service.gate import Gate
+from hirag_dist.service.handlers import Malformed
 from hirag_dist.service.holder import EngineHolder
+from hirag_dist.service.limits import SharedLimits
 from hirag_dist.service.status import (
     REQUEST_ID_KEY,
     DeadlinePassed,
-    Overloaded,
     Refused,
+    SlowReader,
     TooLarge,
     message_of,
     status_of,
@@ -37,11 +40,14 @@ from hirag_dist.service.status import (
 from hirag_dist.types import Answer, Query, Retrieval
 
 _LOG = logging.getLogger(__name__)
+MOST_CHARACTERS = 32_768  # of a question; embedding a longer one would keep the others waiting
+_PAUSE_S = 0.1  # before a refusal
+_MOST_PAUSING = 1000
 _MARGIN_S = 0.05  # kept back from the deadline, so that a partial result still reaches the caller
 
 T = TypeVar("T")
-R = TypeVar("R", pb.RetrieveResponse, pb.RetrieveStreamResponse, pb.AnswerResponse)
 _Request = pb.RetrieveRequest | pb.RetrieveStreamRequest | pb.AnswerRequest
+_Response = pb.RetrieveResponse | pb.RetrieveStreamResponse | pb.AnswerResponse
 
 
 @dataclass(slots=True)
@@ -55,7 +61,9 @@ class _Call:
 
     def query(self, request: _Request) -> Query:
         query = query_from_proto(request.query)
-        self.access.mode = query.mode or ""
+        self.access.mode, self.access.question = query.mode or "", query.question
+        if len(query.question) > MOST_CHARACTERS:
+            raise InvalidQuery(f"question must have at most {MOST_CHARACTERS} characters, got {len(query.question)}")
         return replace(query, reach=self.caller.reach)
 
     def deadline_s(self) -> float | None:
@@ -63,8 +71,24 @@ class _Call:
         remaining = self.context.time_remaining()
         return None if remaining is None else max(remaining - min(_MARGIN_S, remaining / 10), 0.0)
 
+    def said(self) -> None:
+        """Take down when the first piece of an answer came."""
+        if self.access.first_text_s is None:
+            self.access.first_text_s = self.access.elapsed_s
+
+    def answered(self, answer: Answer) -> None:
+        access = self.access
+        access.model, access.input_tokens, access.output_tokens = (
+            answer.model,
+            answer.input_tokens,
+            answer.output_tokens,
+        )
+
     def message(self, retrieval: Retrieval, request: _Request) -> pb.Retrieval:
-        self.access.mode, self.access.partial = retrieval.mode, ",".join(retrieval.partial)
+        access = self.access
+        access.mode, access.partial, access.timings_ms = retrieval.mode, retrieval.partial, retrieval.timings_ms
+        levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
+        access.items = sum(map(len, levels))
         return retrieval_to_proto(
             retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text
         )
@@ -76,124 +100,209 @@ class QueryServicer:
     Args:
         holder: gives the engine of the current snapshot.
         gate: says who calls.
-        max_concurrent: requests at work at once; more are turned away at once.
+        admission: says whose turn it is.
+        limits: what callers may ask; None where nobody is known.
+        observers: told of each request when it has ended.
         max_message_bytes: of a reply.
+        send_timeout_s: how long a caller may leave a piece of a stream unread.
     """
 
-    def __init__(self, holder: EngineHolder, gate: Gate, *, max_concurrent: int, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        holder: EngineHolder,
+        gate: Gate,
+        admission: Admission,
+        limits: SharedLimits | None,
+        observers: Sequence[Callable[[Access], None]],
+        *,
+        max_message_bytes: int,
+        send_timeout_s: float,
+    ) -> None:
         self._holder = holder
         self._gate = gate
-        self._max_concurrent = max_concurrent
+        self._admission = admission
+        self._limits = limits
+        self._observers = observers
         self._max_message_bytes = max_message_bytes
-        self._at_work = 0
-
-    @property
-    def at_work(self) -> int:
-        """Requests being answered now."""
-        return self._at_work
+        self._send_timeout_s = send_timeout_s
+        self._pausing = 0
 
     async def Retrieve(  # noqa: N802 - the names are the protocol's
         self, request: pb.RetrieveRequest, context: Context
-    ) -> pb.RetrieveResponse:
+    ) -> bytes:
         """Return the whole retrieval."""
-        async with self._call("Retrieve", context) as call:
-            deadline_s = call.deadline_s()
-            retrieval = await call.engine.retrieve(call.query(request), deadline_s=deadline_s)
-            if retrieval.partial and _empty(retrieval):
-                cut = ", ".join(retrieval.partial)
-                raise DeadlinePassed(f"the deadline passed before anything was found (cut off: {cut}); allow more time")
-            response = self._fitting(pb.RetrieveResponse(retrieval=call.message(retrieval, request)))
-        return response
+        async with self._call("Retrieve", request, context) as call:
+            query = call.query(request)
+
+            async def work(deadline_s: float | None) -> bytes:
+                retrieval = await call.engine.retrieve(query, deadline_s=deadline_s)
+                if retrieval.partial and _empty(retrieval):
+                    cut = ", ".join(retrieval.partial)
+                    raise DeadlinePassed(
+                        f"the deadline passed before anything was found (cut off: {cut}); allow more time"
+                    )
+                return self._fitting(pb.RetrieveResponse(retrieval=call.message(retrieval, request)))
+
+            async with self._place(call):
+                return await self._holder.runner.run(work(call.deadline_s()))
 
     async def RetrieveStream(  # noqa: N802
         self, request: pb.RetrieveStreamRequest, context: Context
     ) -> None:
-        """Send each level as soon as it is ready."""
-        async with (
-            self._call("RetrieveStream", context) as call,
-            _closing(call.engine.retrieve_stream(call.query(request), deadline_s=call.deadline_s())) as stream,
-        ):
-            async for level, retrieval in stream:
-                message = call.message(retrieval, request)
-                response = pb.RetrieveStreamResponse(level=level_to_proto(level), retrieval=message)
-                await context.write(self._fitting(response))
+        """Send each level as soon as it is ready. A slow reader holds up nobody: what he has not read waits."""
+        async with self._call("RetrieveStream", request, context) as call:
+            query = call.query(request)
+            ready: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+            async def work() -> AsyncGenerator[bytes, None]:
+                async with _closing(call.engine.retrieve_stream(query, deadline_s=call.deadline_s())) as stream:
+                    async for level, retrieval in stream:
+                        message = call.message(retrieval, request)
+                        yield self._fitting(pb.RetrieveStreamResponse(level=level_to_proto(level), retrieval=message))
+
+            async def retrieve() -> None:
+                try:
+                    async with self._place(call), aclosing(self._holder.runner.stream(work)) as levels:
+                        async for level in levels:
+                            ready.put_nowait(level)
+                finally:
+                    ready.put_nowait(None)
+
+            retrieving = asyncio.create_task(retrieve())  # keeps its place no longer than it works
+            try:
+                while (level := await ready.get()) is not None:
+                    await self._send(context, level)
+                await retrieving
+            finally:
+                retrieving.cancel()
+                await asyncio.gather(retrieving, return_exceptions=True)
 
     async def Answer(  # noqa: N802
         self, request: pb.AnswerRequest, context: Context
     ) -> None:
-        """Send the retrieval, the text in pieces, and the answer."""
-        async with (
-            self._call("Answer", context) as call,
-            _closing(call.engine.answer_stream(call.query(request), deadline_s=call.deadline_s())) as stream,
-        ):
-            sent: Retrieval | None = None
-            async for part in stream:
-                match part:
-                    case Retrieval():
-                        sent = part
-                        response = pb.AnswerResponse(retrieval=call.message(part, request))
-                    case Answer():
-                        other = None if part.retrieval == sent else call.message(part.retrieval, request)
-                        response = pb.AnswerResponse(answer=answer_to_proto(part, other))
-                    case str():
-                        response = pb.AnswerResponse(text=text_to_proto(part))
-                await context.write(self._fitting(response))
+        """Send the retrieval, the text in pieces, and the answer. Only the retrieval needs a place in the line."""
+        async with self._call("Answer", request, context, answer=True) as call, AsyncExitStack() as held:
+            query = call.query(request)
+            await held.enter_async_context(self._place(call))
+            deadline_s = call.deadline_s()
+
+            async def work() -> AsyncGenerator[bytes, None]:
+                sent: Retrieval | None = None
+                async with _closing(call.engine.answer_stream(query, deadline_s=deadline_s)) as stream:
+                    async for part in stream:
+                        match part:
+                            case Retrieval():
+                                sent = part
+                                response = pb.AnswerResponse(retrieval=call.message(part, request))
+                            case Answer():
+                                call.answered(part)
+                                other = None if part.retrieval == sent else call.message(part.retrieval, request)
+                                response = pb.AnswerResponse(answer=answer_to_proto(part, other))
+                            case str():
+                                call.said()
+                                response = pb.AnswerResponse(text=text_to_proto(part))
+                        yield self._fitting(response)
+
+            async with aclosing(self._holder.runner.stream(work)) as parts:
+                async for part in parts:
+                    await held.aclose()  # the first part is the retrieval; the model needs no place
+                    await self._send(context, part)
 
     async def DescribeIndex(  # noqa: N802
         self, request: pb.DescribeIndexRequest, context: Context
-    ) -> pb.DescribeIndexResponse:
+    ) -> bytes:
         """Return what is being served."""
-        async with self._call("DescribeIndex", context, counted=False) as call:
-            response = pb.DescribeIndexResponse(info=info_to_proto(call.engine.describe(call.caller.reach)))
-        return response
+        async with self._call("DescribeIndex", request, context, retrieves=False) as call:
+
+            async def work() -> bytes:
+                info = call.engine.describe(call.caller.reach)
+                response: bytes = pb.DescribeIndexResponse(info=info_to_proto(info)).SerializeToString()
+                return response
+
+            return await self._holder.runner.run(work())
 
     @asynccontextmanager
-    async def _call(self, method: str, context: Context, *, counted: bool = True) -> AsyncIterator[_Call]:
-        """Admit a request, lend it an engine, turn what it raises into a status, and log it."""
+    async def _call(
+        self, method: str, request: object, context: Context, *, retrieves: bool = True, answer: bool = False
+    ) -> AsyncIterator[_Call]:
+        """Let a request in, lend it an engine, turn what it raises into a status, and tell the observers."""
         access = Access.of(method, context)
         context.set_trailing_metadata(((REQUEST_ID_KEY, access.request_id),))
         try:
-            caller = self._gate.caller(context)
-            access.caller = caller.name
-            with self._admitted(counted), self._holder.lease() as engine:
+            caller, access.kind = self._gate.caller(context)
+            access.caller, access.labels = caller.name, "all" if caller.reach is None else len(caller.reach)
+            if isinstance(request, Malformed):
+                raise InvalidQuery(f"the bytes are no {method}Request; make one with code generated from query.proto")
+            if retrieves:  # before the caller's limits, so that who is shed is not charged for it
+                self._admission.check(context.time_remaining())
+            with (
+                self._admission.counted(answer=answer) if retrieves else nullcontext(),
+                nullcontext() if self._limits is None else self._limits.admitted(caller),
+                self._holder.lease() as engine,
+            ):
                 access.snapshot = engine.info.snapshot_id
                 yield _Call(caller, engine, access, context)
         except asyncio.CancelledError:
             access.code = _cut_off(context)
+            self._ended(access)
             raise
         except Exception as error:
             if context.cancelled():  # a write to a caller that has gone
                 access.code = _cut_off(context)
+                self._ended(access)
                 raise asyncio.CancelledError from error
             told = _told(error, access.request_id)
             if isinstance(told, Refused):
                 access.reason, access.caller = told.reason, told.caller or access.caller
             access.code = status_of(told).name
+            self._ended(access)
+            if isinstance(told, Refused):
+                await self._pause(context)
             trailers = trailers_of(told, access.request_id, context.time_remaining())
+            # Behind what a slow reader has not read yet this may take as long as his connection lives; nothing is held.
             await context.abort(status_of(told), message_of(told), trailers)
-        finally:
-            access.write()
+        else:
+            self._ended(access)
 
-    def _fitting(self, response: R) -> R:
-        size = response.ByteSize()
-        if size > self._max_message_bytes:
-            raise TooLarge(
-                f"the reply has {size} bytes, more than the {self._max_message_bytes} that a message may have; ask "
-                f"with omit_context, omit_source_text or a smaller top_n, top_m or top_c"
-            )
-        return response
+    def _ended(self, access: Access) -> None:
+        access.seconds = access.elapsed_s
+        for observer in self._observers:
+            observer(access)
 
-    @contextmanager
-    def _admitted(self, counted: bool) -> Iterator[None]:
-        if counted and self._at_work >= self._max_concurrent:
-            raise Overloaded(
-                f"the service is at work on {self._at_work} requests, as many as it takes; ask again in a moment"
-            )
-        self._at_work += counted
-        try:
+    @asynccontextmanager
+    async def _place(self, call: _Call) -> AsyncIterator[None]:
+        async with self._admission.place(call.context.time_remaining) as call.access.queued_s:
             yield
-        finally:
-            self._at_work -= counted
+
+    async def _pause(self, context: Context) -> None:
+        """Let a refusal wait a little: who asks again at once, and at once again, would take the time of all others."""
+        left_s = context.time_remaining()
+        if self._pausing < _MOST_PAUSING:
+            self._pausing += 1
+            try:
+                await asyncio.sleep(_PAUSE_S if left_s is None else min(_PAUSE_S, left_s / 2))
+            finally:
+                self._pausing -= 1
+
+    async def _send(self, context: Context, message: bytes) -> None:
+        """Write to a stream, as far as the caller reads it."""
+        try:
+            async with asyncio.timeout(self._send_timeout_s):
+                await context.write(message)
+        except TimeoutError:
+            raise SlowReader(
+                f"nothing of the reply was read for {self._send_timeout_s:g} s, so the rest is dropped", "slow_reader"
+            ) from None
+
+    def _fitting(self, response: _Response) -> bytes:
+        """Return a reply as it goes over the wire."""
+        message: bytes = response.SerializeToString()
+        if len(message) > self._max_message_bytes:
+            raise TooLarge(
+                f"the reply has {len(message)} bytes, more than the {self._max_message_bytes} that a message may have; "
+                f"ask with omit_context, omit_source_text or a smaller top_n, top_m or top_c"
+            )
+        return message
 
 
 def _told(error: Exception, request_id: str) -> HiragError:

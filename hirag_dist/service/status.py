@@ -50,18 +50,30 @@ class Refused(ServiceError):
     Attributes:
         reason: one word for the log and the metrics; empty where the class says it all.
         caller: who it was, where that is known.
+        retry_after_s: when asking again may help, where that is known.
     """
 
-    def __init__(self, message: str, reason: str = "", caller: str = "") -> None:
+    def __init__(self, message: str, reason: str = "", caller: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.reason = reason
         self.caller = caller
+        self.retry_after_s = retry_after_s
 
 
 class Overloaded(Refused):
     """The service has as many requests as it takes; one of them is let go."""
 
     retryable = True
+
+
+class Limited(Refused):
+    """The caller has had its share: of requests a second, a day, or at a time."""
+
+    retryable = True
+
+
+class SlowReader(Refused):
+    """The caller does not read what it asked for."""
 
 
 class NotReady(ServiceError):
@@ -85,6 +97,8 @@ class TooLarge(ServiceError):
 # Most specific first: the first row whose class the error belongs to decides.
 STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
     (Overloaded, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (Limited, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (SlowReader, grpc.StatusCode.ABORTED),
     (TooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (NotReady, grpc.StatusCode.UNAVAILABLE),
     (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
@@ -115,6 +129,7 @@ STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
 # Seconds after which asking again may help, where the error does not say.
 _DELAYS_S: tuple[tuple[type[HiragError], float], ...] = (
     (Overloaded, 0.2),
+    (Limited, 1.0),
     (NotReady, 1.0),
     (RateLimited, 1.0),
     (ModelUnavailable, 1.0),
@@ -148,7 +163,7 @@ def message_of(error: HiragError) -> str:
 
 def retry_delay_s(error: HiragError) -> float | None:
     """Return after how many seconds asking again may help, or None where it will not."""
-    if isinstance(error, RateLimited) and error.retry_after_s is not None:
+    if isinstance(error, RateLimited | Refused) and error.retry_after_s is not None:
         return error.retry_after_s
     return next((delay for kind, delay in _DELAYS_S if isinstance(error, kind)), None)
 
@@ -166,12 +181,17 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
     status = status_pb2.Status(code=code.value[0], message=message_of(error))
     kind = next(kind for kind, _ in STATUS if isinstance(error, kind))
     info = error_details_pb2.ErrorInfo(reason=reason_of(kind), domain=DOMAIN)
-    if isinstance(error, RateLimited) and error.retry_after_s is not None:
+    if isinstance(error, RateLimited | Refused) and error.retry_after_s is not None:
         info.metadata["retry_after_s"] = repr(error.retry_after_s)
+    if isinstance(error, Refused) and error.reason:
+        info.metadata["reason"] = error.reason
     details: list[Any] = [info, error_details_pb2.RequestInfo(request_id=request_id)]
     if isinstance(error, InvalidQuery):
         violation = error_details_pb2.BadRequest.FieldViolation(field=field_of(error), description=status.message)
         details.append(error_details_pb2.BadRequest(field_violations=[violation]))
+    if isinstance(error, Limited):
+        quota = error_details_pb2.QuotaFailure.Violation(subject=f"caller:{error.caller}", description=status.message)
+        details.append(error_details_pb2.QuotaFailure(violations=[quota]))
     if delay_s is not None:
         retry = error_details_pb2.RetryInfo()
         retry.retry_delay.FromNanoseconds(int(delay_s * 1e9))
@@ -217,7 +237,9 @@ def error_of(code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, 
     if not found:
         return None
     kind = _BY_REASON.get(info.reason, ServiceError)
+    after = info.metadata.get("retry_after_s")
     if issubclass(kind, RateLimited):
-        after = info.metadata.get("retry_after_s")
         return kind(message, float(after) if after else None)
+    if issubclass(kind, Refused):
+        return kind(message, info.metadata.get("reason", ""), retry_after_s=float(after) if after else None)
     return kind(message)

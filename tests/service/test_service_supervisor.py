@@ -126,14 +126,11 @@ def test_a_worker_that_fails_while_it_stops_is_told_of(supervise: Callable[..., 
 
 def test_a_second_signal_is_passed_on(supervise: Callable[..., Supervisor]) -> None:
     hurried = """
-heard = []
-def on_signal(*_):
-    heard.append(1)
-    if len(heard) == 1:
-        os.kill(os.getppid(), 2)  # the operator's second Ctrl-C
-    else:
-        sys.exit(0)
-signal.signal(15, on_signal); report(ready=work); sleep()
+signal.pthread_sigmask(signal.SIG_BLOCK, {15})
+report(ready=work)
+signal.sigwait({15})
+os.kill(os.getppid(), 2)  # the operator's second Ctrl-C
+signal.sigwait({15})
 """
     assert supervise(hurried).run()
 
