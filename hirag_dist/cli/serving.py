@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
+
+import pyarrow.compute as pc
 
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
 from hirag_dist.errors import ConfigError
-from hirag_dist.index.reader import current_id, open_snapshot
+from hirag_dist.index.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.query import QueryEngine
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.runner import ThreadRunner
 from hirag_dist.service.server import serve as serve_grpc
 from hirag_dist.service.station import Station
 from hirag_dist.wiring import make_engine
+
+_LOG = logging.getLogger(__name__)
 
 
 def options_of(config: Config, *, listen: str | None = None, shared: bool = False) -> ServerOptions:
@@ -90,6 +96,12 @@ def for_several(config: Config) -> Config:
     return config.model_copy(update={"vectors": chosen})
 
 
+def _labelled(snapshot: Snapshot) -> bool:
+    """Whether any document of a snapshot carries a label."""
+    lengths = pc.list_value_length(snapshot.table("documents", ["labels"])["labels"])
+    return bool((pc.max(lengths).as_py() or 0) > 0)
+
+
 async def serve_index(
     config: Config,
     index: str,
@@ -113,8 +125,23 @@ async def serve_index(
     store = Store(index)
     prompts = load_prompts(config.prompts)
 
-    async def open_engine() -> QueryEngine:
-        return await asyncio.to_thread(lambda: make_engine(config, open_snapshot(store), prompts))
+    anonymous = options.callers_file is None and options.anonymous_labels is not None
+    warned = not anonymous or (station is not None and station.process > 0)  # one of several processes says it
 
-    holder = EngineHolder(open_engine, lambda: current_id(store), config.service.poll_s)
+    def make() -> QueryEngine:
+        nonlocal warned
+        snapshot = open_snapshot(store)
+        if not warned and _labelled(snapshot):
+            warned = True
+            _LOG.warning(
+                "documents carry labels, and there is no service.callers_file: callers see those without labels%s; "
+                "service.anonymous_labels says what they may see",
+                "".join(f", {label}" for label in sorted(options.anonymous_labels or ())),
+            )
+        return make_engine(config, snapshot, prompts)
+
+    async def open_engine() -> QueryEngine:
+        return await asyncio.to_thread(make)
+
+    holder = EngineHolder(open_engine, lambda: current_id(store), config.service.poll_s, ThreadRunner())
     await serve_grpc(holder, options, ready, stop, station)

@@ -26,7 +26,7 @@ def service_handler(servicer: Any) -> grpc.GenericRpcHandler:
     """Return the handler of all methods.
 
     Args:
-        servicer: has a method of the same name for each.
+        servicer: has a method of the same name for each, which takes a message, or `Malformed`, and replies in bytes.
     """
     handlers = {}
     for method in SERVICE.methods:
@@ -36,7 +36,6 @@ def service_handler(servicer: Any) -> grpc.GenericRpcHandler:
         handlers[method.name] = make(
             getattr(servicer, method.name),
             request_deserializer=_parser(GetMessageClass(method.input_type)),
-            response_serializer=GetMessageClass(method.output_type).SerializeToString,
         )
     return grpc.method_handlers_generic_handler(SERVICE_NAME, handlers)
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from hirag_dist.service.engine import Engine
+from hirag_dist.service.runner import InlineRunner, Runner
 from hirag_dist.service.status import NotReady
 from hirag_dist.types import IndexInfo
 
@@ -32,6 +33,7 @@ class EngineHolder:
         open_engine: opens the current snapshot.
         current_id: names it, or None when nothing is published; runs in a thread, so it may read a file.
         poll_s: seconds between two looks at `current_id`.
+        runner: where engines work; closed with the holder.
     """
 
     def __init__(
@@ -39,7 +41,9 @@ class EngineHolder:
         open_engine: Callable[[], Awaitable[Engine]],
         current_id: Callable[[], str | None],
         poll_s: float = 5.0,
+        runner: Runner | None = None,
     ) -> None:
+        self.runner = runner or InlineRunner()
         self._open_engine = open_engine
         self._current_id = current_id
         self._poll_s = poll_s
@@ -140,6 +144,7 @@ class EngineHolder:
             self._let_go(shared)
         while self._closing:
             await asyncio.gather(*self._closing)
+        await self.runner.close()
 
     async def _watch(self) -> None:
         while True:
@@ -165,13 +170,12 @@ class EngineHolder:
                 self._let_go(old)
 
     def _let_go(self, shared: _Shared) -> None:
-        task = asyncio.create_task(_close(shared.engine))
+        task = asyncio.create_task(self._close(shared.engine))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-
-async def _close(engine: Engine) -> None:
-    try:
-        await engine.close()
-    except Exception:  # nobody waits for this engine any more, and the service must go on
-        _LOG.exception("snapshot %s did not close cleanly", engine.info.snapshot_id)
+    async def _close(self, engine: Engine) -> None:
+        try:
+            await self.runner.run(engine.close())
+        except Exception:  # nobody waits for this engine any more, and the service must go on
+            _LOG.exception("snapshot %s did not close cleanly", engine.info.snapshot_id)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -42,12 +41,13 @@ from hirag_dist.types import Answer, Query, Retrieval
 
 _LOG = logging.getLogger(__name__)
 MOST_CHARACTERS = 32_768  # of a question; embedding a longer one would keep the others waiting
+_PAUSE_S = 0.1  # before a refusal
+_MOST_PAUSING = 1000
 _MARGIN_S = 0.05  # kept back from the deadline, so that a partial result still reaches the caller
 
 T = TypeVar("T")
-R = TypeVar("R", pb.RetrieveResponse, pb.RetrieveStreamResponse, pb.AnswerResponse)
 _Request = pb.RetrieveRequest | pb.RetrieveStreamRequest | pb.AnswerRequest
-_Response = pb.RetrieveStreamResponse | pb.AnswerResponse
+_Response = pb.RetrieveResponse | pb.RetrieveStreamResponse | pb.AnswerResponse
 
 
 @dataclass(slots=True)
@@ -70,6 +70,19 @@ class _Call:
         """What the engine may take, in seconds, or None for any time."""
         remaining = self.context.time_remaining()
         return None if remaining is None else max(remaining - min(_MARGIN_S, remaining / 10), 0.0)
+
+    def said(self) -> None:
+        """Take down when the first piece of an answer came."""
+        if self.access.first_text_s is None:
+            self.access.first_text_s = self.access.elapsed_s
+
+    def answered(self, answer: Answer) -> None:
+        access = self.access
+        access.model, access.input_tokens, access.output_tokens = (
+            answer.model,
+            answer.input_tokens,
+            answer.output_tokens,
+        )
 
     def message(self, retrieval: Retrieval, request: _Request) -> pb.Retrieval:
         access = self.access
@@ -109,18 +122,20 @@ class QueryServicer:
         self._gate = gate
         self._admission = admission
         self._limits = limits
-        self._observers = tuple(observers)
+        self._observers = observers
         self._max_message_bytes = max_message_bytes
         self._send_timeout_s = send_timeout_s
+        self._pausing = 0
 
     async def Retrieve(  # noqa: N802 - the names are the protocol's
         self, request: pb.RetrieveRequest, context: Context
-    ) -> pb.RetrieveResponse:
+    ) -> bytes:
         """Return the whole retrieval."""
         async with self._call("Retrieve", request, context) as call:
             query = call.query(request)
-            async with self._place(call):
-                retrieval = await call.engine.retrieve(query, deadline_s=call.deadline_s())
+
+            async def work(deadline_s: float | None) -> bytes:
+                retrieval = await call.engine.retrieve(query, deadline_s=deadline_s)
                 if retrieval.partial and _empty(retrieval):
                     cut = ", ".join(retrieval.partial)
                     raise DeadlinePassed(
@@ -128,69 +143,78 @@ class QueryServicer:
                     )
                 return self._fitting(pb.RetrieveResponse(retrieval=call.message(retrieval, request)))
 
+            async with self._place(call):
+                return await self._holder.runner.run(work(call.deadline_s()))
+
     async def RetrieveStream(  # noqa: N802
         self, request: pb.RetrieveStreamRequest, context: Context
     ) -> None:
         """Send each level as soon as it is ready. A slow reader holds up nobody: what he has not read waits."""
         async with self._call("RetrieveStream", request, context) as call:
             query = call.query(request)
-            ready: asyncio.Queue[pb.RetrieveStreamResponse | None] = asyncio.Queue()  # a message for each level
+            ready: asyncio.Queue[bytes | None] = asyncio.Queue()
 
-            async def work() -> None:
+            async def work() -> AsyncGenerator[bytes, None]:
+                async with _closing(call.engine.retrieve_stream(query, deadline_s=call.deadline_s())) as stream:
+                    async for level, retrieval in stream:
+                        message = call.message(retrieval, request)
+                        yield self._fitting(pb.RetrieveStreamResponse(level=level_to_proto(level), retrieval=message))
+
+            async def retrieve() -> None:
                 try:
-                    async with (
-                        self._place(call),
-                        _closing(call.engine.retrieve_stream(query, deadline_s=call.deadline_s())) as stream,
-                    ):
-                        async for level, retrieval in stream:
-                            message = call.message(retrieval, request)
-                            response = pb.RetrieveStreamResponse(level=level_to_proto(level), retrieval=message)
-                            ready.put_nowait(self._fitting(response))
+                    async with self._place(call), aclosing(self._holder.runner.stream(work)) as levels:
+                        async for level in levels:
+                            ready.put_nowait(level)
                 finally:
                     ready.put_nowait(None)
 
-            working = asyncio.create_task(work())
+            retrieving = asyncio.create_task(retrieve())  # keeps its place no longer than it works
             try:
-                while (response := await ready.get()) is not None:
-                    await self._send(context, response)
-                await working
+                while (level := await ready.get()) is not None:
+                    await self._send(context, level)
+                await retrieving
             finally:
-                working.cancel()
-                await asyncio.gather(working, return_exceptions=True)
+                retrieving.cancel()
+                await asyncio.gather(retrieving, return_exceptions=True)
 
     async def Answer(  # noqa: N802
         self, request: pb.AnswerRequest, context: Context
     ) -> None:
         """Send the retrieval, the text in pieces, and the answer. Only the retrieval needs a place in the line."""
-        async with self._call("Answer", request, context, answer=True) as call, contextlib.AsyncExitStack() as held:
+        async with self._call("Answer", request, context, answer=True) as call, AsyncExitStack() as held:
             query = call.query(request)
-            sent: Retrieval | None = None
             await held.enter_async_context(self._place(call))
-            stream = call.engine.answer_stream(query, deadline_s=call.deadline_s())
-            async with _closing(stream):
-                async for part in stream:
-                    match part:
-                        case Retrieval():
-                            sent = part
-                            response = pb.AnswerResponse(retrieval=call.message(part, request))
-                            await held.aclose()
-                        case Answer():
-                            call.access.model = part.model
-                            call.access.input_tokens, call.access.output_tokens = part.input_tokens, part.output_tokens
-                            other = None if part.retrieval == sent else call.message(part.retrieval, request)
-                            response = pb.AnswerResponse(answer=answer_to_proto(part, other))
-                        case str():
-                            if call.access.first_text_s is None:
-                                call.access.first_text_s = call.access.elapsed_s
-                            response = pb.AnswerResponse(text=text_to_proto(part))
-                    await self._send(context, self._fitting(response))
+            deadline_s = call.deadline_s()
+
+            async def work() -> AsyncGenerator[bytes, None]:
+                sent: Retrieval | None = None
+                async with _closing(call.engine.answer_stream(query, deadline_s=deadline_s)) as stream:
+                    async for part in stream:
+                        match part:
+                            case Retrieval():
+                                sent = part
+                                response = pb.AnswerResponse(retrieval=call.message(part, request))
+                            case Answer():
+                                call.answered(part)
+                                other = None if part.retrieval == sent else call.message(part.retrieval, request)
+                                response = pb.AnswerResponse(answer=answer_to_proto(part, other))
+                            case str():
+                                call.said()
+                                response = pb.AnswerResponse(text=text_to_proto(part))
+                        yield self._fitting(response)
+
+            async with aclosing(self._holder.runner.stream(work)) as parts:
+                async for part in parts:
+                    await held.aclose()  # the first part is the retrieval; the model needs no place
+                    await self._send(context, part)
 
     async def DescribeIndex(  # noqa: N802
         self, request: pb.DescribeIndexRequest, context: Context
-    ) -> pb.DescribeIndexResponse:
+    ) -> bytes:
         """Return what is being served."""
         async with self._call("DescribeIndex", request, context, retrieves=False) as call:
-            return pb.DescribeIndexResponse(info=info_to_proto(call.engine.info))
+            response: bytes = pb.DescribeIndexResponse(info=info_to_proto(call.engine.info)).SerializeToString()
+            return response
 
     @asynccontextmanager
     async def _call(
@@ -207,8 +231,8 @@ class QueryServicer:
             if retrieves:  # before the caller's limits, so that who is shed is not charged for it
                 self._admission.check(context.time_remaining())
             with (
-                self._admission.counted(answer=answer) if retrieves else contextlib.nullcontext(),
-                contextlib.nullcontext() if self._limits is None else self._limits.admitted(caller),
+                self._admission.counted(answer=answer) if retrieves else nullcontext(),
+                nullcontext() if self._limits is None else self._limits.admitted(caller),
                 self._holder.lease() as engine,
             ):
                 access.snapshot = engine.info.snapshot_id
@@ -227,6 +251,8 @@ class QueryServicer:
                 access.reason, access.caller = told.reason, told.caller or access.caller
             access.code = status_of(told).name
             self._ended(access)
+            if isinstance(told, Refused):
+                await self._pause(context)
             trailers = trailers_of(told, access.request_id, context.time_remaining())
             # Behind what a slow reader has not read yet this may take as long as his connection lives; nothing is held.
             await context.abort(status_of(told), message_of(told), trailers)
@@ -243,24 +269,35 @@ class QueryServicer:
         async with self._admission.place(call.context.time_remaining) as call.access.queued_s:
             yield
 
-    async def _send(self, context: Context, response: _Response) -> None:
+    async def _pause(self, context: Context) -> None:
+        """Let a refusal wait a little: who asks again at once, and at once again, would take the time of all others."""
+        left_s = context.time_remaining()
+        if self._pausing < _MOST_PAUSING:
+            self._pausing += 1
+            try:
+                await asyncio.sleep(_PAUSE_S if left_s is None else min(_PAUSE_S, left_s / 2))
+            finally:
+                self._pausing -= 1
+
+    async def _send(self, context: Context, message: bytes) -> None:
         """Write to a stream, as far as the caller reads it."""
         try:
             async with asyncio.timeout(self._send_timeout_s):
-                await context.write(response)
+                await context.write(message)
         except TimeoutError:
             raise SlowReader(
                 f"nothing of the reply was read for {self._send_timeout_s:g} s, so the rest is dropped", "slow_reader"
             ) from None
 
-    def _fitting(self, response: R) -> R:
-        size = response.ByteSize()
-        if size > self._max_message_bytes:
+    def _fitting(self, response: _Response) -> bytes:
+        """Return a reply as it goes over the wire."""
+        message: bytes = response.SerializeToString()
+        if len(message) > self._max_message_bytes:
             raise TooLarge(
-                f"the reply has {size} bytes, more than the {self._max_message_bytes} that a message may have; ask "
-                f"with omit_context, omit_source_text or a smaller top_n, top_m or top_c"
+                f"the reply has {len(message)} bytes, more than the {self._max_message_bytes} that a message may have; "
+                f"ask with omit_context, omit_source_text or a smaller top_n, top_m or top_c"
             )
-        return response
+        return message
 
 
 def _told(error: Exception, request_id: str) -> HiragError:

@@ -17,6 +17,7 @@ import yaml
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
+from hirag_dist.service.station import Station
 from hirag_dist.types import (
     Answer,
     Citation,
@@ -156,10 +157,12 @@ class Services:
     def __init__(self) -> None:
         self._running: list[Service] = []
 
-    async def start(self, engine: FakeEngine | EngineHolder, *, load: bool = True, **options: object) -> Service:
+    async def start(
+        self, engine: FakeEngine | EngineHolder, *, load: bool = True, station: Station | None = None, **options: object
+    ) -> Service:
         holder = holder_of(engine) if isinstance(engine, FakeEngine) else engine
         chosen = {"listen": "127.0.0.1:0"} | options
-        server = QueryServer(holder, ServerOptions(**chosen))  # type: ignore[arg-type]
+        server = QueryServer(holder, ServerOptions(**chosen), station)  # type: ignore[arg-type]
         address = await server.start()
         service = Service(address, server, holder)
         self._running.append(service)

@@ -1,0 +1,120 @@
+"""Where the engine works: in the service's event loop, or in a thread with a loop of its own.
+
+A retrieval computes for milliseconds. In the loop that accepts calls it would hold up all that comes meanwhile, before
+anybody could see how long the line has become; in a thread of its own it shares the interpreter, and new calls get
+their turn within the interpreter's switch interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_SWITCH_S = 0.0002  # longest time that the engine keeps the interpreter from the thread that accepts calls
+
+
+class Runner(ABC):
+    """Runs the engine's coroutines."""
+
+    @abstractmethod
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what `work` does. When this is cancelled, the work is, and has ended when the cancellation goes on."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of what runs the work; all of it has ended."""
+
+    async def stream(self, work: Callable[[], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
+        """Yield what `work` does, which does not wait for who reads. Closing this ends the work first."""
+        items: asyncio.Queue[T | _End] = asyncio.Queue()
+        here = asyncio.get_running_loop()
+
+        async def produce() -> None:
+            try:
+                async with aclosing(work()) as made:
+                    async for item in made:
+                        here.call_soon_threadsafe(items.put_nowait, item)
+            finally:
+                here.call_soon_threadsafe(items.put_nowait, _END)
+
+        producing = asyncio.create_task(self.run(produce()))
+        try:
+            while not isinstance(item := await items.get(), _End):
+                yield item
+            await producing
+        finally:
+            producing.cancel()
+            await asyncio.gather(producing, return_exceptions=True)
+
+
+class InlineRunner(Runner):
+    """Runs everything in the loop of who asks."""
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what `work` does."""
+        return await work
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+class ThreadRunner(Runner):
+    """Runs the work in one thread with an event loop of its own, and lets the interpreter change hands often."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
+        self._switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)
+        self._thread.start()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what `work` does, in the thread."""
+        here = asyncio.get_running_loop()
+        ended: asyncio.Future[asyncio.Task[T]] = here.create_future()
+        started: list[asyncio.Task[T]] = []
+
+        def start() -> None:
+            started.append(self._loop.create_task(work))
+            started[0].add_done_callback(lambda task: here.call_soon_threadsafe(ended.set_result, task))
+
+        self._loop.call_soon_threadsafe(start)
+        try:
+            task = await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            self._loop.call_soon_threadsafe(lambda: started[0].cancel())
+            task = await ended
+            if not task.cancelled():
+                task.exception()  # nobody waits for it any more
+            raise
+        return task.result()
+
+    async def close(self) -> None:
+        """End the thread."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            await asyncio.to_thread(self._thread.join)
+            sys.setswitchinterval(self._switch_s)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+
+
+class _End:
+    """What ends a stream between threads."""
+
+
+_END = _End()
