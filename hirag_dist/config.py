@@ -234,6 +234,21 @@ class Vectors(_Section):
     )
     uri: str | None = Field(None, description="of a Milvus server")
     token: SecretStr | None = None
+    index: Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "scann", "diskann"] = Field(
+        "auto", description="of Milvus; auto: flat for few rows, else hnsw. scann and diskann are a server's alone"
+    )
+    index_params: dict[str, int] = Field(
+        default_factory=dict, description="of building, such as M and efConstruction, or nlist; null: by size"
+    )
+    search_breadth: int | None = Field(
+        None, ge=1, description="ef of hnsw, nprobe of ivf and scann: wider finds more, and takes longer; null: by size"
+    )
+    timeout_s: float = Field(10.0, gt=0, description="of one search at Milvus, with its retries")
+    alias: str | None = Field(
+        "hirag_current",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}$",
+        description="a server's alias that is moved to the collection of the snapshot that went live, for people",
+    )
 
 
 def _labels(given: Any) -> Any:
@@ -260,6 +275,9 @@ class Service(_Section):
     callers_file: str | None = Field(None, description="who may call, what they may see and how much they may ask")
     anonymous_labels: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_labels)] = Field(
         (), description="labels that callers hold where there is no callers_file; all: they see everything"
+    )
+    label_rule: Literal["all", "any"] = Field(
+        "all", description="which of a document's labels a caller must hold to see it"
     )
     state_dir: str | None = Field(
         None, description="where callers' quotas outlive a restart, one service each; null: they begin anew"

@@ -37,6 +37,7 @@ from hirag_dist.pool.probing import probe_forms
 from hirag_dist.pool.treasury import Treasury
 from hirag_dist.ports import ChatModel, Embedder, Executor
 from hirag_dist.query import QueryEngine
+from hirag_dist.questions import QuestionEmbedder
 from hirag_dist.stages.base import Services
 
 log = logging.getLogger(__name__)
@@ -370,7 +371,8 @@ def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts) -> QueryEn
     count = counter(config.tokenizer)
     caller = Caller(Budget(make_treasury(config)), _patience(config), keeps=False)
     pool = make_pool(config, None, caller)
-    embedder = _limited_embedder(config, None, caller)
+    embedder = QuestionEmbedder(_limited_embedder(config, None, caller))
     snapshot = snapshot.cached_in(config.service.cache_dir)
     vectors = make_vector_index(config, snapshot)
-    return QueryEngine(snapshot, vectors, embedder, pool, config.retrieval, prompts, count)
+    rule = config.service.label_rule
+    return QueryEngine(snapshot, vectors, embedder, pool, config.retrieval, prompts, count, rule, config.tokenizer)

@@ -25,7 +25,8 @@ from hirag_dist.errors import InvalidQuery
 from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.index.writer import write_snapshot
-from hirag_dist.query import MODES, QueryEngine
+from hirag_dist.query import QueryEngine
+from hirag_dist.searching import MODES
 from hirag_dist.types import ChatRequest, FloatMatrix, Query
 
 AXES = {

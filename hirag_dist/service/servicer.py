@@ -213,7 +213,7 @@ class QueryServicer:
     ) -> bytes:
         """Return what is being served."""
         async with self._call("DescribeIndex", request, context, retrieves=False) as call:
-            response: bytes = pb.DescribeIndexResponse(info=info_to_proto(call.engine.info)).SerializeToString()
+            response: bytes = pb.DescribeIndexResponse(info=info_to_proto(call.engine.describe(call.caller.reach))).SerializeToString()
             return response
 
     @asynccontextmanager

@@ -82,9 +82,14 @@ class FakeEngine:
         self.gate: asyncio.Event | None = None
         self.error: Exception | None = None
         self.queries: list[Query] = []
+        self.described_to: list[frozenset[str] | None] = []
         self.deadlines: list[float | None] = []
         self.started, self.cancelled, self.closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.at_work = 0
+
+    def describe(self, reach: frozenset[str] | None) -> IndexInfo:
+        self.described_to.append(reach)
+        return self.info
 
     async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
         try:
