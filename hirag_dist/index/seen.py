@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -49,8 +49,9 @@ class LabelledIndex:
         self._rule = rule
         texts = snapshot.serving.texts(labels.LABEL_SETS)
         self._sets = [tuple(json.loads(text)) for text in texts.values("labels", range(texts.n_rows))]
-        self._files = map_labels(snapshot) if any(self._sets) else None
-        self._view = lru_cache(_VIEWS)(self._make_view)
+        files = map_labels(snapshot) if any(self._sets) else None
+        # Nothing here refers to this object: in a cycle it would keep the index mapped until the garbage is collected.
+        self._view = lru_cache(_VIEWS)(partial(_view, index, files))
 
     def seen_by(self, reach: Collection[str] | None, wish: Collection[str] = ()) -> LoadedIndex:
         """Return the index as a caller sees it; where everything is in reach it is the one that was given.
@@ -64,10 +65,11 @@ class LabelledIndex:
         in_reach = sets_in_reach(self._sets, reach, wish, self._rule)
         return self._index if in_reach.all() else self._view(in_reach.tobytes())
 
-    def _make_view(self, in_reach: bytes) -> SeenIndex:
-        files = self._files or labels_of_none(self._index)  # a wish for labels where there are none
-        unknown = np.zeros(1, np.bool_)  # what comes from no known document is in nobody's reach
-        return SeenIndex(self._index, files, np.concatenate([np.frombuffer(in_reach, np.bool_), unknown]))
+
+def _view(index: LoadedIndex, files: LabelFiles | None, in_reach: bytes) -> SeenIndex:
+    files = files or labels_of_none(index)  # a wish for labels where there are none
+    unknown = np.zeros(1, np.bool_)  # what comes from no known document is in nobody's reach
+    return SeenIndex(index, files, np.concatenate([np.frombuffer(in_reach, np.bool_), unknown]))
 
 
 class SeenIndex(LoadedIndex):
