@@ -23,9 +23,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from planted import plant
+from pymilvus import MilvusClient
 
 from hirag_dist import schemas
-from hirag_dist.backends.milvus import MilvusVectors
+from hirag_dist.backends.milvus import MilvusVectors, collection_name
 from hirag_dist.backends.vector_index import make_vector_index
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_config
@@ -99,10 +100,17 @@ async def _measured(
                     "fill_s" if not number else "open_s": round(opened, 2),
                 }
             )
-        if isinstance(index, MilvusVectors) and number == len(breadths) - 1:
-            index.drop()
         index.close()
+        if isinstance(index, MilvusVectors) and number == len(breadths) - 1:
+            _drop(snapshot, vectors["uri"] if index.name == "milvus" else None)
     return lines
+
+
+def _drop(snapshot: Snapshot, uri: object) -> None:
+    """Drop the collection, so that the next index is built anew."""
+    client = MilvusClient(str(uri or Path(str(snapshot.store.local)) / "milvus" / "milvus.db"))
+    client.drop_collection(collection_name(snapshot.manifest.snapshot_id))
+    client.close()
 
 
 def brute_force(snapshot: Snapshot, queries: NDArray[np.float32], max_layer: int | None) -> list[NDArray[np.int64]]:

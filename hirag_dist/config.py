@@ -222,6 +222,9 @@ class Retrieval(_Section):
     top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
     top_sources: int = Field(10, ge=0, le=100)
     max_triples: int = Field(60, ge=1, le=1000, description="bridge relations at most")
+    bridge_ranking: Literal["question", "plain"] = Field(
+        "question", description="question: bridge relations near the question first; plain: along the paths"
+    )
     community_level: Annotated[str, BeforeValidator(str)] = Field("leaf", pattern=r"^(leaf|all|\d+)$")
     context_tokens: int = Field(8000, ge=200)
 
@@ -242,6 +245,11 @@ class Vectors(_Section):
     )
     search_breadth: int | None = Field(
         None, ge=1, description="ef of hnsw, nprobe of ivf and scann: wider finds more, and takes longer; null: by size"
+    )
+    tenant_prefix: str | None = Field(
+        None,
+        min_length=1,
+        description="a label that begins so, such as tenant:, names its document's tenant, by which Milvus partitions",
     )
     timeout_s: float = Field(10.0, gt=0, description="of one search at Milvus, with its retries")
     alias: str | None = Field(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from functools import lru_cache
 
 import numpy as np
 from pydantic import ValidationError
 from threadpoolctl import threadpool_limits
 
+from hirag_dist.answers import answer_pieces
 from hirag_dist.config import Retrieval as RetrievalConfig
 from hirag_dist.core.access import LabelRule
-from hirag_dist.core.context import UNKNOWN_ANSWER, check_citations
 from hirag_dist.core.paths import PathFinder
-from hirag_dist.core.prompts import Prompts, answer_request
+from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import bridge_relations
 from hirag_dist.core.scoring import exact_scores
 from hirag_dist.core.sources import Votes
@@ -122,20 +123,12 @@ class QueryEngine:
         self, query: Query, *, deadline_s: float | None = None
     ) -> AsyncIterator[Retrieval | str | Answer]:
         """Yield the retrieval, the answer's text in pieces, and at last the answer with checked citations."""
+        turns = Turns(self._clock, deadline_s)
         retrieval = await self.retrieve(query, deadline_s=deadline_s)
         yield retrieval
-        if not retrieval.context_refs:  # nothing fits: no call is worth making
-            yield UNKNOWN_ANSWER
-            yield Answer(UNKNOWN_ANSWER, (), 0, retrieval)
-            return
-        request = answer_request(query.question, retrieval.context, self._prompts)
-        pieces = []
-        async for piece in self._model.stream(request):
-            pieces.append(piece)
-            yield piece
-        text, citations, dropped = check_citations("".join(pieces), retrieval)
-        asked = sum(self._count(message.content) for message in request.messages)
-        yield Answer(text, citations, dropped, retrieval, self._model.model_name(request), asked, self._count(text))
+        async with aclosing(answer_pieces(retrieval, self._model, self._prompts, self._count, turns.left_s)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def answer(self, query: Query, *, deadline_s: float | None = None) -> Answer:
         """Return the answer with its citations."""

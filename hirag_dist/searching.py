@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -20,15 +20,15 @@ from hirag_dist.core.retrieval import (
     RankedCommunity,
     bridge_relations,
     key_entity_steps,
-    rank_triples,
     ranked_communities,
 )
 from hirag_dist.core.scoring import exact_scores, top_rows
 from hirag_dist.core.sources import Votes
 from hirag_dist.core.steps import Steps
+from hirag_dist.core.triples import nearest_chunks, path_order, question_order, question_scores
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.ports import Embedder, VectorIndex
-from hirag_dist.types import Query, Retrieval
+from hirag_dist.types import IntVector, Query, Retrieval
 
 MODES = ("hirag", "local", "global", "bridge", "nobridge", "naive", "flat")
 _LEVELS = {
@@ -248,8 +248,7 @@ class Search:
             closeness = index.similarities(np.array(nodes, np.int64), self._vector)
             similarity = dict(zip(nodes, closeness.tolist(), strict=True))
             weights = index.relation_weights(relations)
-            ranked = rank_triples(index.ends[relations], weights, similarity, relations.tolist())
-            ranked = ranked[: self._limits.max_triples]
+            ranked = self._ranked_triples(relations, weights, similarity, paths)[: self._limits.max_triples]
             self._found["bridge"] = [row for row, _ in ranked]
             self._votes.of_relations(ranked)
             self._votes.of_entities(keys)
@@ -259,6 +258,21 @@ class Search:
                 paths=index.paths(pairwise(rows), paths),
                 triples=index.triples(ranked),
             )
+
+    def _ranked_triples(
+        self,
+        rows: IntVector,
+        weights: NDArray[np.float64],
+        similarity: Mapping[int, float],
+        paths: Sequence[Sequence[int]],
+    ) -> list[tuple[int, float]]:
+        index = self._index
+        ends = index.ends[rows]
+        stated = nearest_chunks(index.origins, index.chunk_vectors, rows, self._vector, index.seen_chunks)
+        scores = question_scores(ends, similarity, stated)
+        if self._limits.bridge_ranking == "question":
+            return question_order(rows, scores, weights)
+        return path_order(rows, scores, weights, ends, paths)
 
     def _sources(self) -> None:
         index, limit = self._index, self._limits.top_sources

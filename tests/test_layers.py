@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1] / "hirag_dist"
 ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
     "errors schemas types ports config data",
     "core",
-    "index reading extractive importing config_file joining",
+    "index reading extractive importing config_file joining answers",
     "searching",
     "pool stages query questions inspection exporting",
     "backends execution service",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from dataclasses import asdict, replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
+from hirag_dist.index.layout import LABEL_TABLES
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.searching import MODES
 from hirag_dist.types import Query, Retrieval
-from tests.leaky_builds import HIDDEN, NOBODY, QUESTIONS, Indexes, all_text, corpus, public, topics
+from tests.leaky_builds import HIDDEN, NOBODY, QUESTIONS, Indexes, all_text, corpus, engine_of, public, topics
 from tests.toy_builds import rows
 
 
@@ -169,6 +172,45 @@ async def test_a_report_is_there_for_those_who_may_see_all_that_it_was_written_f
     assert found < there
     assert not found & hidden
     assert there & hidden
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_what_is_seen_in_part_is_told_by_the_documents_in_reach(made: Indexes, seed: int) -> None:
+    """Against indexes of these documents alone; documents carry up to two of three labels."""
+    choose = random.Random(seed)
+    words = [f"word{first}{second}" for first in "abc" for second in "abcdefgh"]
+    documents = [
+        (" ".join(choose.sample(words, 6)), sorted(choose.sample(["x", "y", "z"], choose.randrange(3))))
+        for _ in range(24)
+    ]
+    engine = made(documents, max_layers=0)
+    for reach in (NOBODY, frozenset("x"), frozenset("xz")):
+        other = made([document for document in documents if reach.issuperset(document[1])], max_layers=0)
+        asked = Query("wordaa wordbc", "flat", top_n=100, reach=reach)
+        found, wanted = await engine.retrieve(asked), await other.retrieve(replace(asked, reach=None))
+        assert {replace(item, score=None) for item in found.local} == {
+            replace(item, score=None) for item in wanted.local
+        }
+        if not reach:
+            same(found, wanted)
+
+
+async def test_what_cannot_be_told_apart_is_seen_whole_or_not_at_all(made: Indexes) -> None:
+    """An index that an older version published, or another tool extracted, has no mentions."""
+    snapshot = made.snapshot(corpus(1))
+    files: dict[str, Any] = {
+        name: entry
+        for name, entry in snapshot.manifest.files.items()
+        if not name.startswith("serving") and name.removesuffix(".parquet") not in LABEL_TABLES
+    }
+    engine = engine_of(Snapshot(snapshot.store, snapshot.manifest.model_copy(update={"files": files})))
+    mixed = {row["entity_id"] for row in rows(snapshot, "entity_mentions")}
+    for question in QUESTIONS:
+        found = await engine.retrieve(Query(question, top_n=40, reach=NOBODY))
+        assert HIDDEN not in all_text(found)
+        assert found.local
+        assert not mixed & {item.entity_id for item in found.local}
+        assert all(item.layer == 0 for item in found.local), "nobody knows what a summary was made from"
 
 
 async def test_holding_any_label_is_enough_where_the_rule_says_so(made: Indexes) -> None:

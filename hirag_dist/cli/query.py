@@ -34,6 +34,13 @@ def query(
     context_only: Annotated[bool, typer.Option("--context-only", help="Retrieve, and do not answer.")] = False,
     top_n: Annotated[int | None, typer.Option(help="Local entities (Eq. 12).")] = None,
     top_m: Annotated[int | None, typer.Option(help="Key entities of each community (Eq. 14).")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", help="Search only documents that carry this label; several: all.")
+    ] = None,
+    as_label: Annotated[
+        list[str] | None,
+        typer.Option("--as-label", help="See what a caller sees who holds this label, or several; '' for none."),
+    ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it comes.")] = False,
     token_file: Annotated[str | None, typer.Option(help="File with the service's bearer token.")] = None,
     ca: Annotated[str | None, typer.Option(help="PEM file of the authority that signed the service.")] = None,
@@ -44,7 +51,10 @@ def query(
     use_json(json)
     if (index is None) == (server is None):
         raise ConfigError("give either --index URI or --server HOST:PORT")
-    asked = Query(question, mode, top_n=top_n, top_m=top_m)
+    if as_label is not None and server is not None:
+        raise ConfigError("--as-label is for --index: a service knows itself what its callers may see")
+    reach = None if as_label is None else frozenset(filter(None, as_label))
+    asked = Query(question, mode, top_n=top_n, top_m=top_m, labels=tuple(label or ()), reach=reach)
     say = _print_piece if stream and not json else _swallow
     if server is not None:
         result = _ask_server(server, asked, context_only, say, token_file, ca)

@@ -20,7 +20,7 @@ from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.runner import ThreadRunner
 from hirag_dist.service.server import serve as serve_grpc
 from hirag_dist.service.station import Station
-from hirag_dist.wiring import make_engine
+from hirag_dist.wiring import make_engine, make_treasury
 
 _LOG = logging.getLogger(__name__)
 
@@ -124,6 +124,8 @@ async def serve_index(
     """
     store = Store(index)
     prompts = load_prompts(config.prompts)
+    # Kept from snapshot to snapshot: a new one would begin with full allowances.
+    treasury = make_treasury(config, sharers=processes_of(config))
 
     anonymous = options.callers_file is None and options.anonymous_labels is not None
     warned = not anonymous or (station is not None and station.process > 0)  # one of several processes says it
@@ -138,7 +140,7 @@ async def serve_index(
                 "service.anonymous_labels says what they may see",
                 "".join(f", {label}" for label in sorted(options.anonymous_labels or ())),
             )
-        return make_engine(config, snapshot, prompts)
+        return make_engine(config, snapshot, prompts, treasury)
 
     async def open_engine() -> QueryEngine:
         return await asyncio.to_thread(make)

@@ -1,10 +1,10 @@
 """References in an answer: found in the forms that models write them, checked, and written in one form.
 
 A reference is a letter that says what kind of record it is, and the record's number: E1, R2, C3, S4. It counts as a
-citation inside brackets that hold references and nothing else: `[S1]`, `[S1, E2]`, `[s1 and s3]`, `[S1–S3]`, `[S1-3]`,
-`[Source S1]`, `[^S1]`, `[S1, p. 3]`, `【S1†source】`, `(S1)`. All become `[S1]`, `[S1][E2]`. Every other bracket is left as
-it is. Text of documents that would read as a citation is put between ‹ and › before a model sees it (`defused`), so
-that a model that quotes it cites nothing.
+citation inside brackets that hold references and nothing else: `[S1]`, `[S1, E2]`, `[s1 and s3]`, `[S1–S3]`,
+`[S1-3]`, `[Source S1]`, `[^S1]`, `[S1, p. 3]`, `【S1†source】`, `(S1)`. All become `[S1]`, `[S1][E2]`. Every other
+bracket is left as it is. Text of documents that would read as a citation is put between ‹ and › before a model sees
+it (`defused`), so that a model that quotes it cites nothing.
 """
 
 from __future__ import annotations
@@ -18,124 +18,21 @@ _ROUND: Final = "(（"
 _LONGEST = 160  # characters between brackets that are looked at
 _WIDEST = 100  # references that a range may stand for
 
-_WORDS: Final = frozenset(  # that may stand beside references: what they are called, and what joins them
-    [
-        "source",
-        "sources",
-        "src",
-        "record",
-        "records",
-        "reference",
-        "references",
-        "ref",
-        "refs",
-        "entity",
-        "entities",
-        "relation",
-        "relations",
-        "report",
-        "reports",
-        "community",
-        "communities",
-        "passage",
-        "passages",
-        "context",
-        "citation",
-        "citations",
-        "cite",
-        "cited",
-        "see",
-        "also",
-        "cf",
-        "from",
-        "per",
-        "via",
-        "and",
-        "or",
-        "to",
-        "through",
-        "und",
-        "oder",
-        "bis",
-        "siehe",
-        "quelle",
-        "quellen",
-        "et",
-        "ou",
-        "à",
-        "voir",
-        "y",
-        "o",
-        "a",
-        "ver",
-        "fuente",
-        "fuentes",
-        "e",
-        "fonte",
-        "fontes",
-        "vedi",
-        "en",
-        "bron",
-        "bronnen",
-        "и",
-        "или",
-        "см",
-        "источник",
-        "источники",
-        "источника",
-        "和",
-        "与",
-        "及",
-        "或",
-        "至",
-        "到",
-        "来源",
-        "出典",
-        "資料",
-        "と",
-        "および",
-        "から",
-        "및",
-        "와",
-        "과",
-        "출처",
-        "و",
-        "أو",
-        "المصدر",
-    ]
+
+def _words(*lines: str) -> frozenset[str]:
+    return frozenset(" ".join(lines).split())
+
+
+_WORDS: Final = _words(  # that may stand beside references: what they are called, and what joins them
+    "source sources src record records reference references ref refs entity entities relation relations report",
+    "reports community communities passage passages context citation citations cite cited see also cf from per via",
+    "and or to through und oder bis siehe quelle quellen et ou à voir y o a ver fuente fuentes e fonte fontes vedi en",
+    "bron bronnen и или см источник источники источника 和 与 及 或 至 到 来源 出典 資料 と および から",
+    "및 와 과 출처 و أو المصدر",
 )
-_PLACES: Final = frozenset(  # that begin a place inside a source, which is left out
-    [
-        "p",
-        "pp",
-        "page",
-        "pages",
-        "line",
-        "lines",
-        "l",
-        "ll",
-        "para",
-        "paragraph",
-        "paragraphs",
-        "section",
-        "sections",
-        "sec",
-        "char",
-        "chars",
-        "character",
-        "characters",
-        "s",
-        "seite",
-        "seiten",
-        "zeile",
-        "zeilen",
-        "página",
-        "páginas",
-        "стр",
-        "页",
-        "頁",
-        "行",
-    ]
+_PLACES: Final = _words(  # that begin a place inside a source, which is left out
+    "p pp page pages line lines l ll para paragraph paragraphs section sections sec char chars character characters",
+    "s seite seiten zeile zeilen página páginas стр 页 頁 行",
 )
 _UNSEEN: Final = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"  # a model that copies a text leaves them out
 _TOKEN: Final = re.compile(
@@ -145,7 +42,7 @@ _TOKEN: Final = re.compile(
     r"|(?P<word>[^\W\d_]+)"
     rf"|(?P<joint>[\s,;:&+/|.、，；：^#·•*{_UNSEEN}]+)"
 )
-_RANGE_WORDS: Final = frozenset(["to", "through", "bis", "à", "a", "до", "至", "到", "から"])
+_RANGE_WORDS: Final = _words("to through bis à a до 至 到 から")
 _LAST_WORD: Final = re.compile(r"[^\W_]+\Z")
 _SPACES: Final = re.compile(r"[ \t]+\Z")
 _SPECIAL: Final = re.compile(r"<(?=[|｜])|(?<=[|｜])>|<(?=/?s>)|<(?=</?SYS>>)|\[(?=/?INST\])", re.IGNORECASE)

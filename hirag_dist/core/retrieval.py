@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,25 +183,3 @@ def _joined(
     for at in range(len(found)):
         joined[at] = found[at]
     return joined
-
-
-def rank_triples(
-    ends: NDArray[np.int32], weights: NDArray[np.float64], similarity: Mapping[int, float], rows: Sequence[int]
-) -> list[tuple[int, float]]:
-    """Return (relation row, score) with the question in mind, best first, ties by row.
-
-    The score is the mean similarity of the two endpoints to the question; the weight breaks near-ties as a small
-    bonus, at most 0.05.
-
-    Args:
-        ends: (n, 2) entity rows of each relation in `rows`.
-        weights: (n,).
-        similarity: entity row → similarity to the question.
-    """
-    if not len(rows):
-        return []
-    near = np.array([[similarity[first], similarity[second]] for first, second in ends.tolist()], np.float64)
-    weight = np.asarray(weights, np.float64)
-    scores = (near[:, 0] + near[:, 1]) / 2 + 0.05 * weight / (weight + 10.0)
-    order = np.lexsort((np.asarray(rows), -scores))
-    return [(rows[at], score) for at, score in zip(order.tolist(), scores[order].tolist(), strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -78,6 +79,16 @@ class LabelFiles:
     part_entities: NDArray[np.int32]
     part_sets: NDArray[np.int32]
     max_tokens: int
+
+
+def read_label_sets(snapshot: Snapshot) -> list[tuple[str, ...]]:
+    """Return the label sets of a snapshot's documents, by number.
+
+    Raises:
+        SnapshotCorrupt: their file cannot be read.
+    """
+    texts = snapshot.serving.texts(labels.LABEL_SETS)
+    return [tuple(json.loads(text)) for text in texts.values("labels", range(texts.n_rows))]
 
 
 def map_labels(snapshot: Snapshot) -> LabelFiles:

@@ -6,10 +6,9 @@ is seen in part. Callers who may see the same documents share it.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +19,13 @@ from hirag_dist.core.admission import admitted_relations, seen_scores, seen_weig
 from hirag_dist.core.merging import CHARS_PER_TOKEN, merge_groups, merge_strengths
 from hirag_dist.core.retrieval import RankedCommunity
 from hirag_dist.core.scoring import exact_scores
-from hirag_dist.index import labels
-from hirag_dist.index.label_files import LabelFiles, labels_of_none, map_labels
+from hirag_dist.index.label_files import LabelFiles, labels_of_none, map_labels, read_label_sets
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.texts import TextColumns
 from hirag_dist.types import Admission, CommunityItem, IndexInfo, IntVector
 
+_CALLERS = 1024  # whose reach is remembered
 _VIEWS = 64  # of callers who may see different documents, that are kept
 _TEXTS = 1024  # put together, that a view keeps
 
@@ -47,10 +46,10 @@ class LabelledIndex:
         """
         self._index = index
         self._rule = rule
-        texts = snapshot.serving.texts(labels.LABEL_SETS)
-        self._sets = [tuple(json.loads(text)) for text in texts.values("labels", range(texts.n_rows))]
+        self._sets = read_label_sets(snapshot)
         files = map_labels(snapshot) if any(self._sets) else None
         # Nothing here refers to this object: in a cycle it would keep the index mapped until the garbage is collected.
+        self._found = lru_cache(_CALLERS)(partial(_find, self._sets, rule))
         self._view = lru_cache(_VIEWS)(partial(_view, index, files))
 
     def seen_by(self, reach: Collection[str] | None, wish: Collection[str] = ()) -> LoadedIndex:
@@ -62,8 +61,17 @@ class LabelledIndex:
         """
         if reach is None and not wish:
             return self._index
-        in_reach = sets_in_reach(self._sets, reach, wish, self._rule)
-        return self._index if in_reach.all() else self._view(in_reach.tobytes())
+        held = None if reach is None else frozenset(reach)
+        # A wish is whatever a request holds, and not kept.
+        in_reach = _find(self._sets, self._rule, held, wish) if wish else self._found(held)
+        return self._view(in_reach) if 0 in in_reach else self._index
+
+
+def _find(
+    sets: Sequence[Sequence[str]], rule: LabelRule, reach: frozenset[str] | None, wish: Collection[str] = ()
+) -> bytes:
+    """Return for each label set a byte, 1 where it is in reach."""
+    return sets_in_reach(sets, reach, wish, rule).tobytes()
 
 
 def _view(index: LoadedIndex, files: LabelFiles | None, in_reach: bytes) -> SeenIndex:
@@ -89,6 +97,7 @@ class SeenIndex(LoadedIndex):
         self._in_reach = in_reach
         self.admission: Admission = Admission(
             in_reach,
+            files.chunk_sets,
             files.entities.of,
             files.entities.states(in_reach),
             files.relations.of,
@@ -120,13 +129,15 @@ class SeenIndex(LoadedIndex):
         """Return those relations that may be seen."""
         return rows[admitted_relations(self.admission, self.ends[rows], rows)]
 
+    def relation_chunks(self, row: int) -> list[int]:
+        """Return the chunks in reach that state a relation."""
+        chunks = np.array(super().relation_chunks(row), np.int64)
+        found: list[int] = chunks[self.seen_chunks[chunks]].tolist()
+        return found
+
     def community(self, ranked: RankedCommunity) -> CommunityItem | None:
         """Return a community with its report, None where not all that it was written from may be seen."""
         return super().community(ranked) if self._reported[ranked.community] else None
-
-    def relation_chunks(self, row: int) -> list[int]:
-        """Return the chunks in reach that state a relation."""
-        return [chunk for chunk in self._whole.relation_chunks(row) if self.seen_chunks[chunk]]
 
     def info(self, whole: IndexInfo) -> IndexInfo:
         """Return what a caller may know of an index: what there is of each kind that may be seen.
@@ -134,27 +145,33 @@ class SeenIndex(LoadedIndex):
         Args:
             whole: the same of all.
         """
+        counts, layers, levels = self._counts
+        return replace(
+            whole,
+            counts=dict(counts),
+            layers=tuple({"layer": layer, "n_entities": n} for layer, n in enumerate(layers)),
+            communities_by_level={level: n for level, n in enumerate(levels) if n},
+        )
+
+    @cached_property
+    def _counts(self) -> tuple[dict[str, int], list[int], list[int]]:
+        """Rows of each table that may be seen, entities by layer, and communities wholly in reach by level."""
         admission = self.admission
         entities = admission.entity_states[admission.entity_patterns] != HIDDEN
         relations = admitted_relations(admission, self.ends, np.arange(len(self.ends)))
         chunks = np.flatnonzero(self.seen_chunks)
         documents = np.unique(self.chunk_documents[chunks])
-        layers = np.bincount(self.layers[entities], minlength=0).tolist()
+        layers = np.bincount(self.layers[entities]).tolist()
         levels = np.bincount(self.communities.levels[self._reported]).tolist()
-        reported = self._reported & (self._report_rows >= 0)
-        return replace(
-            whole,
-            counts={
-                "documents": int(np.sum(documents >= 0)),
-                "chunks": len(chunks),
-                "entities": int(np.sum(entities)),
-                "relations": int(np.sum(relations)),
-                "communities": int(np.sum(self._reported)),
-                "reports": int(np.sum(reported)),
-            },
-            layers=tuple({"layer": layer, "n_entities": n} for layer, n in enumerate(layers)),
-            communities_by_level={level: n for level, n in enumerate(levels) if n},
-        )
+        counts = {
+            "documents": int(np.sum(documents >= 0)),
+            "chunks": len(chunks),
+            "entities": int(np.sum(entities)),
+            "relations": int(np.sum(relations)),
+            "communities": int(np.sum(self._reported)),
+            "reports": int(np.sum(self._reported & (self._report_rows >= 0))),
+        }
+        return counts, layers, levels
 
     def _is_mixed_entity(self, rows: IntVector) -> Flags:
         states: Flags = self.admission.entity_states[self.admission.entity_patterns[rows]] == MIXED

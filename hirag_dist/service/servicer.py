@@ -213,8 +213,13 @@ class QueryServicer:
     ) -> bytes:
         """Return what is being served."""
         async with self._call("DescribeIndex", request, context, retrieves=False) as call:
-            response: bytes = pb.DescribeIndexResponse(info=info_to_proto(call.engine.describe(call.caller.reach))).SerializeToString()
-            return response
+
+            async def work() -> bytes:
+                info = call.engine.describe(call.caller.reach)
+                response: bytes = pb.DescribeIndexResponse(info=info_to_proto(info)).SerializeToString()
+                return response
+
+            return await self._holder.runner.run(work())
 
     @asynccontextmanager
     async def _call(

@@ -56,8 +56,25 @@ def test_parameters_of_another_index(named: str, given: dict[str, int], said: st
         ("ivf_flat", None, 36, {"nprobe": 133}),
         ("ivf_flat", 9, 36, {"nprobe": 9}),
         ("ivf_sq8", 10_000, 36, {"nprobe": 400}),  # there are no more lists
+        ("scann", 40, 600, {"nprobe": 40, "reorder_k": 600}),
         ("diskann", None, 36, {"search_list": 512}),
     ],
 )
 def test_breadth_of_a_search(kind: str, breadth: int | None, limit: int, expected: dict[str, int]) -> None:
     assert search_params(kind, breadth, limit, 10_000, 400) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "admitted", "expected"),
+    [
+        ("hnsw", 1.0, {"ef": 512}),
+        ("hnsw", 0.5, {"ef": 1024}),
+        ("hnsw", 0.001, {"ef": 10_000}),  # all there are
+        ("hnsw", 0.0, {"ef": 10_000}),
+        ("ivf_flat", 0.5, {"nprobe": 266}),
+        ("ivf_flat", 0.01, {"nprobe": 400}),
+        ("flat", 0.01, {}),
+    ],
+)
+def test_a_narrow_filter_widens_a_search(kind: str, admitted: float, expected: dict[str, int]) -> None:
+    assert search_params(kind, None, 36, 10_000, 400, admitted) == expected

@@ -36,7 +36,7 @@ def make_vectors() -> NDArray[np.float32]:
     return vectors
 
 
-def make_snapshot(folder: Path, salt: str = "") -> Snapshot:
+def make_snapshot(folder: Path, salt: str = "", n_rows: int = len(LAYERS)) -> Snapshot:
     """Write it; another salt gives another snapshot id, and so another collection."""
     entities = [
         {
@@ -49,17 +49,17 @@ def make_snapshot(folder: Path, salt: str = "") -> Snapshot:
             "n_mentions": 1,
             "chunk_ids": [],
         }
-        for at, layer in enumerate(LAYERS)
+        for at, layer in enumerate(LAYERS[:n_rows])
     ]
     names = ("documents", "chunks", "relations", "clusters", "layers", "communities", "reports", "usage", "rejects")
     tables = {name: getattr(schemas, name.upper()).empty_table() for name in names}
     tables["entities"] = pa.Table.from_pylist(entities, schemas.ENTITIES)
     arrays: dict[str, NDArray[Any]] = {
-        "graph/indptr": np.zeros(len(LAYERS) + 1, np.int64),
+        "graph/indptr": np.zeros(n_rows + 1, np.int64),
         "graph/indices": np.zeros(0, np.int32),
         "graph/weights": np.zeros(0, np.float32),
         "graph/relation_rows": np.zeros(0, np.int32),
-        "vectors/entities": make_vectors(),
+        "vectors/entities": make_vectors()[:n_rows],
         "vectors/chunks": np.zeros((0, DIM), np.float32),
     }
     store = Store(str(folder))
@@ -156,3 +156,11 @@ async def test_opens_again_and_finds_the_same(snapshot: Snapshot, opener: Opener
         assert (await again.search(vector, 9))[0].tolist() == before
     finally:
         again.close()
+
+
+async def test_an_index_without_entities(tmp_path: Path, opener: Opener) -> None:
+    index = opener(make_snapshot(tmp_path, uuid.uuid4().hex, n_rows=0))
+    for max_layer in (None, 0):
+        rows, scores = await index.search(np.ones(DIM, np.float32), 5, max_layer)
+        assert (rows.tolist(), scores.tolist()) == ([], [])
+    index.close()

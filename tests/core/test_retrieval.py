@@ -15,7 +15,6 @@ from hirag_dist.core.retrieval import (
     bridge_relations,
     invert,
     key_entities,
-    rank_triples,
     ranked_communities,
 )
 from hirag_dist.core.scoring import exact_scores, nearest, top_rows
@@ -209,18 +208,6 @@ def test_invert_lists_the_communities_of_a_row_from_coarse_to_fine() -> None:
     index = toy.index()
     lists = [index.of[index.of_indptr[row] : index.of_indptr[row + 1]].tolist() for row in range(4)]
     assert lists == [[1], [1, 2, 0], [1, 2], []]
-
-
-def test_triples_go_by_mean_similarity_and_the_weight_only_breaks_near_ties() -> None:
-    ends = np.array([[0, 1], [1, 2], [0, 2], [0, 1]])
-    similarity = {0: 0.9, 1: 0.1, 2: 0.5}
-    scored = rank_triples(ends, np.array([1e6, 10, 0, 10], np.float32), similarity, [7, 8, 9, 6])
-    assert [row for row, _ in scored] == [9, 7, 6, 8]
-    assert dict(scored) == pytest.approx({9: 0.7, 7: 0.5 + 0.05 * 1e6 / (1e6 + 10), 6: 0.525, 8: 0.325})
-
-
-def test_equal_triples_go_by_row() -> None:
-    assert [row for row, _ in rank_triples(np.zeros((3, 2), int), np.ones(3), {0: 1.0}, [5, 2, 9])] == [2, 5, 9]
 
 
 def test_equal_vectors_have_equal_scores_wherever_they_lie() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hirag_dist.backends.milvus.indexes import IndexChoice
+from hirag_dist.backends.milvus.labels import PART, PATTERN, TENANT_BYTES, LabelledRows
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.index.reader import Snapshot
 
@@ -51,15 +52,38 @@ class Column:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def columns(snapshot: Snapshot) -> list[Column]:
-    """Return what searches may filter by. Everything else of an entity stays in the snapshot."""
-    return [Column("layer", "INT32", snapshot.table("entities")["layer"].to_pylist())]
+def columns(snapshot: Snapshot, labelled: LabelledRows | None = None) -> list[Column]:
+    """Return what searches may filter by, of every row. Everything else of an entity stays in the snapshot.
+
+    Args:
+        snapshot: whose entities are the first rows.
+        labelled: where documents carry labels: there are rows for parts behind those of the entities.
+    """
+    layers = snapshot.serving.array("entity_layers").tolist()
+    if labelled is None:
+        return [Column("layer", "INT32", layers)]
+    found = [
+        Column("layer", "INT32", layers + [0] * len(labelled.part_vectors)),
+        Column(PATTERN, "INT32", labelled.patterns()),
+        Column(PART, "INT32", labelled.parts()),
+    ]
+    tenants = labelled.tenants()
+    if tenants is not None:
+        found.append(
+            Column(labelled.tenant_field, "VARCHAR", tenants, {"max_length": TENANT_BYTES, "is_partition_key": True})
+        )
+    return found
 
 
-def expression(max_layer: int | None = None) -> str:
-    """Return the filter of a search, over the fields that `columns` gives; "" for none."""
+def expression(max_layer: int | None = None, seen: str = "") -> str:
+    """Return the filter of a search, over the fields that `columns` gives; "" for none.
+
+    Args:
+        max_layer: of the rows that are wanted.
+        seen: what the caller may see (`LabelledRows.filter`).
+    """
     parts = [] if max_layer is None else [f"layer <= {max_layer}"]
-    return " and ".join(parts)
+    return " and ".join([*parts, seen] if seen else parts)
 
 
 def collection_name(snapshot_id: str) -> str:
@@ -76,6 +100,7 @@ class Filling:
         snapshot: whose vectors the collection holds.
         choice: the index to build; one that is there already is kept.
         lite: whether the client is of a Lite file, which nobody else can be filling.
+        labelled: where documents carry labels.
         now, pause: clock and sleep, in seconds.
     """
 
@@ -83,11 +108,17 @@ class Filling:
     snapshot: Snapshot
     choice: IndexChoice
     lite: bool
+    labelled: LabelledRows | None = None
     now: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
         self.name = collection_name(self.snapshot.manifest.snapshot_id)
+        self._columns = columns(self.snapshot, self.labelled)
+        self._vectors = [self.snapshot.entity_vectors]
+        if self.labelled is not None:
+            self._vectors.append(self.labelled.part_vectors)
+        self._n_rows = sum(len(vectors) for vectors in self._vectors)
         self._claim = f"{self.name}_filling"
         self._beat = ""
         self._beaten = 0.0
@@ -121,9 +152,9 @@ class Filling:
         if not client.has_collection(self.name):
             return False
         fields = {each["name"] for each in client.describe_collection(self.name)["fields"]}
-        wanted = {ROW, VECTOR, *(column.name for column in columns(self.snapshot))}
+        wanted = {ROW, VECTOR, *(column.name for column in self._columns)}
         rows = int(client.get_collection_stats(self.name)["row_count"])
-        if fields == wanted and rows == len(self.snapshot.entity_vectors):
+        if fields == wanted and rows == self._n_rows:
             return True
         log.warning("Milvus collection %s has %d rows or fields that are not the snapshot's: dropped", self.name, rows)
         self._clear([self.name])
@@ -137,8 +168,11 @@ class Filling:
         schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field(ROW, DataType.INT64, is_primary=True)
         schema.add_field(VECTOR, DataType.FLOAT_VECTOR, dim=self.snapshot.entity_vectors.shape[1])
-        for column in columns(self.snapshot):
-            schema.add_field(column.name, DataType[column.dtype], **column.options)
+        for column in self._columns:
+            options = dict(column.options)
+            if self.lite:
+                options.pop("is_partition_key", None)  # Lite has no partitions
+            schema.add_field(column.name, DataType[column.dtype], **options)
         # A snapshot never changes, so a search need not wait for writes. Bounded, not Eventually: a replica that has
         # just come up lags by minutes.
         self.client.create_collection(own, schema=schema, consistency_level="Bounded")
@@ -186,8 +220,8 @@ class Filling:
         """Make a claimed collection whole, and give it its name."""
         from pymilvus import MilvusException
 
-        client, vectors = self.client, self.snapshot.entity_vectors
-        log.info("filling Milvus collection %s with %d vectors", self.name, len(vectors))
+        client = self.client
+        log.info("filling Milvus collection %s with %d vectors", self.name, self._n_rows)
         try:
             for page in self._pages():
                 client.insert(own, page)
@@ -195,9 +229,9 @@ class Filling:
             client.flush(own)
             self._index(own)
             rows = int(client.get_collection_stats(own)["row_count"])
-            if rows != len(vectors):
+            if rows != self._n_rows:
                 raise BackendUnavailable(
-                    f"Milvus kept {rows} of {len(vectors)} vectors of {self.name}; look at its logs and its disk"
+                    f"Milvus kept {rows} of {self._n_rows} vectors of {self.name}; look at its logs and its disk"
                 )
             client.rename_collection(own, self.name)
             own = self.name
@@ -211,17 +245,19 @@ class Filling:
                 client.drop_collection(own)
 
     def _pages(self) -> Iterator[list[dict[str, Any]]]:
-        vectors = self.snapshot.entity_vectors
-        n_rows = max(_PAGE_BYTES // (vectors.shape[1] * 4 + 64), 1)
-        others = columns(self.snapshot)
-        for first in range(0, len(vectors), n_rows):
-            block = np.asarray(vectors[first : first + n_rows])
-            rest = [column.values[first : first + n_rows] for column in others]
-            names = [column.name for column in others]
-            yield [
-                {ROW: row, VECTOR: vector} | dict(zip(names, values, strict=True))
-                for row, (vector, *values) in enumerate(zip(block, *rest, strict=True), start=first)
-            ]
+        names = [column.name for column in self._columns]
+        begin = 0
+        for vectors in self._vectors:
+            n_rows = max(_PAGE_BYTES // (vectors.shape[1] * 4 + 64), 1)
+            for first in range(0, len(vectors), n_rows):
+                block = np.asarray(vectors[first : first + n_rows])
+                at = begin + first
+                rest = [column.values[at : at + len(block)] for column in self._columns]
+                yield [
+                    {ROW: row, VECTOR: vector} | dict(zip(names, values, strict=True))
+                    for row, (vector, *values) in enumerate(zip(block, *rest, strict=True), start=at)
+                ]
+            begin += len(vectors)
 
     def _index(self, own: str) -> None:
         """Build the index over all rows at once: growing with them costs more, and gives a worse graph."""

@@ -81,7 +81,9 @@ def n_lists(n_rows: int) -> int:
     return max(min(4 * math.isqrt(n_rows), n_rows // 4, 65_536), 1)
 
 
-def search_params(kind: str, breadth: int | None, limit: int, n_rows: int, n_lists: int | None) -> dict[str, int]:
+def search_params(
+    kind: str, breadth: int | None, limit: int, n_rows: int, n_lists: int | None, admitted: float = 1.0
+) -> dict[str, int]:
     """Return the parameters of a search.
 
     Args:
@@ -91,11 +93,17 @@ def search_params(kind: str, breadth: int | None, limit: int, n_rows: int, n_lis
         limit: of rows wanted.
         n_rows: of the collection.
         n_lists: of the index, where it has lists and says so.
+        admitted: share of the rows that the filter lets through, for Milvus Lite. It walks its graph as if there were
+            no filter and drops what it may not give, so a narrow filter needs a wide search; a server searches the
+            few rows directly.
     """
     name = _BREADTH.get(kind)
     if name is None:
         return {}
+    wider = 1 / max(admitted, 1 / max(n_rows, 1))
     if name == "nprobe":
         lists = n_lists or 128
-        return {name: min(breadth or max(lists // _PROBED, 16), lists)}
-    return {name: max(breadth or min(_LEAST_EF, n_rows), limit)}
+        probed = {name: min(math.ceil((breadth or max(lists // _PROBED, 16)) * wider), lists)}
+        return probed | ({"reorder_k": max(_LEAST_EF, limit)} if kind == "scann" else {})  # scored by whole vectors
+    usual = breadth or min(_LEAST_EF, n_rows)
+    return {name: max(usual, limit, min(math.ceil(usual * wider), n_rows))}
