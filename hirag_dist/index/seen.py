@@ -68,7 +68,7 @@ class LabelledIndex:
 
 
 def _find(
-    sets: Sequence[Sequence[str]], rule: LabelRule, reach: frozenset[str] | None, wish: Collection[str] = ()
+    sets: Sequence[tuple[str, ...]], rule: LabelRule, reach: frozenset[str] | None, wish: Collection[str] = ()
 ) -> bytes:
     """Return for each label set a byte, 1 where it is in reach."""
     return sets_in_reach(sets, reach, wish, rule).tobytes()
