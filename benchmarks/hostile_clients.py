@@ -21,7 +21,7 @@ from hirag_dist.errors import HiragError
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.types import Query, Retrieval
 
-PATIENCE_S = 20.0  # a call that takes longer hangs
+PATIENCE_S = 20.0
 _OPENING = 200  # connections that are opened at a time
 _A_SOURCE = 20_000  # connections from one loopback address: it has some 28,000 ports
 
@@ -85,7 +85,7 @@ class Fuzzed:
 
     Attributes:
         codes: how often each status came back, by kind of message.
-        hung: calls without an end within `PATIENCE_S`.
+        hung: calls without an end in time.
         unforeseen: calls that met an error which the service did not foresee.
         undecodable: calls that gRPC itself ended since their bytes are no message.
     """
@@ -105,12 +105,14 @@ async def fuzz(
     probe: Probe,
     *,
     in_flight: int = 24,
+    patience_s: float = PATIENCE_S,
     every: int = 250,
     look: Callable[[float], None] = lambda share: None,
 ) -> Fuzzed:
     """Send hostile messages and connections, mixed, with a proper question after every so many.
 
     Args:
+        patience_s: a call that takes longer hangs.
         look: called now and then with the share that is done.
     """
     host, _, port = address.rpartition(":")
@@ -126,7 +128,7 @@ async def fuzz(
         nonlocal done
         for job in jobs:
             if isinstance(job, Message):
-                await _send(channel, job, found)
+                await _send(channel, job, found, patience_s)
                 found.messages += 1
             else:
                 await wire.throw(host, int(port), job[1])
@@ -151,10 +153,10 @@ def _mixed(messages: Sequence[Message], connections: Sequence[tuple[int, bytes]]
     return [item for _, item in sorted(places, key=lambda place: place[0])]
 
 
-async def _send(channel: grpc.aio.Channel, message: Message, found: Fuzzed) -> None:
+async def _send(channel: grpc.aio.Channel, message: Message, found: Fuzzed, patience_s: float) -> None:
     watching = message.path.endswith("/Watch")  # it never ends, and is not meant to
     call: Any = channel.unary_stream(message.path)
-    timeout = 0.05 if watching else PATIENCE_S
+    timeout = 0.05 if watching else patience_s
     code = "OK"
     try:
         async for _ in call(message.data, timeout=timeout, metadata=message.metadata):

@@ -6,9 +6,9 @@ is seen in part. Callers who may see the same documents share it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -47,9 +47,10 @@ class LabelledIndex:
         self._index = index
         self._rule = rule
         self._sets = read_label_sets(snapshot)
-        self._files = map_labels(snapshot) if any(self._sets) else None
-        self._found = lru_cache(_CALLERS)(self._find)
-        self._view = lru_cache(_VIEWS)(self._make_view)
+        files = map_labels(snapshot) if any(self._sets) else None
+        # Nothing here refers to this object: in a cycle it would keep the index mapped until the garbage is collected.
+        self._found = lru_cache(_CALLERS)(partial(_find, self._sets, rule))
+        self._view = lru_cache(_VIEWS)(partial(_view, index, files))
 
     def seen_by(self, reach: Collection[str] | None, wish: Collection[str] = ()) -> LoadedIndex:
         """Return the index as a caller sees it; where everything is in reach it is the one that was given.
@@ -62,17 +63,21 @@ class LabelledIndex:
             return self._index
         held = None if reach is None else frozenset(reach)
         # A wish is whatever a request holds, and not kept.
-        in_reach = self._find(held, wish) if wish else self._found(held)
+        in_reach = _find(self._sets, self._rule, held, wish) if wish else self._found(held)
         return self._view(in_reach) if 0 in in_reach else self._index
 
-    def _find(self, reach: frozenset[str] | None, wish: Collection[str] = ()) -> bytes:
-        """Return for each label set a byte, 1 where it is in reach."""
-        return sets_in_reach(self._sets, reach, wish, self._rule).tobytes()
 
-    def _make_view(self, in_reach: bytes) -> SeenIndex:
-        files = self._files or labels_of_none(self._index)  # a wish for labels where there are none
-        unknown = np.zeros(1, np.bool_)  # what comes from no known document is in nobody's reach
-        return SeenIndex(self._index, files, np.concatenate([np.frombuffer(in_reach, np.bool_), unknown]))
+def _find(
+    sets: Sequence[tuple[str, ...]], rule: LabelRule, reach: frozenset[str] | None, wish: Collection[str] = ()
+) -> bytes:
+    """Return for each label set a byte, 1 where it is in reach."""
+    return sets_in_reach(sets, reach, wish, rule).tobytes()
+
+
+def _view(index: LoadedIndex, files: LabelFiles | None, in_reach: bytes) -> SeenIndex:
+    files = files or labels_of_none(index)  # a wish for labels where there are none
+    unknown = np.zeros(1, np.bool_)  # what comes from no known document is in nobody's reach
+    return SeenIndex(index, files, np.concatenate([np.frombuffer(in_reach, np.bool_), unknown]))
 
 
 class SeenIndex(LoadedIndex):

@@ -66,7 +66,7 @@ async def test_hostile_messages_end_and_others_are_answered(
 ) -> None:
     messages = make_messages(len(vector), 500, seed, largest=1 << 17)
     connections = make_connections(500, seed)
-    found = await fuzz(service.address, messages, connections, probe, every=50, in_flight=12)
+    found = await fuzz(service.address, messages, connections, probe, every=50, in_flight=12, patience_s=120)
     assert found.messages == len(messages)
     assert sum(sum(codes.values()) for codes in found.codes.values()) == len(messages)
     assert not found.hung
