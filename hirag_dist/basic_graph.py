@@ -56,6 +56,7 @@ class BasicGraph:
         if config.resolution.enabled:
             layers = self._resolved_layer(layers, found["mentions"], found["relation_mentions"])
         layers.rejects = found["rejects"] + layers.rejects
+        layers.mentions, layers.relation_mentions = found["mentions"], found["relation_mentions"]
         return layers
 
     def described(self, entities: Dataset, relations: Dataset, label: str = "") -> Layers:

@@ -222,6 +222,9 @@ class Retrieval(_Section):
     top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
     top_sources: int = Field(10, ge=0, le=100)
     max_triples: int = Field(60, ge=1, le=1000, description="bridge relations at most")
+    bridge_ranking: Literal["question", "plain"] = Field(
+        "question", description="question: bridge relations near the question first; plain: along the paths"
+    )
     community_level: Annotated[str, BeforeValidator(str)] = Field("leaf", pattern=r"^(leaf|all|\d+)$")
     context_tokens: int = Field(8000, ge=200)
 
@@ -234,6 +237,26 @@ class Vectors(_Section):
     )
     uri: str | None = Field(None, description="of a Milvus server")
     token: SecretStr | None = None
+    index: Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "scann", "diskann"] = Field(
+        "auto", description="of Milvus; auto: flat for few rows, else hnsw. scann and diskann are a server's alone"
+    )
+    index_params: dict[str, int] = Field(
+        default_factory=dict, description="of building, such as M and efConstruction, or nlist; null: by size"
+    )
+    search_breadth: int | None = Field(
+        None, ge=1, description="ef of hnsw, nprobe of ivf and scann: wider finds more, and takes longer; null: by size"
+    )
+    tenant_prefix: str | None = Field(
+        None,
+        min_length=1,
+        description="a label that begins so, such as tenant:, names its document's tenant, by which Milvus partitions",
+    )
+    timeout_s: float = Field(10.0, gt=0, description="of one search at Milvus, with its retries")
+    alias: str | None = Field(
+        "hirag_current",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}$",
+        description="a server's alias that is moved to the collection of the snapshot that went live, for people",
+    )
 
 
 def _labels(given: Any) -> Any:
@@ -260,6 +283,9 @@ class Service(_Section):
     callers_file: str | None = Field(None, description="who may call, what they may see and how much they may ask")
     anonymous_labels: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_labels)] = Field(
         (), description="labels that callers hold where there is no callers_file; all: they see everything"
+    )
+    label_rule: Literal["all", "any"] = Field(
+        "all", description="which of a document's labels a caller must hold to see it"
     )
     state_dir: str | None = Field(
         None, description="where callers' quotas outlive a restart, one service each; null: they begin anew"

@@ -46,7 +46,13 @@ _NOTHING: dict[str, Any] = {
 
 @dataclass
 class Layers:
-    """The hierarchy as it grows: entities and vectors by layer, relations of all, a record a layer."""
+    """The hierarchy as it grows: entities and vectors by layer, relations of all, a record a layer.
+
+    Attributes:
+        mentions, relation_mentions: what layer 0 was merged from, by the names before resolution; None where it was
+            imported.
+        summary_mentions: what each layer above was merged from, the first one's first.
+    """
 
     entities: list[Dataset]
     vectors: list[Dataset]
@@ -55,6 +61,9 @@ class Layers:
     rejects: Dataset
     aliases: Dataset = field(default_factory=lambda: Dataset(ALIASES, ()))
     records: list[dict[str, Any]] = field(default_factory=list)
+    mentions: Dataset | None = None
+    relation_mentions: Dataset | None = None
+    summary_mentions: list[Dataset] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,7 @@ class _Above:
     entities: Dataset
     names: Dataset
     relations: Dataset
+    mentions: Dataset
     n_uncovering: int
 
 
@@ -134,6 +144,7 @@ class Growth:
         layers.relations += above.relations
         layers.entities.append(above.entities)
         layers.vectors.append(embed_layer(self._run, self._resolved, above.entities, layer + 1))
+        layers.summary_mentions.append(above.mentions)
         self._names.append(above.names)
         return None
 
@@ -157,7 +168,13 @@ class Growth:
         relations = run.stage(MergeSummaryRelations(layer + 1), f"{label}: relations", links=linked["links"])
         record["n_attached"] = self._total(linked["stats"])
         record["n_unattached"] = self._total(relations["stats"])
-        return _Above(entities["entities"], entities["names"], relations["relations"], self._total(entities["stats"]))
+        return _Above(
+            entities["entities"],
+            entities["names"],
+            relations["relations"],
+            linked["mentions"],
+            self._total(entities["stats"]),
+        )
 
     def _equal_names(self, basic: Dataset) -> Dataset:
         names = self._run.stage(NormaliseNames(), "equal names: layer 0", entities=basic)["names"]

@@ -24,6 +24,7 @@ from hirag_dist.index.layout import DROPPED
 from hirag_dist.index.manifest import Manifest
 from hirag_dist.index.reader import current_id
 from hirag_dist.index.writer import make_current
+from hirag_dist.labelling import keep_apart
 from hirag_dist.publishing import Parts, publish
 from hirag_dist.reading import ReadOptions
 from hirag_dist.schemas import LAYERS, REJECTS
@@ -138,6 +139,7 @@ class Build:
             entity_vectors=sum(layers.vectors[1:], layers.vectors[0]),
             chunk_vectors=chunk_vectors,
             aliases=layers.aliases,
+            labelled=keep_apart(self._run, self._config, self._resolved, documents, chunks, layers),
         )
         if require_complete and parts.rejects.rows:
             n_open = split_letters(self._run.read(parts.rejects), self._run.drops)[0].num_rows

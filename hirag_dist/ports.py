@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.types import (
+    Admission,
     Assignment,
     ChatReply,
     ChatRequest,
@@ -87,12 +88,23 @@ class AnswerModel(Protocol):
 class VectorIndex(Protocol):
     """Nearest rows by cosine similarity."""
 
-    waits: bool  # whether `search` waits for something outside this process, and belongs in a thread
-
-    def search(
-        self, vector: NDArray[np.float32], limit: int, max_layer: int | None = None
+    async def search(
+        self,
+        vector: NDArray[np.float32],
+        limit: int,
+        max_layer: int | None = None,
+        admission: Admission | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return (rows, similarities), best first, ties by row; rows of layers above `max_layer` are left out."""
+        """Return (rows, similarities), best first, ties by row.
+
+        Whoever waits may be cancelled, by a deadline for one; searches of others go on.
+
+        Args:
+            vector: (dim,) of unit length.
+            limit: rows at most.
+            max_layer: rows of layers above it are left out.
+            admission: rows beyond it are left out, and those seen in part are as near as the nearest part in reach.
+        """
         ...
 
     def close(self) -> None:

@@ -16,14 +16,16 @@ from hirag_dist.core.graph import build_graph, rows_of
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.letters import Drops, split_letters
 from hirag_dist.execution.run import Dataset, Run
-from hirag_dist.index.layout import ALIASES, CONTENT_TABLES, DROPPED
+from hirag_dist.index import layout
+from hirag_dist.index.layout import ALIASES, CONTENT_TABLES, DROPPED, LABEL_TABLES, PART_ARRAYS
 from hirag_dist.index.manifest import Manifest
 from hirag_dist.index.reader import current_id, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.index.writer import write_snapshot
 from hirag_dist.pool.metering import Meter
-from hirag_dist.schemas import REJECTS, USAGE
-from hirag_dist.stages.embed import vector_matrix
+from hirag_dist.schemas import REJECTS, SUMMARY_SOURCES, USAGE
+from hirag_dist.stages.access import part_rows
+from hirag_dist.stages.embed import vector_matrix, vector_rows
 
 ARRAYS = (
     "graph/indptr",
@@ -33,6 +35,22 @@ ARRAYS = (
     "vectors/entities",
     "vectors/chunks",
 )
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What tells apart what documents of several label sets say.
+
+    Attributes:
+        entity_mentions, statements: the mentions of the entities and relations that several label sets speak of.
+        summary_sources: the clusters behind each summary entity.
+        part_vectors: VECTORS of what each label set says of such an entity, by `stages.access.part_rows`.
+    """
+
+    entity_mentions: Dataset
+    statements: Dataset
+    summary_sources: Dataset
+    part_vectors: Dataset
 
 
 @dataclass(frozen=True)
@@ -51,6 +69,7 @@ class Parts:
     entity_vectors: Dataset
     chunk_vectors: Dataset
     aliases: Dataset
+    labelled: Labelled | None = None
 
 
 def publish(run: Run, parts: Parts, *, embedder: str, dim: int, build: Mapping[str, Any]) -> Manifest:
@@ -84,6 +103,9 @@ def publish(run: Run, parts: Parts, *, embedder: str, dim: int, build: Mapping[s
         "vectors/entities": _aligned(run.read(parts.entity_vectors), tables["entities"]["entity_id"], dim),
         "vectors/chunks": _aligned(run.read(parts.chunk_vectors), tables["chunks"]["chunk_id"], dim),
     }
+    if parts.labelled is not None:
+        tables |= _label_tables(run, parts.labelled)
+        arrays |= _part_arrays(run.read(parts.labelled.part_vectors), tables["entities"]["entity_id"], dim)
     return write_snapshot(
         run.store,
         tables,
@@ -104,19 +126,48 @@ def republish(store: Store, own_id: str, drops: Drops) -> Manifest:
     before = open_snapshot(store, own_id)
     # Parquet names the items of lists otherwise, and the id is a hash of types too.
     tables = {name: before.table(name).cast(getattr(schemas, name.upper())) for name in (*CONTENT_TABLES, "usage")}
-    if ALIASES in before.manifest.counts:
-        tables[ALIASES] = before.table(ALIASES).cast(schemas.ALIASES)
+    for name in (ALIASES, *LABEL_TABLES):
+        if name in before.manifest.counts:
+            tables[name] = before.table(name).cast(getattr(schemas, name.upper()))
     letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])
     tables |= _letter_tables(letters, drops)
     return write_snapshot(
         store,
         tables,
-        {name: before.array(name) for name in ARRAYS},
+        {name: before.array(name) for name in (*ARRAYS, *PART_ARRAYS) if name in before.manifest.content},
         embedder=before.manifest.embedder,
         complete=tables["rejects"].num_rows == 0,
         build=before.manifest.build,
         notes=before.manifest.notes,
     )
+
+
+def _label_tables(run: Run, labelled: Labelled) -> dict[str, pa.Table]:
+    """Return the tables of `layout.LABEL_TABLES`, each sorted; empty ones too: that there is nothing is told."""
+    by_place = [("chunk_id", "ascending"), ("position", "ascending")]
+    sources = run.read(labelled.summary_sources).group_by(SUMMARY_SOURCES.names).aggregate([])
+    tables = {
+        layout.ENTITY_MENTIONS: run.read(labelled.entity_mentions).sort_by([("entity_id", "ascending"), *by_place]),
+        layout.STATEMENTS: run.read(labelled.statements).sort_by([("relation_id", "ascending"), *by_place]),
+        layout.SUMMARY_SOURCES: sources.cast(SUMMARY_SOURCES).sort_by(
+            [("entity_id", "ascending"), ("cluster_id", "ascending")]
+        ),
+    }
+    return {name: table.combine_chunks() for name, table in tables.items()}
+
+
+def _part_arrays(vectors: pa.Table, entity_ids: pa.ChunkedArray, dim: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of `layout.PART_ARRAYS`, sorted by (entity row, label set); none where there are no parts."""
+    if not vectors.num_rows:
+        return {}
+    owners, sets = part_rows(vectors["id"])
+    rows, numbers = rows_of(owners, entity_ids), sets.to_numpy()
+    order = np.lexsort((numbers, rows))
+    return {
+        layout.PARTS: vector_rows(vectors, dim, order),
+        layout.PART_ENTITIES: rows[order].astype(np.int32),
+        layout.PART_SETS: numbers[order].astype(np.int32),
+    }
 
 
 def _letter_tables(letters: pa.Table, drops: Drops) -> dict[str, pa.Table]:

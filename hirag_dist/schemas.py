@@ -201,6 +201,27 @@ USAGE = pa.schema(
     ]
 )
 
+ENTITY_MENTIONS = pa.schema(  # of entities whose mentions are in documents of several label sets
+    [
+        _column("entity_id", _STRING),
+        *(MENTIONS.field(name) for name in MENTIONS.names if name != "name_key"),
+    ]
+)
+
+STATEMENTS = pa.schema(  # the mentions of relations that are in documents of several label sets
+    [
+        _column("relation_id", _STRING),
+        *(RELATION_MENTIONS.field(name) for name in RELATION_MENTIONS.names if not name.endswith("_key")),
+    ]
+)
+
+SUMMARY_SOURCES = pa.schema(  # which clusters a model was shown when it named and described a summary entity
+    [
+        _column("entity_id", _STRING),
+        _column("cluster_id", _STRING),
+    ]
+)
+
 VECTORS = pa.schema(
     [
         _column("id", _STRING),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,41 @@ class CsrGraph:
     def n_nodes(self) -> int:
         """Nodes, isolated ones too."""
         return len(self.indptr) - 1
+
+
+class Admission(NamedTuple):
+    """What one caller may see of an index whose documents carry labels.
+
+    A row's state is that of its pattern (`core.access`): hidden, mixed, or whole. What is mixed is made of parts, one
+    for each label set of the documents that speak of it, and some of these are in reach.
+
+    Attributes:
+        sets: (n_sets + 1,) bool, by label set, whether its documents are in reach.
+        chunk_sets: (n_chunks,) int32 label set.
+        entity_patterns, relation_patterns: (n_rows,) int32.
+        entity_states, relation_states: (n_patterns,) uint8.
+        part_entities: (n_parts,) int32 entity row of each part, ascending.
+        part_sets: (n_parts,) int32 label set.
+        part_vectors: (n_parts, dim) float32.
+        stated_rows: (n_stated,) int32 rows of the relations that have statements, ascending.
+        stated_indptr: (n_stated + 1,) int64 where the statements of each begin.
+        statement_sets: (n_statements,) int32 label set.
+        statement_strengths: (n_statements,) float64; those in reach add up to a mixed relation's weight.
+    """
+
+    sets: NDArray[np.bool_]
+    chunk_sets: NDArray[np.int32]
+    entity_patterns: NDArray[np.int32]
+    entity_states: NDArray[np.uint8]
+    relation_patterns: NDArray[np.int32]
+    relation_states: NDArray[np.uint8]
+    part_entities: NDArray[np.int32]
+    part_sets: NDArray[np.int32]
+    part_vectors: FloatMatrix
+    stated_rows: NDArray[np.int32]
+    stated_indptr: NDArray[np.int64]
+    statement_sets: NDArray[np.int32]
+    statement_strengths: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

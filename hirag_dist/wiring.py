@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from hirag_dist.pool.probing import probe_forms
 from hirag_dist.pool.treasury import Treasury
 from hirag_dist.ports import ChatModel, Embedder, Executor
 from hirag_dist.query import QueryEngine
+from hirag_dist.questions import QuestionEmbedder
 from hirag_dist.stages.base import Services
 
 log = logging.getLogger(__name__)
@@ -169,10 +171,21 @@ async def _probe(config: Config, ledger: Ledger | None) -> dict[str, bool]:
     return found
 
 
-def make_treasury(config: Config, max_usd: float | None = None, max_tokens: int | None = None) -> Treasury:
-    """Return what holds the limits of all endpoints and the run's money; on a cluster one actor has it."""
+def make_treasury(
+    config: Config, max_usd: float | None = None, max_tokens: int | None = None, *, sharers: int = 1
+) -> Treasury:
+    """Return what holds the limits of all endpoints and the run's money; on a cluster one actor has it.
+
+    Args:
+        sharers: processes that have a treasury each and divide the limits; each may have one call in flight at least.
+    """
     allowances = {
-        name: Allowance(endpoint.rpm, endpoint.tpm, endpoint.max_concurrent, endpoint.burst_s)
+        name: Allowance(
+            None if endpoint.rpm is None else endpoint.rpm / sharers,
+            None if endpoint.tpm is None else endpoint.tpm / sharers,
+            None if endpoint.max_concurrent is None else max(endpoint.max_concurrent // sharers, 1),
+            endpoint.burst_s,
+        )
         for name, endpoint in config.llm.endpoints.items()
     }
     return Treasury(allowances, max_usd, max_tokens)
@@ -360,17 +373,40 @@ def _settings(name: str, endpoint: Endpoint, config: Config, spending: bool = Fa
     )
 
 
-def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts) -> QueryEngine:
+class _AnswerPool:
+    """Implements `ports.AnswerModel` over the pool of one engine, which leaves the treasury when it is closed."""
+
+    def __init__(self, pool: Pool, treasury: Treasury, holder: str) -> None:
+        self.stream = pool.stream
+        self.model_name = pool.model_name
+        self._pool = pool
+        self._treasury = treasury
+        self._holder = holder
+
+    async def close(self) -> None:
+        await self._pool.close()
+        await self._treasury.leave(self._holder)
+
+
+def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts, treasury: Treasury | None = None) -> QueryEngine:
     """Return what answers questions over a snapshot. Replies to questions are not kept in the index's ledger.
+
+    Args:
+        treasury: the endpoints' limits, where this process has other engines before or after this one; None for
+            limits of its own.
 
     Raises:
         BackendUnavailable: vectors or embedder are missing.
         InvalidQuery: the configured embedder is not the index's.
     """
     count = counter(config.tokenizer)
-    caller = Caller(Budget(make_treasury(config)), _patience(config), keeps=False)
+    lender = make_treasury(config) if treasury is None else treasury
+    holder = uuid.uuid4().hex
+    caller = Caller(Budget(lender, holder), _patience(config), keeps=False)
     pool = make_pool(config, None, caller)
-    embedder = _limited_embedder(config, None, caller)
+    embedder = QuestionEmbedder(_limited_embedder(config, None, caller))
     snapshot = snapshot.cached_in(config.service.cache_dir)
     vectors = make_vector_index(config, snapshot)
-    return QueryEngine(snapshot, vectors, embedder, pool, config.retrieval, prompts, count)
+    rule = config.service.label_rule
+    model = _AnswerPool(pool, lender, holder)
+    return QueryEngine(snapshot, vectors, embedder, model, config.retrieval, prompts, count, rule, config.tokenizer)

@@ -25,7 +25,8 @@ from hirag_dist.errors import InvalidQuery
 from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.index.writer import write_snapshot
-from hirag_dist.query import MODES, QueryEngine
+from hirag_dist.query import QueryEngine
+from hirag_dist.searching import MODES
 from hirag_dist.types import ChatRequest, FloatMatrix, Query
 
 AXES = {
@@ -167,7 +168,7 @@ def snapshot(tmp_path: Path) -> Snapshot:
 
 
 class Bench:
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, config: RetrievalConfig | None = None) -> None:
         self.embedder = Axes()
         self.answers = Answers(lambda request: "It is so [E1][S1], they say [E77].")
         self.engine = QueryEngine(
@@ -175,7 +176,7 @@ class Bench:
             MemoryVectors(snapshot),
             self.embedder,
             self.answers,
-            RetrievalConfig(),
+            config or RetrievalConfig(),
             Prompts(),
             lambda text: len(text.split()),
         )
@@ -222,6 +223,20 @@ async def test_key_entities_walk_the_communities_in_order(bench: Bench) -> None:
     scores = [triple.score for triple in found.triples]
     assert scores == sorted(scores, reverse=True)
     assert ids(found.triples, "relation_id")[:2] == ["a-b", "a-b again"]  # the heavier first
+
+
+async def test_triples_near_the_question_come_first_or_follow_the_paths(bench: Bench, snapshot: Snapshot) -> None:
+    asked = {"question": "d?", "top_n": 5, "top_m": 2}
+    found = await bench.ask(**asked)
+    assert ids(found.key_entities) == ["d", "c", "a", "b", "e"]
+    assert ids(found.triples, "relation_id") == ["c-d", "a-b", "b-c", "a-b again"]
+    assert [triple.score for triple in found.triples] == pytest.approx([0.5, 0.0, 0.0, 0.0])  # d is c-d's nearer end
+    plain = Bench(snapshot, RetrievalConfig(bridge_ranking="plain"))
+    walked = await plain.ask(**asked)  # d – c, c – b – a, a – b
+    assert ids(walked.triples, "relation_id") == ["c-d", "b-c", "a-b", "a-b again"]
+    assert {one.relation_id: one.score for one in walked.triples} == {
+        one.relation_id: one.score for one in found.triples
+    }
 
 
 async def test_a_path_goes_through_what_lies_between(bench: Bench) -> None:

@@ -7,7 +7,7 @@ import logging
 from hirag_dist.backends.memory import MemoryVectors
 from hirag_dist.config import Config
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.index.reader import Snapshot
+from hirag_dist.index.reader import Snapshot, current_id
 from hirag_dist.ports import VectorIndex
 
 log = logging.getLogger(__name__)
@@ -18,6 +18,7 @@ def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
 
     Raises:
         BackendUnavailable: the named backend is missing, out of reach, or owned by another process.
+        ConfigError: it does not have the configured index, or its address is missing.
     """
     vectors = config.vectors
     if vectors.backend == "memory":
@@ -27,10 +28,12 @@ def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
     if vectors.backend == "milvus":
         if not vectors.uri:
             raise ConfigError("vectors.backend milvus needs vectors.uri")
-        token = vectors.token.get_secret_value() if vectors.token else ""
-        return open_milvus(vectors.uri, token, snapshot)
+        opened = open_milvus(snapshot, vectors)
+        if vectors.alias and current_id(snapshot.store) == snapshot.manifest.snapshot_id:
+            opened.point_alias(vectors.alias)
+        return opened
     try:
-        return open_milvus_lite(snapshot)
+        return open_milvus_lite(snapshot, vectors)
     except BackendUnavailable as error:
         if vectors.backend == "milvus-lite":
             raise

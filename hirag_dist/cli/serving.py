@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
+
+import pyarrow.compute as pc
 
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
 from hirag_dist.errors import ConfigError
-from hirag_dist.index.reader import current_id, open_snapshot
+from hirag_dist.index.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.query import QueryEngine
 from hirag_dist.service.holder import EngineHolder
@@ -17,7 +20,9 @@ from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.runner import ThreadRunner
 from hirag_dist.service.server import serve as serve_grpc
 from hirag_dist.service.station import Station
-from hirag_dist.wiring import make_engine
+from hirag_dist.wiring import make_engine, make_treasury
+
+_LOG = logging.getLogger(__name__)
 
 
 def options_of(config: Config, *, listen: str | None = None, shared: bool = False) -> ServerOptions:
@@ -91,6 +96,12 @@ def for_several(config: Config) -> Config:
     return config.model_copy(update={"vectors": chosen})
 
 
+def _labelled(snapshot: Snapshot) -> bool:
+    """Whether any document of a snapshot carries a label."""
+    lengths = pc.list_value_length(snapshot.table("documents", ["labels"])["labels"])
+    return bool((pc.max(lengths).as_py() or 0) > 0)
+
+
 async def serve_index(
     config: Config,
     index: str,
@@ -113,9 +124,26 @@ async def serve_index(
     """
     store = Store(index)
     prompts = load_prompts(config.prompts)
+    # Kept from snapshot to snapshot: a new one would begin with full allowances.
+    treasury = make_treasury(config, sharers=processes_of(config))
+
+    anonymous = options.callers_file is None and options.anonymous_labels is not None
+    warned = not anonymous or (station is not None and station.process > 0)  # one of several processes says it
+
+    def make() -> QueryEngine:
+        nonlocal warned
+        snapshot = open_snapshot(store)
+        if not warned and _labelled(snapshot):
+            warned = True
+            _LOG.warning(
+                "documents carry labels, and there is no service.callers_file: callers see those without labels%s; "
+                "service.anonymous_labels says what they may see",
+                "".join(f", {label}" for label in sorted(options.anonymous_labels or ())),
+            )
+        return make_engine(config, snapshot, prompts, treasury)
 
     async def open_engine() -> QueryEngine:
-        return await asyncio.to_thread(lambda: make_engine(config, open_snapshot(store), prompts))
+        return await asyncio.to_thread(make)
 
     holder = EngineHolder(open_engine, lambda: current_id(store), config.service.poll_s, ThreadRunner())
     await serve_grpc(holder, options, ready, stop, station)

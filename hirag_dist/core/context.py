@@ -2,33 +2,54 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
+from hirag_dist.core.citations import CitationReader, defused
 from hirag_dist.core.text import one_line, shorten
 from hirag_dist.types import Citation, Retrieval
 
 _SHARES = {"local": 0.25, "bridge": 0.2, "global": 0.25, "sources": 0.3}
-_REFERENCE = re.compile(r"([ \t]*)\[([ERCS]\d+(?:\s*[,;]\s*[ERCS]\d+)*)\]")
 _KINDS = {"E": "entity", "R": "relation", "C": "community", "S": "chunk"}
 UNKNOWN_ANSWER = "I do not know"
 
 
+Told = Callable[[str, int, Callable[[], str]], tuple[str, int]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Record:
+    """A record under a reference: one letter and a number. Its text begins with a space, and is made when needed."""
+
     ref: str
     id: str
-    text: str
+    make: Callable[[], str]
 
 
-def render_context(retrieval: Retrieval, max_tokens: int, count_tokens: Callable[[str], int]) -> Retrieval:
+def render_context(
+    retrieval: Retrieval, max_tokens: int, count_tokens: Callable[[str], int], told: Told | None = None
+) -> Retrieval:
     """Return the retrieval with its context, references and token count filled in.
 
     Each level gets a share of the budget; what one leaves over goes to the next. A record is in whole, but for the
     last of a level, which may be shortened to what is left. Text from documents is put on single lines or behind
-    its reference, so that it cannot pass for a record of its own.
+    its reference, so that it cannot pass for a record of its own, and is `defused`, so that none of it cites another.
+
+    Args:
+        retrieval: what was found.
+        max_tokens: of the context.
+        count_tokens: of a text.
+        told: (level, place in it, make) → (text, tokens) of a record without its reference, for who has them already
+            and need not call `make`. A reference ends in a bracket and a text begins with a space, so the tokens of
+            both together are the tokens of each.
     """
+    if told is None:
+
+        def told(level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
+            text = make()
+            return text, count_tokens(text)
+
     sections = [
         ("Entities", "local", _entity_records(retrieval)),
         ("Bridge", "bridge", _relation_records(retrieval)),
@@ -49,7 +70,7 @@ def render_context(retrieval: Retrieval, max_tokens: int, count_tokens: Callable
     used = 0
     for title, level, records in present:
         room = int(max_tokens * _SHARES[level] / whole) + spare
-        lines, chosen, cost = _fit(title, records, room, count_tokens)
+        lines, chosen, cost = _fit(title, records, room, count_tokens, partial(told, level))
         spare = room - cost
         used += cost
         refs |= chosen
@@ -59,15 +80,22 @@ def render_context(retrieval: Retrieval, max_tokens: int, count_tokens: Callable
 
 
 def _fit(
-    title: str, records: Iterable[_Record], room: int, count_tokens: Callable[[str], int]
+    title: str,
+    records: Iterable[_Record],
+    room: int,
+    count_tokens: Callable[[str], int],
+    told: Callable[[int, Callable[[], str]], tuple[str, int]],
 ) -> tuple[list[str], dict[str, str], int]:
     lines = [f"## {title}"]
     cost = count_tokens(lines[0]) + 1
     refs: dict[str, str] = {}
-    for record in records:
-        text = record.text
-        size = count_tokens(text) + 1
-        if cost + size > room:
+    for place, record in enumerate(records):
+        mark = f"[{record.ref}]"
+        text, size = told(place, record.make)
+        text = mark + text
+        size += count_tokens(mark) + 1
+        fits = cost + size <= room
+        if not fits:
             left = room - cost
             if left < 40:
                 break
@@ -78,18 +106,14 @@ def _fit(
         lines.append(text)
         refs[record.ref] = record.id
         cost += size
-        if text is not record.text:
+        if not fits:
             break
     return (lines, refs, cost) if refs else ([], {}, 0)
 
 
 def _entity_records(retrieval: Retrieval) -> Iterator[_Record]:
     return (
-        _Record(
-            f"E{at}",
-            item.entity_id,
-            f"[E{at}] {_safe(item.name)} ({_safe(item.type)}, layer {item.layer}): {_safe(item.description)}",
-        )
+        _Record(f"E{at}", item.entity_id, partial(entity_text, item.name, item.type, item.layer, item.description))
         for at, item in enumerate(retrieval.local, 1)
     )
 
@@ -97,9 +121,7 @@ def _entity_records(retrieval: Retrieval) -> Iterator[_Record]:
 def _relation_records(retrieval: Retrieval) -> Iterator[_Record]:
     return (
         _Record(
-            f"R{at}",
-            item.relation_id,
-            f"[R{at}] {_safe(item.source_name)} — {_safe(item.target_name)}: {_safe(item.description)}",
+            f"R{at}", item.relation_id, partial(relation_text, item.source_name, item.target_name, item.description)
         )
         for at, item in enumerate(retrieval.triples, 1)
     )
@@ -107,53 +129,59 @@ def _relation_records(retrieval: Retrieval) -> Iterator[_Record]:
 
 def _community_records(retrieval: Retrieval) -> Iterator[_Record]:
     return (
-        _Record(
-            f"C{at}",
-            item.community_id,
-            f"[C{at}] {_safe(item.title)} (level {item.level}, rating {item.rating:g})\n{_body(item.report)}",
-        )
+        _Record(f"C{at}", item.community_id, partial(community_text, item.title, item.level, item.rating, item.report))
         for at, item in enumerate(retrieval.communities, 1)
     )
 
 
 def _source_records(retrieval: Retrieval) -> Iterator[_Record]:
     return (
-        _Record(
-            f"S{at}",
-            item.chunk_id,
-            f"[S{at}] {_safe(item.title)}, characters {item.start}–{item.end}\n{_body(item.text)}",
-        )
+        _Record(f"S{at}", item.chunk_id, partial(source_text, item.title, item.start, item.end, item.text))
         for at, item in enumerate(retrieval.sources, 1)
     )
 
 
+def entity_text(name: str, kind: str, layer: int, description: str) -> str:
+    """Return an entity as it stands behind its reference."""
+    return f" {_safe(name)} ({_safe(kind)}, layer {layer}): {_safe(description)}"
+
+
+def relation_text(source: str, target: str, description: str) -> str:
+    """Return a relation as it stands behind its reference."""
+    return f" {_safe(source)} — {_safe(target)}: {_safe(description)}"
+
+
+def community_text(title: str, level: int, rating: float, report: str) -> str:
+    """Return a community as it stands behind its reference. Snapshots hold the tokens of these texts."""
+    return f" {_safe(title)} (level {level}, rating {rating:g})\n{_body(report)}"
+
+
+def source_text(title: str, start: int, end: int, text: str) -> str:
+    """Return a chunk as it stands behind its reference. Snapshots hold the tokens of these texts."""
+    return f" {_safe(title)}, characters {start}–{end}\n{_body(text)}"
+
+
 def _safe(text: str) -> str:
-    return one_line(text)
+    return one_line(defused(text))
 
 
 def _body(text: str) -> str:
     """Return text of several lines in which none begins as a record or a section does."""
-    lines = (one_line(line) for line in text.splitlines())
+    lines = (one_line(line) for line in defused(text).splitlines())
     return "\n".join(f" {line}" if line.startswith(("[", "##")) else line for line in lines if line)
 
 
 def check_citations(text: str, retrieval: Retrieval) -> tuple[str, tuple[Citation, ...], int]:
     """Return the answer without references that name nothing, the citations it keeps, and how many were removed."""
+    reader = CitationReader(retrieval.context_refs)
+    checked = reader.feed(text) + reader.finish()
+    return checked, citations(reader.cited, retrieval), reader.dropped
+
+
+def citations(refs: Iterable[str], retrieval: Retrieval) -> tuple[Citation, ...]:
+    """Return what references of the retrieval's context name."""
     titles = _titles(retrieval)
-    kept: dict[str, Citation] = {}
-    dropped = 0
-
-    def check(match: re.Match[str]) -> str:
-        nonlocal dropped
-        refs = re.findall(r"[ERCS]\d+", match.group(2))
-        known = [ref for ref in refs if ref in retrieval.context_refs]
-        dropped += len(refs) - len(known)
-        for ref in known:
-            own = retrieval.context_refs[ref]
-            kept.setdefault(ref, Citation(ref, _KINDS[ref[0]], own, titles.get(ref, "")))
-        return match.group(1) + "".join(f"[{ref}]" for ref in known) if known else ""
-
-    return _REFERENCE.sub(check, text).strip(), tuple(kept.values()), dropped
+    return tuple(Citation(ref, _KINDS[ref[0]], retrieval.context_refs[ref], titles.get(ref, "")) for ref in refs)
 
 
 def _titles(retrieval: Retrieval) -> dict[str, str]:

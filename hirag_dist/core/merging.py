@@ -17,9 +17,10 @@ from hirag_dist.core.ids import entity_id, relation_id
 from hirag_dist.core.replies import Extraction
 from hirag_dist.core.text import name_key, shorten
 from hirag_dist.schemas import ENTITIES, RELATIONS
-from hirag_dist.types import IntVector
+from hirag_dist.types import FloatVector, IntVector
 
 UNKNOWN = "unknown"
+CHARS_PER_TOKEN = 4  # about; what a limit of tokens is in characters
 SEPARATOR = "\n"  # between descriptions that are still to be joined; each is one line
 _KIND_MARK = "\x1f"
 
@@ -30,6 +31,21 @@ class DescriptionBound:
 
     count: int
     chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergedRelations:
+    """What the mentions of each group say together.
+
+    Attributes:
+        descriptions: the distinct ones joined, strongest first.
+        weights: (n_groups,) float64 sum of strengths.
+        chunk_ids: a list each, in order.
+    """
+
+    descriptions: list[str]
+    weights: FloatVector
+    chunk_ids: pa.ListArray
 
 
 def mentions_of(extraction: Extraction, chunk_id: str, split_homonyms: bool = False) -> tuple[list[Any], list[Any]]:
@@ -97,8 +113,19 @@ def merge_entities(mentions: pa.Table, layer: int = 0) -> pa.Table:
         mentions: MENTIONS, in any order.
     """
     key_of, keys = numbered(mentions["name_key"])
-    ids = [entity_id(layer, key) for key in keys.to_pylist()]
-    group_of, ids = _by_id(key_of, ids)
+    return merge_groups(mentions, key_of, [entity_id(layer, key) for key in keys.to_pylist()], layer)
+
+
+def merge_groups(mentions: pa.Table, group_of: Numbers, ids: list[str], layer: int = 0) -> pa.Table:
+    """Return what `merge_entities` does, of mentions that are grouped already.
+
+    Args:
+        mentions: MENTIONS, in any order; `name_key` is not read.
+        group_of: (n_mentions,) the number of each mention's group.
+        ids: of the groups, by number.
+        layer: that the entities are of.
+    """
+    group_of, ids = _by_id(group_of, ids)
     n_groups = len(ids)
     chunk_of, chunks = ranked(mentions["chunk_id"])
     order = np.lexsort((mentions["position"].to_numpy(), chunk_of))
@@ -135,6 +162,30 @@ def merge_relations(mentions: pa.Table, max_description_chars: int = 1000) -> pa
     end_of = dict(zip(ids, ends, strict=True))
     group_of, ids = _by_id(pair_of, ids)
     n_groups = len(ids)
+    found = merge_strengths(mentions, group_of, n_groups, max_description_chars)
+    columns = {
+        "relation_id": pa.array(ids, pa.string()),
+        "source_id": pa.array([end_of[own][0] for own in ids], pa.string()),
+        "target_id": pa.array([end_of[own][1] for own in ids], pa.string()),
+        "kind": pa.repeat(pa.scalar("extracted"), n_groups),
+        "layer": pa.array(np.zeros(n_groups, np.int32)),
+        "description": pa.array(found.descriptions, pa.string()),
+        "weight": pa.array(found.weights),
+        "chunk_ids": found.chunk_ids,
+    }
+    return pa.table(columns, schema=RELATIONS)
+
+
+def merge_strengths(
+    mentions: pa.Table, group_of: Numbers, n_groups: int, max_description_chars: int
+) -> MergedRelations:
+    """Return what `merge_relations` makes of mentions that are grouped already.
+
+    Args:
+        mentions: RELATION_MENTIONS, in any order; `source_key` and `target_key` are not read.
+        group_of: (n_mentions,) the number of each mention's group.
+        max_description_chars: descriptions are joined, strongest first, up to here.
+    """
     chunk_of, chunks = ranked(mentions["chunk_id"])
     order = np.lexsort((mentions["position"].to_numpy(), chunk_of))
     group = group_of[order]
@@ -145,23 +196,14 @@ def merge_relations(mentions: pa.Table, max_description_chars: int = 1000) -> pa
     text_of, texts = numbered(mentions["description"])
     described_by = distinct(group_of[strongest], text_of[strongest])
     said = texts.take(described_by.value).to_pylist()
-    columns = {
-        "relation_id": pa.array(ids, pa.string()),
-        "source_id": pa.array([end_of[own][0] for own in ids], pa.string()),
-        "target_id": pa.array([end_of[own][1] for own in ids], pa.string()),
-        "kind": pa.repeat(pa.scalar("extracted"), n_groups),
-        "layer": pa.array(np.zeros(n_groups, np.int32)),
-        "description": pa.array(
-            [
-                join_descriptions(said[first:last], max_description_chars)
-                for first, last in pairwise(described_by.offsets(n_groups).tolist())
-            ],
-            pa.string(),
-        ),
-        "weight": pa.array(np.bincount(group, strengths, minlength=n_groups)),
-        "chunk_ids": lists(seen_in.offsets(n_groups), chunks.take(seen_in.value), RELATIONS.field("chunk_ids").type),
-    }
-    return pa.table(columns, schema=RELATIONS)
+    return MergedRelations(
+        [
+            join_descriptions(said[first:last], max_description_chars)
+            for first, last in pairwise(described_by.offsets(n_groups).tolist())
+        ],
+        np.bincount(group, strengths, minlength=n_groups).astype(np.float64),  # of no mention: integers
+        lists(seen_in.offsets(n_groups), chunks.take(seen_in.value), RELATIONS.field("chunk_ids").type),
+    )
 
 
 def bound_descriptions(

@@ -1,200 +1,437 @@
 """Shortest paths between key entities (paper Eq. 15), the same whatever the machine.
 
 Fewest hops; among those the largest smallest edge weight; among those the lexicographically smallest sequence of
-rows from the earlier key. The search is bidirectional over CSR, compiled by numba; it touches a few hundred nodes
-where the graph holds millions.
+rows from the earlier key.
+
+Two balls grow, one about each end, always the cheaper; before each step the edges between their rims are looked for.
+While a ball grows, each node learns the widest way to its centre among the shortest, so the edges where the balls meet
+tell the widest path. The last step, which would be the largest, only reads. All pairs of a question are one pass of
+compiled code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.types import CsrGraph
+from hirag_dist.core.access import HIDDEN, MIXED
+from hirag_dist.core.compiling import compiled
+from hirag_dist.core.steps import Steps, all_at_once
+from hirag_dist.types import Admission, CsrGraph
 
-_UNSEEN = -1
+_SOURCE, _TARGET, _GOOD = 0, 1, 2
+_PAIRS = 33  # of a step
+_HALVINGS = 64  # neighbours that can be read in a row in the time that it takes to look one up among many
+
+
+class _Graph(NamedTuple):
+    """The fields of `CsrGraph`, as compiled code takes them."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    relation_rows: NDArray[np.int32]
+
+
+class _Work(NamedTuple):
+    """Arrays used again for each pair; the rest of a ball is what `seen` says of it.
+
+    Attributes:
+        seen: (3, n / 64) bits: in the source's ball, in the target's, on a best path. All zero between pairs.
+        depth: (2, n) hops from the centre, of nodes seen.
+        width: (2, n) the largest smallest weight among the shortest ways to the centre.
+        queue: (3, n) the nodes of each ball, and of the best paths, by depth.
+        degrees: (2, n) of the nodes in the queues.
+        starts: (3, n + 2) where each depth begins in its queue.
+        path: (n,) the path found last.
+    """
+
+    seen: NDArray[np.uint64]
+    depth: NDArray[np.int32]
+    width: NDArray[np.float32]
+    queue: NDArray[np.int32]
+    degrees: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    path: NDArray[np.int32]
 
 
 class PathFinder:
     """Finds paths in one graph; its work arrays are used again, so one finder serves one thread at a time.
 
-    Memory: 16 bytes a node beyond the graph.
+    Memory: 80 bytes a node are set aside beyond the graph; only what searches reach is ever touched.
     """
 
-    def __init__(self, graph: CsrGraph) -> None:
-        self._graph = graph
+    def __init__(self, graph: CsrGraph, components: NDArray[np.int32] | None = None) -> None:
+        """Set work arrays aside, and compile.
+
+        Args:
+            components: (n_nodes,) connected component of each node, so that unconnected pairs cost nothing.
+        """
         n = graph.n_nodes
-        self._from_source = np.full(n, _UNSEEN, np.int32)
-        self._from_target = np.full(n, _UNSEEN, np.int32)
-        self._width = np.zeros(n, np.float32)
-        self._queues = np.empty((2, max(n, 1)), np.int32)
-        joined = np.flatnonzero(np.diff(graph.indptr))[:1]
-        if len(joined):  # compile now, not during the first question
-            self.path(int(joined[0]), int(graph.indices[graph.indptr[joined[0]]]))
-
-    def path(self, source: int, target: int) -> list[int]:
-        """Return the rows of the path, both ends included; [source] to itself; [] where there is none."""
-        if source == target:
-            return [source]
-        graph = self._graph
-        if not _has_edges(graph, source) or not _has_edges(graph, target):
-            return []
-        found = _search(
-            graph.indptr,
-            graph.indices,
-            graph.weights,
-            source,
-            target,
-            self._from_source,
-            self._from_target,
-            self._width,
-            self._queues,
+        self._graph = _Graph(graph.indptr, graph.indices, graph.weights, graph.relation_rows)
+        self._components = np.zeros(0, np.int32) if components is None else components
+        self._work = _Work(
+            seen=np.zeros((3, n // 64 + 1), np.uint64),
+            depth=np.empty((2, n), np.int32),
+            width=np.empty((2, n), np.float32),
+            queue=np.empty((3, n), np.int32),
+            degrees=np.empty((2, n), np.int64),
+            starts=np.empty((3, n + 2), np.int64),
+            path=np.empty(n, np.int32),
         )
-        return [int(row) for row in found]
+        self.chain([])  # compiled now, not during the first question
 
-    def chain(self, rows: Sequence[int]) -> list[list[int]]:
+    def path(self, source: int, target: int, admission: Admission | None = None) -> list[int]:
+        """Return the rows of the path, both ends included; [source] to itself; [] where there is none.
+
+        Args:
+            source, target: rows that the caller may see.
+            admission: what else; entities and relations beyond it are not walked, and those seen in part have the
+                weight that is in reach. None: everything.
+        """
+        return self.chain([source, target], admission)[0]
+
+    def chain(self, rows: Sequence[int], admission: Admission | None = None) -> list[list[int]]:
         """Return the path of each consecutive pair of rows."""
-        return [self.path(first, second) for first, second in pairwise(rows)]
+        return all_at_once(self.chain_steps(rows, admission))
+
+    def chain_steps(self, rows: Sequence[int], admission: Admission | None = None) -> Steps[list[list[int]]]:
+        """Return the path of each consecutive pair of rows, some pairs at a step."""
+        keys = np.array(rows, np.int64)
+        found: list[list[int]] = []
+        for first in range(0, max(len(keys) - 1, 1), _PAIRS):
+            part = keys[first : first + _PAIRS + 1]
+            bounds, nodes = _chain(self._graph, admission, self._components, part, self._work)
+            listed = nodes.tolist()
+            found += [listed[begin:end] for begin, end in pairwise(bounds.tolist())]
+            yield
+        return found
 
 
-def _has_edges(graph: CsrGraph, row: int) -> bool:
-    return bool(graph.indptr[row + 1] > graph.indptr[row])
-
-
-@numba.njit(cache=True)
-def _search(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    weights: NDArray[np.float32],
-    source: int,
-    target: int,
-    from_source: NDArray[np.int32],
-    from_target: NDArray[np.int32],
-    width: NDArray[np.float32],
-    queues: NDArray[np.int32],
+@compiled
+def _chain(
+    graph: _Graph, admission: Admission | None, components: NDArray[np.int32], keys: NDArray[np.int64], work: _Work
 ) -> Any:
-    """Return the best path as an array of rows; leaves the distance arrays as it found them."""
-    seen = queues[0], queues[1]
-    first, last = np.zeros(2, np.int64), np.ones(2, np.int64)  # bounds of each side's frontier in its queue
-    cost = np.zeros(2, np.int64)
+    """Return (bounds, nodes): the paths of consecutive keys as lists in one array."""
+    n_pairs = max(len(keys) - 1, 0)
+    bounds = np.zeros(n_pairs + 1, np.int64)
+    nodes = np.empty(8 * n_pairs, np.int32)
+    for at in range(n_pairs):
+        length = 0
+        if len(components) == 0 or components[keys[at]] == components[keys[at + 1]]:
+            length = _search(graph, admission, keys[at], keys[at + 1], work)
+        first = bounds[at]
+        if first + length > len(nodes):
+            longer = np.empty(2 * (first + length), np.int32)
+            longer[:first] = nodes[:first]
+            nodes = longer
+        nodes[first : first + length] = work.path[:length]
+        bounds[at + 1] = first + length
+    return bounds, nodes[: bounds[n_pairs]]
+
+
+@compiled
+def _search(graph: _Graph, admission: Admission | None, source: int, target: int, work: _Work) -> Any:
+    """Write the best path to `work.path` and return how many nodes it has, 0 where there is none."""
+    if source == target:
+        work.path[0] = source
+        return 1
     radius = np.zeros(2, np.int64)
-    seen[0][0], seen[1][0] = source, target
-    from_source[source] = 0
-    from_target[target] = 0
-    cost[0] = indptr[source + 1] - indptr[source]
-    cost[1] = indptr[target + 1] - indptr[target]
-    hops = -1
-    while hops < 0 and last[0] > first[0] and last[1] > first[1]:
-        side = 0 if cost[0] <= cost[1] else 1
-        mine = from_source if side == 0 else from_target
-        other = from_target if side == 0 else from_source
-        end = last[side]
+    cost = np.zeros(2, np.int64)  # edges of each rim
+    end = np.zeros(2, np.int64)
+    for side, node in ((_SOURCE, source), (_TARGET, target)):
+        work.starts[side, 0] = 0
+        work.width[side, node] = np.inf
+        cost[side] = _enter(graph, work, side, node, 0, 0)
+        end[side] = 1
+    length = 0
+    while cost[0] > 0 and cost[1] > 0:
+        best, n_good = _meet(graph, admission, work, radius, end)
+        if n_good:
+            length = radius[0] + radius[1] + 2
+            end_good = _trace(graph, admission, work, radius, n_good, best)
+            _walk(graph, admission, work, radius, end, source, target, best)
+            for at in range(end_good):
+                _unset(work.seen, _GOOD, work.queue[_GOOD, at])
+            break
+        side = _SOURCE if cost[0] <= cost[1] else _TARGET
         radius[side] += 1
-        cost[side] = 0
-        for at in range(first[side], end):
-            node = seen[side][at]
-            for entry in range(indptr[node], indptr[node + 1]):
-                neighbour = indices[entry]
-                if mine[neighbour] == _UNSEEN:
-                    mine[neighbour] = radius[side]
-                    seen[side][last[side]] = neighbour
-                    last[side] += 1
-                    cost[side] += indptr[neighbour + 1] - indptr[neighbour]
-                    if other[neighbour] != _UNSEEN:
-                        length = radius[side] + other[neighbour]
-                        if hops < 0 or length < hops:
-                            hops = length
-        first[side] = end
-    path = np.empty(hops + 1 if hops >= 0 else 0, np.int32)
-    if hops >= 0:
-        _settle(indptr, indices, weights, from_source, from_target, width, seen[0], seen[1], last, hops, target)
-        _walk(indptr, indices, weights, from_target, width, source, path)
+        end[side], cost[side] = _expand(graph, admission, work, side, radius[side], end[side])
     for side in range(2):
-        for at in range(last[side]):
-            node = seen[side][at]
-            from_source[node] = _UNSEEN
-            from_target[node] = _UNSEEN
-            width[node] = 0.0
-    return path
+        for at in range(end[side]):
+            _unset(work.seen, side, work.queue[side, at])
+    return length
 
 
-@numba.njit(cache=True)
-def _settle(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    weights: NDArray[np.float32],
-    from_source: NDArray[np.int32],
-    from_target: NDArray[np.int32],
-    width: NDArray[np.float32],
-    near_source: NDArray[np.int32],
-    near_target: NDArray[np.int32],
-    last: NDArray[np.int64],
-    hops: int,
-    target: int,
-) -> None:
-    """Give each node on a shortest path its distance to the target and the largest smallest weight from there.
-
-    Nodes are settled outwards from the target: first those that its own search reached, in the order of that
-    search, then the rest in the reverse order of the search from the source.
-    """
-    width[target] = np.inf
-    for at in range(1, last[1]):
-        node = near_target[at]
-        width[node] = _widest(indptr, indices, weights, from_target, width, node)
-    for back in range(last[0]):
-        node = near_source[last[0] - 1 - back]
-        if from_target[node] == _UNSEEN:
-            rest = hops - from_source[node]
-            best = np.float32(0.0)
-            for entry in range(indptr[node], indptr[node + 1]):
-                neighbour = indices[entry]
-                if from_target[neighbour] == rest - 1 and width[neighbour] > 0:
-                    best = max(best, min(weights[entry], width[neighbour]))
-            if best > 0:
-                from_target[node] = rest
-                width[node] = best
-
-
-@numba.njit(cache=True)
-def _widest(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    weights: NDArray[np.float32],
-    from_target: NDArray[np.int32],
-    width: NDArray[np.float32],
-    node: int,
+@compiled
+def _meet(
+    graph: _Graph, admission: Admission | None, work: _Work, radius: NDArray[np.int64], end: NDArray[np.int64]
 ) -> Any:
-    best = np.float32(0.0)
-    for entry in range(indptr[node], indptr[node + 1]):
-        neighbour = indices[entry]
-        if from_target[neighbour] == from_target[node] - 1:
-            best = max(best, min(weights[entry], width[neighbour]))
-    return best
+    """Look for edges between the rims of the two balls.
+
+    Returns:
+        The largest smallest weight of the paths over them, and how many nodes of the source's rim are on such a path;
+        these are then marked and queued.
+    """
+    begin = (work.starts[0, radius[0]], work.starts[1, radius[1]])
+    sizes = (end[0] - begin[0], end[1] - begin[1])
+    reads = np.zeros(2, np.int64)
+    for one in range(2):
+        for at in range(begin[one], end[one]):
+            reads[one] += min(work.degrees[one, at], _HALVINGS * sizes[1 - one])
+    side = 0 if reads[0] <= reads[1] else 1
+    other = 1 - side
+    best = np.float32(-np.inf)
+    n_good = 0
+    for at in range(begin[side], end[side]):
+        node = work.queue[side, at]
+        if work.width[side, node] < best:
+            continue
+        if work.degrees[side, at] <= _HALVINGS * sizes[other]:
+            for entry in range(graph.indptr[node], graph.indptr[node + 1]):
+                if _has(work.seen, other, graph.indices[entry]):
+                    best, n_good = _join(graph, admission, work, side, node, entry, best, n_good)
+        else:  # a hub: each of the few is looked up among its many
+            for place in range(begin[other], end[other]):
+                entry = _entry(graph, node, work.queue[other, place])
+                if entry >= 0:
+                    best, n_good = _join(graph, admission, work, side, node, entry, best, n_good)
+    return best, n_good
 
 
-@numba.njit(cache=True)
+@compiled
+def _join(
+    graph: _Graph,
+    admission: Admission | None,
+    work: _Work,
+    side: int,
+    node: int,
+    entry: int,
+    best: Any,
+    n_good: int,
+) -> Any:
+    """Take an edge between the rims into account; return (best, n_good) with it."""
+    neighbour = graph.indices[entry]
+    if not _admits(admission, graph.relation_rows, entry, neighbour):
+        return best, n_good
+    weight = _weight(admission, graph.weights, graph.relation_rows, entry)
+    width = min(work.width[side, node], weight, work.width[1 - side, neighbour])
+    if width < best:
+        return best, n_good
+    if width > best:
+        for at in range(n_good):
+            _unset(work.seen, _GOOD, work.queue[_GOOD, at])
+        n_good = 0
+    near = node if side == _SOURCE else neighbour
+    if not _has(work.seen, _GOOD, near):
+        _set(work.seen, _GOOD, near)
+        work.queue[_GOOD, n_good] = near
+        n_good += 1
+    return width, n_good
+
+
+@compiled
+def _expand(graph: _Graph, admission: Admission | None, work: _Work, side: int, radius: int, end: int) -> Any:
+    """Grow a ball by one hop; return where its queue ends now, and the edges of its new rim."""
+    work.starts[side, radius] = end
+    cost = 0
+    last = end
+    for at in range(work.starts[side, radius - 1], end):
+        node = work.queue[side, at]
+        width = work.width[side, node]
+        for entry in range(graph.indptr[node], graph.indptr[node + 1]):
+            neighbour = graph.indices[entry]
+            known = _has(work.seen, side, neighbour)
+            if known and work.depth[side, neighbour] < radius:
+                continue
+            if not _admits(admission, graph.relation_rows, entry, neighbour):
+                continue
+            through = min(width, _weight(admission, graph.weights, graph.relation_rows, entry))
+            if not known:
+                work.width[side, neighbour] = through
+                cost += _enter(graph, work, side, neighbour, radius, last)
+                last += 1
+            elif through > work.width[side, neighbour]:
+                work.width[side, neighbour] = through
+    return last, cost
+
+
+@compiled
+def _enter(graph: _Graph, work: _Work, side: int, node: int, depth: int, at: int) -> Any:
+    """Put a node into a ball and its queue; return its degree."""
+    degree = graph.indptr[node + 1] - graph.indptr[node]
+    _set(work.seen, side, node)
+    work.depth[side, node] = depth
+    work.queue[side, at] = node
+    work.degrees[side, at] = degree
+    return degree
+
+
+@compiled
+def _trace(
+    graph: _Graph, admission: Admission | None, work: _Work, radius: NDArray[np.int64], n_good: int, best: float
+) -> Any:
+    """Mark the nodes of the best paths from the rim back to the source; return how many there are with the rim's."""
+    first, last = 0, n_good
+    work.starts[_GOOD, radius[0]] = 0
+    for depth in range(radius[0] - 1, 0, -1):
+        work.starts[_GOOD, depth] = last
+        end = last
+        for at in range(first, last):
+            node = work.queue[_GOOD, at]
+            for entry in range(graph.indptr[node], graph.indptr[node + 1]):
+                neighbour = graph.indices[entry]
+                if (
+                    _has(work.seen, _SOURCE, neighbour)
+                    and work.depth[_SOURCE, neighbour] == depth
+                    and work.width[_SOURCE, neighbour] >= best
+                    and not _has(work.seen, _GOOD, neighbour)
+                    and _admits(admission, graph.relation_rows, entry, neighbour)
+                    and _weight(admission, graph.weights, graph.relation_rows, entry) >= best
+                ):
+                    _set(work.seen, _GOOD, neighbour)
+                    work.queue[_GOOD, end] = neighbour
+                    end += 1
+        first, last = last, end
+    work.starts[_GOOD, 0] = last
+    return last
+
+
+@compiled
 def _walk(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    weights: NDArray[np.float32],
-    from_target: NDArray[np.int32],
-    width: NDArray[np.float32],
+    graph: _Graph,
+    admission: Admission | None,
+    work: _Work,
+    radius: NDArray[np.int64],
+    end: NDArray[np.int64],
     source: int,
-    path: NDArray[np.int32],
+    target: int,
+    best: float,
 ) -> None:
     """Write the path: from the source, always the lowest row that still allows the best smallest weight."""
     node = source
-    path[0] = node
-    floor = width[source]
-    for step in range(1, len(path)):
-        for entry in range(indptr[node], indptr[node + 1]):  # neighbours ascend, so the first that fits is lowest
-            neighbour = indices[entry]
-            if from_target[neighbour] == from_target[node] - 1 and min(weights[entry], width[neighbour]) >= floor:
-                node = neighbour
-                break
-        path[step] = node
+    work.path[0] = node
+    for depth in range(1, radius[0] + 1):
+        first, last = work.starts[_GOOD, depth], work.starts[_GOOD, depth - 1]
+        node = _lowest(graph, admission, work, node, _GOOD, _SOURCE, depth, first, last, best)
+        work.path[depth] = node
+    at = radius[0] + 1
+    for depth in range(radius[1], 0, -1):
+        first = work.starts[_TARGET, depth]
+        last = work.starts[_TARGET, depth + 1] if depth < radius[1] else end[1]
+        node = _lowest(graph, admission, work, node, _TARGET, _TARGET, depth, first, last, best)
+        work.path[at] = node
+        at += 1
+    work.path[at] = target
+
+
+@compiled
+def _lowest(
+    graph: _Graph,
+    admission: Admission | None,
+    work: _Work,
+    node: int,
+    marked: int,
+    side: int,
+    depth: int,
+    first: int,
+    last: int,
+    best: float,
+) -> Any:
+    """Return the lowest neighbour of a node among those of one depth that allow the best smallest weight.
+
+    Args:
+        marked: which bits and which queue hold the candidates.
+        side: whose depth and width they have.
+        first, last: where they are in the queue.
+    """
+    begin, end = graph.indptr[node], graph.indptr[node + 1]
+    if end - begin <= _HALVINGS * (last - first):
+        for entry in range(begin, end):  # neighbours ascend, so the first that fits is lowest
+            neighbour = graph.indices[entry]
+            if (
+                _has(work.seen, marked, neighbour)
+                and work.depth[side, neighbour] == depth
+                and _allows(graph, admission, work, side, entry, best)
+            ):
+                return neighbour
+    lowest = np.int32(-1)
+    for at in range(first, last):
+        neighbour = work.queue[marked, at]
+        if lowest < 0 or neighbour < lowest:
+            entry = _entry(graph, node, neighbour)
+            if entry >= 0 and _allows(graph, admission, work, side, entry, best):
+                lowest = neighbour
+    return lowest
+
+
+@compiled
+def _allows(graph: _Graph, admission: Admission | None, work: _Work, side: int, entry: int, best: float) -> Any:
+    """Whether an edge and the way on from its end have at least the best smallest weight."""
+    neighbour = graph.indices[entry]
+    return (
+        work.width[side, neighbour] >= best
+        and _admits(admission, graph.relation_rows, entry, neighbour)
+        and _weight(admission, graph.weights, graph.relation_rows, entry) >= best
+    )
+
+
+@compiled
+def _entry(graph: _Graph, node: int, neighbour: int) -> Any:
+    """Return where a node's edge to a neighbour is, −1 where there is none."""
+    low, high = graph.indptr[node], graph.indptr[node + 1]
+    end = high
+    while low < high:
+        middle = (low + high) >> 1
+        if graph.indices[middle] < neighbour:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < end and graph.indices[low] == neighbour else -1
+
+
+@compiled
+def _admits(admission: Admission | None, relation_rows: NDArray[np.int32], entry: int, neighbour: int) -> Any:
+    """Whether a relation may be seen, and the entity that it leads to. Compiled to nothing where everything may."""
+    if admission is None:
+        return True
+    if admission.entity_states[admission.entity_patterns[neighbour]] == HIDDEN:
+        return False
+    return admission.relation_states[admission.relation_patterns[relation_rows[entry]]] != HIDDEN
+
+
+@compiled
+def _weight(
+    admission: Admission | None, weights: NDArray[np.float32], relation_rows: NDArray[np.int32], entry: int
+) -> Any:
+    """The weight of a relation that may be seen: of one seen in part, what its statements in reach add up to."""
+    if admission is None:
+        return weights[entry]
+    row = relation_rows[entry]
+    if admission.relation_states[admission.relation_patterns[row]] != MIXED:
+        return weights[entry]
+    place = np.searchsorted(admission.stated_rows, row)
+    total = 0.0
+    for at in range(admission.stated_indptr[place], admission.stated_indptr[place + 1]):
+        if admission.sets[admission.statement_sets[at]]:
+            total += admission.statement_strengths[at]
+    return np.float32(total)
+
+
+@compiled
+def _has(bits: NDArray[np.uint64], which: int, node: int) -> Any:
+    return (bits[which, node >> 6] >> np.uint64(node & 63)) & np.uint64(1) != 0
+
+
+@compiled
+def _set(bits: NDArray[np.uint64], which: int, node: int) -> None:
+    bits[which, node >> 6] |= np.uint64(1) << np.uint64(node & 63)
+
+
+@compiled
+def _unset(bits: NDArray[np.uint64], which: int, node: int) -> None:
+    bits[which, node >> 6] &= ~(np.uint64(1) << np.uint64(node & 63))

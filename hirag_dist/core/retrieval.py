@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.types import CsrGraph, FloatMatrix, IntVector
+from hirag_dist.core.admission import admitted
+from hirag_dist.core.compiling import compiled
+from hirag_dist.core.scoring import nearest
+from hirag_dist.core.steps import Steps, all_at_once
+from hirag_dist.types import Admission, CsrGraph, FloatMatrix, IntVector
 
-SLACK = 16  # candidates beyond the limit that are scored exactly, so that near-ties at the end are decided there
+_BLOCK = 4096  # members scored at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,44 +72,6 @@ def invert(
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), owner[order]
 
 
-def top_rows(scores: NDArray[np.float32], rows: IntVector, limit: int) -> IntVector:
-    """Return positions of the best scores, best first, ties by row.
-
-    Args:
-        scores: (n,) any order.
-        rows: (n,) the row each score belongs to.
-    """
-    if limit < len(scores):
-        kept = np.argpartition(-scores, limit - 1)[:limit]
-        bar = scores[kept].min()
-        candidates = np.flatnonzero(scores >= bar)  # all ties at the bar, so that rows decide among them
-    else:
-        candidates = np.arange(len(scores))
-    order = np.lexsort((rows[candidates], -scores[candidates]))
-    chosen: IntVector = candidates[order][:limit]
-    return chosen
-
-
-def exact_scores(vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the similarity of some rows to the question, each by itself.
-
-    A matrix product gives a row other last bits by where it lies among the others, so ties and backends would differ.
-    """
-    scores: NDArray[np.float32] = (
-        (vectors[rows].astype(np.float64) * query.astype(np.float64)).sum(axis=1).astype(np.float32)
-    )
-    return scores
-
-
-def nearest(
-    vectors: FloatMatrix, candidates: IntVector, query: NDArray[np.float32], limit: int
-) -> tuple[IntVector, NDArray[np.float32]]:
-    """Return (rows, similarities) of the best candidates, best first, ties by row."""
-    scores = exact_scores(vectors, candidates, query)
-    order = np.lexsort((candidates, -scores))[:limit]
-    return candidates[order], scores[order]
-
-
 def ranked_communities(
     index: CommunityIndex, local_rows: IntVector, local_scores: NDArray[np.float32], level: str, limit: int
 ) -> list[RankedCommunity]:
@@ -139,16 +104,40 @@ def key_entities(
     vectors: FloatMatrix,
     query: NDArray[np.float32],
     limit: int,
+    admission: Admission | None = None,
 ) -> list[tuple[int, float]]:
-    """Return (row, similarity) of the top-m members of each community, in community order (Eq. 14).
+    """Return what `key_entity_steps` comes to."""
+    return all_at_once(key_entity_steps(index, communities, vectors, query, limit, admission))
 
-    All members are scored. Ties go by row, which is by id within a layer. A row that several communities give is
-    kept where it came first.
+
+def key_entity_steps(
+    index: CommunityIndex,
+    communities: Sequence[int],
+    vectors: FloatMatrix,
+    query: NDArray[np.float32],
+    limit: int,
+    admission: Admission | None = None,
+) -> Steps[list[tuple[int, float]]]:
+    """Return (row, similarity) of the top-m members of each community, in community order (Eq. 14), step by step.
+
+    All members are scored that may be seen, a block of them at a time. Ties go by row, which is by id within a layer. A
+    row that several communities give is kept where it came first.
     """
     found: dict[int, float] = {}
     for community in communities:
-        members = index.members[index.indptr[community] : index.indptr[community + 1]].astype(np.int64)
-        for row, score in zip(*(part.tolist() for part in nearest(vectors, members, query, limit)), strict=True):
+        first, last = int(index.indptr[community]), int(index.indptr[community + 1])
+        best, scores = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        for begin in range(first, last, _BLOCK):
+            members = index.members[begin : min(begin + _BLOCK, last)].astype(np.int64)
+            if admission is not None:
+                members = members[admitted(admission, members)]
+            rows, near = nearest(vectors, members, query, limit, admission)
+            best, scores = np.concatenate([best, rows]), np.concatenate([scores, near])
+            yield
+        if last - first > _BLOCK:
+            order = np.lexsort((best, -scores))[:limit]
+            best, scores = best[order], scores[order]
+        for row, score in zip(best.tolist(), scores.tolist(), strict=True):
             found.setdefault(row, score)
     return list(found.items())
 
@@ -165,7 +154,7 @@ def bridge_relations(graph: CsrGraph, parallel: Parallel, nodes: Sequence[int]) 
     return sorted(found)
 
 
-@numba.njit(cache=True)
+@compiled
 def _joined(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], relation_rows: NDArray[np.int32], inside: NDArray[np.int64]
 ) -> Any:
@@ -194,45 +183,3 @@ def _joined(
     for at in range(len(found)):
         joined[at] = found[at]
     return joined
-
-
-def rank_triples(
-    ends: NDArray[np.int32], weights: NDArray[np.float64], similarity: Mapping[int, float], rows: Sequence[int]
-) -> list[tuple[int, float]]:
-    """Return (relation row, score) with the question in mind, best first, ties by row.
-
-    The score is the mean similarity of the two endpoints to the question; the weight breaks near-ties as a small
-    bonus, at most 0.05.
-
-    Args:
-        ends: (n, 2) entity rows of each relation in `rows`.
-        weights: (n,).
-        similarity: entity row → similarity to the question.
-    """
-    scored = []
-    for place, row in enumerate(rows):
-        first, second = int(ends[place, 0]), int(ends[place, 1])
-        closeness = (similarity[first] + similarity[second]) / 2
-        weight = float(weights[place])
-        scored.append((row, closeness + 0.05 * weight / (weight + 10.0)))
-    return sorted(scored, key=lambda item: (-item[1], item[0]))
-
-
-def rank_sources(
-    votes: Mapping[int, float], chunk_vectors: FloatMatrix, query: NDArray[np.float32], limit: int
-) -> list[tuple[int, float]]:
-    """Return (chunk row, score) of the chunks behind what was retrieved, best first, ties by row.
-
-    Reciprocal-rank fusion of two orders: the votes that retrieved entities and relations give their chunks, and the
-    chunks' own similarity to the question.
-    """
-    rows = np.fromiter(votes, np.int64, len(votes))
-    if not len(rows):
-        return []
-    by_vote = np.lexsort((rows, -np.fromiter(votes.values(), np.float64, len(votes))))
-    by_vector = np.lexsort((rows, -(chunk_vectors[rows] @ query)))
-    scores = np.zeros(len(rows))
-    for order in (by_vote, by_vector):
-        scores[order] += 1.0 / (60.0 + np.arange(len(rows)))
-    best = np.lexsort((rows, -scores))[:limit]
-    return [(int(rows[at]), float(scores[at])) for at in best]

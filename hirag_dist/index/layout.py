@@ -32,7 +32,15 @@ CONTENT_TABLES: Final = ("documents", "chunks", "entities", "relations", "cluste
 TABLES: Final = (*CONTENT_TABLES, "usage", "rejects")
 DROPPED: Final = "dropped"  # a table that is there only where losses were accepted
 ALIASES: Final = "aliases"  # a table that is there only where names were resolved to one entity
-OPTIONAL_TABLES: Final = (ALIASES, DROPPED)
+ENTITY_MENTIONS: Final = "entity_mentions"  # these three are there only where documents carry labels
+STATEMENTS: Final = "statements"
+SUMMARY_SOURCES: Final = "summary_sources"
+LABEL_TABLES: Final = (ENTITY_MENTIONS, STATEMENTS, SUMMARY_SOURCES)
+OPTIONAL_TABLES: Final = (ALIASES, DROPPED, *LABEL_TABLES)
+PARTS: Final = "vectors/parts"  # arrays that are there only where there are entities of several label sets
+PART_ENTITIES: Final = "vectors/part_entities"
+PART_SETS: Final = "vectors/part_sets"
+PART_ARRAYS: Final = (PARTS, PART_ENTITIES, PART_SETS)
 FORMAT_VERSION: Final = 1
 
 

@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
+from hirag_dist.core.scoring import exact_scores
+from hirag_dist.core.sources import Origins
 from hirag_dist.index import serving
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import (
+    Admission,
     CommunityItem,
     CsrGraph,
     EntityItem,
@@ -29,10 +32,22 @@ Scored = Sequence[tuple[int, float]]
 
 
 class LoadedIndex:
-    """One snapshot, mapped. Rows are those of its tables."""
+    """One snapshot, mapped. Rows are those of its tables.
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    Attributes:
+        admission: what a caller may see of it; None: everything.
+        seen_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
+    """
+
+    admission: Admission | None = None
+    seen_chunks: NDArray[np.bool_] | None = None
+
+    def __init__(self, snapshot: Snapshot, tokenizer: str = "") -> None:
         """Map the files.
+
+        Args:
+            snapshot: what to map.
+            tokenizer: what tokens are counted by.
 
         Raises:
             SnapshotCorrupt: one cannot be read.
@@ -47,8 +62,16 @@ class LoadedIndex:
         self.ends: NDArray[np.int32] = files.array("relation_ends")
         self.weights: NDArray[np.float64] = files.array("relation_weights")
         self.chunk_documents: NDArray[np.int32] = files.array("chunk_documents")
-        self.entity_chunks = _Lists(files.array("entity_chunks_indptr"), files.array("entity_chunks"))
-        self.relation_chunks = _Lists(files.array("relation_chunks_indptr"), files.array("relation_chunks"))
+        self.origins = Origins(
+            layers=self.layers,
+            indptr=self.graph.indptr,
+            indices=self.graph.indices,
+            vectors=self.vectors,
+            entity_indptr=files.array("entity_chunks_indptr"),
+            entity_chunks=files.array("entity_chunks"),
+            relation_indptr=files.array("relation_chunks_indptr"),
+            relation_chunks=files.array("relation_chunks"),
+        )
         self.parallel = Parallel(*(files.array(f"parallel_{part}") for part in ("of", "indptr", "rows")))
         self.communities = CommunityIndex(
             levels=files.array("community_levels"),
@@ -59,8 +82,12 @@ class LoadedIndex:
             of_indptr=files.array("entity_communities_indptr"),
             of=files.array("entity_communities"),
         )
+        self.components: NDArray[np.int32] = files.array("entity_components")
         self._spans: NDArray[np.int64] = files.array("chunk_spans")
         self._report_rows: NDArray[np.int32] = files.array("community_reports")
+        self._tokens: dict[str, NDArray[np.int32]] = {}
+        if tokenizer == serving.TOKENIZER:
+            self._tokens = {"global": files.array("community_tokens"), "sources": files.array("chunk_tokens")}
         self._entities = files.texts(serving.ENTITIES)
         self._relations = files.texts(serving.RELATIONS)
         self._chunks = files.texts(serving.CHUNKS)
@@ -127,7 +154,7 @@ class LoadedIndex:
                 map(names.__getitem__, targets),
                 self._relations.values("kind", rows),
                 self._relations.values("description", rows),
-                self.weights[rows].tolist(),
+                self.relation_weights(np.array(rows)).tolist(),
                 [score for _, score in scored],
             )
         )
@@ -143,26 +170,36 @@ class LoadedIndex:
         own, document_id, text = (self._chunks.value(name, row) for name in ("chunk_id", "document_id", "text"))
         return SourceItem(own, document_id, title, uri, start, end, text, score)
 
-    def members_below(self, row: int) -> IntVector:
-        """Return the entities of the layer below that a summary entity is made of."""
-        neighbours = self.graph.indices[self.graph.indptr[row] : self.graph.indptr[row + 1]]
-        below: IntVector = neighbours[self.layers[neighbours] == self.layers[row] - 1].astype(np.int64)
-        return below
+    def tokens(self, level: str, row: int) -> int:
+        """Return the tokens of a record as contexts hold it, without its reference; 0 where they were not counted.
+
+        Args:
+            level: local, bridge, global or sources, whose rows are entities, relations, communities and chunks.
+            row: of the record.
+        """
+        counted = self._tokens.get(level)
+        return 0 if counted is None else int(counted[row])
+
+    def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return how near entities are to a question."""
+        return exact_scores(self.vectors, rows, query)
+
+    def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
+        """Return the weights of relations."""
+        return self.weights[rows]
+
+    def known_relations(self, rows: IntVector) -> IntVector:
+        """Return those relations that may be seen."""
+        return rows
+
+    def relation_chunks(self, row: int) -> list[int]:
+        """Return the chunks that state a relation."""
+        bounds, rows = self.origins.relation_indptr, self.origins.relation_chunks
+        found: list[int] = rows[bounds[row] : bounds[row + 1]].tolist()
+        return found
 
     def _named(self, rows: set[int]) -> tuple[dict[int, str], dict[int, str]]:
         """Return ids and names by row."""
         return tuple(  # type: ignore[return-value]
             dict(zip(rows, self._entities.values(name, rows), strict=True)) for name in ("entity_id", "name")
         )
-
-
-class _Lists:
-    """CSR lists of rows, one of which is asked for at a time."""
-
-    def __init__(self, indptr: IntVector, rows: NDArray[np.int32]) -> None:
-        self._indptr = indptr
-        self._rows = rows
-
-    def __call__(self, row: int) -> list[int]:
-        found: list[int] = self._rows[self._indptr[row] : self._indptr[row + 1]].tolist()
-        return found

@@ -24,9 +24,11 @@ import pyarrow as pa
 from hirag_dist.errors import SnapshotCorrupt, StoreError
 from hirag_dist.index.layout import CACHE, snapshot_path
 from hirag_dist.index.manifest import FileEntry, Manifest
+from hirag_dist.index.mapped import map_array
 from hirag_dist.index.serving import FILES, SERVING, write_serving
 from hirag_dist.index.store import Store
 from hirag_dist.index.texts import BATCH_ROWS
+from hirag_dist.types import FloatMatrix
 
 log = logging.getLogger(__name__)
 HASHED_BYTES = 1 << 20  # files up to this size are checked by hash whenever they are opened
@@ -77,12 +79,14 @@ class Place:
             StoreError: they cannot be written.
         """
         if all(f"{SERVING}/{name}" in self._manifest.files for name in FILES):
-            return [self.path(f"{SERVING}/{name}") for name in FILES][-1].parent
+            own = [name for name in self._manifest.files if name.startswith(f"{SERVING}/")]
+            return [self.path(name) for name in own][-1].parent
         made = self._cached() / SERVING
-        if not made.exists():
+        if not _has_all(made):
+            vectors = map_array(self.path("vectors/entities.npy"))
             with _locked(self._cached()):
-                if not made.exists():
-                    self._derive(made)
+                if not _has_all(made):
+                    self._derive(vectors, made)
         return made
 
     def _copy(self, name: str, entry: FileEntry, target: Path) -> None:
@@ -101,11 +105,12 @@ class Place:
         finally:
             beside.unlink(missing_ok=True)
 
-    def _derive(self, target: Path) -> None:
+    def _derive(self, vectors: FloatMatrix, target: Path) -> None:
         started = time.perf_counter()
         beside = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex[:8]}")
         try:
-            write_serving(self._batches, Store(str(beside)).create)
+            write_serving(self._batches, vectors, Store(str(beside)).create)
+            shutil.rmtree(target, ignore_errors=True)  # somebody tidied up some of its files
             beside.rename(target)
         except pa.ArrowException as error:
             raise SnapshotCorrupt(
@@ -116,7 +121,8 @@ class Place:
         log.info("made the serving files of %s in %.1f s: %s", self._folder, time.perf_counter() - started, target)
 
     def _batches(self, table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return self._store.scan(f"{self._folder}/{table}.parquet", columns, BATCH_ROWS)
+        if f"{table}.parquet" in self._manifest.files:  # else an optional one
+            yield from self._store.scan(f"{self._folder}/{table}.parquet", columns, BATCH_ROWS)
 
     def _cached(self) -> Path:
         """Return the snapshot's folder in the cache, and remove there what nobody has opened for long."""
@@ -175,6 +181,10 @@ def _is_whole(path: Path, entry: FileEntry) -> bool:
         return entry.bytes > HASHED_BYTES or hashlib.sha256(path.read_bytes()).hexdigest() == entry.sha256
     except OSError:
         return False
+
+
+def _has_all(folder: Path) -> bool:
+    return all((folder / name).exists() for name in FILES)
 
 
 def _unwritable(folder: Path, error: OSError) -> StoreError:

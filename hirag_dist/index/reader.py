@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from hirag_dist import schemas
 from hirag_dist.core.communities import membership
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
-from hirag_dist.index.layout import ALIASES, CURRENT, DROPPED, MANIFEST, OPTIONAL_TABLES, snapshot_path
+from hirag_dist.index.layout import (
+    ALIASES,
+    CURRENT,
+    DROPPED,
+    ENTITY_MENTIONS,
+    MANIFEST,
+    OPTIONAL_TABLES,
+    STATEMENTS,
+    SUMMARY_SOURCES,
+    snapshot_path,
+)
 from hirag_dist.index.manifest import Manifest, parse_manifest
 from hirag_dist.index.mapped import ServingFiles, map_array
 from hirag_dist.index.place import HASHED_BYTES, Place
@@ -33,6 +43,9 @@ _SCHEMAS: dict[str, pa.Schema] = {
     "rejects": schemas.REJECTS,
     ALIASES: schemas.ALIASES,
     DROPPED: schemas.DROPPED,
+    ENTITY_MENTIONS: schemas.ENTITY_MENTIONS,
+    STATEMENTS: schemas.STATEMENTS,
+    SUMMARY_SOURCES: schemas.SUMMARY_SOURCES,
 }
 
 

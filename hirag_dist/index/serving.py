@@ -4,7 +4,8 @@ Tables are made to be kept and exchanged: compressed, with ids. A question needs
 and without a copy of its own in every process. So each snapshot carries, beside its tables, `serving-1/`:
 
   *.arrow   texts and ids by row (`index.texts`)
-  *.npy     numbers: layers, ends and weights of relations, who is mentioned where, who belongs to which community
+  *.npy     numbers: layers, ends and weights of relations, who is mentioned where, who belongs to which community,
+            vectors in a byte a number
 
 They say nothing that the tables do not say, and are no part of the snapshot's id. Where a snapshot came without them
 they are made when it is opened (`index.place`).
@@ -12,31 +13,45 @@ they are made when it is opened (`index.place`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, BinaryIO, Final
+import os
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hirag_dist.core.context import community_text, source_text
 from hirag_dist.core.reports import report_text
 from hirag_dist.core.retrieval import invert
-from hirag_dist.index.texts import text_schema, write_texts
-from hirag_dist.types import IntVector
+from hirag_dist.core.scoring import encode
+from hirag_dist.core.tokens import encoding
+from hirag_dist.index.columns import (
+    Batches,
+    Create,
+    Rows,
+    Save,
+    ids_of,
+    joined,
+    known_rows,
+    numbers,
+    rows_in_lists,
+    rows_of_column,
+)
+from hirag_dist.index.labels import LABEL_SETS, write_labels
+from hirag_dist.index.texts import BATCH_ROWS, text_schema, write_texts
+from hirag_dist.types import FloatMatrix, IntVector
 
 SERVING: Final = "serving-1"  # the number is that of the format: other formats are other folders
 
+TOKENIZER: Final = "o200k_base"  # what texts are counted by, as contexts hold them
 ENTITIES: Final = "entities.arrow"
 RELATIONS: Final = "relations.arrow"
 CHUNKS: Final = "chunks.arrow"
 DOCUMENTS: Final = "documents.arrow"
 COMMUNITIES: Final = "communities.arrow"
 REPORTS: Final = "reports.arrow"
-
-Batches = Callable[[str, Sequence[str]], Iterator[pa.RecordBatch]]
-Create = Callable[[str], AbstractContextManager[BinaryIO]]
 
 _TEXTS: Final = {
     ENTITIES: ("entities", text_schema(["entity_id", "name", "type", "description"], wide=["description"])),
@@ -48,6 +63,10 @@ _TEXTS: Final = {
 _REPORT_TEXTS: Final = text_schema(["title", "text"], wide=["text"])
 ARRAYS: Final = (
     "entity_layers",
+    "entity_components",
+    "entity_codes",
+    "entity_scales",
+    "entity_errors",
     "entity_chunks_indptr",
     "entity_chunks",
     "relation_ends",
@@ -59,27 +78,30 @@ ARRAYS: Final = (
     "parallel_rows",
     "chunk_documents",
     "chunk_spans",
+    "chunk_tokens",
     "community_levels",
     "community_ratings",
     "community_order",
     "community_reports",
+    "community_tokens",
     "community_indptr",
     "community_members",
     "entity_communities_indptr",
     "entity_communities",
 )
-FILES: Final = (*(f"{name}.npy" for name in ARRAYS), *_TEXTS, REPORTS)
-_LOOKED_UP = 1 << 20  # ids at a time: each look-up hashes all ids that there are
+FILES: Final = (*(f"{name}.npy" for name in ARRAYS), *_TEXTS, REPORTS, LABEL_SETS)  # of every snapshot
 
 
-def write_serving(batches: Batches, create: Create) -> None:
+def write_serving(batches: Batches, vectors: FloatMatrix, create: Create) -> None:
     """Write every serving file.
 
     Memory: the ids of entities, chunks and documents, the arrays themselves, and one batch of texts; about 1 GB for a
     million entities and five million relations.
 
     Args:
-        batches: (table, columns) → those columns of a table of the snapshot, in order of rows, a batch at a time.
+        batches: (table, columns) → those columns of a table of the snapshot, in order of rows, a batch at a time;
+            nothing of an optional table that it has not.
+        vectors: (n_entities, dim).
         create: file name → that file, open for writing.
     """
 
@@ -90,52 +112,95 @@ def write_serving(batches: Batches, create: Create) -> None:
     for file_name, (table, schema) in _TEXTS.items():
         with create(file_name) as file:
             write_texts(file, schema, batches(table, schema.names))
-    chunk_ids = _column(batches, "chunks", "chunk_id", pa.string())
+    chunk_ids = ids_of(batches, "chunks", "chunk_id")
     _save_entities(batches, save, chunk_ids)
+    _save_codes(vectors, create, save)
     _save_chunks(batches, save)
-    entity_ids = _column(batches, "entities", "entity_id", pa.string())
+    entity_ids = ids_of(batches, "entities", "entity_id")
     _save_relations(batches, save, entity_ids, chunk_ids)
     reported = _save_reports(batches, create)
     _save_communities(batches, save, entity_ids, *reported)
-
-
-Save = Callable[[str, NDArray[Any]], None]
+    write_labels(batches, create, save, entity_ids, chunk_ids)
 
 
 def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> None:
-    save("entity_layers", _numbers(batches, "entities", "layer", np.int32))
-    indptr, rows = _lists(batches("entities", ["chunk_ids"]), chunk_ids)
+    save("entity_layers", numbers(batches, "entities", "layer", np.int32))
+    indptr, rows = known_rows(*rows_in_lists(batches("entities", ["chunk_ids"]), chunk_ids))
     save("entity_chunks_indptr", indptr)
     save("entity_chunks", rows)
 
 
+def _save_codes(vectors: FloatMatrix, create: Create, save: Save) -> None:
+    scales, errors = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
+    with create("entity_codes.npy") as file:
+        header = {"descr": "|i1", "fortran_order": False, "shape": vectors.shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for first in range(0, len(vectors), BATCH_ROWS):
+            block = encode(np.ascontiguousarray(vectors[first : first + BATCH_ROWS], np.float32))
+            file.write(block.codes.tobytes())
+            scales.append(block.scales)
+            errors.append(block.errors)
+    save("entity_scales", np.concatenate(scales))
+    save("entity_errors", np.concatenate(errors))
+
+
 def _save_chunks(batches: Batches, save: Save) -> None:
-    documents = _Rows(_column(batches, "documents", "document_id", pa.string()))
-    for batch in batches("chunks", ["document_id"]):
-        documents.add(batch.column(0))
-    save("chunk_documents", documents.found())
-    spans = [_numbers(batches, "chunks", name, np.int64) for name in ("start", "end")]
+    documents = ids_of(batches, "documents", "document_id")
+    rows = rows_of_column(batches, "chunks", "document_id", documents)
+    save("chunk_documents", rows)
+    spans = [numbers(batches, "chunks", name, np.int64) for name in ("start", "end")]
     save("chunk_spans", np.column_stack(spans))
+    titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
+    save("chunk_tokens", _chunk_tokens(batches, titles, rows))
+
+
+def _chunk_tokens(batches: Batches, titles: pa.ChunkedArray, documents: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the tokens of each chunk as contexts hold it."""
+    found = [np.zeros(0, np.int32)]
+    first = 0
+    for batch in batches("chunks", ["start", "end", "text"]):
+        own = documents[first : first + batch.num_rows].tolist()
+        texts = [
+            source_text(titles[document].as_py() if document >= 0 else "", *values)
+            for document, *values in zip(own, *(column.to_pylist() for column in batch.columns), strict=True)
+        ]
+        found.append(_counted(texts))
+        first += batch.num_rows
+    return np.concatenate(found)
+
+
+def _counted(texts: list[str]) -> NDArray[np.int32]:
+    found = encoding(TOKENIZER).encode_ordinary_batch(texts, num_threads=os.cpu_count() or 1)
+    return np.array([len(tokens) for tokens in found], np.int32)
 
 
 def _save_relations(batches: Batches, save: Save, entity_ids: pa.Array, chunk_ids: pa.Array) -> None:
-    columns = []
-    for name in ("source_id", "target_id"):
-        rows = _Rows(entity_ids)
-        for batch in batches("relations", [name]):
-            rows.add(batch.column(0))
-        columns.append(rows.found())
-    ends = np.column_stack(columns)
-    weights = _numbers(batches, "relations", "weight", np.float64)
+    ends = np.column_stack(
+        [rows_of_column(batches, "relations", name, entity_ids) for name in ("source_id", "target_id")]
+    )
+    weights = numbers(batches, "relations", "weight", np.float64)
     save("relation_ends", ends)
+    save("entity_components", _components(ends, len(entity_ids)))
     save("relation_weights", weights)
     of, parallel_indptr, parallel_rows = parallel_relations(ends, weights)
     save("parallel_of", of)
     save("parallel_indptr", parallel_indptr)
     save("parallel_rows", parallel_rows)
-    indptr, rows_of_chunks = _lists(batches("relations", ["chunk_ids"]), chunk_ids)
+    indptr, rows_of_chunks = known_rows(*rows_in_lists(batches("relations", ["chunk_ids"]), chunk_ids))
     save("relation_chunks_indptr", indptr)
     save("relation_chunks", rows_of_chunks)
+
+
+def _components(ends: NDArray[np.int32], n_entities: int) -> NDArray[np.int32]:
+    """Return the connected component of each entity."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    known = ends[(ends >= 0).all(axis=1)]
+    matrix = coo_array((np.ones(len(known), np.int8), (known[:, 0], known[:, 1])), shape=(n_entities, n_entities))
+    _, labels = connected_components(matrix.tocsr(), directed=False)
+    found: NDArray[np.int32] = labels.astype(np.int32)
+    return found
 
 
 def parallel_relations(
@@ -176,11 +241,12 @@ def parallel_relations(
     return heads[by_head].astype(np.int32), indptr, order[further][at.astype(np.int64)].astype(np.int32)
 
 
-def _save_reports(batches: Batches, create: Create) -> tuple[pa.Array, NDArray[np.float64]]:
-    """Write the reports as they are read; return their communities' ids and their ratings."""
-    columns = ["community_id", "title", "summary", "rating", "findings"]
+def _save_reports(batches: Batches, create: Create) -> tuple[pa.Array, NDArray[np.float64], NDArray[np.int32]]:
+    """Write the reports as they are read; return their communities' ids, their ratings and their tokens."""
+    columns = ["community_id", "level", "title", "summary", "rating", "findings"]
     ids: list[pa.Array] = []
     ratings: list[float] = []
+    tokens = [np.zeros(0, np.int32)]
 
     def rendered() -> Iterator[pa.RecordBatch]:
         for batch in batches("reports", columns):
@@ -188,87 +254,50 @@ def _save_reports(batches: Batches, create: Create) -> tuple[pa.Array, NDArray[n
             ids.append(batch.column(0))
             ratings.extend(row["rating"] for row in rows)
             texts = [[row["title"] for row in rows], [report_text(row) for row in rows]]
+            tokens.append(
+                _counted(
+                    [
+                        community_text(row["title"], row["level"], row["rating"], text)
+                        for row, text in zip(rows, texts[1], strict=True)
+                    ]
+                )
+            )
             yield pa.record_batch([pa.array(text, pa.large_string()) for text in texts], ["title", "text"])
 
     with create(REPORTS) as file:
         write_texts(file, _REPORT_TEXTS, rendered())
-    return _joined(ids, pa.string()), np.array(ratings, np.float64)
+    return joined(ids, pa.string()), np.array(ratings, np.float64), np.concatenate(tokens)
 
 
 def _save_communities(
-    batches: Batches, save: Save, entity_ids: pa.Array, reported: pa.Array, ratings: NDArray[np.float64]
+    batches: Batches,
+    save: Save,
+    entity_ids: pa.Array,
+    reported: pa.Array,
+    ratings: NDArray[np.float64],
+    tokens: NDArray[np.int32],
 ) -> None:
-    levels = _numbers(batches, "communities", "level", np.int32)
-    ids = _column(batches, "communities", "community_id", pa.string())
+    levels = numbers(batches, "communities", "level", np.int32)
+    ids = ids_of(batches, "communities", "community_id")
     order = np.empty(len(ids), np.int64)
     order[pc.sort_indices(ids).to_numpy()] = np.arange(len(ids))
-    reports = _Rows(reported)
+    reports = Rows(reported)
     reports.add(ids)
     report_rows = reports.found()
     own_ratings = np.zeros(len(ids), np.float64)
     own_ratings[report_rows >= 0] = ratings[report_rows[report_rows >= 0]]
-    indptr, members = _lists(batches("communities", ["entity_ids"]), entity_ids)
+    own_tokens = np.zeros(len(ids), np.int32)
+    own_tokens[report_rows >= 0] = tokens[report_rows[report_rows >= 0]]
+    indptr, members = known_rows(*rows_in_lists(batches("communities", ["entity_ids"]), entity_ids))
     owner = np.repeat(np.arange(len(ids)), np.diff(indptr))
     members = members[np.lexsort((members, owner))]
     save("community_levels", levels)
     save("community_ratings", own_ratings)
     save("community_order", order)
     save("community_reports", report_rows)
+    save("community_tokens", own_tokens)
     save("community_indptr", indptr)
     save("community_members", members)
     of_indptr, of = invert(indptr, members, levels, len(entity_ids))
     save("entity_communities_indptr", of_indptr)
     save("entity_communities", of)
-
-
-class _Rows:
-    """Row numbers of ids, looked up many at a time."""
-
-    def __init__(self, order: pa.Array) -> None:
-        self._order = order
-        self._waiting: list[pa.Array] = []
-        self._n_waiting = 0
-        self._found: list[NDArray[np.int32]] = []
-
-    def add(self, ids: pa.Array) -> None:
-        self._waiting.append(ids)
-        self._n_waiting += len(ids)
-        if self._n_waiting >= _LOOKED_UP:
-            self._look_up()
-
-    def found(self) -> NDArray[np.int32]:
-        """Return the rows of all ids added, −1 for an unknown one."""
-        self._look_up()
-        return np.concatenate(self._found)
-
-    def _look_up(self) -> None:
-        rows = pc.index_in(_joined(self._waiting, pa.string()), value_set=self._order)
-        self._found.append(rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32))
-        self._waiting, self._n_waiting = [], 0
-
-
-def _lists(batches: Iterable[pa.RecordBatch], order: pa.Array) -> tuple[IntVector, NDArray[np.int32]]:
-    """Return CSR (indptr, rows) of a column of lists of ids; unknown ids are left out."""
-    sizes = [np.zeros(0, np.int64)]
-    rows = _Rows(order)
-    for batch in batches:
-        lists = batch.column(0)
-        sizes.append(lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64))
-        rows.add(lists.flatten())
-    found = rows.found()
-    whole = np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64)
-    known = np.concatenate([[0], np.cumsum(found >= 0)]).astype(np.int64)
-    return known[whole], found[found >= 0]
-
-
-def _numbers(batches: Batches, table: str, column: str, kind: Any) -> NDArray[Any]:
-    parts = [batch.column(0).to_numpy(zero_copy_only=False) for batch in batches(table, [column])]
-    return np.concatenate([np.zeros(0, kind), *parts]).astype(kind, copy=False)
-
-
-def _column(batches: Batches, table: str, column: str, kind: pa.DataType) -> pa.Array:
-    return _joined([batch.column(0) for batch in batches(table, [column])], kind)
-
-
-def _joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
-    return pa.concat_arrays(parts) if parts else pa.array([], kind)

@@ -49,7 +49,12 @@ class TextColumns:
         if len(parts) == 1:  # most indexes are small
             offsets, data = parts[0]
             return [str(data[offsets[row] : offsets[row + 1]], "utf-8", "replace") for row in rows]
-        return [self.value(name, row) for row in rows]
+        found = []
+        for row in rows:
+            offsets, data = parts[row // BATCH_ROWS]
+            at = row % BATCH_ROWS
+            found.append(str(data[offsets[at] : offsets[at + 1]], "utf-8", "replace"))
+        return found
 
 
 def _buffers(array: pa.Array) -> tuple[memoryview, memoryview]:

@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 
 import hirag_dist
 from hirag_dist.index.digest import table_digest
-from hirag_dist.index.layout import ALIASES, CONTENT_TABLES, CURRENT, DROPPED, FORMAT_VERSION, MANIFEST, snapshot_path
+from hirag_dist.index.layout import (
+    ALIASES,
+    CONTENT_TABLES,
+    CURRENT,
+    DROPPED,
+    FORMAT_VERSION,
+    LABEL_TABLES,
+    MANIFEST,
+    snapshot_path,
+)
 from hirag_dist.index.manifest import FileEntry, Manifest, parse_manifest, snapshot_id
 from hirag_dist.index.serving import SERVING, write_serving
 from hirag_dist.index.store import Store
@@ -38,15 +47,14 @@ def write_snapshot(
 
     Args:
         tables: every table of `layout.TABLES`, `dropped` where losses were accepted, `aliases` where names were
-            resolved to one entity.
+            resolved to one entity, those of `layout.LABEL_TABLES` where documents carry labels.
         arrays: path without ending ("graph/indptr", "vectors/entities") → array.
     """
     content = {name: table_digest(tables[name]) for name in CONTENT_TABLES}
     content["rejects"] = table_digest(tables["rejects"].select(["stage", "unit_id"]))  # what is missing is content too
     if DROPPED in tables:
         content[DROPPED] = table_digest(tables[DROPPED].select(["stage", "unit_id"]))
-    if ALIASES in tables:
-        content[ALIASES] = table_digest(tables[ALIASES])
+    content |= {name: table_digest(tables[name]) for name in (ALIASES, *LABEL_TABLES) if name in tables}
     content |= {name: _array_digest(array) for name, array in arrays.items()}
     dim = int(arrays["vectors/entities"].shape[1])
     own_id = snapshot_id(content, embedder, dim)
@@ -61,7 +69,11 @@ def write_snapshot(
     for name, array in arrays.items():
         with create(f"{name}.npy") as file:
             np.save(file, array, allow_pickle=False)
-    write_serving(lambda name, columns: _batches(tables[name], columns), lambda name: create(f"{SERVING}/{name}"))
+    write_serving(
+        lambda name, columns: _batches(tables.get(name), columns),
+        arrays["vectors/entities"],
+        lambda name: create(f"{SERVING}/{name}"),
+    )
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         snapshot_id=own_id,
@@ -85,8 +97,9 @@ def make_current(store: Store, own_id: str) -> None:
     store.write_bytes(CURRENT, f"{own_id}\n".encode())
 
 
-def _batches(table: pa.Table, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    yield from table.select(columns).to_batches(max_chunksize=BATCH_ROWS)
+def _batches(table: pa.Table | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    if table is not None:
+        yield from table.select(columns).to_batches(max_chunksize=BATCH_ROWS)
 
 
 @contextmanager

@@ -21,9 +21,11 @@ class Admission:
 
     Args:
         places: retrievals at a time.
-        max_wait_s: longest time that a request may be expected to wait.
+        max_wait_s: longest time that a request may be expected to wait, where the line is longer than `short`.
         most: requests of any kind in the process, those being sent included.
         answers: requests at a time that wait for a model to answer; they hold no place meanwhile.
+        short: waiting requests that are no crowd however long they take: what is expected is a guess, and the first
+            retrievals of a snapshot are slow.
         clock: seconds.
     """
 
@@ -34,12 +36,14 @@ class Admission:
         max_wait_s: float,
         most: int,
         answers: int,
+        short: int = 16,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._places = places
         self._free = asyncio.Semaphore(places)
         self._max_wait_s = max_wait_s
         self._most = most
+        self._short = short
         self._most_answers = answers
         self._clock = clock
         self._stay_s = 0.0  # how long a place is held, lately
@@ -65,7 +69,7 @@ class Admission:
             Overloaded: the line is too long, for the service or for the deadline.
         """
         wait_s = self.expected_wait_s
-        if wait_s > self._max_wait_s:
+        if wait_s > self._max_wait_s and self.waiting >= self._short:
             raise Overloaded(
                 f"{self.waiting} requests are waiting and {wait_s:.2g} s would pass before this one's turn; ask again "
                 f"later",

@@ -16,6 +16,10 @@ class Engine(Protocol):
         """What is in the snapshot."""
         ...
 
+    def describe(self, reach: frozenset[str] | None) -> IndexInfo:
+        """What of that a caller may know who holds these labels; None: all of it."""
+        ...
+
     async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
         """Return what is found within `deadline_s` seconds; levels cut off are named in `Retrieval.partial`."""
         ...

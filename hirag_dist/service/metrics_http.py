@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.options import split_address
 
+_LOG = logging.getLogger(__name__)
 _MOST_READERS = 8  # at a time
 _TIMEOUT_S = 10  # for a reader who does not get on
 
@@ -78,7 +80,9 @@ def serve_metrics(address: str, registry: CollectorRegistry) -> Iterator[str]:
     thread.start()
     try:
         bound = server.server_address[1]
-        yield f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
+        shown = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
+        _LOG.info("metrics on http://%s/metrics", shown)
+        yield shown
     finally:
         server.shutdown()
         server.server_close()

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
-from prometheus_client import CollectorRegistry
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.access import Access, AccessLog
@@ -28,6 +25,7 @@ from hirag_dist.service.handlers import SERVICE_NAME, service_handler
 from hirag_dist.service.health import Health
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.limits import SharedLimits
+from hirag_dist.service.listening import channel_options, probe
 from hirag_dist.service.metrics import Facts, process_metrics, timestamp
 from hirag_dist.service.metrics_http import serve_metrics
 from hirag_dist.service.options import ServerOptions, split_address
@@ -40,9 +38,6 @@ from hirag_dist.service.watch import Reloaded
 _HEALTH: Any = health_pb2_grpc  # the published stubs want a subclass, and are older than `List` and `Watch`
 _REFLECTION: Any = reflection_pb2_grpc
 _LOG = logging.getLogger(__name__)
-_KEEPALIVE_TIMEOUT_S = 20
-_MIN_CLIENT_PING_S = 10
-_MOST_STREAMS = 100  # of one connection: what a caller who reads nothing can leave unread
 _LOOK_S = 1.0
 
 
@@ -113,7 +108,7 @@ class QueryServer:
         options = self._options
         host, port = split_address(options.listen)
         probe(host, port, reuse_port=options.reuse_port)
-        server = grpc.aio.server(options=_channel_options(options))
+        server = grpc.aio.server(options=channel_options(options))
         server.add_generic_rpc_handlers((service_handler(self._servicer),))
         _HEALTH.add_HealthServicer_to_server(self._health, server)
         if options.reflection:
@@ -134,6 +129,10 @@ class QueryServer:
         self._watchers = [asyncio.create_task(each.watch(options.poll_s)) for each in watched if each is not None]
         self._watchers.append(asyncio.create_task(self._look()))
         return f"{address}:{port}"
+
+    def observe(self, observer: Callable[[Access], None]) -> None:
+        """Tell `observer` of each request when it has ended."""
+        self._observers.append(observer)
 
     async def serving(self) -> None:
         """Tell health checks that there is an engine."""
@@ -218,7 +217,10 @@ async def serve(
     stop = asyncio.Event() if stop is None else stop
     hurry = asyncio.Event()
     server = QueryServer(holder, options, station)
-    with _signals(stop, hurry), _metrics(options, server.registry):
+    page: AbstractContextManager[Any] = nullcontext()
+    if options.metrics_listen is not None and server.registry is not None:  # else the supervisor has them all
+        page = serve_metrics(options.metrics_listen, server.registry)
+    with _signals(stop, hurry), page:
         address = await server.start()
         try:
             if await _unless(stop, asyncio.create_task(holder.start())):
@@ -252,17 +254,6 @@ async def _unless(event: asyncio.Event, task: asyncio.Task[None], *, cancel: boo
 
 
 @contextmanager
-def _metrics(options: ServerOptions, registry: CollectorRegistry | None) -> Iterator[None]:
-    """Serve the metrics where this process has them all."""
-    if options.metrics_listen is None or registry is None:
-        yield
-        return
-    with serve_metrics(options.metrics_listen, registry) as address:
-        _LOG.info("metrics on http://%s/metrics", address)
-        yield
-
-
-@contextmanager
 def _signals(stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
     """Set `stop` at the first SIGTERM or SIGINT, `hurry` at the second."""
 
@@ -280,51 +271,3 @@ def _signals(stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-
-
-def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
-    chosen = [
-        ("grpc.so_reuseport", int(options.reuse_port)),  # on by default, and then a port in use goes unnoticed
-        ("grpc.max_receive_message_length", options.max_message_bytes),
-        ("grpc.max_send_message_length", options.max_message_bytes),
-        ("grpc.max_concurrent_streams", _MOST_STREAMS),
-        ("grpc.keepalive_time_ms", int(options.keepalive_s * 1000)),
-        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_S * 1000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_S * 1000),
-    ]
-    if options.max_connection_age_s:
-        chosen.append(("grpc.max_connection_age_ms", int(options.max_connection_age_s * 1000)))
-        chosen.append(("grpc.max_connection_age_grace_ms", int(options.max_connection_age_grace_s * 1000)))
-    return chosen
-
-
-def probe(host: str, port: int, *, reuse_port: bool = False) -> None:
-    """Bind and let go, because gRPC does not say why it cannot bind, and takes one free address of several.
-
-    Raises:
-        BackendUnavailable: the host is unknown, the port in use, or the address not this machine's.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        raise BackendUnavailable(f"the host {host} is unknown; choose another with --listen") from error
-    refused: list[OSError] = []
-    for family, kind, protocol, _, address in found:
-        try:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if reuse_port:
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                probe.bind(address)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise BackendUnavailable(f"port {port} is in use; choose another with --listen") from error
-            if error.errno == errno.EACCES:
-                raise BackendUnavailable(
-                    f"port {port} needs more rights; choose one above 1023 with --listen"
-                ) from error
-            refused.append(error)
-    if len(refused) == len(found):
-        reason = refused[0].strerror if refused else "no address"
-        raise BackendUnavailable(f"{host} is no address of this machine ({reason}); choose another with --listen")

@@ -41,6 +41,8 @@ from hirag_dist.types import Answer, Query, Retrieval
 
 _LOG = logging.getLogger(__name__)
 MOST_CHARACTERS = 32_768  # of a question; embedding a longer one would keep the others waiting
+_PAUSE_S = 0.1  # before a refusal
+_MOST_PAUSING = 1000
 _MARGIN_S = 0.05  # kept back from the deadline, so that a partial result still reaches the caller
 
 T = TypeVar("T")
@@ -120,9 +122,10 @@ class QueryServicer:
         self._gate = gate
         self._admission = admission
         self._limits = limits
-        self._observers = tuple(observers)
+        self._observers = observers
         self._max_message_bytes = max_message_bytes
         self._send_timeout_s = send_timeout_s
+        self._pausing = 0
 
     async def Retrieve(  # noqa: N802 - the names are the protocol's
         self, request: pb.RetrieveRequest, context: Context
@@ -202,9 +205,7 @@ class QueryServicer:
 
             async with aclosing(self._holder.runner.stream(work)) as parts:
                 async for part in parts:
-                    await (
-                        held.aclose()
-                    )  # the first part is the retrieval; a model's time is no reason to keep the place
+                    await held.aclose()  # the first part is the retrieval; the model needs no place
                     await self._send(context, part)
 
     async def DescribeIndex(  # noqa: N802
@@ -212,8 +213,13 @@ class QueryServicer:
     ) -> bytes:
         """Return what is being served."""
         async with self._call("DescribeIndex", request, context, retrieves=False) as call:
-            response: bytes = pb.DescribeIndexResponse(info=info_to_proto(call.engine.info)).SerializeToString()
-            return response
+
+            async def work() -> bytes:
+                info = call.engine.describe(call.caller.reach)
+                response: bytes = pb.DescribeIndexResponse(info=info_to_proto(info)).SerializeToString()
+                return response
+
+            return await self._holder.runner.run(work())
 
     @asynccontextmanager
     async def _call(
@@ -250,6 +256,8 @@ class QueryServicer:
                 access.reason, access.caller = told.reason, told.caller or access.caller
             access.code = status_of(told).name
             self._ended(access)
+            if isinstance(told, Refused):
+                await self._pause(context)
             trailers = trailers_of(told, access.request_id, context.time_remaining())
             # Behind what a slow reader has not read yet this may take as long as his connection lives; nothing is held.
             await context.abort(status_of(told), message_of(told), trailers)
@@ -265,6 +273,16 @@ class QueryServicer:
     async def _place(self, call: _Call) -> AsyncIterator[None]:
         async with self._admission.place(call.context.time_remaining) as call.access.queued_s:
             yield
+
+    async def _pause(self, context: Context) -> None:
+        """Let a refusal wait a little: who asks again at once, and at once again, would take the time of all others."""
+        left_s = context.time_remaining()
+        if self._pausing < _MOST_PAUSING:
+            self._pausing += 1
+            try:
+                await asyncio.sleep(_PAUSE_S if left_s is None else min(_PAUSE_S, left_s / 2))
+            finally:
+                self._pausing -= 1
 
     async def _send(self, context: Context, message: bytes) -> None:
         """Write to a stream, as far as the caller reads it."""

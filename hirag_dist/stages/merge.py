@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from hirag_dist.core.ids import entity_id, relation_id
 from hirag_dist.core.merging import (
+    CHARS_PER_TOKEN,
     SEPARATOR,
     DescriptionBound,
     bound_descriptions,
@@ -24,7 +25,6 @@ from hirag_dist.schemas import ENTITIES, MENTIONS, REJECTS, RELATION_MENTIONS, R
 from hirag_dist.stages.base import ByKey, ByRows, Schemas, Services, Split, Tables, reject_row, together
 from hirag_dist.types import Rejected
 
-_CHARS_PER_TOKEN = 4
 _PARTITION_ROWS = 100_000
 # A hub has a description in every chunk that names it, and a model makes one of them, batch by batch. The largest
 # entity of five hundred chunks had 65, of 11,000 characters.
@@ -78,7 +78,7 @@ class MergeRelations:
         ends = zip(cut["source_key"].to_pylist(), cut["target_key"].to_pylist(), strict=True)
         ids = [relation_id("extracted", *sorted(entity_id(0, key) for key in pair)) for pair in ends]
         return {
-            "relations": merge_relations(mentions, self.max_tokens * _CHARS_PER_TOKEN),
+            "relations": merge_relations(mentions, self.max_tokens * CHARS_PER_TOKEN),
             "cut": pa.table({"id": sorted(ids)}, schema=CUT),
         }
 
@@ -109,7 +109,7 @@ class DescribeEntities:
         for row, result in zip(rows, results, strict=True):
             if isinstance(result, Rejected):
                 rejects.append(reject_row(self.name, result) | {"unit_id": row["entity_id"]})
-                joined = join_descriptions(split_descriptions(row["description"]), self.max_tokens * _CHARS_PER_TOKEN)
+                joined = join_descriptions(split_descriptions(row["description"]), self.max_tokens * CHARS_PER_TOKEN)
                 texts.append(joined)
             else:
                 texts.append(result)
@@ -137,7 +137,7 @@ class DescribeEntities:
                     return result
                 shorter.append(one_line(result))
             if len(batches) == 1 or sum(map(len, shorter)) > 0.8 * n_chars:  # one call did it, or none ever will
-                return join_descriptions(shorter, self.max_tokens * _CHARS_PER_TOKEN * 2)
+                return join_descriptions(shorter, self.max_tokens * CHARS_PER_TOKEN * 2)
             pieces = shorter
 
     def _batches(self, pieces: list[str], services: Services) -> list[list[str]]:

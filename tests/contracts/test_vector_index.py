@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hirag_dist import schemas
 from hirag_dist.backends.memory import MemoryVectors
 from hirag_dist.backends.milvus import open_milvus, open_milvus_lite
+from hirag_dist.config import Vectors
 from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.index.writer import write_snapshot
@@ -35,29 +36,30 @@ def make_vectors() -> NDArray[np.float32]:
     return vectors
 
 
-def make_snapshot(folder: Path) -> Snapshot:
+def make_snapshot(folder: Path, salt: str = "", n_rows: int = len(LAYERS)) -> Snapshot:
+    """Write it; another salt gives another snapshot id, and so another collection."""
     entities = [
         {
             "entity_id": f"{at:03d}",
             "layer": layer,
-            "name": f"n{at}",
+            "name": f"n{at}{salt}",
             "type": "concept",
             "description": "",
             "described": True,
             "n_mentions": 1,
             "chunk_ids": [],
         }
-        for at, layer in enumerate(LAYERS)
+        for at, layer in enumerate(LAYERS[:n_rows])
     ]
     names = ("documents", "chunks", "relations", "clusters", "layers", "communities", "reports", "usage", "rejects")
     tables = {name: getattr(schemas, name.upper()).empty_table() for name in names}
     tables["entities"] = pa.Table.from_pylist(entities, schemas.ENTITIES)
     arrays: dict[str, NDArray[Any]] = {
-        "graph/indptr": np.zeros(len(LAYERS) + 1, np.int64),
+        "graph/indptr": np.zeros(n_rows + 1, np.int64),
         "graph/indices": np.zeros(0, np.int32),
         "graph/weights": np.zeros(0, np.float32),
         "graph/relation_rows": np.zeros(0, np.int32),
-        "vectors/entities": make_vectors(),
+        "vectors/entities": make_vectors()[:n_rows],
         "vectors/chunks": np.zeros((0, DIM), np.float32),
     }
     store = Store(str(folder))
@@ -65,48 +67,37 @@ def make_snapshot(folder: Path) -> Snapshot:
     return open_snapshot(store, manifest.snapshot_id)
 
 
-@contextmanager
-def _milvus_server(folder: Path) -> Iterator[Opener]:
-    milvus = pytest.importorskip("milvus")
-    server = milvus.MilvusServer()
-    server.set_base_dir(str(folder))
-    server.config.set("proxy_port", 0)
-    server.listen_port = _free_port()
-    server.start()
-    try:
-        yield lambda snapshot: open_milvus(f"http://127.0.0.1:{server.listen_port}", "", snapshot)
-    finally:
-        server.stop()
+INDEXES = ("flat", "hnsw", "ivf_flat", "ivf_sq8")
 
 
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def _plain(opener: Opener) -> Iterator[Opener]:
-    yield opener
+def _milvus(index: str, uri: str | None = None) -> Opener:
+    """Opens with so wide a search that nothing is missed."""
+    config = Vectors.model_validate({"uri": uri, "index": index, "search_breadth": 500})
+    return (
+        (lambda snapshot: open_milvus_lite(snapshot, config))
+        if uri is None
+        else (lambda snapshot: open_milvus(snapshot, config))
+    )
 
 
 @pytest.fixture(
     scope="module",
-    params=["memory", "milvus-lite", pytest.param("milvus", marks=[pytest.mark.server, pytest.mark.timeout(300)])],
+    params=[
+        "memory",
+        *(f"milvus-lite {index}" for index in INDEXES),
+        *(pytest.param(f"milvus {index}", marks=pytest.mark.server) for index in (*INDEXES, "scann")),
+    ],
 )
-def opener(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
-    made = {"memory": _plain(MemoryVectors), "milvus-lite": _plain(open_milvus_lite)}.get(
-        request.param
-    ) or _milvus_server(tmp_path_factory.mktemp("server"))
-    with made as open_index:
-        yield open_index
+def opener(request: pytest.FixtureRequest) -> Opener:
+    backend, _, index = request.param.partition(" ")
+    if backend == "memory":
+        return MemoryVectors
+    return _milvus(index, request.getfixturevalue("milvus_uri") if backend == "milvus" else None)
 
 
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory, opener: Opener) -> Snapshot:
-    return make_snapshot(tmp_path_factory.mktemp("index"))
+    return make_snapshot(tmp_path_factory.mktemp("index"), uuid.uuid4().hex)
 
 
 @pytest.fixture(scope="module")
@@ -127,13 +118,13 @@ def brute_force(
 
 @pytest.mark.parametrize("max_layer", [None, 0, 1, 2, 9])
 @pytest.mark.parametrize("limit", [1, 5, 13, 87, 500])
-def test_gives_the_rows_and_scores_of_brute_force(
+async def test_gives_the_rows_and_scores_of_brute_force(
     index: VectorIndex, snapshot: Snapshot, limit: int, max_layer: int | None
 ) -> None:
     for seed in range(3):
         vector = np.random.default_rng(seed).normal(size=DIM).astype(np.float32)
         vector /= np.linalg.norm(vector)
-        rows, scores = index.search(vector, limit, max_layer)
+        rows, scores = await index.search(vector, limit, max_layer)
         expected, similarities = brute_force(snapshot, vector, limit, max_layer)
         assert rows.tolist() == expected
         assert scores == pytest.approx(similarities, abs=1e-6)
@@ -141,27 +132,35 @@ def test_gives_the_rows_and_scores_of_brute_force(
 
 
 @pytest.mark.parametrize("limit", [1, 4, 8, 11, 12])
-def test_ties_go_by_row(index: VectorIndex, snapshot: Snapshot, limit: int) -> None:
+async def test_ties_go_by_row(index: VectorIndex, snapshot: Snapshot, limit: int) -> None:
     equal = [3, 20, 21, 22, 23, 24, 70, 71, 72, 73, 74]
-    rows, scores = index.search(snapshot.entity_vectors[3], limit)
+    rows, scores = await index.search(snapshot.entity_vectors[3], limit)
     assert rows.tolist()[:11] == equal[:limit]
     assert scores[: len(equal)] == pytest.approx(1.0, abs=1e-6)
-    rows, _ = index.search(snapshot.entity_vectors[3], limit, 0)
+    rows, _ = await index.search(snapshot.entity_vectors[3], limit, 0)
     assert rows.tolist()[:6] == equal[:6][:limit]
 
 
-def test_a_vector_of_zeros_is_near_nothing(index: VectorIndex) -> None:
-    rows, scores = index.search(np.zeros(DIM, np.float32), 4)
+async def test_a_vector_of_zeros_is_near_nothing(index: VectorIndex) -> None:
+    rows, scores = await index.search(np.zeros(DIM, np.float32), 4)
     assert len(rows) == 4
     assert scores.tolist() == [0.0] * 4
 
 
-def test_opens_again_and_finds_the_same(snapshot: Snapshot, opener: Opener, index: VectorIndex) -> None:
+async def test_opens_again_and_finds_the_same(snapshot: Snapshot, opener: Opener, index: VectorIndex) -> None:
     vector = snapshot.entity_vectors[7]
-    before = index.search(vector, 9)[0].tolist()
+    before = (await index.search(vector, 9))[0].tolist()
     index.close()
     again = opener(snapshot)
     try:
-        assert again.search(vector, 9)[0].tolist() == before
+        assert (await again.search(vector, 9))[0].tolist() == before
     finally:
         again.close()
+
+
+async def test_an_index_without_entities(tmp_path: Path, opener: Opener) -> None:
+    index = opener(make_snapshot(tmp_path, uuid.uuid4().hex, n_rows=0))
+    for max_layer in (None, 0):
+        rows, scores = await index.search(np.ones(DIM, np.float32), 5, max_layer)
+        assert (rows.tolist(), scores.tolist()) == ([], [])
+    index.close()

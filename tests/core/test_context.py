@@ -119,6 +119,6 @@ def test_no_text_passes_the_budget_or_opens_a_record(texts: list[str], repeated:
 
 def test_the_rest_of_an_answer_stays_as_it_is() -> None:
     rendered = render_context(retrieval("Short."), 10_000, COUNT)
-    answer = "It uses .NET , mostly [E1].\n\n    code ;  [1] [E] [Q7] (S1)"
+    answer = "It uses .NET , mostly [E1].\n\n    code ;  [1] [E] [Q7] (see it) (S99)"
     assert check_citations(answer, rendered)[0] == answer
     assert check_citations("[S98] Nothing [S99], at all [S97]", rendered)[::2] == ("Nothing, at all", 3)

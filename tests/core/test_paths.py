@@ -54,9 +54,7 @@ def random_edges(rng: np.random.Generator, n_nodes: int, share: float, n_weights
 
 
 def assert_clean(finder: PathFinder) -> None:
-    assert (finder._from_source == -1).all()
-    assert (finder._from_target == -1).all()
-    assert (finder._width == 0).all()
+    assert not finder._work.seen.any()
 
 
 @pytest.mark.parametrize("n_weights", [1, 3, 50])

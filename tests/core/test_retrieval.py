@@ -13,15 +13,11 @@ from hirag_dist.core.retrieval import (
     Parallel,
     RankedCommunity,
     bridge_relations,
-    exact_scores,
     invert,
     key_entities,
-    nearest,
-    rank_sources,
-    rank_triples,
     ranked_communities,
-    top_rows,
 )
+from hirag_dist.core.scoring import exact_scores, nearest, top_rows
 from hirag_dist.types import CsrGraph
 
 
@@ -212,28 +208,6 @@ def test_invert_lists_the_communities_of_a_row_from_coarse_to_fine() -> None:
     index = toy.index()
     lists = [index.of[index.of_indptr[row] : index.of_indptr[row + 1]].tolist() for row in range(4)]
     assert lists == [[1], [1, 2, 0], [1, 2], []]
-
-
-def test_triples_go_by_mean_similarity_and_the_weight_only_breaks_near_ties() -> None:
-    ends = np.array([[0, 1], [1, 2], [0, 2], [0, 1]])
-    similarity = {0: 0.9, 1: 0.1, 2: 0.5}
-    scored = rank_triples(ends, np.array([1e6, 10, 0, 10], np.float32), similarity, [7, 8, 9, 6])
-    assert [row for row, _ in scored] == [9, 7, 6, 8]
-    assert dict(scored) == pytest.approx({9: 0.7, 7: 0.5 + 0.05 * 1e6 / (1e6 + 10), 6: 0.525, 8: 0.325})
-
-
-def test_equal_triples_go_by_row() -> None:
-    assert [row for row, _ in rank_triples(np.zeros((3, 2), int), np.ones(3), {0: 1.0}, [5, 2, 9])] == [2, 5, 9]
-
-
-def test_sources_fuse_votes_and_similarity_by_rank() -> None:
-    """Chunk 2 leads the votes, chunk 0 the vectors, chunk 1 is second in both; chunk 3 has no vote."""
-    vectors = np.array([[3.0], [2.0], [1.0], [9.0]], np.float32)
-    found = rank_sources({0: 1.0, 1: 2.0, 2: 3.0}, vectors, np.array([1.0], np.float32), 10)
-    assert [row for row, _ in found] == [0, 2, 1]
-    assert dict(found) == pytest.approx({0: 1 / 62 + 1 / 60, 2: 1 / 60 + 1 / 62, 1: 2 / 61})
-    assert [row for row, _ in rank_sources({0: 1.0, 1: 2.0}, vectors, np.array([1.0], np.float32), 1)] == [0]
-    assert rank_sources({}, vectors, np.array([1.0], np.float32), 5) == []
 
 
 def test_equal_vectors_have_equal_scores_wherever_they_lie() -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,18 +41,20 @@ def token(cli: Any, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def served(cli: Any, index: Path, token: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def served(cli: Any, index: Path, token: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     callers = ("--set", f"service.callers_file={token.with_name('callers.yaml')}")
-    process = cli.start("serve", "-i", index, "--listen", "127.0.0.1:0", "--processes", "2", *callers)
-    yield process, until(process, r"Serving on (\S+)\.").group(1)
+    metrics = ("--set", "service.metrics_listen=127.0.0.1:0")
+    process = cli.start("serve", "-i", index, "--listen", "127.0.0.1:0", "--processes", "2", *callers, *metrics)
+    page = until(process, r"metrics on (\S+)").group(1)
+    yield process, until(process, r"Serving on (\S+)\.").group(1), page
     process.kill()
     process.communicate()
 
 
 def test_two_processes_behind_one_port(
-    cli: Any, served: tuple[subprocess.Popen[str], str], token: Path, index: Path
+    cli: Any, served: tuple[subprocess.Popen[str], str, str], token: Path, index: Path
 ) -> None:
-    process, address = served
+    process, address, metrics = served
     ask = ("query", QUESTION, "--server", address, "--context-only")
     assert cli.json(*ask, "--token-file", token)["local"]
     assert "bearer token" in cli(*ask, code=1).stderr
@@ -64,6 +67,10 @@ def test_two_processes_behind_one_port(
     until(process, r"worker \d \(process \d+\) was killed by SIGKILL; it starts again in")
     until(process, r"\[worker \d\] listening on " + re.escape(address))
     assert cli.json(*ask, "--token-file", token)["local"]
+    counted = urllib.request.urlopen(metrics).read().decode()
+    assert 'hirag_service_requests_total{caller="token",code="OK",method="Retrieve"} 2.0' in counted  # also of the dead
+    assert "hirag_service_worker_deaths_total 1.0" in counted
+    assert re.search(r'hirag_snapshot_info{snapshot="\w+"} 2.0', counted)
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
     assert "Traceback" not in process.stderr.read()  # type: ignore[union-attr]

@@ -82,6 +82,14 @@ def test_a_local_snapshot_without_them_gets_them_beside_it_once(older: Store) ->
     assert [path.name for path in made.parent.iterdir()] == [SERVING]
 
 
+def test_derived_files_that_somebody_removed_are_made_again(older: Store) -> None:
+    assert names(open_snapshot(older)) == NAMES
+    (made,) = (Path(older.root) / "cache").glob(f"*/{SERVING}")
+    (made / "entity_codes.npy").unlink()
+    assert names(open_snapshot(older)) == NAMES
+    assert sorted(path.name for path in made.iterdir()) == sorted(FILES)
+
+
 def test_derived_files_are_those_that_are_published(store: Store) -> None:
     own = snapshots.publish(store).snapshot_id
     folder = Path(store.root) / snapshot_path(own) / SERVING

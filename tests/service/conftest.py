@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from hirag_dist.service.station import Station, open_station
 
 NAME = "service_fakes"
 
@@ -48,6 +50,13 @@ async def start(fakes: Any) -> AsyncIterator[Any]:
 def callers(fakes: Any, tmp_path: Path) -> Any:
     """A callers file with caller web, who sees everything."""
     return fakes.CallersFile(tmp_path / "callers.yaml").add("web", labels="all")
+
+
+@pytest.fixture
+def station() -> Iterator[Station]:
+    """What the processes of a service share."""
+    with open_station(None) as station:
+        yield station
 
 
 @pytest.fixture(scope="session")

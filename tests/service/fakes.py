@@ -17,6 +17,7 @@ import yaml
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
+from hirag_dist.service.station import Station
 from hirag_dist.types import (
     Answer,
     Citation,
@@ -81,9 +82,14 @@ class FakeEngine:
         self.gate: asyncio.Event | None = None
         self.error: Exception | None = None
         self.queries: list[Query] = []
+        self.described_to: list[frozenset[str] | None] = []
         self.deadlines: list[float | None] = []
         self.started, self.cancelled, self.closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.at_work = 0
+
+    def describe(self, reach: frozenset[str] | None) -> IndexInfo:
+        self.described_to.append(reach)
+        return self.info
 
     async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
         try:
@@ -156,10 +162,12 @@ class Services:
     def __init__(self) -> None:
         self._running: list[Service] = []
 
-    async def start(self, engine: FakeEngine | EngineHolder, *, load: bool = True, **options: object) -> Service:
+    async def start(
+        self, engine: FakeEngine | EngineHolder, *, load: bool = True, station: Station | None = None, **options: object
+    ) -> Service:
         holder = holder_of(engine) if isinstance(engine, FakeEngine) else engine
         chosen = {"listen": "127.0.0.1:0"} | options
-        server = QueryServer(holder, ServerOptions(**chosen))  # type: ignore[arg-type]
+        server = QueryServer(holder, ServerOptions(**chosen), station)  # type: ignore[arg-type]
         address = await server.start()
         service = Service(address, server, holder)
         self._running.append(service)

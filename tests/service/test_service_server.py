@@ -159,6 +159,16 @@ async def test_the_drain_has_an_end(start: Any, engine: Any, fakes: Any) -> None
             await unary
 
 
+async def test_a_connection_has_an_age(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine, max_connection_age_s=0.3, max_connection_age_grace_s=0.2)
+    async with fakes.channel(service) as channel:
+        watch = aiter(health_pb2_grpc.HealthStub(channel).Watch(asked("")))
+        assert (await anext(watch)).status == SERVING
+        with pytest.raises(grpc.aio.AioRpcError):  # a call that does not end in time is cut off with its connection
+            await anext(watch)
+        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
+
+
 class Running:
     """`serve` as a task."""
 

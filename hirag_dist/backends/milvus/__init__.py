@@ -1,0 +1,11 @@
+"""Entity vectors in Milvus: Lite, whose file one process owns, or a server. The snapshot can always rebuild them.
+
+A collection is named after its snapshot and holds row, vector, and what searches filter by; names and texts stay in
+the snapshot.
+"""
+
+from hirag_dist.backends.milvus.collection import collection_name
+from hirag_dist.backends.milvus.connection import server_version
+from hirag_dist.backends.milvus.search import MilvusVectors, open_milvus, open_milvus_lite
+
+__all__ = ["MilvusVectors", "collection_name", "open_milvus", "open_milvus_lite", "server_version"]

@@ -1,0 +1,109 @@
+"""Which index a collection gets, and how it is searched: pure decisions, the same for Lite and a server."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hirag_dist.errors import ConfigError
+
+LITE = ("flat", "hnsw", "ivf_flat", "ivf_sq8")  # Lite accepts other names without a word and then does not have them
+SERVER = (*LITE, "scann", "diskann")
+
+# Up to here looking at every vector costs no more than a walk through a graph. Lite copies all vectors for each look.
+_FLAT_ROWS = {"lite": 2_000, "server": 20_000}
+
+_BUILD = {  # index → parameters of building that may be given
+    "hnsw": ("M", "efConstruction"),
+    "ivf_flat": ("nlist",),
+    "ivf_sq8": ("nlist",),
+    "scann": ("nlist", "with_raw_data"),
+}
+_BREADTH = {"hnsw": "ef", "ivf_flat": "nprobe", "ivf_sq8": "nprobe", "scann": "nprobe", "diskann": "search_list"}
+_LEAST_EF = 512  # costs a millisecond more than 64, and finds 999 of 1,000 where that finds 930
+_PROBED = 3  # one list of so many is looked into
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChoice:
+    """An index to build.
+
+    Attributes:
+        kind: flat, hnsw, …
+        named: whether the configuration names it, rather than leaving it to the size.
+        build: parameters, by Milvus's names.
+    """
+
+    kind: str
+    named: bool
+    build: Mapping[str, int]
+
+
+def choose_index(named: str, given: Mapping[str, int], n_rows: int, *, lite: bool) -> IndexChoice:
+    """Return the index for a collection.
+
+    Args:
+        named: of the configuration; auto: flat for few rows, else hnsw.
+        given: parameters of building that replace those that follow from the size.
+        n_rows: of the collection.
+        lite: whether it is Milvus Lite's.
+
+    Raises:
+        ConfigError: Milvus Lite has no such index, or the index has no such parameter.
+    """
+    if lite and named not in ("auto", *LITE):
+        raise ConfigError(
+            f"vectors.index {named}: Milvus Lite does not have it; choose among auto, {', '.join(LITE)}, or a server"
+        )
+    flat_rows = _FLAT_ROWS["lite" if lite else "server"]
+    kind = named if named != "auto" else "flat" if n_rows <= flat_rows else "hnsw"
+    if named != "auto":  # what `auto` takes for few rows may have no parameters
+        unknown = set(given) - set(_BUILD.get(kind, ()))
+        if unknown:
+            known = ", ".join(_BUILD.get(kind, ())) or "no parameters"
+            raise ConfigError(f"vectors.index_params: {kind} has {known}, not {', '.join(sorted(unknown))}")
+    build: dict[str, int] = {}
+    if kind == "hnsw":
+        build = {"M": 16, "efConstruction": 200}
+    elif "nlist" in _BUILD.get(kind, ()):
+        build = {"nlist": n_lists(n_rows)}
+    build |= {name: value for name, value in given.items() if name in _BUILD.get(kind, ())}
+    return IndexChoice(kind, named != "auto", build)
+
+
+def n_lists(n_rows: int) -> int:
+    """Return into how many lists rows are divided: four times the root of their number, as is usual.
+
+    >>> n_lists(1_000_000), n_lists(10)
+    (4000, 2)
+    """
+    return max(min(4 * math.isqrt(n_rows), n_rows // 4, 65_536), 1)
+
+
+def search_params(
+    kind: str, breadth: int | None, limit: int, n_rows: int, n_lists: int | None, admitted: float = 1.0
+) -> dict[str, int]:
+    """Return the parameters of a search.
+
+    Args:
+        kind: of index, as `choose_index` names it; an unknown one gets none and Milvus's own defaults.
+        breadth: `vectors.search_breadth`: ef, nprobe or search_list, by the index; None for one that loses next to
+            nothing.
+        limit: of rows wanted.
+        n_rows: of the collection.
+        n_lists: of the index, where it has lists and says so.
+        admitted: share of the rows that the filter lets through, for Milvus Lite. It walks its graph as if there were
+            no filter and drops what it may not give, so a narrow filter needs a wide search; a server searches the
+            few rows directly.
+    """
+    name = _BREADTH.get(kind)
+    if name is None:
+        return {}
+    wider = 1 / max(admitted, 1 / max(n_rows, 1))
+    if name == "nprobe":
+        lists = n_lists or 128
+        probed = {name: min(math.ceil((breadth or max(lists // _PROBED, 16)) * wider), lists)}
+        return probed | ({"reorder_k": max(_LEAST_EF, limit)} if kind == "scann" else {})  # scored by whole vectors
+    usual = breadth or min(_LEAST_EF, n_rows)
+    return {name: max(usual, limit, min(math.ceil(usual * wider), n_rows))}

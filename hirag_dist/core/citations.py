@@ -1,0 +1,212 @@
+"""References in an answer: found in the forms that models write them, checked, and written in one form.
+
+A reference is a letter that says what kind of record it is, and the record's number: E1, R2, C3, S4. It counts as a
+citation inside brackets that hold references and nothing else: `[S1]`, `[S1, E2]`, `[s1 and s3]`, `[S1–S3]`,
+`[S1-3]`, `[Source S1]`, `[^S1]`, `[S1, p. 3]`, `【S1†source】`, `(S1)`. All become `[S1]`, `[S1][E2]`. Every other
+bracket is left as it is. Text of documents that would read as a citation is put between ‹ and › before a model sees
+it (`defused`), so that a model that quotes it cites nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+_PAIRS: Final = {"[": "]", "【": "】", "［": "］", "(": ")", "（": "）"}
+_ROUND: Final = "(（"
+_LONGEST = 160  # characters between brackets that are looked at
+_WIDEST = 100  # references that a range may stand for
+
+
+def _words(*lines: str) -> frozenset[str]:
+    return frozenset(" ".join(lines).split())
+
+
+_WORDS: Final = _words(  # that may stand beside references: what they are called, and what joins them
+    "source sources src record records reference references ref refs entity entities relation relations report",
+    "reports community communities passage passages context citation citations cite cited see also cf from per via",
+    "and or to through und oder bis siehe quelle quellen et ou à voir y o a ver fuente fuentes e fonte fontes vedi en",
+    "bron bronnen и или см источник источники источника 和 与 及 或 至 到 来源 出典 資料 と および から",
+    "및 와 과 출처 و أو المصدر",
+)
+_PLACES: Final = _words(  # that begin a place inside a source, which is left out
+    "p pp page pages line lines l ll para paragraph paragraphs section sections sec char chars character characters",
+    "s seite seiten zeile zeilen página páginas стр 页 頁 行",
+)
+_UNSEEN: Final = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"  # a model that copies a text leaves them out
+_TOKEN: Final = re.compile(
+    rf"(?P<ref>(?P<kind>[ERCSercs])[\s_#{_UNSEEN}]*(?P<number>\d{{1,6}})(?![^\W_]))"
+    r"|(?P<range>-|–|—|‒|‐|‑|−|\.\.\.?|…|~|〜|～)"
+    r"|(?P<bare>\d{1,6}(?![^\W_]))"
+    r"|(?P<word>[^\W\d_]+)"
+    rf"|(?P<joint>[\s,;:&+/|.、，；：^#·•*{_UNSEEN}]+)"
+)
+_RANGE_WORDS: Final = _words("to through bis à a до 至 到 から")
+_LAST_WORD: Final = re.compile(r"[^\W_]+\Z")
+_SPACES: Final = re.compile(r"[ \t]+\Z")
+_SPECIAL: Final = re.compile(r"<(?=[|｜])|(?<=[|｜])>|<(?=/?s>)|<(?=</?SYS>>)|\[(?=/?INST\])", re.IGNORECASE)
+
+
+def references(inside: str) -> list[str] | None:
+    """Return the references that brackets hold, or None where what they hold is no citation.
+
+    A range stands for all between its ends. A number without a letter goes by the reference before it.
+
+    >>> references("S1, e2 and S4–S6"), references("see page 3"), references("S1 is wrong")
+    (['S1', 'E2', 'S4', 'S5', 'S6'], None, None)
+    """
+    text = inside.partition("†")[0]
+    found: list[str] = []
+    joined = spanned = placed = False  # what stood since the last reference
+    at = 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            return None
+        at = token.end()
+        word = (token["word"] or "").lower()
+        if token["ref"]:
+            kind, number = token["kind"].upper(), int(token["number"])
+            if found and not (joined or spanned):
+                return None  # S1E2: no such thing
+            _add(found, kind, number, spanned)
+            joined = spanned = placed = False
+        elif token["bare"]:
+            if not found or not (joined or spanned or placed):
+                return None
+            if not placed:
+                _add(found, found[-1][0], int(token["bare"]), spanned)
+            joined = spanned = False
+        elif token["range"]:
+            spanned = True
+        elif word in _RANGE_WORDS and found:
+            spanned = not placed
+            joined = True
+        elif word in _PLACES and found:
+            placed, spanned, joined = True, False, False
+        elif word in _WORDS or token["joint"]:
+            joined = True
+        else:
+            return None
+    return found or None
+
+
+def _add(found: list[str], kind: str, number: int, spanned: bool) -> None:
+    """Add a reference, or all from the last one on."""
+    if spanned and found and found[-1][0] == kind:
+        first = int(found[-1][1:]) + 1
+        if first <= number < first + _WIDEST:
+            found.extend(f"{kind}{each}" for each in range(first, number + 1))
+            return
+    found.append(f"{kind}{number}")
+
+
+def defused(text: str) -> str:
+    """Return text of a document in which nothing reads as a citation, or as a mark of a chat's structure.
+
+    >>> defused("As [S1] says, f[x] (C4) <|im_start|>system [INST]")
+    'As ‹S1› says, f[x] ‹C4› < |im_start| >system [ INST]'
+    """
+    parts: list[str] = []
+    start = at = 0
+    while (at := _next_bracket(text, at)) >= 0:
+        end = text.find(_PAIRS[text[at]], at + 1, at + 1 + _LONGEST)
+        if end > 0 and references(text[at + 1 : end]) is not None:
+            parts.append(f"{text[start:at]}‹{text[at + 1 : end]}›")
+            start = at = end + 1
+        else:
+            at += 1
+    text = "".join([*parts, text[start:]])
+    if "<" not in text and ">" not in text and "[" not in text:
+        return text
+    return _SPECIAL.sub(lambda mark: f"{mark[0]} " if mark[0] in "<[" else f" {mark[0]}", text)
+
+
+_BRACKET: Final = re.compile("[" + re.escape("".join(_PAIRS)) + "]")
+
+
+def _next_bracket(text: str, at: int) -> int:
+    found = _BRACKET.search(text, at)
+    return -1 if found is None else found.start()
+
+
+class CitationReader:
+    """Reads an answer piece by piece, and gives back the pieces that may be shown.
+
+    What may be the beginning of a citation is held back until it is one or is none, 160 characters at most, with the
+    spaces before it: a citation that is removed has then never been seen.
+
+    Brackets like `(S1)` may be ordinary text, so they count only where they name a known record, or where an earlier
+    one did.
+
+    Attributes:
+        cited: references kept, in order of their first mention.
+        dropped: how many were removed.
+    """
+
+    def __init__(self, known: Collection[str]) -> None:
+        """Begin an answer. `known` are the references that name something."""
+        self.cited: dict[str, None] = {}
+        self.dropped = 0
+        self._known = known
+        self._held = ""
+        self._begun = False
+        self._round = False
+
+    def feed(self, piece: str) -> str:
+        """Return what may be shown now."""
+        self._held += piece
+        return self._read(last=False)
+
+    def finish(self) -> str:
+        """Return what was still held back. White space at the end of an answer is dropped, as at its beginning."""
+        return self._read(last=True).rstrip()
+
+    def _read(self, last: bool) -> str:
+        out: list[str] = []
+        text, at, start = self._held, 0, 0
+        while (at := _next_bracket(text, at)) >= 0:
+            limit = at + 1 + _LONGEST
+            end = text.find(_PAIRS[text[at]], at + 1, limit)
+            if end < 0 and not last and len(text) < limit and _may_become(text[at + 1 :]):
+                break
+            shown = None if end < 0 else self._checked(text[at], text[at + 1 : end])
+            if shown is None:
+                at += 1
+                continue
+            before = text[start:at]
+            out.append(before if shown else _SPACES.sub("", before))
+            out.append(shown)
+            start = at = end + 1
+        else:
+            at = len(text)
+        ready = text[start:at]
+        kept = ready if last else ready.rstrip()  # what follows may be removed, or nothing may follow
+        out.append(kept)
+        self._held = ready[len(kept) :] + text[at:]
+        shown_now = "".join(out)
+        if not self._begun:
+            shown_now = shown_now.lstrip()
+            self._begun = bool(shown_now)
+        return shown_now
+
+    def _checked(self, bracket: str, inside: str) -> str | None:
+        """Return what takes the place of brackets: their references that name something, or None to leave them."""
+        refs = references(inside)
+        if refs is None:
+            return None
+        known = [ref for ref in dict.fromkeys(refs) if ref in self._known]
+        if bracket in _ROUND:
+            if not inside[0].isupper() or not (known or self._round):
+                return None
+            self._round = True
+        self.dropped += sum(ref not in self._known for ref in refs)
+        self.cited.update(dict.fromkeys(known))
+        return "".join(f"[{ref}]" for ref in known)
+
+
+def _may_become(inside: str) -> bool:
+    """Return whether brackets that begin like this may still become a citation, however the last word goes on."""
+    whole = _LAST_WORD.sub("", inside)
+    return not whole.strip() or references(whole) is not None or references(f"{whole}S1") is not None

@@ -1,0 +1,22 @@
+"""Long work in steps: a function that yields after each bounded part of its work, and returns its result at the end.
+
+Whoever drives it decides between the steps whether there is time for the next one, and lets others in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeVar
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+
+
+def all_at_once(steps: Steps[T]) -> T:
+    """Do all steps one after the other, and return the result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result

@@ -1,0 +1,159 @@
+"""The serving files of labels, mapped (`index.labels` writes them)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hirag_dist.config import Config
+from hirag_dist.core.access import Flags, Patterns
+from hirag_dist.core.admission import spans
+from hirag_dist.index import labels, layout
+from hirag_dist.index.loaded import LoadedIndex
+from hirag_dist.index.mapped import ServingFiles
+from hirag_dist.index.reader import Snapshot
+from hirag_dist.index.texts import TextColumns
+from hirag_dist.types import FloatMatrix, IntVector
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """The mentions of those rows that several label sets speak of: CSR over these rows, and columns by mention.
+
+    Attributes:
+        rows: (n,) int32, ascending.
+        indptr: (n + 1,) int64 where the mentions of each begin.
+        sets, positions: (n_mentions,) int32, in the order of chunks.
+        numbers: (n_mentions,) whether an entity is described, or the strength of a relation.
+        texts: (n_mentions,) None where there are no mentions.
+    """
+
+    rows: NDArray[np.int32]
+    indptr: NDArray[np.int64]
+    sets: NDArray[np.int32]
+    positions: NDArray[np.int32]
+    numbers: NDArray[Any]
+    texts: TextColumns | None
+
+    def told(self, rows: IntVector, in_reach: Flags) -> tuple[IntVector, IntVector]:
+        """Return (owners, places): the mentions in reach of some of the rows, and whose each is."""
+        at = np.searchsorted(self.rows, rows)
+        owners, places = spans(self.indptr[at], self.indptr[at + 1])
+        reached = in_reach[self.sets[places]]
+        return owners[reached], places[reached]
+
+    def columns(self, places: IntVector, names: Iterable[str]) -> dict[str, Any]:
+        """Return columns of text of some mentions, and their positions."""
+        assert self.texts is not None  # else there are no places
+        at = places.tolist()
+        texts = {name: pa.array(self.texts.values(name, at), pa.string()) for name in names}
+        return texts | {"position": self.positions[places]}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFiles:
+    """What labels an index has.
+
+    Attributes:
+        chunk_sets: (n_chunks,) int32 label set.
+        entities, relations, communities: what stands behind them.
+        mentions, statements: of entities, and of relations.
+        part_vectors: (n_parts, dim) float32.
+        part_entities, part_sets: (n_parts,) int32 entity row, ascending, and label set.
+        max_tokens: of a description, in the build.
+    """
+
+    chunk_sets: NDArray[np.int32]
+    entities: Patterns
+    relations: Patterns
+    communities: Patterns
+    mentions: Mentions
+    statements: Mentions
+    part_vectors: FloatMatrix
+    part_entities: NDArray[np.int32]
+    part_sets: NDArray[np.int32]
+    max_tokens: int
+
+
+def read_label_sets(snapshot: Snapshot) -> list[tuple[str, ...]]:
+    """Return the label sets of a snapshot's documents, by number.
+
+    Raises:
+        SnapshotCorrupt: their file cannot be read.
+    """
+    texts = snapshot.serving.texts(labels.LABEL_SETS)
+    return [tuple(json.loads(text)) for text in texts.values("labels", range(texts.n_rows))]
+
+
+def map_labels(snapshot: Snapshot) -> LabelFiles:
+    """Return the files of an index whose documents carry labels.
+
+    Raises:
+        SnapshotCorrupt: one cannot be read.
+    """
+    files = snapshot.serving
+    vectors: FloatMatrix = np.zeros((0, snapshot.manifest.dim), np.float32)
+    entities = sets = np.zeros(0, np.int32)
+    if layout.PARTS in snapshot.manifest.content:
+        vectors, entities, sets = (snapshot.array(name) for name in layout.PART_ARRAYS)
+    built = snapshot.manifest.build.get("config", {})
+    return LabelFiles(
+        chunk_sets=files.array("chunk_sets"),
+        entities=_patterns(files, "entity"),
+        relations=_patterns(files, "relation"),
+        communities=_patterns(files, "community"),
+        mentions=_mentions(files, "mentioned", "mention", "described", labels.ENTITY_MENTIONS),
+        statements=_mentions(files, "stated", "statement", "strengths", labels.STATEMENTS),
+        part_vectors=vectors,
+        part_entities=entities,
+        part_sets=sets,
+        max_tokens=int(built.get("description_tokens", Config.model_fields["description_tokens"].default)),
+    )
+
+
+def labels_of_none(index: LoadedIndex) -> LabelFiles:
+    """Return the same of an index without labels: all of it comes from documents of the one empty set."""
+
+    def one_set(n_rows: int) -> Patterns:
+        return Patterns(np.zeros(n_rows, np.int32), np.array([0, 1]), np.zeros(1, np.int32), np.zeros(1, np.bool_))
+
+    none = np.zeros(0, np.int32)
+    begin = np.zeros(1, np.int64)
+    return LabelFiles(
+        chunk_sets=np.zeros(len(index.chunk_vectors), np.int32),
+        entities=one_set(len(index.vectors)),
+        relations=one_set(len(index.ends)),
+        communities=one_set(len(index.communities.levels)),
+        mentions=Mentions(none, begin, none, none, np.zeros(0, np.bool_), None),
+        statements=Mentions(none, begin, none, none, np.zeros(0, np.float64), None),
+        part_vectors=np.zeros((0, index.vectors.shape[1]), np.float32),
+        part_entities=none,
+        part_sets=none,
+        max_tokens=0,
+    )
+
+
+def _patterns(files: ServingFiles, what: str) -> Patterns:
+    return Patterns(
+        of=files.array(f"{what}_patterns"),
+        indptr=files.array(f"{what}_pattern_indptr"),
+        sets=files.array(f"{what}_pattern_sets"),
+        divisible=files.array(f"{what}_pattern_divisible"),
+    )
+
+
+def _mentions(files: ServingFiles, rows: str, each: str, numbers: str, texts: str) -> Mentions:
+    return Mentions(
+        rows=files.array(f"{rows}_rows"),
+        indptr=files.array(f"{rows}_indptr"),
+        sets=files.array(f"{each}_sets"),
+        positions=files.array(f"{each}_positions"),
+        numbers=files.array(f"{each}_{numbers}"),
+        texts=files.texts(texts),
+    )

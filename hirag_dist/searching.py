@@ -1,0 +1,296 @@
+"""One question on its way through the levels: what is found in the index, a level at a time, while there is time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.config import Retrieval as RetrievalConfig
+from hirag_dist.core.context import render_context
+from hirag_dist.core.paths import PathFinder
+from hirag_dist.core.retrieval import (
+    RankedCommunity,
+    bridge_relations,
+    key_entity_steps,
+    ranked_communities,
+)
+from hirag_dist.core.scoring import exact_scores, top_rows
+from hirag_dist.core.sources import Votes
+from hirag_dist.core.steps import Steps
+from hirag_dist.core.triples import nearest_chunks, path_order, question_order, question_scores
+from hirag_dist.index.loaded import LoadedIndex
+from hirag_dist.ports import Embedder, VectorIndex
+from hirag_dist.types import IntVector, Query, Retrieval
+
+MODES = ("hirag", "local", "global", "bridge", "nobridge", "naive", "flat")
+_LEVELS = {
+    "hirag": ("local", "global", "bridge"),
+    "local": ("local",),
+    "global": ("global",),
+    "bridge": ("bridge",),
+    "nobridge": ("local", "global"),
+    "naive": (),
+    "flat": ("local",),
+}
+_TURN_S = 0.002  # that a question works before others get in
+
+T = TypeVar("T")
+
+
+class Told:
+    """Records as contexts hold them, with their tokens, remembered between questions up to so many characters."""
+
+    def __init__(self, count: Callable[[str], int], max_chars: int = 16 << 20) -> None:
+        """Remember nothing yet.
+
+        Args:
+            count: tokens of a text.
+            max_chars: of all texts together; the oldest go first.
+        """
+        self._count = count
+        self._max_chars = max_chars
+        self._chars = 0
+        self._kept: dict[tuple[str, int], tuple[str, int]] = {}
+
+    def of(self, level: str, row: int, tokens: int, make: Callable[[], str]) -> tuple[str, int]:
+        """Return a record's text and tokens.
+
+        Args:
+            level: and row: what record it is.
+            tokens: of its text, 0 where they are not known.
+            make: makes the text.
+        """
+        key = (level, row)
+        found = self._kept.get(key)
+        if found is None:
+            text = make()
+            found = self._kept[key] = text, tokens or self._count(text)
+            self._chars += len(text)
+            while self._chars > self._max_chars:
+                oldest, _ = self._kept.pop(next(iter(self._kept)))
+                self._chars -= len(oldest)
+        return found
+
+
+class _Late(Exception):
+    """There is no time left for the work at hand."""
+
+
+class Turns:
+    """Lets others in between the steps of a question's work, and knows when its time is up."""
+
+    def __init__(self, clock: Callable[[], float], deadline_s: float | None) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._give_up_at = None if deadline_s is None else self._since + deadline_s
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left, None for any."""
+        return None if self._give_up_at is None else max(self._give_up_at - self._clock(), 0.0)
+
+    async def next(self) -> None:
+        """Let others in where this question has been at it for long.
+
+        Raises:
+            _Late: the deadline has passed.
+        """
+        if self._clock() - self._since > _TURN_S:
+            await asyncio.sleep(0)
+            self._since = self._clock()
+        if self._give_up_at is not None and self._clock() > self._give_up_at:
+            raise _Late
+
+    async def work(self, steps: Steps[T]) -> T:
+        """Do long work in turns.
+
+        Raises:
+            _Late: the deadline passed before it was done.
+        """
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            await self.next()
+
+
+class Search:
+    """One question on its way through the levels."""
+
+    def __init__(
+        self,
+        index: LoadedIndex,
+        query: Query,
+        limits: RetrievalConfig,
+        paths: PathFinder,
+        count: Callable[[str], int],
+        told: Told,
+        turns: Turns,
+    ) -> None:
+        self._index = index
+        self._query = query
+        self._limits = limits
+        self._paths = paths
+        self._count = count
+        self._told = told
+        self._turns = turns
+        self._started = time.perf_counter()
+        self._times: dict[str, float] = {}
+        self._vector: NDArray[np.float32] = np.zeros(0, np.float32)
+        self._found: dict[str, list[int]] = {}  # rows of what is in the result, by the context's levels
+        self._local_scored: list[tuple[int, float]] = []
+        self._ranked: list[RankedCommunity] = []
+        self._mode = query.mode or limits.mode
+        self.levels = _LEVELS[self._mode]
+        self.result = Retrieval(query.question, self._mode, index.snapshot_id)
+
+    async def begin(self, embedder: Embedder, vectors: VectorIndex) -> bool:
+        """Embed the question and find the entities that every level starts from (Eq. 12).
+
+        Returns:
+            Whether there was time for it; else all levels are named in the result's `partial`.
+        """
+        try:
+            async with asyncio.timeout(self._turns.left_s):
+                await self._find_local(embedder, vectors)
+        except TimeoutError:
+            self.result = replace(self.result, partial=self.levels or ("sources",))
+            self._end()
+            return False
+        return True
+
+    async def run(self, level: str) -> bool:
+        """Add a level to the result; return False where there was no time for it, and say so in `partial`."""
+        try:
+            await self._turns.next()
+            await {"local": self._local, "global": self._global, "bridge": self._bridge}[level]()
+        except _Late:
+            self.result = replace(self.result, partial=(*self.result.partial, level))
+            return False
+        return True
+
+    def finish(self) -> None:
+        """Add the sources and render the context."""
+        with self._timed("sources"):
+            self._sources()
+        with self._timed("render"):
+            told = self._tell if self._index.admission is None else None  # who sees a part has texts of their own
+            self.result = render_context(self.result, self._limits.context_tokens, self._count, told)
+        self._end()
+
+    def _tell(self, level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
+        row = self._found[level][place]
+        return self._told.of(level, row, self._index.tokens(level, row), make)
+
+    def _end(self) -> None:
+        self._times["total"] = (time.perf_counter() - self._started) * 1e3
+        self.result = replace(self.result, timings_ms=self._times)
+
+    async def _find_local(self, embedder: Embedder, vectors: VectorIndex) -> None:
+        index = self._index
+        with self._timed("embed"):
+            if self._query.vector is not None:
+                norm = float(np.linalg.norm(self._query.vector))
+                self._vector = np.asarray(self._query.vector / norm if norm else self._query.vector, np.float32)
+            else:
+                self._vector = (await embedder.embed([self._query.question]))[0]
+        self._votes = Votes(index.origins, self._vector, len(index.chunk_vectors), index.seen_chunks, index.admission)
+        if not self.levels:
+            return
+        with self._timed("search"):
+            top_layer = 0 if self._mode == "flat" else None
+            rows, scores = await vectors.search(self._vector, self._limits.top_n, top_layer, index.admission)
+            self._local_scored = list(zip(rows.tolist(), scores.tolist(), strict=True))
+        if "global" in self.levels or "bridge" in self.levels:
+            with self._timed("communities"):
+                self._ranked = ranked_communities(
+                    index.communities, rows, scores, self._limits.community_level, self._limits.top_c
+                )
+
+    async def _local(self) -> None:
+        self._votes.of_entities(self._local_scored)
+        self._found["local"] = [row for row, _ in self._local_scored]
+        self.result = replace(self.result, local=self._index.entities(self._local_scored))
+
+    async def _global(self) -> None:
+        with self._timed("communities"):
+            items = [(ranked.community, self._index.community(ranked)) for ranked in self._ranked]
+            found = {community: item for community, item in items if item is not None}
+            if "local" not in self.levels:  # else they have voted
+                self._votes.of_entities(self._local_scored)
+            self.result = replace(self.result, communities=tuple(found.values()))
+            self._found["global"] = list(found)
+
+    async def _bridge(self) -> None:
+        """Key entities of each community in order, the paths that join them, and the triples on those paths."""
+        with self._timed("bridge"):
+            index, work = self._index, self._turns.work
+            chosen = [ranked.community for ranked in self._ranked]
+            limit, admission = self._limits.top_m, index.admission
+            members = key_entity_steps(index.communities, chosen, index.vectors, self._vector, limit, admission)
+            keys = await work(members)
+            rows = [row for row, _ in keys]
+            paths = await work(self._paths.chain_steps(rows, admission))
+            nodes = sorted({node for path in paths for node in path} | set(rows))
+            joined = np.array(bridge_relations(index.graph, index.parallel, nodes), np.int64)
+            relations = index.known_relations(joined)
+            closeness = index.similarities(np.array(nodes, np.int64), self._vector)
+            similarity = dict(zip(nodes, closeness.tolist(), strict=True))
+            weights = index.relation_weights(relations)
+            ranked = self._ranked_triples(relations, weights, similarity, paths)[: self._limits.max_triples]
+            self._found["bridge"] = [row for row, _ in ranked]
+            self._votes.of_relations(ranked)
+            self._votes.of_entities(keys)
+            self.result = replace(
+                self.result,
+                key_entities=index.entities(keys),
+                paths=index.paths(pairwise(rows), paths),
+                triples=index.triples(ranked),
+            )
+
+    def _ranked_triples(
+        self,
+        rows: IntVector,
+        weights: NDArray[np.float64],
+        similarity: Mapping[int, float],
+        paths: Sequence[Sequence[int]],
+    ) -> list[tuple[int, float]]:
+        index = self._index
+        ends = index.ends[rows]
+        stated = nearest_chunks(index.origins, index.chunk_vectors, rows, self._vector, index.seen_chunks)
+        scores = question_scores(ends, similarity, stated)
+        if self._limits.bridge_ranking == "question":
+            return question_order(rows, scores, weights)
+        return path_order(rows, scores, weights, ends, paths)
+
+    def _sources(self) -> None:
+        index, limit = self._index, self._limits.top_sources
+        if self._mode == "naive":
+            rows = (
+                np.arange(len(index.chunk_vectors)) if index.seen_chunks is None else np.flatnonzero(index.seen_chunks)
+            )
+            scores = exact_scores(index.chunk_vectors, rows, self._vector)
+            best = top_rows(scores, rows, max(limit, self._limits.top_n))
+            ranked = list(zip(rows[best].tolist(), scores[best].tolist(), strict=True))
+        else:
+            ranked = self._votes.ranked(index.chunk_vectors, self._vector, limit)
+        self._found["sources"] = [row for row, _ in ranked]
+        self.result = replace(self.result, sources=index.sources(ranked))
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._times[part] = self._times.get(part, 0.0) + (time.perf_counter() - started) * 1e3

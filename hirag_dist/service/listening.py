@@ -1,0 +1,62 @@
+"""Ports and connections, as gRPC is told of them."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from hirag_dist.errors import BackendUnavailable
+from hirag_dist.service.options import ServerOptions
+
+_KEEPALIVE_TIMEOUT_S = 20
+_MIN_CLIENT_PING_S = 10
+_MOST_STREAMS = 100  # of one connection: what a caller who reads nothing can leave unread
+
+
+def channel_options(options: ServerOptions) -> list[tuple[str, int]]:
+    """Return gRPC's arguments of a server that listens so."""
+    chosen = [
+        ("grpc.so_reuseport", int(options.reuse_port)),  # on by default, and then a port in use goes unnoticed
+        ("grpc.max_receive_message_length", options.max_message_bytes),
+        ("grpc.max_send_message_length", options.max_message_bytes),
+        ("grpc.max_concurrent_streams", _MOST_STREAMS),
+        ("grpc.keepalive_time_ms", int(options.keepalive_s * 1000)),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_S * 1000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_S * 1000),
+    ]
+    if options.max_connection_age_s:
+        chosen.append(("grpc.max_connection_age_ms", int(options.max_connection_age_s * 1000)))
+        chosen.append(("grpc.max_connection_age_grace_ms", int(options.max_connection_age_grace_s * 1000)))
+    return chosen
+
+
+def probe(host: str, port: int, *, reuse_port: bool = False) -> None:
+    """Bind and let go, because gRPC does not say why it cannot bind, and takes one free address of several.
+
+    Raises:
+        BackendUnavailable: the host is unknown, the port in use, or the address not this machine's.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise BackendUnavailable(f"the host {host} is unknown; choose another with --listen") from error
+    refused: list[OSError] = []
+    for family, kind, protocol, _, address in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if reuse_port:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                probe.bind(address)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise BackendUnavailable(f"port {port} is in use; choose another with --listen") from error
+            if error.errno == errno.EACCES:
+                raise BackendUnavailable(
+                    f"port {port} needs more rights; choose one above 1023 with --listen"
+                ) from error
+            refused.append(error)
+    if len(refused) == len(found):
+        reason = refused[0].strerror if refused else "no address"
+        raise BackendUnavailable(f"{host} is no address of this machine ({reason}); choose another with --listen")

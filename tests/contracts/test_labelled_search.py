@@ -1,0 +1,163 @@
+"""What every VectorIndex finds for callers with labels, against brute force over what they may see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pymilvus import MilvusClient
+
+from hirag_dist.backends.memory import MemoryVectors
+from hirag_dist.backends.milvus import MilvusVectors, open_milvus, open_milvus_lite
+from hirag_dist.backends.milvus.labels import LabelledRows, pattern_tenants
+from hirag_dist.config import Vectors
+from hirag_dist.core.access import MIXED, WHOLE, patterns
+from hirag_dist.index.label_files import read_label_sets
+from hirag_dist.index.loaded import LoadedIndex
+from hirag_dist.index.reader import Snapshot
+from hirag_dist.index.seen import LabelledIndex
+from hirag_dist.ports import VectorIndex
+from hirag_dist.types import Admission
+from tests.labelled_builds import build
+from tests.leaky_builds import script
+from tests.toy_builds import Bench
+
+Opener = Callable[[Snapshot], VectorIndex]
+
+
+def documents() -> list[tuple[str, list[str]]]:
+    """Forty documents of two tenants and of nobody, some of them secret; tenants share half of their words."""
+    random = np.random.default_rng(4)
+    found = []
+    for number in range(40):
+        tenant = ("tenant:north", "tenant:south", "")[number % 3]
+        words = [f"word{'abc'[number % 3]}{letter}" for letter in random.choice(list("abcdefgh"), 5, replace=False)]
+        words += [f"wordz{letter}" for letter in random.choice(list("abcdefgh"), 5, replace=False)]
+        found.append((" ".join(words), [*([tenant] if tenant else []), *(["secret"] if number % 4 == 0 else [])]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    return build(Bench(tmp_path_factory.mktemp("index")), documents(), script)
+
+
+@pytest.fixture(
+    scope="module",
+    params=["memory", "milvus-lite", "milvus-lite tenants", pytest.param("milvus tenants", marks=pytest.mark.server)],
+)
+def index(request: pytest.FixtureRequest, snapshot: Snapshot) -> Iterator[VectorIndex]:
+    backend, _, tenants = request.param.partition(" ")
+    config = {"index": "flat", "tenant_prefix": "tenant:" if tenants else None}
+    opened: VectorIndex
+    if backend == "memory":
+        opened = MemoryVectors(snapshot)
+    elif backend == "milvus-lite":
+        opened = open_milvus_lite(snapshot, Vectors.model_validate(config))
+    else:
+        config["uri"] = request.getfixturevalue("milvus_uri")
+        opened = open_milvus(snapshot, Vectors.model_validate(config))
+    yield opened
+    opened.close()
+
+
+REACHES = [
+    frozenset(),
+    frozenset({"tenant:north"}),
+    frozenset({"tenant:south", "secret"}),
+    frozenset({"tenant:north", "tenant:south"}),
+    frozenset({"secret"}),
+]
+
+
+def admission_of(snapshot: Snapshot, reach: frozenset[str], wish: tuple[str, ...] = ()) -> Admission:
+    seen = LabelledIndex(LoadedIndex(snapshot), snapshot).seen_by(reach, wish)
+    assert seen.admission is not None
+    return seen.admission
+
+
+def brute_force(
+    snapshot: Snapshot, admission: Admission, vector: NDArray[np.float32], limit: int, max_layer: int | None
+) -> tuple[list[int], list[float]]:
+    layers = snapshot.table("entities")["layer"].to_pylist()
+    parts = list(zip(admission.part_entities.tolist(), admission.part_sets.tolist(), strict=True))
+    scores: dict[int, float] = {}
+    for row, layer in enumerate(layers):
+        state = admission.entity_states[admission.entity_patterns[row]]
+        if max_layer is not None and layer > max_layer:
+            continue
+        if state == WHOLE:
+            scores[row] = float(np.float32(snapshot.entity_vectors[row].astype(float) @ vector.astype(float)))
+        elif state == MIXED:
+            own = [at for at, (owner, part) in enumerate(parts) if owner == row and admission.sets[part]]
+            scores[row] = max(float(np.float32(admission.part_vectors[at].astype(float) @ vector)) for at in own)
+    best = sorted(scores, key=lambda row: (-scores[row], row))[:limit]
+    return best, [scores[row] for row in best]
+
+
+@pytest.mark.parametrize("max_layer", [None, 0])
+@pytest.mark.parametrize("limit", [1, 7, 25, 200])
+@pytest.mark.parametrize("reach", REACHES)
+async def test_finds_what_may_be_seen_and_nothing_else(
+    index: VectorIndex, snapshot: Snapshot, reach: frozenset[str], limit: int, max_layer: int | None
+) -> None:
+    admission = admission_of(snapshot, reach)
+    assert (admission.entity_states == MIXED).any()
+    for seed in range(3):
+        vector = np.random.default_rng(seed).normal(size=32).astype(np.float32)
+        vector /= np.linalg.norm(vector)
+        rows, scores = await index.search(vector, limit, max_layer, admission)
+        expected, similarities = brute_force(snapshot, admission, vector, limit, max_layer)
+        assert scores.tolist() == pytest.approx(similarities, abs=1e-6)
+        assert rows.tolist() == expected
+        assert (rows.dtype, scores.dtype) == (np.int64, np.float32)
+
+
+async def test_finds_everything_for_who_may_see_everything(index: VectorIndex, snapshot: Snapshot) -> None:
+    vector = snapshot.entity_vectors[5]
+    rows, _ = await index.search(vector, 200)
+    assert sorted(rows.tolist()) == list(range(len(snapshot.entity_vectors))), "each entity once, and no part of one"
+
+
+async def test_finds_nothing_where_nothing_is_in_reach(index: VectorIndex, snapshot: Snapshot) -> None:
+    admission = admission_of(snapshot, frozenset(), wish=("secret",))
+    rows, scores = await index.search(snapshot.entity_vectors[5], 20, None, admission)
+    assert (rows.tolist(), scores.tolist()) == ([], [])
+
+
+async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snapshot) -> None:
+    admission = admission_of(snapshot, frozenset({"tenant:north"}))
+    assert LabelledRows(snapshot).filter(admission)
+    short = LabelledRows(snapshot, most_listed=0)
+    assert short.filter(admission) is None
+    config = Vectors.model_validate({"index": "flat"})
+    open_milvus_lite(snapshot, config).close()
+    assert snapshot.store.local
+    client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
+    index = MilvusVectors(client, snapshot, config, lite=True, labelled=short)
+    try:
+        vector = snapshot.entity_vectors[5]
+        found, _ = await index.search(vector, 9, None, admission)
+        assert found.tolist() == brute_force(snapshot, admission, vector, 9, None)[0]
+    finally:
+        index.close()
+
+
+def test_tenants_of_what_several_documents_say() -> None:
+    tenants = ["=north", "=south", ""]
+    rows, sets = np.array([(0, 0), (1, 0), (1, 1), (2, 2), (3, 0), (3, 2), (4, 3)]).T
+    found = patterns(rows, sets, 6)
+    own = pattern_tenants(found, tenants)
+    assert [own[pattern] for pattern in found.of] == ["=north", "*", "", "*", "", ""]
+
+
+def test_a_filter_names_the_tenants_in_reach(snapshot: Snapshot) -> None:
+    rows = LabelledRows(snapshot, "tenant:")
+    found = rows.filter(admission_of(snapshot, frozenset({"tenant:north"})))
+    assert found is not None
+    assert found.text.startswith(f'{rows.tenant_field} in ["", "*", "=north"] and ')
+    assert LabelledRows(snapshot, "team:").tenant_field != rows.tenant_field
+    assert set(rows.tenants() or ()) == {"", "*", "=north", "=south"}
+    assert any(labels == ("secret", "tenant:north") for labels in read_label_sets(snapshot))

@@ -1,0 +1,106 @@
+"""An index as a caller sees it, method by method, against the documents in reach."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hirag_dist.core.access import HIDDEN, MIXED
+from hirag_dist.core.retrieval import RankedCommunity
+from hirag_dist.index.loaded import LoadedIndex
+from hirag_dist.index.reader import Snapshot
+from hirag_dist.index.seen import LabelledIndex, SeenIndex
+from tests.labelled_builds import build
+from tests.leaky_builds import HIDDEN as WORD
+from tests.leaky_builds import corpus, script
+from tests.toy_builds import Bench, rows
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    return build(Bench(tmp_path_factory.mktemp("index")), corpus(1), script)
+
+
+@pytest.fixture(scope="module")
+def whole(snapshot: Snapshot) -> LoadedIndex:
+    return LoadedIndex(snapshot)
+
+
+@pytest.fixture(scope="module")
+def seen(snapshot: Snapshot, whole: LoadedIndex) -> SeenIndex:
+    found = LabelledIndex(whole, snapshot).seen_by(frozenset())
+    assert isinstance(found, SeenIndex)
+    return found
+
+
+def in_reach(snapshot: Snapshot) -> list[bool]:
+    """Of each chunk."""
+    public = {row["document_id"] for row in rows(snapshot, "documents") if not row["labels"]}
+    return [row["document_id"] in public for row in rows(snapshot, "chunks")]
+
+
+def test_chunks_of_relations(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    reached = in_reach(snapshot)
+    assert seen.seen_chunks is not None
+    assert seen.seen_chunks.tolist() == reached
+    n_less = 0
+    for row in range(len(whole.ends)):
+        chunks = whole.relation_chunks(row)
+        assert seen.relation_chunks(row) == [chunk for chunk in chunks if reached[chunk]]
+        n_less += 0 < len(seen.relation_chunks(row)) < len(chunks)
+    assert n_less
+
+
+def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    admission = seen.admission
+    mixed = np.flatnonzero(admission.relation_states[admission.relation_patterns] == MIXED)
+    assert len(mixed)
+    assert (seen.relation_weights(mixed) < whole.relation_weights(mixed)).all()
+    told, written = (index.triples([(row, 0.5) for row in mixed.tolist()]) for index in (seen, whole))
+    for item, other in zip(told, written, strict=True):
+        assert WORD not in item.description
+        assert item.relation_id == other.relation_id
+        assert item.weight < other.weight
+        assert item.description != other.description
+
+
+def test_texts_of_entities(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    admission = seen.admission
+    states = admission.entity_states[admission.entity_patterns]
+    rows_seen = np.flatnonzero(states != HIDDEN).tolist()
+    told = seen.entities([(row, None) for row in rows_seen])
+    written = whole.entities([(row, None) for row in rows_seen])
+    for row, item, other in zip(rows_seen, told, written, strict=True):
+        assert WORD not in item.description
+        assert (item == other) == (states[row] != MIXED)
+        assert (item.entity_id, item.layer) == (other.entity_id, other.layer)
+    assert seen.entities([(row, None) for row in rows_seen]) == told, "the same when they are asked for again"
+
+
+def test_reports_and_ratings(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    found = 0
+    for community in range(len(whole.communities.levels)):
+        ranked = RankedCommunity(community, 1, 0.5)
+        item = seen.community(ranked)
+        assert item is None or item == whole.community(ranked)
+        assert seen.communities.ratings[community] == (0.0 if item is None else item.rating)
+        found += item is None
+    assert found
+
+
+def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    known = set(seen.known_relations(np.arange(len(whole.ends))).tolist())
+    admission = seen.admission
+    hidden = admission.entity_states[admission.entity_patterns] == HIDDEN
+    reached = in_reach(snapshot)
+    for row, relation in enumerate(rows(snapshot, "relations")):
+        stated = relation["kind"] != "extracted" or any(reached[chunk] for chunk in whole.relation_chunks(row))
+        assert (row in known) == (stated and not hidden[whole.ends[row]].any())
+
+
+def test_callers_who_may_see_the_same_share_a_view(snapshot: Snapshot, whole: LoadedIndex) -> None:
+    labelled = LabelledIndex(whole, snapshot)
+    assert labelled.seen_by(frozenset({"a"})) is labelled.seen_by(frozenset({"b", "c"}))
+    assert labelled.seen_by(frozenset({"secret"})) is whole
+    assert labelled.seen_by(None) is whole
+    assert labelled.seen_by(None, ["secret"]) is not whole

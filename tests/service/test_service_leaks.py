@@ -1,0 +1,66 @@
+"""What a caller may not see leaves no trace through the service either, whose word on labels is the one that counts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.client import AsyncHiragClient
+from hirag_dist.query import QueryEngine
+from hirag_dist.searching import MODES
+from hirag_dist.service.holder import EngineHolder
+from hirag_dist.types import Query
+from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, all_text, corpus
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Indexes:
+    return Indexes(tmp_path_factory)
+
+
+Start = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture
+async def served(made: Indexes, start: Start, tmp_path: Path) -> AsyncIterator[Any]:
+    """Clients of one service by their tokens: of a caller who holds nothing, and of one who may see the secret."""
+    lines = ["callers:"]
+    for name, labels in (("visitor", "[]"), ("agent", "[secret]")):
+        digest = hashlib.sha256(name.encode()).hexdigest()
+        lines += [f"  {name}:", f'    tokens: [{{sha256: "{digest}"}}]', f"    labels: {labels}"]
+    (tmp_path / "callers.yaml").write_text("\n".join(lines))
+    engine = made(corpus(1))
+
+    async def opened() -> QueryEngine:
+        return engine
+
+    holder = EngineHolder(opened, lambda: engine.info.snapshot_id, poll_s=3600)
+    service = await start(holder, callers_file=str(tmp_path / "callers.yaml"))
+    clients = {name: AsyncHiragClient(service.address, token=name) for name in ("visitor", "agent")}
+    yield clients
+    for client in clients.values():
+        await client.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_no_trace_through_the_service(served: dict[str, AsyncHiragClient], mode: str) -> None:
+    for question in QUESTIONS:
+        # A caller cannot give itself a reach: what it sends has none, and the service's word counts.
+        asked = Query(question, mode, top_n=40, reach=None)
+        assert HIDDEN not in all_text(await served["visitor"].retrieve(asked))
+        assert HIDDEN not in all_text(await served["visitor"].answer(asked))
+        assert HIDDEN in all_text(await served["agent"].retrieve(asked))
+        wished = await served["visitor"].retrieve(replace(asked, labels=("secret",)))
+        assert not wished.context_refs
+
+
+async def test_the_service_describes_what_a_caller_may_know(served: dict[str, AsyncHiragClient]) -> None:
+    visitor, agent = await served["visitor"].describe(), await served["agent"].describe()
+    assert visitor.counts["documents"] == 20
+    assert agent.counts["documents"] == 30
+    assert "usage" not in visitor.counts

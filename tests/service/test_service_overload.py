@@ -1,0 +1,219 @@
+"""More than the service takes, more than a caller may, and callers who do not read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from hirag_dist.client import AsyncHiragClient
+from hirag_dist.errors import ServiceError
+from hirag_dist.service import status
+from hirag_dist.service._pb import query_pb2 as pb
+from hirag_dist.service._pb import query_pb2_grpc
+
+QUERY = pb.Query(question="q")
+REQUEST = pb.RetrieveRequest(query=QUERY)
+EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def details(call: Any, *kinds: Any) -> list[Any]:
+    """What comes with a status, one of each kind."""
+    found = []
+    for kind in kinds:
+        detail = kind()
+        assert any(each.Unpack(detail) for each in (await rpc_status.aio.from_call(call)).details), kind
+        found.append(detail)
+    return found
+
+
+async def test_who_would_wait_too_long_is_turned_away(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine, places=1, max_wait_s=0.05)
+    async with fakes.channel(service) as channel, AsyncExitStack() as held:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        engine.gate = asyncio.Event()
+        first = asyncio.ensure_future(stub.Retrieve(REQUEST))
+        await engine.started.wait()
+        await asyncio.sleep(0.2)  # a stay that the service learns from
+        engine.gate.set()
+        await first
+        engine.gate = asyncio.Event()
+        held.callback(engine.gate.set)
+        calls = [stub.Retrieve(REQUEST) for _ in range(18)]  # one has a place, 16 are no crowd
+        codes = [asyncio.ensure_future(call.code()) for call in calls]
+        (refused,), _ = await asyncio.wait(codes, return_when=asyncio.FIRST_COMPLETED)
+        assert refused.result() is EXHAUSTED
+        call = calls[codes.index(refused)]
+        assert "16 requests are waiting" in await call.details()
+        info, retry = await details(call, error_details_pb2.ErrorInfo, error_details_pb2.RetryInfo)
+        assert (info.reason, info.metadata["reason"]) == ("OVERLOADED", "queue")
+        assert 0.1 < retry.retry_delay.ToTimedelta().total_seconds() < 60
+        engine.gate.set()
+        assert [await code for code in codes].count(grpc.StatusCode.OK) == 17
+    assert len(engine.queries) == 18
+
+
+async def test_a_place_is_not_kept_while_a_model_answers_or_a_stream_is_read(
+    start: Any, fakes: Any, callers: Any
+) -> None:
+    engine = fakes.FakeEngine()
+    service = await start(engine, places=1)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        engine.gate = asyncio.Event()
+        answers = [stub.Answer(pb.AnswerRequest(query=QUERY)) for _ in range(3)]
+        for answer in answers:  # each has its retrieval, and waits for its model
+            assert (await answer.read()).retrieval.local
+        engine.gate.set()
+        streams = [stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY)) for _ in range(3)]
+        for stream in streams:
+            await stream.read()  # and no more
+        assert (await stub.Retrieve(REQUEST)).retrieval.local
+        for call in (*answers, *streams):
+            call.cancel()
+
+
+async def test_answers_at_a_time_have_a_limit_of_their_own(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine, max_answers=1)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        engine.gate = asyncio.Event()
+        first = aiter(stub.Answer(pb.AnswerRequest(query=QUERY)))
+        await anext(first)
+        second = stub.Answer(pb.AnswerRequest(query=QUERY))
+        assert await second.code() is EXHAUSTED
+        (info,) = await details(second, error_details_pb2.ErrorInfo)
+        assert info.metadata["reason"] == "answers"
+        engine.gate.set()
+        assert (await stub.Retrieve(REQUEST)).retrieval.local
+        _ = [part async for part in first]
+
+
+async def test_a_caller_has_a_quota(start: Any, engine: Any, fakes: Any, callers: Any, station: Any) -> None:
+    callers.add("few", quota_per_day=2)
+    service = await start(engine, station=station, callers_file=callers.path)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        for _ in range(2):
+            await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
+        call = stub.Retrieve(REQUEST, metadata=fakes.token("few"))
+        with pytest.raises(grpc.aio.AioRpcError, match="few has used its 2 requests of today") as caught:
+            await call
+        assert caught.value.code() is EXHAUSTED
+        quota, retry, info = await details(
+            call, error_details_pb2.QuotaFailure, error_details_pb2.RetryInfo, error_details_pb2.ErrorInfo
+        )
+        assert quota.violations[0].subject == "caller:few"
+        assert 0 < retry.retry_delay.ToTimedelta().total_seconds() <= 86_400
+        assert info.metadata["reason"] == "quota"
+        assert (await stub.Retrieve(REQUEST, metadata=fakes.token("web"))).retrieval.local
+    assert len(engine.queries) == 3
+
+
+async def test_two_servers_of_a_port_hold_a_caller_to_one_rate(
+    start: Any, engine: Any, fakes: Any, callers: Any, station: Any
+) -> None:
+    callers.add("slow", rate={"per_second": 0.001, "burst": 3})
+    codes = []
+    for process in (0, 1):
+        service = await start(engine, station=station.of(process), callers_file=callers.path)
+        async with fakes.channel(service) as channel:
+            stub = query_pb2_grpc.QueryServiceStub(channel)
+            for _ in range(2):
+                codes.append(await stub.Retrieve(REQUEST, metadata=fakes.token("slow")).code())
+    assert codes == [grpc.StatusCode.OK] * 3 + [EXHAUSTED]
+
+
+async def test_calls_at_a_time_of_a_caller(start: Any, engine: Any, fakes: Any, callers: Any, station: Any) -> None:
+    callers.add("one", max_concurrent=1)
+    service = await start(engine, station=station, callers_file=callers.path)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        engine.gate = asyncio.Event()
+        first = stub.Retrieve(REQUEST, metadata=fakes.token("one"))
+        await engine.started.wait()
+        assert await stub.Retrieve(REQUEST, metadata=fakes.token("one")).code() is EXHAUSTED
+        first.cancel()
+        await engine.cancelled.wait()
+        engine.gate.set()
+        assert (await stub.Retrieve(REQUEST, metadata=fakes.token("one"))).retrieval.local
+
+
+async def test_the_client_is_told_why_and_until_when(
+    start: Any, engine: Any, fakes: Any, callers: Any, station: Any
+) -> None:
+    callers.add("slow", rate={"per_second": 0.01, "burst": 1})
+    service = await start(engine, station=station, callers_file=callers.path)
+    async with AsyncHiragClient(service.address, token="slow-token") as client:
+        await client.retrieve("q")
+        with pytest.raises(ServiceError) as caught:
+            await client.retrieve("q")
+    assert isinstance(caught.value, status.Limited)
+    assert caught.value.reason == "rate"
+    assert 90 < caught.value.retry_after_s <= 100
+
+
+async def test_who_asks_again_at_once_does_not_take_the_time_of_all(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine, max_concurrent=1)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        engine.gate = asyncio.Event()
+        first = asyncio.ensure_future(stub.Retrieve(REQUEST))
+        await engine.started.wait()
+        started = time.perf_counter()
+        assert await stub.Retrieve(REQUEST).code() is EXHAUSTED
+        assert time.perf_counter() - started >= 0.1
+        engine.gate.set()
+        await first
+
+
+async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: Any, fakes: Any) -> None:
+    engine = fakes.FakeEngine(whole=fakes.replace(fakes.WHOLE, context="c" * 8_000_000))
+    service = await start(engine, max_concurrent=1, send_timeout_s=0.3)
+    options = [("grpc.http2.lookahead_bytes", 64_000), ("grpc.http2.bdp_probe", 0), ("grpc.enable_retries", 0)]
+    options.append(("grpc.max_receive_message_length", -1))
+    async with grpc.aio.insecure_channel(service.address, options=options) as channel, fakes.channel(service) as other:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        lazy = aiter(stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY)))
+        await anext(lazy)
+        quick = query_pb2_grpc.QueryServiceStub(other)
+        request = pb.RetrieveRequest(query=QUERY, omit_context=True)
+        while await quick.Retrieve(request).code() is not grpc.StatusCode.OK:  # until the lazy one is out
+            pass
+        with pytest.raises(grpc.aio.AioRpcError, match="nothing of the reply was read for") as caught:
+            _ = [message async for message in lazy]
+        assert caught.value.code() is grpc.StatusCode.ABORTED
+
+
+@pytest.mark.parametrize("method", ["Retrieve", "RetrieveStream", "Answer"])
+async def test_bytes_that_are_no_message(
+    start: Any, engine: Any, fakes: Any, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    service = await start(engine)
+    async with fakes.channel(service) as channel:
+        call = channel.unary_stream(f"/hirag.query.v1.QueryService/{method}")(b"\xff\xff\xff")
+        with pytest.raises(grpc.aio.AioRpcError, match=f"the bytes are no {method}Request") as caught:
+            _ = [message async for message in call]
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "Traceback" not in caplog.text
+    assert len([each for each in caplog.records if each.name == "hirag_dist.service.access"]) == 1
+
+
+async def test_a_question_has_a_longest_length(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        call = stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q" * 40_000)))
+        with pytest.raises(grpc.aio.AioRpcError, match="at most 32768 characters, got 40000") as caught:
+            await call
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        (bad,) = await details(call, error_details_pb2.BadRequest)
+        assert bad.field_violations[0].field == "query.question"
+    assert not engine.queries

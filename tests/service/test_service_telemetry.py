@@ -1,0 +1,310 @@
+"""What a service says of itself: lines in the log, metrics, traces."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from hirag_dist.errors import BackendUnavailable
+from hirag_dist.service._pb import query_pb2 as pb
+from hirag_dist.service._pb import query_pb2_grpc
+from hirag_dist.service.access import Access, AccessLog
+from hirag_dist.service.metrics import FOLDER_VARIABLE, Facts, FactsCollector, Metrics, WorkerMetrics
+from hirag_dist.service.metrics_http import serve_metrics
+from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.server import serve
+from hirag_dist.service.tracing import Tracing
+
+QUERY = pb.Query(question="Who lit the lamp?")
+REQUEST = pb.RetrieveRequest(query=QUERY)
+
+
+def example(**changed: Any) -> Access:
+    fields = {
+        "method": "Answer",
+        "peer": "ipv4:127.0.0.1:9",
+        "request_id": "r1",
+        "caller": "web",
+        "kind": "token",
+        "labels": 2,
+        "mode": "hirag",
+        "snapshot": "s1",
+        "partial": ("bridge",),
+        "items": 7,
+        "queued_s": 0.5,
+        "timings_ms": {"embed": 1.0, "search": 2.0, "total": 10.0},
+        "first_text_s": 0.75,
+        "input_tokens": 100,
+        "output_tokens": 7,
+        "model": "extractive",
+        "question": "Who?",
+        "seconds": 1.0,
+        "began_ns": 10**18,
+    }
+    return Access(**(fields | changed))
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "hirag_dist.service.access"]
+
+
+def test_forms_of_the_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "hirag_dist.service.access")
+    access = example()
+    AccessLog("text").write(access)
+    AccessLog("json").write(access)
+    AccessLog("off").write(access)
+    text, as_json = lines(caplog)
+    assert text == (
+        "method=Answer code=OK ms=1000.0 queue_ms=500.0 mode=hirag snapshot=s1 partial=bridge items=7 model=extractive "
+        "input_tokens=100 output_tokens=7 caller=web labels=2 peer=ipv4:127.0.0.1:9 request_id=r1"
+    )
+    assert json.loads(as_json)["caller"] == "web"
+    assert "question" not in as_json
+
+
+def test_a_line_cannot_be_faked(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "hirag_dist.service.access")
+    access = example(question='x\nmethod=Retrieve caller="root"\u2028')
+    AccessLog("text", questions=True).write(access)
+    AccessLog("json", questions=True).write(access)
+    text, as_json = lines(caplog)
+    assert text.endswith(r'question="x\nmethod=Retrieve caller=\"root\"\u2028"')
+    assert "\n" not in as_json
+    assert json.loads(as_json)["question"] == access.question
+
+
+async def test_the_line_of_a_request(
+    start: Any, engine: Any, fakes: Any, callers: Any, station: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "hirag_dist.service.access")
+    callers.add("few", quota_per_day=1, labels=["public"])
+    service = await start(engine, station=station, callers_file=callers.path, access_log="json")
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        _ = [part async for part in stub.Answer(pb.AnswerRequest(query=QUERY), metadata=fakes.token("few"))]
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
+    first, second = (json.loads(line) for line in lines(caplog))
+    assert first.items() >= {"caller": "few", "labels": 1, "items": 6, "model": "extractive", "code": "OK"}.items()
+    assert second.items() >= {"caller": "few", "code": "RESOURCE_EXHAUSTED", "reason": "quota"}.items()
+    assert "lamp" not in caplog.text  # nothing of the question
+
+
+def samples(text: str) -> dict[str, float]:
+    """`name{label=value,…}` → value."""
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}"] = sample.value
+    return found
+
+
+def page(registry: CollectorRegistry) -> dict[str, float]:
+    with serve_metrics("127.0.0.1:0", registry) as address:
+        return samples(urllib.request.urlopen(f"http://{address}/metrics").read().decode())
+
+
+def test_a_request_is_counted() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    metrics.ended(example())
+    metrics.ended(example(method="Retrieve", code="RESOURCE_EXHAUSTED", reason="rate", timings_ms={}, model=""))
+    metrics.ended(example(timings_ms={"x": 5.0}, model="", code="CANCELLED"))  # a part that an engine made up
+    metrics.swapped(True)
+    metrics.swapped(False)
+    found = page(registry)
+    assert (
+        found.items()
+        >= {
+            "hirag_service_requests_total{caller=token,code=OK,method=Answer}": 1,
+            "hirag_service_requests_total{caller=token,code=RESOURCE_EXHAUSTED,method=Retrieve}": 1,
+            "hirag_service_refused_total{reason=rate}": 1,
+            "hirag_service_request_seconds_count{method=Answer}": 2,
+            "hirag_retrieval_part_seconds_sum{part=total}": 0.01,
+            "hirag_service_queue_seconds_count{}": 2,
+            "hirag_retrieval_partial_total{level=bridge}": 2,
+            "hirag_answer_tokens_total{kind=input}": 100,
+            "hirag_answer_tokens_total{kind=output}": 7,
+            "hirag_answer_first_text_seconds_sum{}": 1.5,
+            "hirag_snapshot_swaps_total{outcome=ok}": 1,
+            "hirag_snapshot_swaps_total{outcome=failed}": 1,
+        }.items()
+    )
+    assert "hirag_retrieval_part_seconds_count{part=x}" not in found
+
+
+def test_the_page(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    registry.register(FactsCollector(tmp_path))
+    with serve_metrics("127.0.0.1:0", registry) as address:
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://{address}/")
+        with pytest.raises(urllib.error.HTTPError, match="501"):
+            urllib.request.urlopen(f"http://{address}/metrics", data=b"x")
+        with (
+            pytest.raises(BackendUnavailable, match=r"choose another service\.metrics_listen"),
+            serve_metrics(address, registry),
+        ):
+            pass
+
+
+def test_facts_of_several_processes(tmp_path: Path) -> None:
+    Facts("s1", 100.0, 200.0, 5000.0, None, 2).write(tmp_path, 0)
+    Facts("s2", 150.0, 300.0, 5000.0, 900.0, 3).write(tmp_path, 1)
+    Facts("s2", 150.0, 250.0, 5000.0, 900.0, 3).write(tmp_path, 2)
+    registry = CollectorRegistry()
+    registry.register(FactsCollector(tmp_path))
+    assert page(registry) == {
+        "hirag_snapshot_info{snapshot=s1}": 1,
+        "hirag_snapshot_info{snapshot=s2}": 2,
+        "hirag_snapshot_created_timestamp_seconds{}": 100,
+        "hirag_snapshot_loaded_timestamp_seconds{}": 300,
+        "hirag_service_certificate_expiry_timestamp_seconds{}": 5000,
+        "hirag_service_token_expiry_timestamp_seconds{}": 900,
+        "hirag_service_callers{}": 2,
+    }
+
+
+COUNT = """
+import sys
+from hirag_dist.service.access import Access
+from hirag_dist.service.admission import Admission
+from hirag_dist.service.metrics import process_metrics
+metrics, registry = process_metrics(None)
+assert registry is None
+metrics.ended(Access("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
+admission = Admission(places=1, max_wait_s=1, most=9, answers=1)
+with admission.counted():
+    metrics.look(admission)
+"""
+
+
+def test_processes_are_added_up(tmp_path: Path) -> None:
+    workers = WorkerMetrics(tmp_path, 2)
+    processes = []
+    for _ in range(2):
+        processes.append(
+            subprocess.Popen([sys.executable, "-c", COUNT], env=os.environ | {FOLDER_VARIABLE: str(tmp_path)})
+        )
+    assert [process.wait() for process in processes] == [0, 0]
+    found = page(workers.registry)
+    assert found["hirag_service_requests_total{caller=token,code=OK,method=Retrieve}"] == 2
+    assert found["hirag_retrieval_part_seconds_count{part=total}"] == 2
+    assert found["hirag_service_requests_in_flight{state=answering_or_sending}"] == 2
+    workers.died(0, processes[0].pid)
+    found = page(workers.registry)
+    assert found["hirag_service_requests_total{caller=token,code=OK,method=Retrieve}"] == 2  # counters never go back
+    assert found["hirag_service_requests_in_flight{state=answering_or_sending}"] == 1
+    assert found["hirag_service_worker_deaths_total{}"] == 1
+    assert found["hirag_service_workers{}"] == 2
+
+
+async def test_metrics_of_a_running_service(
+    engine: Any, fakes: Any, callers: Any, station: Any, certificates: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "hirag_dist.service.metrics_http")
+    expires = (datetime.now(UTC) + timedelta(days=3)).replace(microsecond=0)
+    callers.add("new", expires=expires)
+    stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+    options = ServerOptions(
+        listen="127.0.0.1:0",
+        callers_file=callers.path,
+        tls_cert=certificates["server.pem"],
+        tls_key=certificates["server.key"],
+        metrics_listen="127.0.0.1:0",
+    )
+    serving = asyncio.create_task(serve(fakes.holder_of(engine), options, ready.set_result, stop, station))
+    root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
+    async with grpc.aio.secure_channel(await ready, root) as channel:
+        await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=fakes.token("new"))
+    (address,) = (record.getMessage().split()[-1] for record in caplog.records if "metrics on" in record.getMessage())
+    read = await asyncio.to_thread(lambda: urllib.request.urlopen(address).read().decode())
+    stop.set()
+    await serving
+    found = samples(read)
+    assert found["hirag_service_requests_total{caller=token,code=OK,method=Retrieve}"] == 1
+    assert found["hirag_snapshot_info{snapshot=s1}"] == 1
+    assert found["hirag_service_token_expiry_timestamp_seconds{}"] == expires.timestamp()
+    assert found["hirag_service_callers{}"] == 2
+    assert found["hirag_service_certificate_expiry_timestamp_seconds{}"] > datetime.now(UTC).timestamp()
+
+
+@pytest.fixture
+def spans() -> Any:
+    """A provider of OpenTelemetry and what it was given."""
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return provider, exporter.get_finished_spans
+
+
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+def test_spans_of_a_request_and_its_parts(spans: Any) -> None:
+    provider, finished = spans
+    Tracing(provider).ended(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-01"}))
+    by_name = {span.name: span for span in finished()}
+    root = by_name["hirag.query.v1.QueryService/Answer"]
+    assert f"{root.context.trace_id:032x}" == TRACE
+    assert f"{root.parent.span_id:016x}" == PARENT
+    assert root.attributes.items() >= {"rpc.method": "Answer", "hirag.caller": "web", "hirag.snapshot": "s1"}.items()
+    assert "Who?" not in str(dict(root.attributes))
+    begin = 10**18
+    times = {name: ((span.start_time - begin) / 1e6, (span.end_time - begin) / 1e6) for name, span in by_name.items()}
+    assert times == {
+        "hirag.query.v1.QueryService/Answer": (0, 1000),
+        "queue": (0, 500),
+        "embed": (500, 501),
+        "search": (501, 503),
+        "answer": (503, 1000),
+    }
+    assert all(span.parent.span_id == root.context.span_id for span in by_name.values() if span is not root)
+    assert by_name["answer"].attributes["gen_ai.usage.output_tokens"] == 7
+
+
+def test_a_trace_that_its_caller_does_not_keep_is_not_kept_here(spans: Any) -> None:
+    from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
+
+    provider, finished = spans
+    provider.sampler = ParentBased(ALWAYS_ON)
+    tracing = Tracing(provider)
+    tracing.ended(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-00"}))
+    assert not finished()
+    tracing.ended(example(trace={"traceparent": "nonsense"}, code="INTERNAL"))
+    root = finished()[-1]
+    assert root.parent is None
+    assert not root.status.is_ok
+
+
+async def test_a_trace_goes_on_through_the_service(start: Any, engine: Any, fakes: Any, spans: Any) -> None:
+    provider, finished = spans
+    service = await start(engine)
+    service.server.observe(Tracing(provider).ended)
+    async with fakes.channel(service) as channel:
+        metadata = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)
+        await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=metadata)
+    (root,) = (span for span in finished() if span.name.endswith("/Retrieve"))
+    assert f"{root.context.trace_id:032x}" == TRACE
+    assert {span.name for span in finished()} >= {"search"}

@@ -1,0 +1,113 @@
+"""The service as `serve` runs it: the engine in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from hirag_dist.errors import InvalidQuery
+from hirag_dist.service import convert
+from hirag_dist.service._pb import query_pb2 as pb
+from hirag_dist.service._pb import query_pb2_grpc
+from hirag_dist.service.holder import EngineHolder
+from hirag_dist.service.runner import ThreadRunner
+from hirag_dist.types import Query
+
+QUERY = pb.Query(question="Who lit the lamp?")
+REQUEST = pb.RetrieveRequest(query=QUERY)
+
+
+@pytest.fixture
+def engine(fakes: Any) -> Any:
+    """An engine that notes its threads, and can be told to work until it is cancelled."""
+
+    class Engine(fakes.FakeEngine):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.threads: set[str] = set()
+            self.endless = False
+            self.begun, self.stopped = threading.Event(), threading.Event()
+
+        async def _work(self, query: Query, deadline_s: float | None) -> None:
+            self.threads.add(threading.current_thread().name)
+            if self.endless:
+                self.begun.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    self.stopped.set()
+            await super()._work(query, deadline_s)
+
+        async def close(self) -> None:
+            self.threads.add(threading.current_thread().name)
+            await super().close()
+
+    return Engine()
+
+
+@pytest.fixture
+def holder(engine: Any) -> Iterator[EngineHolder]:
+    async def opened() -> Any:
+        return engine
+
+    yield EngineHolder(opened, lambda: "s1", poll_s=3600, runner=ThreadRunner())
+    assert engine.closed.is_set()
+    assert engine.threads == {"engine"}
+
+
+@pytest.fixture
+async def stub(holder: EngineHolder, start: Any, fakes: Any) -> Any:
+    service = await start(holder)
+    async with fakes.channel(service) as channel:
+        yield query_pb2_grpc.QueryServiceStub(channel)
+
+
+async def test_every_call(stub: Any, engine: Any, fakes: Any) -> None:
+    response = await stub.Retrieve(REQUEST)
+    assert convert.retrieval_from_proto(response.retrieval) == engine.whole
+    levels = [message.level async for message in stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY))]
+    assert levels == [pb.LEVEL_LOCAL, pb.LEVEL_GLOBAL, pb.LEVEL_BRIDGE, pb.LEVEL_SOURCES, pb.LEVEL_DONE]
+    parts = [message async for message in stub.Answer(pb.AnswerRequest(query=QUERY))]
+    assert [part.WhichOneof("part") for part in parts] == ["retrieval", "text", "text", "answer"]
+    assert convert.answer_from_proto(parts[-1].answer, response and engine.whole) == fakes.ANSWER
+
+
+async def test_many_at_a_time(stub: Any, engine: Any) -> None:
+    found = await asyncio.gather(*(stub.Retrieve(REQUEST) for _ in range(40)))
+    assert all(each.retrieval.local for each in found)
+    assert len(engine.queries) == 40
+
+
+@pytest.mark.parametrize("method", ["Retrieve", "RetrieveStream", "Answer"])
+async def test_what_the_engine_raises(stub: Any, engine: Any, method: str) -> None:
+    engine.error = InvalidQuery("vector must have 4 numbers")
+    call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
+    with pytest.raises(grpc.aio.AioRpcError, match="4 numbers") as caught:
+        _ = await call if method == "Retrieve" else [message async for message in call]
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("method", ["Retrieve", "RetrieveStream", "Answer"])
+async def test_a_caller_that_hangs_up_stops_the_work(stub: Any, engine: Any, method: str) -> None:
+    engine.endless = True
+    call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
+    while not await asyncio.to_thread(engine.begun.wait, 0.05):
+        if method != "Retrieve" and not call.done():
+            await call.read()
+    call.cancel()
+    while not await asyncio.to_thread(engine.stopped.wait, 0.05):
+        pass
+
+
+async def test_a_deadline_stops_the_work(stub: Any, engine: Any) -> None:
+    engine.endless = True
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Retrieve(REQUEST, timeout=0.3)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    while not await asyncio.to_thread(engine.stopped.wait, 0.05):
+        pass

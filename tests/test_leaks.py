@@ -1,0 +1,243 @@
+"""What a caller may not see leaves no trace: not in names, texts, scores, counts, paths, weights or reports."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from dataclasses import asdict, replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from hirag_dist.index.layout import LABEL_TABLES
+from hirag_dist.index.reader import Snapshot
+from hirag_dist.searching import MODES
+from hirag_dist.types import Query, Retrieval
+from tests.leaky_builds import HIDDEN, NOBODY, QUESTIONS, Indexes, all_text, corpus, engine_of, public, topics
+from tests.toy_builds import rows
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Indexes:
+    return Indexes(tmp_path_factory)
+
+
+def hidden_ids(snapshot: Snapshot) -> set[str]:
+    """Ids of all that nobody without labels may know of."""
+    secret = {row["document_id"] for row in rows(snapshot, "documents") if row["labels"]}
+    chunks = {row["chunk_id"] for row in rows(snapshot, "chunks") if row["document_id"] in secret}
+    gone = {
+        row["entity_id"] for row in rows(snapshot, "entities") if not row["layer"] and set(row["chunk_ids"]) <= chunks
+    }
+    mixed = {row["entity_id"] for row in rows(snapshot, "entity_mentions")}
+    reports = {row["community_id"] for row in rows(snapshot, "communities") if set(row["entity_ids"]) & (gone | mixed)}
+    relations = {
+        row["relation_id"]
+        for row in rows(snapshot, "relations")
+        if row["kind"] == "extracted" and set(row["chunk_ids"]) <= chunks
+    }
+    return secret | chunks | gone | reports | relations
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_no_trace_in_any_mode(made: Indexes, mode: str, question: str) -> None:
+    engine, snapshot = made(corpus(1)), made.snapshot(corpus(1))
+    found = await engine.retrieve(Query(question, mode, top_n=40, reach=NOBODY))
+    text = all_text(found)
+    assert HIDDEN not in text
+    assert not [own for own in hidden_ids(snapshot) if own in text]
+    assert found.context_refs
+    answer = await engine.answer(Query(question, mode, top_n=40, reach=NOBODY))
+    assert HIDDEN not in all_text(answer)
+    everything = await engine.retrieve(Query(question, mode, top_n=40))
+    assert HIDDEN in all_text(everything), "else there was nothing to leak"
+    holder = await engine.retrieve(Query(question, mode, top_n=40, reach=frozenset({"secret", "other"})))
+    assert replace(holder, timings_ms={}) == replace(everything, timings_ms={})
+
+
+async def test_no_trace_in_what_comes_in_steps(made: Indexes) -> None:
+    engine = made(corpus(1))
+    levels = []
+    async for level, found in engine.retrieve_stream(Query(QUESTIONS[0], reach=NOBODY)):
+        assert HIDDEN not in all_text(found)
+        levels.append(level)
+    assert levels == ["local", "global", "bridge", "done"]
+
+
+@pytest.mark.parametrize("mode", ["local", "flat", "naive"])
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_without_communities_a_reply_is_that_of_an_index_without_the_hidden_documents(
+    made: Indexes, mode: str, seed: int
+) -> None:
+    documents = corpus(seed)
+    engine = made(documents, max_layers=0)
+    other = made(public(documents), max_layers=0)
+    for question in QUESTIONS:
+        found = await engine.retrieve(Query(question, mode, top_n=30, reach=NOBODY))
+        wanted = await other.retrieve(Query(question, mode, top_n=30))
+        same(found, wanted)
+
+
+async def test_a_wish_for_labels_is_an_index_of_the_documents_that_carry_them(made: Indexes) -> None:
+    documents = corpus(1)
+    engine = made(documents, max_layers=0)
+    other = made([document for document in documents if document[1]], max_layers=0)
+    for question in QUESTIONS:
+        found = await engine.retrieve(Query(question, "flat", labels=("secret",)))
+        same(found, await other.retrieve(Query(question, "flat")))
+        nothing = await engine.retrieve(Query(question, labels=("secret",), reach=NOBODY))
+        assert not nothing.context_refs
+        nothing = await other.retrieve(Query(question, labels=("secret", "other")))
+        assert not nothing.context_refs
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_wish_where_there_are_no_labels_finds_nothing(made: Indexes, mode: str) -> None:
+    engine = made(public(corpus(1)), max_layers=0)
+    found = await engine.retrieve(Query("wordaa", mode, labels=("secret",)))
+    assert (found.local, found.sources, found.context_refs) == ((), (), {})
+    everything = await engine.retrieve(Query("wordaa", mode, reach=NOBODY))
+    assert everything.context_refs, "a document without labels is in reach of everybody"
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_hidden_documents_of_other_things_change_nothing_at_all(made: Indexes, mode: str) -> None:
+    documents = topics(1)
+    engine = made(documents, max_layers=0)
+    other = made(public(documents), max_layers=0)
+    for question in QUESTIONS:
+        found = await engine.retrieve(Query(question, mode, reach=NOBODY))
+        same(found, await other.retrieve(Query(question, mode)))
+
+
+def same(found: Retrieval, wanted: Retrieval) -> None:
+    """Equal but for times, the snapshot's id, and the last bits of sums."""
+    assert found.context == wanted.context
+    assert found.context_refs == wanted.context_refs
+    for part in ("local", "communities", "key_entities", "paths", "triples", "sources"):
+        items = [asdict(item) for item in getattr(found, part)]
+        others = [asdict(item) for item in getattr(wanted, part)]
+        for item, other in zip(items, others, strict=True):
+            score = item.pop("score", None)
+            assert score == pytest.approx(other.pop("score", None), abs=1e-5)
+            assert item == other
+
+
+async def test_bridges_are_of_what_the_documents_in_reach_say(made: Indexes) -> None:
+    engine, snapshot = made(corpus(1)), made.snapshot(corpus(1))
+    said: dict[frozenset[str], list[tuple[str, str, float]]] = {}  # in (chunk) order, strongest first
+    chunks = {row["chunk_id"]: row for row in rows(snapshot, "chunks")}
+    labels = {row["document_id"]: row["labels"] for row in rows(snapshot, "documents")}
+    for own in sorted(chunks):
+        if labels[chunks[own]["document_id"]]:
+            continue
+        words = chunks[own]["text"].split()
+        for a, b in pairwise(words):
+            strength = 1.0 + len(set(a + b)) % 5
+            said.setdefault(frozenset((a, b)), []).append((own, f"{a} stands before {b}, says {words[0]}.", strength))
+    n_mixed = n_paths = 0
+    stated = {row["relation_id"] for row in rows(snapshot, "statements")}
+    for question in QUESTIONS:
+        found = await engine.retrieve(Query(question, "bridge", top_n=40, reach=NOBODY))
+        for triple in found.triples:
+            if triple.kind != "extracted":
+                continue
+            told = said[frozenset((triple.source_name, triple.target_name))]
+            assert triple.weight == sum(strength for *_, strength in told)
+            assert triple.description == " ".join(dict.fromkeys(text for _, text, _ in told))
+            n_mixed += triple.relation_id in stated
+        for path in found.paths:
+            for a, b in pairwise(path.entity_names):
+                if not any("those like" in name for name in (a, b)):
+                    assert frozenset((a, b)) in said
+                    n_paths += 1
+    assert n_mixed
+    assert n_paths
+
+
+async def test_a_report_is_there_for_those_who_may_see_all_that_it_was_written_from(made: Indexes) -> None:
+    documents = corpus(1)
+    documents += [(text.replace("word", "term"), labels) for text, labels in topics(1) if not labels]
+    engine = made(documents)
+    snapshot = made.snapshot(documents)
+    hidden = hidden_ids(snapshot)
+    asked = [*QUESTIONS, "termaa", "termbb", "termcc"]
+    seen = [await engine.retrieve(Query(question, "global", top_c=100, reach=NOBODY)) for question in asked]
+    every = [await engine.retrieve(Query(question, "global", top_c=100)) for question in asked]
+    found, there = ({item.community_id for each in all_ for item in each.communities} for all_ in (seen, every))
+    assert found
+    assert found < there
+    assert not found & hidden
+    assert there & hidden
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_what_is_seen_in_part_is_told_by_the_documents_in_reach(made: Indexes, seed: int) -> None:
+    """Against indexes of these documents alone; documents carry up to two of three labels."""
+    choose = random.Random(seed)
+    words = [f"word{first}{second}" for first in "abc" for second in "abcdefgh"]
+    documents = [
+        (" ".join(choose.sample(words, 6)), sorted(choose.sample(["x", "y", "z"], choose.randrange(3))))
+        for _ in range(24)
+    ]
+    engine = made(documents, max_layers=0)
+    for reach in (NOBODY, frozenset("x"), frozenset("xz")):
+        other = made([document for document in documents if reach.issuperset(document[1])], max_layers=0)
+        asked = Query("wordaa wordbc", "flat", top_n=100, reach=reach)
+        found, wanted = await engine.retrieve(asked), await other.retrieve(replace(asked, reach=None))
+        assert {replace(item, score=None) for item in found.local} == {
+            replace(item, score=None) for item in wanted.local
+        }
+        if not reach:
+            same(found, wanted)
+
+
+async def test_what_cannot_be_told_apart_is_seen_whole_or_not_at_all(made: Indexes) -> None:
+    """An index that an older version published, or another tool extracted, has no mentions."""
+    snapshot = made.snapshot(corpus(1))
+    files: dict[str, Any] = {
+        name: entry
+        for name, entry in snapshot.manifest.files.items()
+        if not name.startswith("serving") and name.removesuffix(".parquet") not in LABEL_TABLES
+    }
+    engine = engine_of(Snapshot(snapshot.store, snapshot.manifest.model_copy(update={"files": files})))
+    mixed = {row["entity_id"] for row in rows(snapshot, "entity_mentions")}
+    for question in QUESTIONS:
+        found = await engine.retrieve(Query(question, top_n=40, reach=NOBODY))
+        assert HIDDEN not in all_text(found)
+        assert found.local
+        assert not mixed & {item.entity_id for item in found.local}
+        assert all(item.layer == 0 for item in found.local), "nobody knows what a summary was made from"
+
+
+async def test_holding_any_label_is_enough_where_the_rule_says_so(made: Indexes) -> None:
+    documents = [(text, [*labels, "staff"] if labels else []) for text, labels in corpus(1)]
+    strict, loose = (made(documents, label_rule=rule, max_layers=0) for rule in ("all", "any"))
+    asked = Query(f"{HIDDEN}aa", "flat", reach=frozenset({"staff"}))
+    assert HIDDEN not in all_text(await strict.retrieve(asked))
+    assert replace(await loose.retrieve(asked), timings_ms={}) == replace(
+        await loose.retrieve(replace(asked, reach=None)), timings_ms={}
+    )
+    assert HIDDEN not in all_text(await loose.retrieve(replace(asked, reach=NOBODY)))
+
+
+async def test_what_an_index_is_said_to_hold(made: Indexes) -> None:
+    documents = corpus(1)
+    engine, other = made(documents, max_layers=0), made(public(documents), max_layers=0)
+    whole, seen, wanted = engine.describe(None), engine.describe(NOBODY), other.describe(None)
+    assert whole == engine.info
+    for table in ("documents", "chunks", "entities", "relations"):
+        assert seen.counts[table] == wanted.counts[table] < whole.counts[table]
+    assert set(seen.counts) == {"documents", "chunks", "entities", "relations", "communities", "reports"}
+    assert seen.layers == ({"layer": 0, "n_entities": wanted.counts["entities"]},)
+    assert sum(seen.communities_by_level.values()) == seen.counts["communities"] < whole.counts["communities"]
+    assert HIDDEN not in json.dumps(asdict(seen))
+    assert engine.describe(frozenset({"secret"})) == whole
+
+
+def test_hidden_words_are_found_where_they_are() -> None:
+    assert re.search(HIDDEN, corpus(1)[0][0])
+    assert not any(HIDDEN in text for text, _ in public(corpus(1)))
