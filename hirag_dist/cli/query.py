@@ -36,11 +36,11 @@ def query(
     top_n: Annotated[int | None, typer.Option(help="Local entities (Eq. 12).")] = None,
     top_m: Annotated[int | None, typer.Option(help="Key entities of each community (Eq. 14).")] = None,
     labels: Annotated[
-        list[str] | None, typer.Option("--label", metavar="LABEL", help="Only documents that carry it; repeatable.")
+        list[str] | None, typer.Option("--label", help="Search only documents that carry this label; several: all.")
     ] = None,
-    as_label: Annotated[
+    as_labels: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL", help="See what a caller who holds it sees; repeatable; '' for no label."),
+        typer.Option("--as-label", help="See what a caller sees who holds this label, or several; '' for none."),
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it comes.")] = False,
     deadline: Annotated[
@@ -63,9 +63,8 @@ def query(
     use_json(json)
     if (index is None) == (server is None):
         raise ConfigError("give either --index URI or --server HOST:PORT")
-    if as_label is not None and server is not None:
+    if as_labels is not None and server is not None:
         raise ConfigError("--as-label is for --index: a service knows itself what its callers may see")
-    reach = None if as_label is None else frozenset(filter(None, as_label))
     if deadline is not None and not 0 < deadline < float("inf"):
         raise ConfigError(f"--deadline must be a number of seconds above 0, got {deadline:g}")
     connection = {
@@ -76,6 +75,7 @@ def query(
         "server_name": server_name,
         "tls": tls,
     }
+    reach = None if as_labels is None else frozenset(filter(None, as_labels))
     asked = Query(question, mode, top_n=top_n, top_m=top_m, labels=tuple(labels or ()), reach=reach)
     say = _print_piece if stream and not json else _swallow
     if server is not None:

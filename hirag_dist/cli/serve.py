@@ -92,8 +92,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Call
         station = held.enter_context(open_station(config.service.state_dir))
         metrics = WorkerMetrics(station.folder, n_processes)
         if alone.metrics_listen is not None:
-            address = held.enter_context(serve_metrics(alone.metrics_listen, metrics.registry))
-            logging.getLogger(__name__).info("metrics on http://%s/metrics", address)
+            held.enter_context(serve_metrics(alone.metrics_listen, metrics.registry))
 
         def died(place: int, process_id: int) -> None:
             if place == n_processes:  # the page, which shares nothing
