@@ -47,6 +47,7 @@ class Admission:
         self._most_answers = answers
         self._clock = clock
         self._stay_s = 0.0  # how long a place is held, lately
+        self._since = 0.0  # when a place was taken last
         self.present = 0
         self.waiting = 0
         self.at_work = 0
@@ -54,10 +55,14 @@ class Admission:
 
     @property
     def expected_wait_s(self) -> float:
-        """How long the next request would wait for a place, going by the line and by how long places were held."""
+        """How long the next request would wait for a place, going by the line and by how long places are held.
+
+        A line does not move before a stay ends, so while it stands still all stays last at least since the newest
+        began: of work that hangs nothing else is known.
+        """
         if self.at_work < self._places:
             return 0.0
-        return (self.waiting + 1) * self._stay_s / self._places
+        return (self.waiting + 1) * max(self._stay_s, self._clock() - self._since) / self._places
 
     def check(self, remaining_s: float | None) -> None:
         """Look whether a retrieval that comes now would be done in time.
@@ -118,15 +123,17 @@ class Admission:
             await self._free.acquire()
         finally:
             self.waiting -= 1
-        started = self._clock()
         self.at_work += 1
         try:
             left_s = remaining_s()
             if left_s is not None and left_s <= 0:
                 raise DeadlinePassed("the deadline passed before it was this request's turn; allow more time")
-            yield started - came
-            stay_s = self._clock() - started
-            self._stay_s += (stay_s - self._stay_s) * (_MEMORY if self._stay_s else 1.0)
+            self._since = started = self._clock()
+            try:
+                yield started - came
+            finally:  # where work fails or is given up, too: under overload, callers' patience may end all of it
+                stay_s = self._clock() - started
+                self._stay_s += (stay_s - self._stay_s) * (_MEMORY if self._stay_s else 1.0)
         finally:
             self.at_work -= 1
             self._free.release()

@@ -136,6 +136,42 @@ async def test_a_short_line_is_no_crowd(admission: Admission, clock: Clock) -> N
         admission.check(None)
 
 
+async def test_work_that_fails_or_is_given_up_counts_too(admission: Admission, clock: Clock) -> None:
+    async def fail(error: type[BaseException]) -> None:
+        async with admission.place(no_deadline):
+            clock.s += 8.0
+            raise error
+
+    for error in (RuntimeError, asyncio.CancelledError):
+        with pytest.raises(error):
+            await fail(error)
+    guests = [Guest(admission, str(number), []) for number in range(6)]
+    await settled()
+    with pytest.raises(Overloaded, match=r"4 requests are waiting and 20 s would pass"):
+        admission.check(None)
+    for guest in guests:
+        await guest.leave()
+
+
+async def test_a_line_that_stands_still_is_seen(admission: Admission, clock: Clock) -> None:
+    async with full(admission, clock, 0.01, waiting=4):
+        admission.check(None)
+        clock.s += 2.0  # nobody has left
+        with pytest.raises(Overloaded, match=r"4 requests are waiting and 5 s would pass"):
+            admission.check(None)
+
+
+async def test_one_long_stay_is_no_line_that_stands_still(admission: Admission, clock: Clock) -> None:
+    long = Guest(admission, "long", [])
+    await settled()
+    clock.s += 30.0
+    others = [Guest(admission, str(number), []) for number in range(5)]
+    await settled()
+    admission.check(None)
+    for guest in (*others, long):
+        await guest.leave()
+
+
 async def test_who_would_be_served_after_the_deadline_is_told_so(admission: Admission, clock: Clock) -> None:
     async with full(admission, clock, 0.5, waiting=1):
         admission.check(0.6)
