@@ -10,6 +10,7 @@ line of JSON through the file descriptor that its last argument names: {"ready":
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from hirag_dist.errors import ConfigError, HiragError, ServiceError
+from hirag_dist.errors import BackendUnavailable, ConfigError, HiragError, ServiceError
 
 _LOG = logging.getLogger(__name__)
 _STEADY_S = 60.0  # of service, after which earlier deaths are forgotten
@@ -152,24 +153,14 @@ class Supervisor:
 
     def _start(self, worker: _Worker) -> None:
         worker.start_at = None
-        report, theirs = os.pipe()
         try:
-            process = subprocess.Popen(
-                [*worker.job.command, str(theirs)],
-                stdin=subprocess.PIPE,
-                pass_fds=(theirs,),
-                env=worker.job.environ,
-                process_group=0,  # the terminal's Ctrl-C is for the supervisor, which passes it on once
-            )
+            process, report = _begin(worker.job)
         except OSError as error:
-            os.close(report)
             if not self._announced:
                 raise ServiceError(f"{worker.job.name} cannot be started: {error}") from error
             _LOG.error("%s cannot be started: %s; another try in %g s", worker.job.name, error, self._longest_pause_s)
             worker.start_at = time.monotonic() + self._longest_pause_s
             return
-        finally:
-            os.close(theirs)
         os.set_blocking(report, False)
         worker.process, worker.report, worker.started_at = process, report, time.monotonic()
         worker.ready = False
@@ -219,7 +210,10 @@ class Supervisor:
                 _LOG.error("%s (process %d) %s while stopping", worker.job.name, process.pid, how)
                 self._failed = True
             return
-        self._died(place, process.pid)
+        try:
+            self._died(place, process.pid)
+        except Exception:  # what is swept up after one worker must not end the others
+            _LOG.exception("what %s (process %d) left behind could not be cleared", worker.job.name, process.pid)
         if not self._announced:
             if worker.error is None:
                 worker.error = ServiceError(f"{worker.job.name} {how} before it was ready; its log says why")
@@ -269,6 +263,29 @@ class Supervisor:
                 worker.process.kill()
 
 
+def _begin(job: Job) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a job. Return its process, and the read end of what it reports.
+
+    Raises:
+        OSError: files, processes or memory have run out, or the program is not there.
+    """
+    report, theirs = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [*job.command, str(theirs)],
+            stdin=subprocess.PIPE,
+            pass_fds=(theirs,),
+            env=job.environ,
+            process_group=0,  # the terminal's Ctrl-C is for the supervisor, which passes it on once
+        )
+    except BaseException:
+        os.close(report)
+        raise
+    finally:
+        os.close(theirs)
+    return process, report
+
+
 def reserve(host: str, port: int) -> socket.socket:
     """Bind an address for workers to share, without listening on it, and return the socket that holds it.
 
@@ -276,16 +293,26 @@ def reserve(host: str, port: int) -> socket.socket:
         port: 0 takes a free one; `getsockname` of the socket says which.
 
     Raises:
-        OSError: it cannot be had.
+        BackendUnavailable: it cannot be had.
     """
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     held = socket.socket(family, kind, protocol)
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind(address)
-    except BaseException:
+        try:
+            held.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            # Connections of a service that has just ended, and did not share its port, may be in the way. Only then:
+            # what is bound like this and not listened on, others may take.
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind(address)
+    except OSError as error:
         held.close()
-        raise
+        raise BackendUnavailable(
+            f"{host}:{port} cannot be shared by several processes ({error.strerror}); choose another address"
+        ) from error
     return held
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.errors import ConfigError, HiragError, ServiceError
+from hirag_dist.errors import BackendUnavailable, ConfigError, HiragError, ServiceError
 from hirag_dist.service.supervisor import Job, Supervisor, reserve
 
 # What each worker has: its work, a way to report, how often it was started before, and the supervisor's process.
@@ -89,6 +91,39 @@ def test_a_worker_that_dies_is_started_again(supervise: Callable[..., Supervisor
     assert supervise(STEADY, again, ready=kill, died=lambda place, _: died.append(place)).run()
     assert died == [1]
     assert sorted(line.split()[0] for line in starts.read_text().splitlines()) == ["w000", "w001", "w001"]
+
+
+def test_a_hook_that_raises_ends_nobody(
+    supervise: Callable[..., Supervisor], starts: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dies = (
+        "signal.signal(15, lambda *_: sys.exit(0)); report(ready=work)\n"
+        "if before: os.kill(os.getppid(), 15); sleep()\ntime.sleep(0.1); sys.exit(1)"
+    )
+
+    def raises(place: int, process_id: int) -> None:
+        raise OSError("the folder is gone")
+
+    assert supervise(STEADY, dies, ready=lambda _: None, died=raises).run()
+    assert "could not be cleared" in caplog.text
+    assert starts.read_text().split().count("w000") == 1
+
+
+def test_a_worker_is_started_later_where_files_have_run_out(
+    supervise: Callable[..., Supervisor], starts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, refusals = os.pipe, [OSError(errno.EMFILE, os.strerror(errno.EMFILE))]
+
+    def scarce() -> tuple[int, int]:
+        if "w000" in (starts.read_text() if starts.exists() else "") and refusals:
+            raise refusals.pop()
+        return pipe()
+
+    monkeypatch.setattr(os, "pipe", scarce)
+    again = "signal.signal(15, lambda *_: sys.exit(0)); report(ready=work)\nif before: os.kill(os.getppid(), 15)\n"
+    again += "sleep() if before else time.sleep(0.1)\nsys.exit(1)"
+    assert supervise(again, ready=lambda _: None, longest_pause_s=0.05).run()
+    assert not refusals
 
 
 @pytest.mark.parametrize(
@@ -174,6 +209,25 @@ Supervisor([job, job], drain_s=30, ready=lambda _: print("ready", flush=True)).r
 def test_an_address_is_held_for_workers() -> None:
     with reserve("127.0.0.1", 0) as held, reserve("127.0.0.1", held.getsockname()[1]) as shared:
         assert shared.getsockname() == held.getsockname()
+
+
+def test_connections_that_have_just_ended_do_not_keep_an_address() -> None:
+    """A service of one process ended, and is started again as one of several."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = listening.getsockname()
+        with socket.create_connection(address) as theirs:
+            ours, _ = listening.accept()
+            ours.close()  # first, so that its side stays in TIME_WAIT
+            assert theirs.recv(1) == b""
+    with reserve(*address) as held:
+        assert held.getsockname() == address
+
+
+def test_an_address_that_somebody_has_is_not_held() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(BackendUnavailable, match=f"127.0.0.1:{port} cannot be shared .*choose another"):
+            reserve("127.0.0.1", port)
 
 
 def alive(starts: Path) -> list[int]:
