@@ -8,6 +8,7 @@ their turn within the interpreter's switch interval.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -90,7 +91,10 @@ class ThreadRunner(Runner):
             task = await asyncio.shield(ended)
         except asyncio.CancelledError:
             self._loop.call_soon_threadsafe(lambda: started[0].cancel())
-            task = await ended
+            while not ended.done():
+                with contextlib.suppress(asyncio.CancelledError):  # asked again: the work has been told already
+                    await asyncio.shield(ended)
+            task = ended.result()
             if not task.cancelled():
                 task.exception()  # nobody waits for it any more
             raise

@@ -71,6 +71,28 @@ async def test_cancelled_work_has_ended_when_the_cancellation_goes_on(runner: Ru
     assert work.ended.is_set()
 
 
+async def test_cancelled_twice_it_still_waits_for_the_work() -> None:
+    runner, work, may_end = ThreadRunner(), Work(), threading.Event()
+
+    async def slow_to_end() -> None:
+        try:
+            await work.forever()
+        finally:
+            await asyncio.to_thread(may_end.wait)
+
+    task = asyncio.create_task(runner.run(slow_to_end()))
+    await begun(work)
+    for _ in range(2):
+        task.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await runner.close()
+
+
 async def test_cancelled_at_once(runner: Runner) -> None:
     async def nothing() -> None:
         """Be run, or not."""
