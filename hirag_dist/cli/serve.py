@@ -116,8 +116,9 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Call
         ]
         if page is not None:
             jobs.append(job(PageWork(page, listen, "page", levels, debug)))
+        drain_s = config.service.drain_delay_s + config.service.drain_s
         told = ready if page is None else partial(ready, url=url_of(page))
-        return Supervisor(jobs, drain_s=config.service.drain_s, ready=told, died=died).run()
+        return Supervisor(jobs, drain_s=drain_s, ready=told, died=died).run()
 
 
 def _held(stack: ExitStack, address: str) -> str:

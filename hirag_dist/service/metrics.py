@@ -1,7 +1,7 @@
 """Prometheus metrics of the service, of one process or of several together.
 
-A process counts in memory, or in files that the supervisor adds up where PROMETHEUS_MULTIPROC_DIR names a folder. What
-cannot be added up (which snapshot, until when a certificate is good) each process writes to a small file of its own.
+A process counts in memory, or in files that the supervisor adds up where PROMETHEUS_MULTIPROC_DIR names its folder.
+What cannot be added up (which snapshot, until when a certificate is good) each process writes to a small file.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def process_metrics(folder: Path | None) -> tuple[Metrics, CollectorRegistry | N
     Args:
         folder: where facts are left; None for none.
     """
-    if FOLDER_VARIABLE in os.environ:
+    if folder is not None and os.environ.get(FOLDER_VARIABLE) == str(folder):  # one set by others says nothing
         return Metrics(None), None
     registry = CollectorRegistry()
     if folder is not None:

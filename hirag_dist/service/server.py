@@ -80,6 +80,7 @@ class QueryServer:
         holder.tell(self._swapped)
         self._loaded_at: float | None = None
         self._facts = Facts()
+        self._mute = False  # whether it was logged that they cannot be written
         self._observers: list[Callable[[Access], None]] = [
             AccessLog(options.access_log, questions=options.log_questions).write,
             self._metrics.ended,
@@ -140,6 +141,10 @@ class QueryServer:
         self._take_down()
         await self._health.serving()
 
+    async def leaving(self) -> None:
+        """Tell health checks that there soon will be nobody. Requests are answered as before."""
+        await self._health.stopping()
+
     async def stop(self, drain_s: float) -> None:
         """Turn new requests away and let those at work finish, for at most `drain_s` seconds.
 
@@ -182,9 +187,16 @@ class QueryServer:
             token_expires=None if expiry is None else expiry.timestamp(),
             callers=None if callers is None else len(callers),
         )
-        if facts != self._facts:
-            self._facts = facts
+        if facts == self._facts:
+            return
+        try:
             facts.write(self._station.folder, self._station.process)
+        except OSError as error:  # questions are answered without it; the next look tries again
+            if not self._mute:
+                _LOG.error("metrics cannot be left in %s: %s", self._station.folder, error)
+            self._mute = True
+        else:
+            self._facts, self._mute = facts, False
 
     def _swapped(self, ok: bool) -> None:
         self._metrics.swapped(ok)
@@ -222,14 +234,20 @@ async def serve(
     if options.metrics_listen is not None and server.registry is not None:  # else the supervisor has them all
         page = serve_metrics(options.metrics_listen, server.registry)
     with _signals(stop, hurry), page:
-        address = await server.start()
         try:
-            if await _unless(stop, asyncio.create_task(holder.start())):
+            # Of a port that is shared the kernel gives each listener its part of the connections, ready or not; one
+            # that is not shared is taken first, so that health can be asked and a port in use is known at once.
+            if options.reuse_port and not await _unless(stop, asyncio.create_task(holder.start())):
+                return
+            address = await server.start()
+            if options.reuse_port or await _unless(stop, asyncio.create_task(holder.start())):
                 await server.serving()
                 _LOG.info("listening on %s", address)
                 if ready is not None:
                     ready(address)
                 await stop.wait()
+                await server.leaving()
+                await _unless(hurry, asyncio.create_task(asyncio.sleep(options.drain_delay_s)))
         finally:
             draining = asyncio.create_task(server.stop(options.drain_s))
             if not await _unless(hurry, draining, cancel=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -197,10 +198,11 @@ def test_facts_of_several_processes(tmp_path: Path) -> None:
 
 COUNT = """
 import sys
+from pathlib import Path
 from hirag_dist.service.access import Access
 from hirag_dist.service.admission import Admission
 from hirag_dist.service.metrics import process_metrics
-metrics, registry = process_metrics(None)
+metrics, registry = process_metrics(Path(sys.argv[1]))
 assert registry is None
 metrics.ended(Access("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
 admission = Admission(places=1, max_wait_s=1, most=9, answers=1)
@@ -209,12 +211,28 @@ with admission.counted():
 """
 
 
+def test_a_folder_for_counts_that_others_set_does_not_silence_the_only_process(tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    code = (
+        COUNT.replace("assert registry is None", "")
+        + """
+from prometheus_client import generate_latest
+counted = 'hirag_service_requests_total{caller="token",code="OK",method="Retrieve"} 1.0'
+assert counted in generate_latest(registry).decode()
+"""
+    )
+    environ = os.environ | {FOLDER_VARIABLE: str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "ours")], env=environ, check=True)
+
+
 def test_processes_are_added_up(tmp_path: Path) -> None:
     workers = WorkerMetrics(tmp_path, 2)
     processes = []
     for _ in range(2):
         processes.append(
-            subprocess.Popen([sys.executable, "-c", COUNT], env=os.environ | {FOLDER_VARIABLE: str(tmp_path)})
+            subprocess.Popen(
+                [sys.executable, "-c", COUNT, str(tmp_path)], env=os.environ | {FOLDER_VARIABLE: str(tmp_path)}
+            )
         )
     assert [process.wait() for process in processes] == [0, 0]
     found = page(workers.registry)
@@ -312,6 +330,19 @@ def test_a_trace_that_its_caller_does_not_keep_is_not_kept_here(spans: Any) -> N
     assert not root.status.is_ok
 
 
+def test_who_is_not_let_in_does_not_say_which_traces_are_kept(spans: Any) -> None:
+    from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
+
+    provider, finished = spans
+    provider.sampler = ParentBasedTraceIdRatio(0.0)
+    tracing = Tracing(provider)
+    trace = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+    tracing.ended(example(trace=trace, kind="unknown", code="UNAUTHENTICATED"))
+    assert not finished()
+    tracing.ended(example(trace=trace))
+    assert finished()
+
+
 async def test_a_trace_goes_on_through_the_service(start: Any, engine: Any, fakes: Any, spans: Any) -> None:
     provider, finished = spans
     service = await start(engine)
@@ -322,3 +353,21 @@ async def test_a_trace_goes_on_through_the_service(start: Any, engine: Any, fake
     (root,) = (span for span in finished() if span.name.endswith("/Retrieve"))
     assert f"{root.context.trace_id:032x}" == TRACE
     assert {span.name for span in finished()} >= {"search"}
+
+
+async def test_a_full_disk_does_not_end_the_looking(
+    start: Any, engine: Any, station: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Facts.write
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Facts, "write", full)
+    service = await start(engine, station=station)
+    for _ in range(3):
+        service.server._take_down()
+    assert caplog.text.count("metrics cannot be left") == 1
+    monkeypatch.setattr(Facts, "write", write)
+    service.server._take_down()
+    assert json.loads((station.folder / "facts-0.json").read_text())["snapshot"] == "s1"
