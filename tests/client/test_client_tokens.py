@@ -90,3 +90,7 @@ def test_tokens_that_cannot_be_sent(tmp_path: Path) -> None:
         ClientOptions(token="a", token_file=tmp_path / "b")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         ClientOptions(token_file=tmp_path / "missing")
+
+
+def test_a_token_does_not_show() -> None:
+    assert "sesame" not in repr(ClientOptions(token="open-sesame"))
