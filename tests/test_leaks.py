@@ -236,6 +236,11 @@ async def test_what_an_index_is_said_to_hold(made: Indexes) -> None:
     assert sum(seen.communities_by_level.values()) == seen.counts["communities"] < whole.counts["communities"]
     assert HIDDEN not in json.dumps(asdict(seen))
     assert engine.describe(frozenset({"secret"})) == whole
+    hidden = made([(text, ["secret"]) for text, _ in documents[:3]], max_layers=0)
+    nothing = hidden.describe(NOBODY)
+    assert set(nothing.counts.values()) == {0}
+    assert (nothing.layers, nothing.communities_by_level) == ((), {})
+    assert not (await hidden.retrieve(Query("wordaa", reach=NOBODY))).context_refs
 
 
 def test_hidden_words_are_found_where_they_are() -> None:

@@ -72,8 +72,9 @@ REACHES = [
 ]
 
 
-def admission_of(snapshot: Snapshot, reach: frozenset[str], wish: tuple[str, ...] = ()) -> Admission:
-    seen = LabelledIndex(LoadedIndex(snapshot), snapshot).seen_by(reach, wish)
+def admission_of(snapshot: Snapshot, reach: frozenset[str]) -> Admission:
+    seen = LabelledIndex(LoadedIndex(snapshot), snapshot).seen_by(reach)
+    assert seen is not None
     assert seen.admission is not None
     return seen.admission
 
@@ -122,7 +123,8 @@ async def test_finds_everything_for_who_may_see_everything(index: VectorIndex, s
 
 
 async def test_finds_nothing_where_nothing_is_in_reach(index: VectorIndex, snapshot: Snapshot) -> None:
-    admission = admission_of(snapshot, frozenset(), wish=("secret",))
+    admission = admission_of(snapshot, frozenset())
+    admission = admission._replace(entity_states=np.zeros_like(admission.entity_states))
     rows, scores = await index.search(snapshot.entity_vectors[5], 20, None, admission)
     assert (rows.tolist(), scores.tolist()) == ([], [])
 

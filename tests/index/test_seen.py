@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -88,6 +91,16 @@ def test_reports_and_ratings(snapshot: Snapshot, whole: LoadedIndex, seen: SeenI
     assert found
 
 
+def test_nearness_of_entities(whole: LoadedIndex, seen: SeenIndex) -> None:
+    admission = seen.admission
+    mixed = np.flatnonzero(admission.entity_states[admission.entity_patterns] == MIXED)
+    query = np.random.default_rng(1).normal(size=whole.vectors.shape[1]).astype(np.float32)
+    parts = [int(np.flatnonzero((admission.part_entities == row) & (admission.part_sets == 0))[0]) for row in mixed]
+    expected = admission.part_vectors[parts] @ query  # of the one set in reach
+    assert seen.similarities(mixed, query) == pytest.approx(expected, abs=1e-5)
+    assert (seen.similarities(mixed, query) != whole.similarities(mixed, query)).any()
+
+
 def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
     known = set(seen.known_relations(np.arange(len(whole.ends))).tolist())
     admission = seen.admission
@@ -103,4 +116,19 @@ def test_callers_who_may_see_the_same_share_a_view(snapshot: Snapshot, whole: Lo
     assert labelled.seen_by(frozenset({"a"})) is labelled.seen_by(frozenset({"b", "c"}))
     assert labelled.seen_by(frozenset({"secret"})) is whole
     assert labelled.seen_by(None) is whole
-    assert labelled.seen_by(None, ["secret"]) is not whole
+    assert isinstance(labelled.seen_by(None, ["secret"]), SeenIndex)
+    assert labelled.seen_by(frozenset(), ["secret"]) is None
+    assert labelled.seen_by(None, ["nobody carries it"]) is None
+
+
+def test_a_view_that_nobody_keeps_is_gone_at_once(snapshot: Snapshot, whole: LoadedIndex) -> None:
+    labelled = LabelledIndex(whole, snapshot)
+    found = labelled.seen_by(frozenset())
+    assert found is not None
+    view = weakref.ref(found)
+    gc.disable()  # what is in a cycle waits for the collector, and keeps the files of an index mapped
+    try:
+        del labelled, found
+        assert view() is None
+    finally:
+        gc.enable()

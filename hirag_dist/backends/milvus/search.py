@@ -110,6 +110,10 @@ class MilvusVectors:
         kind = _Kind(min(limit, _MOST_ROWS - SLACK), expression(max_layer, seen.text), n_admitted)
         return await self._joined.ask(_Asked(np.asarray(vector, np.float32), kind, admission))
 
+    def prepare(self, admission: Admission | None = None) -> None:
+        """Compile what the exact search needs."""
+        self._exact.prepare(admission)
+
     def point_alias(self, alias: str) -> None:
         """Let an alias name the collection, for people: searches go by the collection's own name, whatever it says.
 
