@@ -211,6 +211,11 @@ async def test_what_cannot_be_told_apart_is_seen_whole_or_not_at_all(made: Index
         assert found.local
         assert not mixed & {item.entity_id for item in found.local}
         assert all(item.layer == 0 for item in found.local), "nobody knows what a summary was made from"
+        holder = await engine.retrieve(Query(question, "local", top_n=100, reach=frozenset({"secret"})))
+        assert holder.local
+        assert all(item.layer == 0 for item in holder.local), "nor does who holds every label"
+    everything = await engine.retrieve(Query(QUESTIONS[-1], "local", top_n=100))
+    assert any(item.layer for item in everything.local)
 
 
 async def test_holding_any_label_is_enough_where_the_rule_says_so(made: Indexes) -> None:

@@ -20,6 +20,8 @@ from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.texts import TextColumns
 from hirag_dist.types import FloatMatrix, IntVector
 
+_MOST_TOLD = 1000  # mentions of a row that its text is made of: a hub has one in every chunk
+
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
@@ -40,11 +42,14 @@ class Mentions:
     texts: TextColumns
 
     def told(self, rows: IntVector, in_reach: Flags) -> tuple[IntVector, IntVector]:
-        """Return (owners, places): the mentions in reach of some of the rows, and whose each is."""
+        """Return (owners, places): the first mentions in reach of some of the rows, and whose each is."""
         at = np.searchsorted(self.rows, rows)
         owners, places = spans(self.indptr[at], self.indptr[at + 1])
         reached = in_reach[self.sets[places]]
-        return owners[reached], places[reached]
+        owners, places = owners[reached], places[reached]
+        first = np.searchsorted(owners, np.arange(len(rows)))
+        kept = np.arange(len(owners)) - first[owners] < _MOST_TOLD
+        return owners[kept], places[kept]
 
     def columns(self, places: IntVector, names: Iterable[str]) -> dict[str, Any]:
         """Return columns of text of some mentions, and their positions."""
@@ -76,6 +81,11 @@ class LabelFiles:
     part_entities: NDArray[np.int32]
     part_sets: NDArray[np.int32]
     max_tokens: int
+
+    def has_set(self, label_set: int) -> bool:
+        """Whether anything comes from documents of this label set."""
+        found = any((each.sets == label_set).any() for each in (self.entities, self.relations, self.communities))
+        return found or bool((self.chunk_sets == label_set).any())
 
 
 def read_label_sets(snapshot: Snapshot) -> list[tuple[str, ...]]:

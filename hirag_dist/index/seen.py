@@ -47,8 +47,11 @@ class LabelledIndex:
         self._sets = read_label_sets(snapshot)
         # Nothing here refers to this object: in a cycle it would keep the index mapped until the garbage is collected.
         self._found = lru_cache(_CALLERS)(partial(_find, self._sets, rule))
+        self._some_unknown = False
         if any(self._sets):  # else everything is in reach, or nothing
-            self._view = lru_cache(_VIEWS)(partial(_view, index, map_labels(snapshot)))
+            files = map_labels(snapshot)
+            self._some_unknown = files.has_set(len(self._sets))
+            self._view = lru_cache(_VIEWS)(partial(_view, index, files))
 
     def seen_by(self, reach: Collection[str] | None, wish: Collection[str] = ()) -> LoadedIndex | None:
         """Return the index as a caller sees it, None where no document is in reach.
@@ -64,13 +67,13 @@ class LabelledIndex:
         held = None if reach is None else frozenset(reach)
         # A wish is whatever a request holds, and not kept.
         in_reach = _find(self._sets, self._rule, held, wish) if wish else self._found(held)
-        if 0 not in in_reach:
-            return self._index
-        return self._view(in_reach) if 1 in in_reach else None
+        if 1 not in in_reach and (wish or in_reach):
+            return None
+        return self._view(in_reach) if 0 in in_reach or self._some_unknown else self._index
 
     def any_view(self) -> SeenIndex | None:
         """Return a view such as callers get, None where all callers see everything or nothing."""
-        if len(self._sets) < 2:
+        if len(self._sets) < 2 and not self._some_unknown:
             return None
         return self._view(bytes([1, *[0] * (len(self._sets) - 1)]))
 
