@@ -192,12 +192,6 @@ class LoadedIndex:
         """Return those relations that may be seen."""
         return rows
 
-    def relation_chunks(self, row: int) -> list[int]:
-        """Return the chunks that state a relation."""
-        bounds, rows = self.origins.relation_indptr, self.origins.relation_chunks
-        found: list[int] = rows[bounds[row] : bounds[row + 1]].tolist()
-        return found
-
     def _named(self, rows: set[int]) -> tuple[dict[int, str], dict[int, str]]:
         """Return ids and names by row."""
         return tuple(  # type: ignore[return-value]

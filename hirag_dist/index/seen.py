@@ -147,10 +147,6 @@ class SeenIndex(LoadedIndex):
         """Return a community with its report, None where not all that it was written from may be seen."""
         return super().community(ranked) if self._reported[ranked.community] else None
 
-    def relation_chunks(self, row: int) -> list[int]:
-        """Return the chunks in reach that state a relation."""
-        return [chunk for chunk in super().relation_chunks(row) if self.seen_chunks[chunk]]
-
     def info(self, whole: IndexInfo) -> IndexInfo:
         """Return what a caller may know of an index: what there is of each kind that may be seen.
 

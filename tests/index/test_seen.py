@@ -10,6 +10,8 @@ import pytest
 
 from hirag_dist.core.access import HIDDEN, MIXED
 from hirag_dist.core.retrieval import RankedCommunity
+from hirag_dist.core.triples import nearest_chunks
+from hirag_dist.index.label_files import Mentions
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.seen import LabelledIndex, SeenIndex
@@ -42,16 +44,23 @@ def in_reach(snapshot: Snapshot) -> list[bool]:
     return [row["document_id"] in public for row in rows(snapshot, "chunks")]
 
 
-def test_chunks_of_relations(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+def chunks_of(whole: LoadedIndex, relation: int) -> list[int]:
+    bounds = whole.origins.relation_indptr
+    chunks: list[int] = whole.origins.relation_chunks[bounds[relation] : bounds[relation + 1]].tolist()
+    return chunks
+
+
+def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
     reached = in_reach(snapshot)
     assert seen.seen_chunks is not None
     assert seen.seen_chunks.tolist() == reached
-    n_less = 0
-    for row in range(len(whole.ends)):
-        chunks = whole.relation_chunks(row)
-        assert seen.relation_chunks(row) == [chunk for chunk in chunks if reached[chunk]]
-        n_less += 0 < len(seen.relation_chunks(row)) < len(chunks)
-    assert n_less
+    rows = seen.known_relations(np.arange(len(whole.ends)))
+    query = np.random.default_rng(2).normal(size=whole.vectors.shape[1]).astype(np.float32)
+    found = nearest_chunks(seen.origins, seen.chunk_vectors, rows, query, seen.seen_chunks)
+    for row, score in zip(rows.tolist(), found.tolist(), strict=True):
+        near = [float(whole.chunk_vectors[chunk] @ query) for chunk in chunks_of(whole, row) if reached[chunk]]
+        assert score == pytest.approx(max(near, default=0.0), abs=1e-5)
+    assert (found != nearest_chunks(whole.origins, whole.chunk_vectors, rows, query)).any()
 
 
 def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
@@ -78,6 +87,17 @@ def test_texts_of_entities(snapshot: Snapshot, whole: LoadedIndex, seen: SeenInd
         assert (item == other) == (states[row] != MIXED)
         assert (item.entity_id, item.layer) == (other.entity_id, other.layer)
     assert seen.entities([(row, None) for row in rows_seen]) == told, "the same when they are asked for again"
+
+
+def test_a_hub_is_told_from_its_first_mentions(seen: SeenIndex) -> None:
+    sets = np.zeros(2600, np.int32)
+    sets[:50] = 1
+    numbers = np.zeros(2600, np.bool_)
+    texts = seen._relations  # not read here
+    hub = Mentions(np.array([3, 8], np.int32), np.array([0, 1100, 2600]), sets, sets, numbers, texts)
+    owners, places = hub.told(np.array([3, 8]), np.array([True, False]))
+    assert places.tolist() == [*range(50, 1050), *range(1100, 2100)]
+    assert owners.tolist() == [0] * 1000 + [1] * 1000
 
 
 def test_reports_and_ratings(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
@@ -107,7 +127,7 @@ def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: LoadedInde
     hidden = admission.entity_states[admission.entity_patterns] == HIDDEN
     reached = in_reach(snapshot)
     for row, relation in enumerate(rows(snapshot, "relations")):
-        stated = relation["kind"] != "extracted" or any(reached[chunk] for chunk in whole.relation_chunks(row))
+        stated = relation["kind"] != "extracted" or any(reached[chunk] for chunk in chunks_of(whole, row))
         assert (row in known) == (stated and not hidden[whole.ends[row]].any())
 
 
