@@ -16,7 +16,7 @@ from hirag_dist.config import Retrieval as RetrievalConfig
 from hirag_dist.core.access import LabelRule
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.core.prompts import Prompts
-from hirag_dist.core.retrieval import bridge_relations
+from hirag_dist.core.retrieval import bridge_relations, key_entities
 from hirag_dist.core.scoring import exact_scores
 from hirag_dist.core.sources import Votes
 from hirag_dist.core.triples import nearest_chunks
@@ -157,6 +157,7 @@ class QueryEngine:
         """Compile what questions need, or load it, so that the first question does not wait for it."""
         index, query = self._index, np.zeros(self._index.vectors.shape[1], np.float32)
         bridge_relations(index.graph, index.parallel, [])
+        key_entities(index.communities, range(min(len(index.communities.levels), 1)), index.vectors, query, 1)
         exact_scores(index.vectors, np.zeros(0, np.int64), query)
         nearest_chunks(index.origins, index.chunk_vectors, np.zeros(0, np.int64), query)
         votes = Votes(index.origins, query, len(index.chunk_vectors))

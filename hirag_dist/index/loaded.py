@@ -6,7 +6,7 @@ its row when a question needs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from hirag_dist.types import (
 )
 
 Scored = Sequence[tuple[int, float]]
+Named = tuple[Mapping[int, str], Mapping[int, str]]  # ids and names of entities, by row
 
 
 class LoadedIndex:
@@ -95,13 +96,27 @@ class LoadedIndex:
         self._communities = files.texts(serving.COMMUNITIES)
         self._reports = files.texts(serving.REPORTS)
 
-    def entities(self, scored: Scored) -> tuple[EntityItem, ...]:
-        """Return entities by (row, score)."""
+    def named(self, rows: Collection[int]) -> Named:
+        """Return ids and names of entities by row."""
+        ids, names = (dict(zip(rows, self._entities.values(name, rows), strict=True)) for name in ("entity_id", "name"))
+        return ids, names
+
+    def entities(self, scored: Scored, named: Named | None = None) -> tuple[EntityItem, ...]:
+        """Return entities by (row, score).
+
+        Args:
+            scored: of each.
+            named: ids and names of these rows, and perhaps of others, where they are known.
+        """
         rows = [row for row, _ in scored]
+        ids, names = named or self.named(rows)
         return tuple(
             map(
                 EntityItem,
-                *(self._entities.values(name, rows) for name in ("entity_id", "name", "type", "description")),
+                map(ids.__getitem__, rows),
+                map(names.__getitem__, rows),
+                self._entities.values("type", rows),
+                self._entities.values("description", rows),
                 self.layers[rows].tolist() if rows else [],
                 [score for _, score in scored],
             )
@@ -123,27 +138,38 @@ class LoadedIndex:
             ranked.score,
         )
 
-    def paths(self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]]) -> tuple[PathItem, ...]:
+    def paths(
+        self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]], named: Named
+    ) -> tuple[PathItem, ...]:
         """Return paths by names; one is empty for an unconnected pair.
 
         Args:
             pairs: the two ends of each.
             paths: the rows of each, both ends included.
+            named: ids and names of all these rows.
         """
-        pairs, paths = list(pairs), list(paths)
-        ids, names = self._named({row for path in paths for row in path} | {row for pair in pairs for row in pair})
+        ids, names = named
         return tuple(
-            PathItem(ids[source], ids[target], tuple([ids[row] for row in path]), tuple([names[row] for row in path]))
-            for (source, target), path in zip(pairs, paths, strict=True)
+            [
+                PathItem(
+                    ids[source], ids[target], tuple([ids[row] for row in path]), tuple([names[row] for row in path])
+                )
+                for (source, target), path in zip(pairs, paths, strict=True)
+            ]
         )
 
-    def triples(self, scored: Scored) -> tuple[TripleItem, ...]:
-        """Return relations by (row, score)."""
+    def triples(self, scored: Scored, named: Named) -> tuple[TripleItem, ...]:
+        """Return relations by (row, score).
+
+        Args:
+            scored: of each.
+            named: ids and names of the entities at their ends.
+        """
         rows = [row for row, _ in scored]
         if not rows:
             return ()
+        ids, names = named
         sources, targets = self.ends[rows].T.tolist()
-        ids, names = self._named({*sources, *targets})
         return tuple(
             map(
                 TripleItem,
@@ -197,9 +223,3 @@ class LoadedIndex:
         bounds, rows = self.origins.relation_indptr, self.origins.relation_chunks
         found: list[int] = rows[bounds[row] : bounds[row + 1]].tolist()
         return found
-
-    def _named(self, rows: set[int]) -> tuple[dict[int, str], dict[int, str]]:
-        """Return ids and names by row."""
-        return tuple(  # type: ignore[return-value]
-            dict(zip(rows, self._entities.values(name, rows), strict=True)) for name in ("entity_id", "name")
-        )
