@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from hirag_dist.service.engine import Engine
 from hirag_dist.service.runner import InlineRunner, Runner
 from hirag_dist.service.status import NotReady
-from hirag_dist.types import IndexInfo
 
 _LOG = logging.getLogger(__name__)
 _MAX_PAUSE = 32  # polls between two attempts to open a snapshot that fails
@@ -78,9 +77,9 @@ class EngineHolder:
         self._swapped = swapped
 
     @property
-    def info(self) -> IndexInfo | None:
-        """What is in the snapshot being served, None where there is none."""
-        return None if self._shared is None else self._shared.engine.info
+    def engine(self) -> Engine | None:
+        """The engine that answers now, to look at; None where there is none. To use it, `lease` it."""
+        return None if self._shared is None else self._shared.engine
 
     @contextmanager
     def lease(self) -> Iterator[Engine]:
