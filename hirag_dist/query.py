@@ -22,6 +22,7 @@ from hirag_dist.core.sources import Votes
 from hirag_dist.core.triples import nearest_chunks
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.index.loaded import LoadedIndex
+from hirag_dist.index.mapped import ReadAhead
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.seen import LabelledIndex, SeenIndex
 from hirag_dist.ports import AnswerModel, Embedder, VectorIndex
@@ -79,6 +80,7 @@ class QueryEngine:
         self._clock = clock
         self._paths = PathFinder(self._index.graph, self._index.components)
         self._compile()
+        self._read_ahead = ReadAhead(self._index.pages())
 
     @property
     def info(self) -> IndexInfo:
@@ -147,6 +149,7 @@ class QueryEngine:
 
     async def close(self) -> None:
         """Let go of files and connections."""
+        self._read_ahead.stop()
         self._search.close()
         await self._model.close()
         close = getattr(self._embedder, "close", None)
