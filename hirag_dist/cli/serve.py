@@ -17,7 +17,8 @@ import typer
 
 from hirag_dist.cli.options import ConfigOption, IndexOption, SetOption, configuration
 from hirag_dist.cli.output import err
-from hirag_dist.cli.page import PageWork, page_options, serve_index_and_page
+from hirag_dist.cli.page import page_options, serve_index_and_page
+from hirag_dist.cli.page_work import PageWork
 from hirag_dist.cli.serving import for_several, options_of, processes_of, serve_index
 from hirag_dist.cli.worker import Work
 from hirag_dist.config import Config
