@@ -20,9 +20,8 @@ _MAX_PAUSE = 32  # polls between two attempts to open a snapshot that fails
 class _Shared:
     """An engine and how many requests are using it."""
 
-    def __init__(self, engine: Engine, opened_for: str | None) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.opened_for = opened_for
         self.requests = 0
         self.retired = False
         self.let_go = asyncio.Event()
@@ -68,10 +67,9 @@ class EngineHolder:
         """Open the first engine and begin to watch for others.
 
         Raises:
-            HiragError: what `open_engine` or `current_id` raised: there is nothing to serve.
+            HiragError: what `open_engine` raised: there is nothing to serve.
         """
-        wanted = await asyncio.to_thread(self._current_id)
-        self._shared = _Shared(await self._open_engine(), wanted)
+        self._shared = _Shared(await self._open_engine())
         _LOG.info("serving snapshot %s", self._shared.engine.info.snapshot_id)
         self._watcher = asyncio.create_task(self._watch())
 
@@ -117,7 +115,7 @@ class EngineHolder:
             self._report(f"cannot see which snapshot is current, the old one goes on: {error}")
             return False
         shared = self._shared
-        if wanted is None or (shared is not None and wanted in (shared.opened_for, shared.engine.info.snapshot_id)):
+        if wanted is None or (shared is not None and wanted == shared.engine.info.snapshot_id):
             self._well()
             return False
         if wanted == self._failing and asyncio.get_running_loop().time() < self._retry_at:
@@ -132,7 +130,7 @@ class EngineHolder:
             self._report(f"snapshot {wanted} cannot be served, the old one goes on: {error}")
             self._swapped(False)
             return False
-        self._switch(engine, wanted)
+        self._switch(engine)
         return True
 
     async def close(self) -> None:
@@ -166,8 +164,8 @@ class EngineHolder:
     def _well(self) -> None:
         self._trouble, self._failing, self._failures = None, None, 0
 
-    def _switch(self, engine: Engine, wanted: str | None) -> None:
-        old, self._shared = self._shared, _Shared(engine, wanted)
+    def _switch(self, engine: Engine) -> None:
+        old, self._shared = self._shared, _Shared(engine)
         self._well()
         _LOG.info("serving snapshot %s", engine.info.snapshot_id)
         self._swapped(True)

@@ -76,7 +76,9 @@ class QueryServer:
         self._tracing = None
         if options.traces_endpoint is not None:
             self._tracing = make_tracing(options.traces_endpoint, options.traces_ratio)
-        self._metrics, self.registry = process_metrics(None if station is None else station.folder)
+        self._metrics, self.registry = process_metrics(
+            None if station is None else station.folder, several=options.reuse_port
+        )
         holder.tell(self._swapped)
         self._loaded_at: float | None = None
         self._facts = Facts()
