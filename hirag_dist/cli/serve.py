@@ -98,7 +98,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Call
             return Job((sys.executable, "-m", "hirag_dist.cli.worker"), pickle.dumps(work), environ, name)
 
         jobs = [job(place) for place in range(n_processes)]
-        return Supervisor(jobs, drain_s=config.service.drain_s, ready=ready, died=died).run()
+        return Supervisor(jobs, drain_s=alone.drain_delay_s + alone.drain_s, ready=ready, died=died).run()
 
 
 def _announce(address: str) -> None:

@@ -60,6 +60,7 @@ def test_every_key_of_the_service_is_an_option() -> None:
         "max_connection_age_s": 50.0,
         "max_connection_age_grace_s": 6.0,
         "drain_s": 4.0,
+        "drain_delay_s": 3.0,
         "reflection": False,
         "callers_file": "callers.yaml",
         "poll_s": 1.5,
