@@ -311,7 +311,7 @@ class Service(_Section):
     drain_delay_s: float = Field(
         0.0,
         ge=0,
-        description="a service asked to stop goes on for so long, NOT_SERVING, until balancers have heard of it",
+        description="that a service asked to stop goes on, NOT_SERVING, until balancers have heard",
     )
     drain_s: float = Field(20.0, ge=0, description="for requests to finish when the service stops")
     metrics_listen: str | None = Field(None, description="HOST:PORT of Prometheus /metrics, for all processes")
