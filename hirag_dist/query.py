@@ -19,6 +19,7 @@ from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import bridge_relations, key_entities
 from hirag_dist.core.scoring import exact_scores
 from hirag_dist.core.sources import Votes
+from hirag_dist.core.triples import nearest_chunks
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.mapped import ReadAhead
@@ -156,6 +157,7 @@ class QueryEngine:
         bridge_relations(index.graph, index.parallel, [])
         key_entities(index.communities, range(min(len(index.communities.levels), 1)), index.vectors, query, 1)
         exact_scores(index.vectors, np.zeros(0, np.int64), query)
+        nearest_chunks(index.origins, index.chunk_vectors, np.zeros(0, np.int64), query)
         votes = Votes(index.origins, query, len(index.chunk_vectors))
         votes.of_entities([])
         votes.of_relations([])
