@@ -87,6 +87,11 @@ class QueryEngine:
         """What the snapshot holds."""
         return self._info
 
+    @property
+    def question_cache(self) -> tuple[int, int]:
+        """How many questions' vectors were remembered, and how many had to be made."""
+        return getattr(self._embedder, "hits", 0), getattr(self._embedder, "misses", 0)
+
     def describe(self, reach: frozenset[str] | None) -> IndexInfo:
         """Return what a caller who holds these labels may know of the snapshot."""
         seen = self._labelled.seen_by(reach)

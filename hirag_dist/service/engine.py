@@ -16,6 +16,11 @@ class Engine(Protocol):
         """What is in the snapshot."""
         ...
 
+    @property
+    def question_cache(self) -> tuple[int, int]:
+        """How many questions' vectors were remembered, and how many had to be made."""
+        ...
+
     def describe(self, reach: frozenset[str] | None) -> IndexInfo:
         """What of that a caller may know who holds these labels; None: all of it."""
         ...

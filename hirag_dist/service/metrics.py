@@ -20,6 +20,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from hirag_dist.service.access import Access
 from hirag_dist.service.admission import Admission
+from hirag_dist.service.engine import Engine
 
 _multiprocess: Any = multiprocess  # it has no types
 
@@ -87,6 +88,14 @@ class Metrics:
         self._swaps = Counter(
             "hirag_snapshot_swaps", "Snapshots taken up, and failures to.", ("outcome",), registry=registry
         )
+        self._cache = Counter(
+            "hirag_question_cache",
+            "Questions whose vector was remembered, or had to be made.",
+            ("result",),
+            registry=registry,
+        )
+        self._looked_at: Engine | None = None
+        self._cached = (0, 0)
         self._present = Gauge(
             "hirag_service_requests_in_flight",
             "Requests in the service: waiting, retrieving, answering, or sending.",
@@ -125,13 +134,19 @@ class Metrics:
         """Count a snapshot that was taken up, or could not be."""
         self._swaps.labels("ok" if ok else "failed").inc()
 
-    def look(self, admission: Admission) -> None:
-        """Take down how full the process is."""
+    def look(self, admission: Admission, engine: Engine | None) -> None:
+        """Take down how full the process is, and what its engine has counted since the last look."""
         rest = admission.present - admission.waiting - admission.at_work
         states = {"waiting": admission.waiting, "retrieving": admission.at_work, "answering_or_sending": max(rest, 0)}
         for state, value in states.items():
             self._present.labels(state).set(value)
         self._expected.set(admission.expected_wait_s)
+        if engine is None:
+            return
+        before = self._cached if engine is self._looked_at else (0, 0)
+        self._looked_at, self._cached = engine, engine.question_cache
+        for result, count, seen in zip(("hit", "miss"), self._cached, before, strict=True):
+            self._cache.labels(result).inc(count - seen)
 
 
 @dataclass(frozen=True, slots=True)

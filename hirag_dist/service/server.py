@@ -167,10 +167,11 @@ class QueryServer:
 
     def _take_down(self) -> None:
         """Leave how the process does where the metrics are collected."""
-        self._metrics.look(self._admission)
+        engine = self._holder.engine
+        self._metrics.look(self._admission, engine)
         if self._station is None:
             return
-        info, now = self._holder.info, datetime.now(UTC)
+        info, now = None if engine is None else engine.info, datetime.now(UTC)
         callers = None if self._callers is None else self._callers.value
         expiry = None if callers is None else callers.next_expiry(now)
         facts = Facts(

@@ -86,6 +86,7 @@ class FakeEngine:
         self.deadlines: list[float | None] = []
         self.started, self.cancelled, self.closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.at_work = 0
+        self.question_cache = (0, 0)
 
     def describe(self, reach: frozenset[str] | None) -> IndexInfo:
         self.described_to.append(reach)

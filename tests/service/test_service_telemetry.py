@@ -23,6 +23,7 @@ from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service._pb import query_pb2_grpc
 from hirag_dist.service.access import Access, AccessLog
+from hirag_dist.service.admission import Admission
 from hirag_dist.service.metrics import FOLDER_VARIABLE, Facts, FactsCollector, Metrics, WorkerMetrics
 from hirag_dist.service.metrics_http import serve_metrics
 from hirag_dist.service.options import ServerOptions
@@ -73,7 +74,7 @@ def test_forms_of_the_line(caplog: pytest.LogCaptureFixture) -> None:
         "method=Answer code=OK ms=1000.0 queue_ms=500.0 mode=hirag snapshot=s1 partial=bridge items=7 model=extractive "
         "input_tokens=100 output_tokens=7 caller=web labels=2 peer=ipv4:127.0.0.1:9 request_id=r1"
     )
-    assert json.loads(as_json)["caller"] == "web"
+    assert json.loads(as_json).items() >= {"caller": "web", "time": "2001-09-09T01:46:40.000+00:00"}.items()
     assert "question" not in as_json
 
 
@@ -149,6 +150,19 @@ def test_a_request_is_counted() -> None:
     assert "hirag_retrieval_part_seconds_count{part=x}" not in found
 
 
+def test_questions_remembered_by_one_engine_after_another(fakes: Any) -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    admission = Admission(places=1, max_wait_s=1, most=9, answers=1)
+    first, second = fakes.FakeEngine(), fakes.FakeEngine()
+    for engine, counts in ((first, (1, 2)), (first, (3, 2)), (second, (1, 1)), (second, (1, 1))):
+        engine.question_cache = counts
+        metrics.look(admission, engine)
+    found = page(registry)
+    assert found["hirag_question_cache_total{result=hit}"] == 4
+    assert found["hirag_question_cache_total{result=miss}"] == 3
+
+
 def test_the_page(tmp_path: Path) -> None:
     registry = CollectorRegistry()
     registry.register(FactsCollector(tmp_path))
@@ -191,7 +205,7 @@ assert registry is None
 metrics.ended(Access("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
 admission = Admission(places=1, max_wait_s=1, most=9, answers=1)
 with admission.counted():
-    metrics.look(admission)
+    metrics.look(admission, None)
 """
 
 
