@@ -13,7 +13,8 @@ from rich.table import Table
 
 SCRIPTS = (
     ("build.py",),
-    ("retrieve.py",),
+    ("query.py", "--sample", "--count", "200"),
+    ("load.py", "--sample", "--seconds", "4"),
     ("simulator.py",),
     ("memory.py", "--chunks", "1000", "10000"),
     ("merge.py", "--mentions", "500000", "--workers", "0", "2"),

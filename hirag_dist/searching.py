@@ -200,8 +200,9 @@ class Search:
         index = self._index
         with self._timed("embed"):
             if self._query.vector is not None:
-                norm = float(np.linalg.norm(self._query.vector))
-                self._vector = np.asarray(self._query.vector / norm if norm else self._query.vector, np.float32)
+                given = self._query.vector.astype(np.float64)  # its length may be beyond float32
+                norm = float(np.linalg.norm(given))
+                self._vector = np.asarray(given / norm if norm else given, np.float32)
             else:
                 self._vector = (await embedder.embed([self._query.question]))[0]
         self._votes = Votes(index.origins, self._vector, len(index.chunk_vectors), index.seen_chunks, index.admission)

@@ -226,9 +226,3 @@ class LoadedIndex:
     def known_relations(self, rows: IntVector) -> IntVector:
         """Return those relations that may be seen."""
         return rows
-
-    def relation_chunks(self, row: int) -> list[int]:
-        """Return the chunks that state a relation."""
-        bounds, rows = self.origins.relation_indptr, self.origins.relation_chunks
-        found: list[int] = rows[bounds[row] : bounds[row + 1]].tolist()
-        return found

@@ -40,6 +40,7 @@ class ServingFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # Not `functools.cache` of methods: an object in a cycle keeps its files mapped until the garbage is collected.
         self._arrays: dict[str, NDArray[Any]] = {}
         self._texts: dict[str, TextColumns] = {}
 

@@ -37,7 +37,7 @@ from hirag_dist.service.status import (
     status_of,
     trailers_of,
 )
-from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
+from hirag_dist.types import Answer, Query, Retrieval
 
 _LOG = logging.getLogger(__name__)
 MOST_CHARACTERS = 32_768  # of a question; embedding a longer one would keep the others waiting

@@ -125,6 +125,23 @@ def test_the_rest_of_an_answer_stays_as_it_is() -> None:
     assert check_citations("[S98] Nothing [S99], at all [S97]", rendered)[::2] == ("Nothing, at all", 3)
 
 
+def test_each_level_keeps_to_its_share_and_what_is_left_goes_on() -> None:
+    budget = 4000
+    shares = {"Entities": 0.25, "Bridge": 0.2, "Communities": 0.25, "Sources": 0.3}
+    full = render_context(retrieval(), budget, COUNT)
+    room = 0.0
+    for section in full.context.split("\n\n"):
+        title = section.splitlines()[0].removeprefix("## ")
+        room += shares.pop(title) * budget
+        size = COUNT(section)
+        assert room - 600 < size <= room, title  # 600: a record that is neither whole nor worth cutting
+        room -= size
+    assert not shares
+    few = render_context(replace(retrieval(), local=retrieval("Short.").local), budget, COUNT)
+    before, after = (text.context.partition("## Bridge")[2].partition("## Communities")[0] for text in (full, few))
+    assert COUNT(after) > COUNT(before) + 300  # the bridge has what the entities did not need
+
+
 @pytest.mark.parametrize("tokenizer", ["o200k_base", "cl100k_base"])
 @settings(deadline=None, max_examples=300, derandomize=True)
 @given(name=st.text(max_size=12), description=st.text(max_size=40), at=st.integers(1, 12_000))
@@ -149,20 +166,3 @@ def test_who_has_texts_and_tokens_gives_them_and_the_context_is_the_same() -> No
     for budget in (300, 800, 100_000):
         assert render_context(found, budget, COUNT, told) == render_context(found, budget, COUNT)
     assert {level for level, _ in asked} == {"local", "bridge", "global", "sources"}
-
-
-def test_each_level_keeps_to_its_share_and_what_is_left_goes_on() -> None:
-    budget = 4000
-    shares = {"Entities": 0.25, "Bridge": 0.2, "Communities": 0.25, "Sources": 0.3}
-    full = render_context(retrieval(), budget, COUNT)
-    room = 0.0
-    for section in full.context.split("\n\n"):
-        title = section.splitlines()[0].removeprefix("## ")
-        room += shares.pop(title) * budget
-        size = COUNT(section)
-        assert room - 600 < size <= room, title  # 600: a record that is neither whole nor worth cutting
-        room -= size
-    assert not shares
-    few = render_context(replace(retrieval(), local=retrieval("Short.").local), budget, COUNT)
-    before, after = (text.context.partition("## Bridge")[2].partition("## Communities")[0] for text in (full, few))
-    assert COUNT(after) > COUNT(before) + 300  # the bridge has what the entities did not need

@@ -1,0 +1,82 @@
+"""What a question or a change of snapshots takes, it gives back. `benchmarks/leaks.py` watches memory for longer."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.generated import generate, questions, variant
+from hirag_dist.client import AsyncHiragClient
+from hirag_dist.config_file import load_config
+from hirag_dist.core.prompts import Prompts
+from hirag_dist.index.reader import current_id, open_snapshot
+from hirag_dist.index.store import Store
+from hirag_dist.index.writer import make_current
+from hirag_dist.query import QueryEngine
+from hirag_dist.service.holder import EngineHolder
+from hirag_dist.types import Query
+from hirag_dist.wiring import make_engine
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Leaves only what is referred to: an index in a cycle would keep its files mapped until the collector comes."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+async def test_swapped_engines_are_let_go_with_their_files(tmp_path: Path, start: Any) -> None:
+    store = Store(str(tmp_path))
+    first = generate(store, 1000).snapshot_id
+    second = variant(store, first).snapshot_id
+    config = load_config(None, {}, {"vectors.backend": "memory"}).config
+    engines: list[weakref.ref[QueryEngine]] = []
+
+    async def opened() -> QueryEngine:
+        engine = make_engine(config, open_snapshot(store), Prompts())
+        engines.append(weakref.ref(engine))
+        return engine
+
+    holder = EngineHolder(opened, lambda: current_id(store), poll_s=3600)
+    service = await start(holder)
+    asked = [Query("What is known of it?", vector=row) for row in questions(open_snapshot(store).entity_vectors, 40)]
+    answered: set[str] = set()
+    files: list[int] = []
+    maps: list[int] = []
+    async with AsyncHiragClient(service.address) as client:
+        for turn in range(6):
+            make_current(store, first if turn % 2 else second)
+            questions_at_work = [asyncio.create_task(client.retrieve(query)) for query in asked[:20]]
+            assert await holder.refresh()
+            found = await asyncio.gather(*questions_at_work, *(client.retrieve(query) for query in asked[20:]))
+            answered |= {each.snapshot_id for each in found}
+            del found, questions_at_work
+            await _let_go(engines)
+            files.append(len(os.listdir("/proc/self/fd")))
+            maps.append(Path("/proc/self/maps").read_text().count(str(tmp_path)))
+    assert answered == {first, second}
+    assert len(engines) == 7
+    assert files[-1] == files[1], files
+    assert maps[-1] == maps[1], maps
+    assert maps[-1] > 0  # the engine that serves has files mapped, so that the count above says something
+    assert threading.active_count() < 40
+
+
+async def _let_go(engines: list[weakref.ref[QueryEngine]]) -> None:
+    """Wait until only the engine that serves is left."""
+    for _ in range(200):
+        if sum(each() is not None for each in engines) == 1:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("an engine that was swapped out is still referred to")
