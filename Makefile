@@ -17,9 +17,10 @@ demo: run-env ## index the sample corpus, serve it, ask two questions: no key, n
 	@$(BIN)/hirag-dist demo
 
 test: dev-env ## the default tests; ARGS="tests/core -x" runs others
+	@tools/browser.sh
 	@$(BIN)/pytest -q -m "not gpu and not slow" $(ARGS)
 
-check: dev-env ## ruff, mypy, import layers, licences, buf lint, generated code; says all that is wrong
+check: dev-env ## ruff, mypy, import layers, licences, buf lint, generated code, TypeScript; says all that is wrong
 	@$(MAKE) -k lint types layers licences wire
 
 bench: dev-env ## the benchmarks that fit a laptop
@@ -34,6 +35,7 @@ lock: dev-env ## requirements/ anew from pyproject.toml; UPGRADE=--upgrade takes
 
 clean: ## remove .venv, caches and what the demo left
 	@rm -rf .venv build dist hirag-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/buf/node_modules
+	@rm -rf examples/typescript/node_modules examples/typescript/gen examples/typescript/dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 run-env:
@@ -58,3 +60,4 @@ licences:
 wire:
 	@tools/buf/lint.sh
 	@$(BIN)/python tools/proto.py --check
+	@examples/typescript/build.sh

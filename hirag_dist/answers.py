@@ -42,7 +42,7 @@ async def answer_pieces(
     written: list[str] = []
     shown: list[str] = []
     try:
-        async with aclosing(_within(model.stream(request), deadline_s)) as pieces:
+        async with aclosing(model.stream(request)) as stream, aclosing(_within(stream, deadline_s)) as pieces:
             async for piece in pieces:
                 written.append(piece)
                 if ready := reader.feed(piece):
@@ -70,21 +70,16 @@ async def answer_pieces(
 async def _within(stream: AsyncIterator[str], deadline_s: float | None) -> AsyncGenerator[str]:
     """Yield what a stream yields until the deadline; the time that the consumer takes counts too."""
     give_up_at = None if deadline_s is None else asyncio.get_running_loop().time() + deadline_s
-    try:
-        while True:
-            try:
-                async with asyncio.timeout_at(give_up_at) as limit:
-                    piece = await anext(stream)
-            except StopAsyncIteration:
-                return
-            except TimeoutError as error:
-                if limit.expired():
-                    raise TimeoutError(
-                        "the deadline passed before the answer was complete; allow more time, or retrieve alone"
-                    ) from error
-                raise
-            yield piece
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
+    while True:
+        try:
+            async with asyncio.timeout_at(give_up_at) as limit:
+                piece = await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError as error:
+            if limit.expired():
+                raise TimeoutError(
+                    "the deadline passed before the answer was complete; allow more time, or retrieve alone"
+                ) from error
+            raise
+        yield piece

@@ -316,6 +316,12 @@ class Service(_Section):
     traces_endpoint: str | None = Field(None, description="OTLP over HTTP, such as http://collector:4318/v1/traces")
     traces_ratio: float = Field(1.0, ge=0, le=1, description="share of the traces that are sent")
     poll_s: float = Field(2.0, gt=0, description="how often `current`, certificates and callers are looked at")
+    http: str | None = Field(None, description="HOST:PORT of a page to ask and look at; null: none")
+    http_names: tuple[str, ...] = Field(
+        (), description="host names of the page besides those of its certificate, for a proxy in front of it"
+    )
+    http_client_cert: str | None = Field(None, description="with tls_client_ca: what the page shows the service")
+    http_client_key: str | None = None
     cache_dir: str | None = Field(
         None,
         description="for files that cannot be mapped where they are; null: the index's folder or a temporary one",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -37,7 +37,7 @@ class ChatModel(Protocol):
         """Return the reply. Raises RateLimited, ModelUnavailable or RequestRejected."""
         ...
 
-    def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+    def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield the reply's text in pieces."""
         ...
 
@@ -72,7 +72,7 @@ class ChatPool(Protocol):
 class AnswerModel(Protocol):
     """Whoever answers questions, in pieces."""
 
-    def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+    def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield the reply's text in pieces."""
         ...
 

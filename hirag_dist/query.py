@@ -16,11 +16,13 @@ from hirag_dist.config import Retrieval as RetrievalConfig
 from hirag_dist.core.access import LabelRule
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.core.prompts import Prompts
-from hirag_dist.core.retrieval import bridge_relations
+from hirag_dist.core.retrieval import bridge_relations, key_entities
 from hirag_dist.core.scoring import exact_scores
 from hirag_dist.core.sources import Votes
+from hirag_dist.core.triples import nearest_chunks
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.index.loaded import LoadedIndex
+from hirag_dist.index.mapped import ReadAhead
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.seen import LabelledIndex, SeenIndex
 from hirag_dist.ports import AnswerModel, Embedder, VectorIndex
@@ -78,6 +80,7 @@ class QueryEngine:
         self._clock = clock
         self._paths = PathFinder(self._index.graph, self._index.components)
         self._compile()
+        self._read_ahead = ReadAhead(self._index.pages())
 
     @property
     def info(self) -> IndexInfo:
@@ -146,6 +149,7 @@ class QueryEngine:
 
     async def close(self) -> None:
         """Let go of files and connections."""
+        self._read_ahead.stop()
         self._search.close()
         await self._model.close()
         close = getattr(self._embedder, "close", None)
@@ -156,7 +160,9 @@ class QueryEngine:
         """Compile what questions need, or load it, so that the first question does not wait for it."""
         index, query = self._index, np.zeros(self._index.vectors.shape[1], np.float32)
         bridge_relations(index.graph, index.parallel, [])
+        key_entities(index.communities, range(min(len(index.communities.levels), 1)), index.vectors, query, 1)
         exact_scores(index.vectors, np.zeros(0, np.int64), query)
+        nearest_chunks(index.origins, index.chunk_vectors, np.zeros(0, np.int64), query)
         votes = Votes(index.origins, query, len(index.chunk_vectors))
         votes.of_entities([])
         votes.of_relations([])

@@ -104,7 +104,6 @@ class Admission(NamedTuple):
 
     Attributes:
         sets: (n_sets + 1,) bool, by label set, whether its documents are in reach.
-        chunk_sets: (n_chunks,) int32 label set.
         entity_patterns, relation_patterns: (n_rows,) int32.
         entity_states, relation_states: (n_patterns,) uint8.
         part_entities: (n_parts,) int32 entity row of each part, ascending.
@@ -117,7 +116,6 @@ class Admission(NamedTuple):
     """
 
     sets: NDArray[np.bool_]
-    chunk_sets: NDArray[np.int32]
     entity_patterns: NDArray[np.int32]
     entity_states: NDArray[np.uint8]
     relation_patterns: NDArray[np.int32]

@@ -17,7 +17,7 @@ ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
     "pool stages query questions inspection exporting",
     "backends execution service",
     "publishing resolving sources wiring layering client simulator",
-    "growing",
+    "growing web",
     "basic_graph labelling",
     "pipeline planning",
     "cli",
@@ -44,7 +44,7 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "umap": ("backends/umap.py",),
     "pynndescent": ("backends/umap.py",),
     "openai": ("backends/openai",),
-    "aiohttp": ("backends/openai", "simulator/"),
+    "aiohttp": ("backends/openai", "simulator/", "web/"),
 }
 
 # core is pure: tables and arrays in, the same out

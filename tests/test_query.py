@@ -7,6 +7,8 @@ Chunk k0 speaks of a and b, k1 of c and d, k2 of e.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,8 +51,11 @@ class Axes:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.hangs = False
 
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        if self.hangs:
+            await asyncio.Event().wait()
         self.asked.extend(texts)
         return np.array([AXES[text.removesuffix("?")] for text in texts], np.float32)
 
@@ -168,7 +173,12 @@ def snapshot(tmp_path: Path) -> Snapshot:
 
 
 class Bench:
-    def __init__(self, snapshot: Snapshot, config: RetrievalConfig | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        config: RetrievalConfig | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.embedder = Axes()
         self.answers = Answers(lambda request: "It is so [E1][S1], they say [E77].")
         self.engine = QueryEngine(
@@ -179,6 +189,7 @@ class Bench:
             config or RetrievalConfig(),
             Prompts(),
             lambda text: len(text.split()),
+            clock=clock,
         )
 
     async def ask(self, question: str = "a?", mode: str = "hirag", **more: Any) -> Any:
@@ -317,6 +328,31 @@ async def test_a_deadline_that_is_over_leaves_levels_out_and_says_which(bench: B
     assert (found.local, found.communities, found.paths) == ((), (), ())
     whole = await bench.engine.retrieve(Query("a?"), deadline_s=60.0)
     assert whole.partial == ()
+
+
+async def test_a_deadline_between_levels_keeps_what_was_found(snapshot: Snapshot) -> None:
+    now = [0.0]
+    bench = Bench(snapshot, clock=lambda: now[0])
+    last = None
+    async for level, so_far in bench.engine.retrieve_stream(Query("a?"), deadline_s=1.0):
+        now[0] += 5.0 * (level == "global")
+        last = so_far
+    assert last is not None
+    assert last.partial == ("bridge",)
+    assert all((last.local, last.communities, last.sources, last.context))
+    assert (last.key_entities, last.paths, last.triples) == ((), (), ())
+
+
+@pytest.mark.parametrize(("mode", "cut"), [("hirag", ("local", "global", "bridge")), ("naive", ("sources",))])
+async def test_an_embedder_that_takes_too_long_is_not_waited_for(
+    snapshot: Snapshot, mode: str, cut: tuple[str, ...]
+) -> None:
+    bench = Bench(snapshot)
+    bench.embedder.hangs = True
+    found = await bench.engine.retrieve(Query("a?", mode), deadline_s=0.01)
+    assert found.partial == cut
+    assert (found.local, found.sources, found.context) == ((), (), "")
+    assert "total" in found.timings_ms
 
 
 async def test_levels_come_one_by_one(bench: Bench) -> None:

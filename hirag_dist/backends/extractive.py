@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from hirag_dist.extractive import reply_to
 from hirag_dist.types import ChatReply, ChatRequest
@@ -36,7 +36,7 @@ class ExtractiveModel:
             output_tokens=self._count_tokens(text),
         )
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield the reply's text in pieces of about a word, white space kept."""
         for piece in _PIECES.findall(reply_to(request.messages, request.form, self._seed)):
             yield piece

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from hirag_dist.backends.openai_client import EndpointClient, EndpointRefused, EndpointSettings, RateLimits
@@ -97,16 +98,17 @@ class OpenAiChat:
         """Return the reply that stands for a prompt that a content filter stopped."""
         return ChatReply("", "content_filter", self.name, input_tokens=input_tokens)
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield the reply's text in pieces. Raises as `complete` does, also when the stream breaks off."""
         finished = False
-        async for event in self._client.stream(_PATH, self._body(request) | {"stream": True}):
-            for choice in event.get("choices") or ():
-                delta = choice.get("delta") or {}
-                text = _text(delta.get("content")) or _text(delta.get("refusal"))
-                if text:
-                    yield text
-                finished = finished or bool(choice.get("finish_reason"))
+        async with aclosing(self._client.stream(_PATH, self._body(request) | {"stream": True})) as events:
+            async for event in events:
+                for choice in event.get("choices") or ():
+                    delta = choice.get("delta") or {}
+                    text = _text(delta.get("content")) or _text(delta.get("refusal"))
+                    if text:
+                        yield text
+                    finished = finished or bool(choice.get("finish_reason"))
         if not finished:
             raise ModelUnavailable(f"endpoint {self.settings.name} ({self.name}) broke off its stream")
 

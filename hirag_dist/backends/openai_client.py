@@ -12,7 +12,7 @@ import json
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -162,7 +162,7 @@ class EndpointClient:
         self._raise_error_in(data)
         return data
 
-    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
         """Yield the JSON objects of a server-sent stream. Raises as `post` does."""
         with self.calling() as client:
             events = await client.post(

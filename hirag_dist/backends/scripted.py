@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from hirag_dist.types import ChatReply, ChatRequest
 
@@ -31,7 +31,7 @@ class ScriptedModel:
         reply = self._script(request)
         return ChatReply(reply, model=self.name) if isinstance(reply, str) else reply
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield what the script says, a few characters at a time."""
         text = (await self.complete(request)).text
         for start in range(0, len(text), _PIECE_CHARS):

@@ -10,6 +10,14 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _NOISY = ("httpx", "httpx2", "openai", "pymilvus", "milvus_lite", "ray")
 
 
+def bare(logger: str) -> None:
+    """Send the messages of one logger to stderr as they are, a line each, for machines to read."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logging.getLogger(logger).addHandler(handler)
+    logging.getLogger(logger).propagate = False
+
+
 def configure(levels: Mapping[str, int], name: str = "") -> None:
     """Send the log to stderr.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +16,7 @@ from hirag_dist.config_file import load_prompts
 from hirag_dist.errors import ConfigError
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
+from hirag_dist.service.status import DeadlinePassed
 from hirag_dist.types import Answer, Query, Retrieval
 
 
@@ -34,32 +35,55 @@ def query(
     context_only: Annotated[bool, typer.Option("--context-only", help="Retrieve, and do not answer.")] = False,
     top_n: Annotated[int | None, typer.Option(help="Local entities (Eq. 12).")] = None,
     top_m: Annotated[int | None, typer.Option(help="Key entities of each community (Eq. 14).")] = None,
-    label: Annotated[
+    labels: Annotated[
         list[str] | None, typer.Option("--label", help="Search only documents that carry this label; several: all.")
     ] = None,
-    as_label: Annotated[
+    as_labels: Annotated[
         list[str] | None,
         typer.Option("--as-label", help="See what a caller sees who holds this label, or several; '' for none."),
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it comes.")] = False,
-    token_file: Annotated[str | None, typer.Option(help="File with the service's bearer token.")] = None,
-    ca: Annotated[str | None, typer.Option(help="PEM file of the authority that signed the service.")] = None,
+    deadline: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Time allowed; what was found until then is shown.")
+    ] = None,
+    token_file: Annotated[str | None, typer.Option(metavar="FILE", help="The service's bearer token.")] = None,
+    ca: Annotated[str | None, typer.Option(metavar="PEM", help="Authority that signed the service.")] = None,
+    cert: Annotated[str | None, typer.Option(metavar="PEM", help="Own certificate, where the service asks.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="PEM", help="Key of --cert.")] = None,
+    server_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name in the service's certificate, if not its host.")
+    ] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="TLS with the system's authorities; --ca and --cert imply it.")] = (
+        False
+    ),
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Ask a question of an index."""
+    """Ask a question of an index, or of a running service."""
     use_json(json)
     if (index is None) == (server is None):
         raise ConfigError("give either --index URI or --server HOST:PORT")
-    if as_label is not None and server is not None:
+    if as_labels is not None and server is not None:
         raise ConfigError("--as-label is for --index: a service knows itself what its callers may see")
-    reach = None if as_label is None else frozenset(filter(None, as_label))
-    asked = Query(question, mode, top_n=top_n, top_m=top_m, labels=tuple(label or ()), reach=reach)
+    if deadline is not None and not 0 < deadline < float("inf"):
+        raise ConfigError(f"--deadline must be a number of seconds above 0, got {deadline:g}")
+    connection = {
+        "token_file": token_file,
+        "root_certificates": ca,
+        "certificate": cert,
+        "key": key,
+        "server_name": server_name,
+        "tls": tls,
+    }
+    reach = None if as_labels is None else frozenset(filter(None, as_labels))
+    asked = Query(question, mode, top_n=top_n, top_m=top_m, labels=tuple(labels or ()), reach=reach)
     say = _print_piece if stream and not json else _swallow
     if server is not None:
-        result = _ask_server(server, asked, context_only, say, token_file, ca)
+        _refuse({"--config": config, "--set": settings, "--snapshot": snapshot}, "--server", _NOT_THERE)
+        result = _ask_server(server, asked, context_only, say, deadline, connection)
     else:
-        result = asyncio.run(_ask_here(str(index), snapshot, config, settings, asked, context_only, say))
+        _refuse(dict(zip(_CONNECTION, connection.values(), strict=True)), "--index", "they are for a connection")
+        result = asyncio.run(_ask_here(str(index), snapshot, config, settings, asked, context_only, say, deadline))
     if json:
         emit(answer_as_json(result) if isinstance(result, Answer) else retrieval_as_json(result))
         return
@@ -73,6 +97,21 @@ def query(
     show_answer(result)
 
 
+_CONNECTION = ("--token-file", "--ca", "--cert", "--key", "--server-name", "--tls")
+_NOT_THERE = "the service has a configuration and a snapshot of its own"
+
+
+def _refuse(given: Mapping[str, Any], with_option: str, why: str) -> None:
+    """Refuse options that would have no effect: who gives them believes that they have.
+
+    Raises:
+        ConfigError: one of them has a value.
+    """
+    idle = [name for name, value in given.items() if value]
+    if idle:
+        raise ConfigError(f"{', '.join(idle)} cannot go with {with_option}: {why}; leave them out")
+
+
 async def _ask_here(
     index: str,
     snapshot_id: str | None,
@@ -81,6 +120,7 @@ async def _ask_here(
     asked: Query,
     context_only: bool,
     say: Any,
+    deadline_s: float | None,
 ) -> Retrieval | Answer:
     from hirag_dist.wiring import make_engine
 
@@ -89,33 +129,30 @@ async def _ask_here(
     engine = make_engine(loaded, snapshot, load_prompts(loaded.prompts))
     try:
         if context_only:
-            return await engine.retrieve(asked)
+            return await engine.retrieve(asked, deadline_s=deadline_s)
         last: Any = None
-        async for last in engine.answer_stream(asked):
-            if isinstance(last, str):
-                say(last)
+        async with asyncio.timeout(deadline_s):
+            async for last in engine.answer_stream(asked, deadline_s=deadline_s):
+                if isinstance(last, str):
+                    say(last)
         assert isinstance(last, Answer)
         return last
+    except TimeoutError as error:
+        raise DeadlinePassed(f"no answer within {deadline_s:g} s; allow more with --deadline") from error
     finally:
         await engine.close()
 
 
 def _ask_server(
-    server: str, asked: Query, context_only: bool, say: Any, token_file: str | None, ca: str | None
+    server: str, asked: Query, context_only: bool, say: Any, deadline_s: float | None, connection: Mapping[str, Any]
 ) -> Retrieval | Answer:
     from hirag_dist.client import HiragClient
 
-    options: dict[str, Any] = {"root_certificates": ca} if ca else {}
-    if token_file:
-        try:
-            options["token"] = Path(token_file).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise ConfigError(f"cannot read the token file {token_file}: {error.strerror}") from error
-    with HiragClient(server, **options) as client:
+    with HiragClient(server, **connection) as client:
         if context_only:
-            return client.retrieve(asked)
+            return client.retrieve(asked, timeout_s=deadline_s)
         last: Any = None
-        for last in client.answer_stream(asked):
+        for last in client.answer_stream(asked, timeout_s=deadline_s):
             if isinstance(last, str):
                 say(last)
         assert isinstance(last, Answer)

@@ -9,12 +9,16 @@ import pickle
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from hirag_dist.cli.options import ConfigOption, IndexOption, SetOption, configuration
 from hirag_dist.cli.output import err
+from hirag_dist.cli.page import page_options, serve_index_and_page
+from hirag_dist.cli.page_work import PageWork
 from hirag_dist.cli.serving import for_several, options_of, processes_of, serve_index
 from hirag_dist.cli.worker import Work
 from hirag_dist.config import Config
@@ -27,8 +31,9 @@ from hirag_dist.service.metrics_http import serve_metrics
 from hirag_dist.service.options import split_address
 from hirag_dist.service.station import open_station
 from hirag_dist.service.supervisor import Job, Supervisor, reserve
+from hirag_dist.web.options import url_of
 
-_LOGGERS = ("", "hirag_dist.service")
+_LOGGERS = ("", "hirag_dist.service", "hirag_dist.web")
 
 
 def register(app: typer.Typer) -> None:
@@ -42,29 +47,37 @@ def serve(
     processes: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Processes that answer on the port; 0 is one a core.")
     ] = None,
+    http: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve a page too, to ask and look at; port 0 takes any.")
+    ] = None,
     config: ConfigOption = None,
     settings: SetOption = None,
     verify: Annotated[bool, typer.Option("--verify", help="Check every byte of the snapshot first.")] = False,
 ) -> None:
     """Serve the current snapshot of an index over gRPC, and each new one as it is published."""
-    loaded = configuration(config, settings, {"service.listen": listen, "service.processes": processes}).config
+    chosen = {"service.listen": listen, "service.processes": processes, "service.http": http}
+    loaded = configuration(config, settings, chosen).config
+    page = page_options(loaded.service)
     logging.getLogger("hirag_dist.service").setLevel(logging.INFO)
     if verify:
         open_snapshot(Store(index), full_check=True)
     n_processes = processes_of(loaded)
     if n_processes == 1:
         with open_station(loaded.service.state_dir) as station:
-            asyncio.run(serve_index(loaded, index, options_of(loaded), _announce, station=station))
+            if page is None:
+                asyncio.run(serve_index(loaded, index, options_of(loaded), _announce, station=station))
+            else:
+                asyncio.run(serve_index_and_page(loaded, index, options_of(loaded), page, _announce, station))
     elif not serve_with_workers(for_several(loaded), index, n_processes, _announce):
         raise typer.Exit(1)
 
 
-def serve_with_workers(config: Config, index: str, n_processes: int, ready: Callable[[str], None]) -> bool:
+def serve_with_workers(config: Config, index: str, n_processes: int, ready: Callable[..., None]) -> bool:
     """Serve from several processes on one port until SIGTERM or SIGINT. Return whether all of them ended well.
 
     Args:
         config: with vectors that several processes can have.
-        ready: called with HOST:PORT once all of them answer.
+        ready: called with HOST:PORT, and as `url` the page's where there is one, once all of them answer.
 
     Raises:
         ConfigError: the configuration is wrong.
@@ -72,34 +85,52 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Call
         HiragError: a process could not start.
     """
     alone = options_of(config)
-    host, port = split_address(alone.listen)
-    probe(host, port)
     with ExitStack() as held:
+        listen = _held(held, alone.listen)
+        page = page_options(config.service)
+        if page is not None:
+            page = replace(page, listen=_held(held, page.listen), reuse_port=True)
         station = held.enter_context(open_station(config.service.state_dir))
-        port = held.enter_context(reserve(host, port)).getsockname()[1]
         metrics = WorkerMetrics(station.folder, n_processes)
         if alone.metrics_listen is not None:
             held.enter_context(serve_metrics(alone.metrics_listen, metrics.registry))
 
         def died(place: int, process_id: int) -> None:
+            if place == n_processes:  # the page, which shares nothing
+                return
             metrics.died(place, process_id)
             if config.service.callers_file is not None:
                 SharedLimits(station.limits, place).close()  # what it had at work is not at work any more
 
-        listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         options = options_of(config, listen=listen, shared=True)
         levels = {name: logging.getLogger(name).level for name in _LOGGERS}
         debug = "HIRAG_DEBUG" in os.environ
         environ = os.environ | {FOLDER_VARIABLE: str(station.folder)}
 
-        def job(place: int) -> Job:
-            name = f"worker {place + 1}"
-            work = Work(config, index, options, station.of(place), name, levels, debug)
-            return Job((sys.executable, "-m", "hirag_dist.cli.worker"), pickle.dumps(work), environ, name)
+        def job(work: Work | PageWork) -> Job:
+            command = (sys.executable, "-m", "hirag_dist.cli.worker")
+            return Job(command, pickle.dumps(work), environ, work.name, aside=isinstance(work, PageWork))
 
-        jobs = [job(place) for place in range(n_processes)]
-        return Supervisor(jobs, drain_s=config.service.drain_s, ready=ready, died=died).run()
+        jobs = [
+            job(Work(config, index, options, station.of(place), f"worker {place + 1}", levels, debug))
+            for place in range(n_processes)
+        ]
+        if page is not None:
+            jobs.append(job(PageWork(page, listen, "page", levels, debug)))
+        told = ready if page is None else partial(ready, url=url_of(page))
+        return Supervisor(jobs, drain_s=config.service.drain_s, ready=told, died=died).run()
 
 
-def _announce(address: str) -> None:
+def _held(stack: ExitStack, address: str) -> str:
+    """Hold an address for other processes until the stack is left. Return it, with its port where that was 0."""
+    host, port = split_address(address)
+    probe(host, port)
+    held = stack.enter_context(reserve(host, port))
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{held.getsockname()[1]}"
+
+
+def _announce(address: str, url: str | None = None) -> None:
     err.print(f'Serving on {address}. Ask it: hirag-dist query --server {address} "…". Ctrl-C stops it.')
+    if url is not None:
+        err.print(f"A page to ask and look at: {url}")

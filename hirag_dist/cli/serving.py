@@ -9,12 +9,14 @@ from collections.abc import Callable
 
 import pyarrow.compute as pc
 
+from hirag_dist.cli.logs import bare
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
 from hirag_dist.errors import ConfigError
 from hirag_dist.index.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.query import QueryEngine
+from hirag_dist.service.access import LOGGER
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.runner import ThreadRunner
@@ -122,6 +124,8 @@ async def serve_index(
         BackendUnavailable: the port is in use.
         ConfigError: the files of TLS or callers are wrong.
     """
+    if options.access_log == "json":
+        bare(LOGGER)
     store = Store(index)
     prompts = load_prompts(config.prompts)
     # Kept from snapshot to snapshot: a new one would begin with full allowances.

@@ -8,12 +8,17 @@ import logging
 import os
 import pickle
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hirag_dist.config import Config
 from hirag_dist.errors import HiragError
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.station import Station
+
+if TYPE_CHECKING:
+    from hirag_dist.cli.page_work import PageWork
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,18 @@ class Work:
     levels: dict[str, int]
     debug: bool
 
+    async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> None:
+        """Serve until a signal, or `stop`; call `ready` with HOST:PORT."""
+        from hirag_dist.cli.serving import serve_index
+
+        await serve_index(self.config, self.index, self.options, ready, stop, self.station)
+
 
 def main() -> None:
     """Serve the work on standard input, report through the descriptor that the last argument names, and exit."""
     from hirag_dist.cli.logs import configure
 
-    work: Work = pickle.load(sys.stdin.buffer)  # from the supervisor alone: nobody else holds the pipe
+    work: Work | PageWork = pickle.load(sys.stdin.buffer)  # from the supervisor alone: nobody else holds the pipe
     configure(work.levels, name=work.name)
     with os.fdopen(int(sys.argv[-1]), "w", encoding="utf-8") as reports:
 
@@ -59,9 +70,7 @@ def main() -> None:
             sys.exit(error.exit_code)
 
 
-async def _serve(work: Work, ready: object) -> None:
-    from hirag_dist.cli.serving import serve_index
-
+async def _serve(work: Work | PageWork, ready: Callable[[str], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -72,7 +81,7 @@ async def _serve(work: Work, ready: object) -> None:
             stop.set()
 
     loop.add_reader(0, alone)
-    await serve_index(work.config, work.index, work.options, ready, stop, work.station)  # type: ignore[arg-type]
+    await work.run(ready, stop)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,36 @@
 
 >>> with HiragClient("127.0.0.1:50051") as client:  # doctest: +SKIP
 ...     print(client.answer("Who built the lighthouse?").text)
+
+What the service raises is raised here, as the classes of `hirag_dist.errors` and those of this package that only a
+service knows, all of them a `ServiceError`.
 """
 
 from hirag_dist.client.asynchronous import AsyncHiragClient
+from hirag_dist.client.common import CallOptions, ClientOptions
 from hirag_dist.client.synchronous import HiragClient
+from hirag_dist.service.status import (
+    DeadlinePassed,
+    Limited,
+    NotReady,
+    Overloaded,
+    Refused,
+    SlowReader,
+    TooLarge,
+    Unauthenticated,
+)
 
-__all__ = ["AsyncHiragClient", "HiragClient"]
+__all__ = [
+    "AsyncHiragClient",
+    "CallOptions",
+    "ClientOptions",
+    "DeadlinePassed",
+    "HiragClient",
+    "Limited",
+    "NotReady",
+    "Overloaded",
+    "Refused",
+    "SlowReader",
+    "TooLarge",
+    "Unauthenticated",
+]

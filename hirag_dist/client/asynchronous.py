@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from hirag_dist.client.common import SERVICE_NAME, AnswerReader, ClientOptions, explain, not_ready, query_message
+from hirag_dist.client.common import (
+    SERVICE_NAME,
+    AnswerReader,
+    CallOptions,
+    ClientOptions,
+    closed_early,
+    explain,
+    not_ready,
+    query_message,
+)
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service._pb import query_pb2_grpc
 from hirag_dist.service.convert import info_from_proto, level_from_proto, retrieval_from_proto
@@ -22,15 +32,18 @@ from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
 class AsyncHiragClient:
     """Asks a running service from one event loop; usable as an asynchronous context manager.
 
-    Every call takes `timeout_s` (seconds, else that of the options) and `request_id` (for the service's log), and
-    raises what the service raised: `InvalidQuery`, `ModelUnavailable`, …; `ServiceError` when none is in reach.
+    Every call takes what `CallOptions` names. It raises what the service raised: `InvalidQuery`, `ModelUnavailable`,
+    `Unauthenticated`, …; `ServiceError` when none is in reach or the connection is lost. What could not begin is asked
+    again where that may help (`ClientOptions.retries`); a reply that broke off is not, as an answer would be paid for
+    twice.
 
     Args:
         target: HOST:PORT.
-        options: fields of `ClientOptions`: token, root_certificates, certificate, key, timeout_s, …
+        options: fields of `ClientOptions`: token or token_file, root_certificates, certificate, key, timeout_s, …
 
     Raises:
         ConfigError: the options do not fit together, or a file cannot be read.
+        RuntimeError: from a call, when the client is closed.
     """
 
     def __init__(self, target: str = DEFAULT_LISTEN, **options: Any) -> None:
@@ -42,6 +55,7 @@ class AsyncHiragClient:
             self._channel = grpc.aio.secure_channel(target, credentials, options=arguments)
         generated: Any = query_pb2_grpc  # without types
         self._stub = generated.QueryServiceStub(self._channel)
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -52,7 +66,8 @@ class AsyncHiragClient:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connection. Calls that are under way end with ServiceError."""
+        self._closed = True
         await self._channel.close()
 
     async def retrieve(
@@ -61,15 +76,14 @@ class AsyncHiragClient:
         *,
         omit_context: bool = False,
         omit_source_text: bool = False,
-        timeout_s: float | None = None,
-        request_id: str | None = None,
+        **options: Unpack[CallOptions],
     ) -> Retrieval:
         """Return what the index holds about a question."""
         request = pb.RetrieveRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
         )
         with self._explained():
-            response = await self._stub.Retrieve(request, **self._call(timeout_s, request_id))
+            response = await self._stub.Retrieve(request, **self._options.call(options))
         return retrieval_from_proto(response.retrieval)
 
     async def retrieve_stream(
@@ -78,14 +92,13 @@ class AsyncHiragClient:
         *,
         omit_context: bool = False,
         omit_source_text: bool = False,
-        timeout_s: float | None = None,
-        request_id: str | None = None,
+        **options: Unpack[CallOptions],
     ) -> AsyncGenerator[tuple[str, Retrieval], None]:
         """Yield ("local", what was found so far), then global, bridge, sources, and ("done", everything)."""
         request = pb.RetrieveStreamRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
         )
-        async with aclosing(self._messages(self._stub.RetrieveStream, request, timeout_s, request_id)) as messages:
+        async with aclosing(self._messages(self._stub.RetrieveStream, request, options)) as messages:
             async for message in messages:
                 yield level_from_proto(message.level), retrieval_from_proto(message.retrieval)
 
@@ -95,15 +108,14 @@ class AsyncHiragClient:
         *,
         omit_context: bool = False,
         omit_source_text: bool = False,
-        timeout_s: float | None = None,
-        request_id: str | None = None,
+        **options: Unpack[CallOptions],
     ) -> Answer:
         """Return the answer to a question, with citations and the retrieval behind it."""
         reader = AnswerReader(self._options.target)
         request = pb.AnswerRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
         )
-        async with aclosing(self._messages(self._stub.Answer, request, timeout_s, request_id)) as messages:
+        async with aclosing(self._messages(self._stub.Answer, request, options)) as messages:
             async for message in messages:
                 reader.read(message)
         return reader.answer()
@@ -114,26 +126,24 @@ class AsyncHiragClient:
         *,
         omit_context: bool = False,
         omit_source_text: bool = False,
-        timeout_s: float | None = None,
-        request_id: str | None = None,
+        **options: Unpack[CallOptions],
     ) -> AsyncGenerator[Retrieval | str | Answer, None]:
         """Yield the retrieval, the text in pieces, and the answer. Closing the iterator cancels the call."""
         reader = AnswerReader(self._options.target)
         request = pb.AnswerRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
         )
-        async with aclosing(self._messages(self._stub.Answer, request, timeout_s, request_id)) as messages:
+        async with aclosing(self._messages(self._stub.Answer, request, options)) as messages:
             async for message in messages:
                 part = reader.read(message)
                 if part is not None:
                     yield part
         reader.answer()
 
-    async def describe(self, *, timeout_s: float | None = None, request_id: str | None = None) -> IndexInfo:
+    async def describe(self, **options: Unpack[CallOptions]) -> IndexInfo:
         """Return what the service serves."""
         with self._explained():
-            call = self._call(timeout_s, request_id)
-            response = await self._stub.DescribeIndex(pb.DescribeIndexRequest(), **call)
+            response = await self._stub.DescribeIndex(pb.DescribeIndexRequest(), **self._options.call(options))
         return info_from_proto(response.info)
 
     async def wait_ready(self, timeout_s: float = 30.0) -> None:
@@ -142,6 +152,7 @@ class AsyncHiragClient:
         Raises:
             ServiceError: that takes longer than `timeout_s` seconds.
         """
+        self._check_open()
         health: Any = health_pb2_grpc.HealthStub(self._channel)
         until, answered = time.monotonic() + timeout_s, False
         while (left := until - time.monotonic()) > 0:
@@ -159,24 +170,30 @@ class AsyncHiragClient:
                 watch.cancel()
         raise not_ready(self._options.target, timeout_s, answered)
 
-    def _call(self, timeout_s: float | None, request_id: str | None) -> dict[str, Any]:
-        timeout = self._options.timeout_s if timeout_s is None else timeout_s
-        return {"timeout": timeout, "metadata": self._options.metadata(request_id)}
-
-    async def _messages(
-        self, method: Any, request: Any, timeout_s: float | None, request_id: str | None
-    ) -> AsyncGenerator[Any, None]:
-        call = method(request, **self._call(timeout_s, request_id))
-        try:
-            with self._explained():
+    async def _messages(self, method: Any, request: Any, options: CallOptions) -> AsyncGenerator[Any, None]:
+        begun = False
+        with self._explained(lambda: begun):
+            call = method(request, **self._options.call(options))
+            try:
                 async for message in call:
+                    begun = True
                     yield message
-        finally:
-            call.cancel()
+            finally:
+                call.cancel()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        self._check_open()
         try:
             yield
         except grpc.RpcError as error:
-            raise explain(error, self._options.target) from error
+            raise explain(error, self._options.target, begun=begun(), closed=self._closed) from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():  # gRPC's word for it: no task was cancelled
+                raise closed_early() from error
+            raise
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this client is closed; make another")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import grpc
 
+from hirag_dist.client.tokens import TokenFile, check_token
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service.convert import answer_from_proto, query_to_proto, retrieval_from_proto
 from hirag_dist.service.options import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
-from hirag_dist.service.status import REQUEST_ID_KEY, DeadlinePassed, Unauthenticated, error_of
+from hirag_dist.service.status import REQUEST_ID_KEY, DeadlinePassed, TooLarge, Unauthenticated, error_of
 from hirag_dist.types import Answer, Query, Retrieval
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["QueryService"].full_name
@@ -29,7 +31,8 @@ _SERVICE_CONFIG = json.dumps(
                     "initialBackoff": "0.1s",
                     "maxBackoff": "2s",
                     "backoffMultiplier": 2,
-                    # CANCELLED is what a request meets that comes in while a server closes its doors
+                    # CANCELLED is what a request meets that comes in while a server closes its doors: without
+                    # it, a rolling restart fails some
                     "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "CANCELLED"],
                 },
             }
@@ -38,27 +41,51 @@ _SERVICE_CONFIG = json.dumps(
 )
 
 
+class CallOptions(TypedDict, total=False):
+    """What every call of a client takes as keywords.
+
+    Attributes:
+        timeout_s: seconds for the call with all its retries; without it, or None, that of the client's options.
+        request_id: names the call in the service's log, 1 to 64 of A-Z a-z 0-9 . _ -.
+        token: bearer token of this call, instead of the client's: for a program that asks on behalf of others.
+    """
+
+    timeout_s: float | None
+    request_id: str | None
+    token: str | None
+
+
+_KEEPALIVE_TIMEOUT_S = 20.0
+_TLS_TROUBLE = re.compile(r"handshake|certificate|verification check|ssl", re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
     """How to reach a service.
 
     Attributes:
-        target: HOST:PORT, or any gRPC name such as dns:///HOST:PORT, whose addresses are used in turn.
+        target: HOST:PORT, or any gRPC name whose addresses are used in turn: dns:///HOST:PORT, or
+            ipv4:ADDRESS:PORT,ADDRESS:PORT.
         token: bearer token. Without TLS it crosses the network in the clear.
-        tls: use TLS with the system's authorities; implied by the three paths.
+        token_file: file with the token, instead of `token`; read again when it changes, so a token can be rotated.
+        tls: use TLS with the system's authorities; implied by the three paths and by `server_name`.
         root_certificates: PEM file of the authorities that may have signed the server's certificate.
         certificate, key: PEM files of the client's own certificate chain and key, for mTLS.
         server_name: the name to expect in the server's certificate, where it is not the target's host.
         timeout_s: seconds for a call that names none; None for no limit.
         max_message_bytes: of a request and of a reply.
+        keepalive_s: seconds of silence during a call after which the connection is probed; without an answer for as
+            long, at most 20 s, it is given up. Services take more than one probe in 10 s for an attack.
         retries: whether gRPC asks again, up to three times, where the service is out of reach, stopping or overloaded.
 
     Raises:
-        ConfigError: a certificate has no key, or the other way round.
+        ConfigError: a certificate has no key, or the other way round; both tokens are given; the token file cannot be
+            read.
     """
 
     target: str = DEFAULT_LISTEN
     token: str | None = None
+    token_file: str | Path | None = None
     tls: bool = False
     root_certificates: str | Path | None = None
     certificate: str | Path | None = None
@@ -66,11 +93,19 @@ class ClientOptions:
     server_name: str | None = None
     timeout_s: float | None = 60.0
     max_message_bytes: int = MAX_MESSAGE_BYTES
+    keepalive_s: float = 30.0
     retries: bool = True
+    _held: TokenFile | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
             raise ConfigError("a client certificate needs both certificate and key")
+        if self.token is not None and self.token_file is not None:
+            raise ConfigError("give either token or token_file, not both")
+        if self.token is not None:
+            check_token(self.token, "the token")
+        if self.token_file is not None:
+            object.__setattr__(self, "_held", TokenFile(self.token_file))
 
     def credentials(self) -> grpc.ChannelCredentials | None:
         """Return TLS credentials, or None for a plain connection.
@@ -78,17 +113,21 @@ class ClientOptions:
         Raises:
             ConfigError: a file cannot be read.
         """
-        if not self.tls and self.root_certificates is None and self.certificate is None:
+        named = (self.root_certificates, self.certificate, self.server_name)
+        if not self.tls and all(one is None for one in named):
             return None
         return grpc.ssl_channel_credentials(_read(self.root_certificates), _read(self.key), _read(self.certificate))
 
     def channel_options(self) -> list[tuple[str, int | str]]:
         """Return gRPC's channel arguments."""
+        patience_ms = int(min(self.keepalive_s, _KEEPALIVE_TIMEOUT_S) * 1000)
         chosen: list[tuple[str, int | str]] = [
             ("grpc.max_receive_message_length", self.max_message_bytes),
             ("grpc.max_send_message_length", self.max_message_bytes),
-            ("grpc.keepalive_time_ms", 30_000),
-            ("grpc.keepalive_timeout_ms", 20_000),
+            ("grpc.keepalive_time_ms", int(self.keepalive_s * 1000)),
+            ("grpc.keepalive_timeout_ms", patience_ms),
+            ("grpc.http2.ping_timeout_ms", patience_ms),  # else 60 s where a ping of another kind is on its way
+            ("grpc.http2.max_pings_without_data", 0),  # else only two, and then one a minute
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 5_000),
@@ -99,10 +138,21 @@ class ClientOptions:
             chosen.append(("grpc.ssl_target_name_override", self.server_name))
         return chosen
 
-    def metadata(self, request_id: str | None) -> list[tuple[str, str]]:
-        """Return what a call carries besides its message."""
-        carried = [] if self.token is None else [("authorization", f"Bearer {self.token}")]
-        return carried if request_id is None else [*carried, (REQUEST_ID_KEY, request_id)]
+    def call(self, options: CallOptions) -> dict[str, Any]:
+        """Return a call's timeout and metadata, as gRPC's methods take them.
+
+        Raises:
+            ConfigError: the token holds what a header cannot.
+        """
+        timeout_s, request_id, token = options.get("timeout_s"), options.get("request_id"), options.get("token")
+        if token is not None:
+            check_token(token, "the token")
+        else:
+            token = self.token if self._held is None else self._held.token()
+        metadata = [] if token is None else [("authorization", f"Bearer {token}")]
+        if request_id is not None:
+            metadata.append((REQUEST_ID_KEY, request_id))
+        return {"timeout": self.timeout_s if timeout_s is None else timeout_s, "metadata": metadata}
 
 
 def _read(path: str | Path | None) -> bytes | None:
@@ -123,12 +173,14 @@ def query_message(query: Query | str) -> pb.Query:
     return query_to_proto(Query(query) if isinstance(query, str) else query)
 
 
-def explain(error: grpc.RpcError, target: str) -> HiragError:
+def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: bool = False) -> HiragError:
     """Return what a failed call means: the server's own error where it sent one.
 
     Args:
         error: what gRPC raised.
         target: whom was asked.
+        begun: whether a part of the reply had come.
+        closed: whether the client was closed.
     """
     code, message = error.code(), error.details() or ""
     trailers: Any = error.trailing_metadata() or ()  # pairs, whatever the stubs say
@@ -136,12 +188,27 @@ def explain(error: grpc.RpcError, target: str) -> HiragError:
     if raised is not None:
         return raised
     match code:
+        case grpc.StatusCode.CANCELLED if closed:
+            return closed_early()
+        case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED if begun:
+            return ServiceError(f"the connection to {target} was lost during the reply; ask again (gRPC: {message})")
+        case grpc.StatusCode.UNAVAILABLE if _TLS_TROUBLE.search(message):
+            return ServiceError(
+                f"the TLS handshake with {target} failed; root_certificates must hold the authority that signed its "
+                f"certificate, and server_name be a name in it (gRPC: {message})"
+            )
         case grpc.StatusCode.UNAVAILABLE:
             return ServiceError(f"no service answers at {target}; start one with `hirag-dist serve` (gRPC: {message})")
         case grpc.StatusCode.CANCELLED:
             return ServiceError(f"the service at {target} stopped during the request; ask again")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return DeadlinePassed(f"{target} did not answer in time; allow more with timeout_s")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in message:
+            return TooLarge(
+                f"a message is larger than {target} or this client takes; ask with omit_context, omit_source_text or a "
+                f"smaller top_n, top_m or top_c, or raise max_message_bytes here and service.max_message_mib there "
+                f"(gRPC: {message})"
+            )
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
             return Unauthenticated(f"{target} refused the caller: {message}")
         case grpc.StatusCode.UNIMPLEMENTED:
@@ -188,6 +255,11 @@ class AnswerReader:
         if self._answer is None:
             raise ServiceError(f"{self._target} ended its stream without an answer")
         return self._answer
+
+
+def closed_early() -> ServiceError:
+    """Return the error of a call that the client's own end cut off."""
+    return ServiceError("the client was closed during the request")
 
 
 def not_ready(target: str, timeout_s: float, answered: bool) -> ServiceError:

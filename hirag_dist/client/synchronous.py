@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from hirag_dist.client.common import SERVICE_NAME, AnswerReader, ClientOptions, explain, not_ready, query_message
+from hirag_dist.client.common import (
+    SERVICE_NAME,
+    AnswerReader,
+    CallOptions,
+    ClientOptions,
+    explain,
+    not_ready,
+    query_message,
+)
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service._pb import query_pb2_grpc
 from hirag_dist.service.convert import info_from_proto, level_from_proto, retrieval_from_proto
@@ -22,15 +30,18 @@ from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
 class HiragClient:
     """Asks a running service; usable from several threads, and as a context manager.
 
-    Every call takes `timeout_s` (seconds, else that of the options) and `request_id` (for the service's log), and
-    raises what the service raised: `InvalidQuery`, `ModelUnavailable`, …; `ServiceError` when none is in reach.
+    Every call takes what `CallOptions` names. It raises what the service raised: `InvalidQuery`, `ModelUnavailable`,
+    `Unauthenticated`, …; `ServiceError` when none is in reach or the connection is lost. What could not begin is asked
+    again where that may help (`ClientOptions.retries`); a reply that broke off is not, as an answer would be paid for
+    twice.
 
     Args:
         target: HOST:PORT.
-        options: fields of `ClientOptions`: token, root_certificates, certificate, key, timeout_s, …
+        options: fields of `ClientOptions`: token or token_file, root_certificates, certificate, key, timeout_s, …
 
     Raises:
         ConfigError: the options do not fit together, or a file cannot be read.
+        RuntimeError: from a call, when the client is closed.
     """
 
     def __init__(self, target: str = DEFAULT_LISTEN, **options: Any) -> None:
@@ -42,6 +53,7 @@ class HiragClient:
             self._channel = grpc.secure_channel(target, credentials, options=arguments)
         generated: Any = query_pb2_grpc  # without types
         self._stub = generated.QueryServiceStub(self._channel)
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -52,7 +64,8 @@ class HiragClient:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connection. Calls that are under way end with ServiceError."""
+        self._closed = True
         self._channel.close()
 
     def retrieve(
@@ -61,15 +74,15 @@ class HiragClient:
         *,
         omit_context: bool = False,
         omit_source_text: bool = False,
-        timeout_s: float | None = None,
-        request_id: str | None = None,
+        **options: Unpack[CallOptions],
     ) -> Retrieval:
         """Return what the index holds about a question."""
         request = pb.RetrieveRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
         )
         with self._explained():
-            return retrieval_from_proto(self._stub.Retrieve(request, **self._call(timeout_s, request_id)).retrieval)
+            response = self._stub.Retrieve(request, **self._options.call(options))
+        return retrieval_from_proto(response.retrieval)
 
     def retrieve_stream(
         self,
@@ -77,14 +90,13 @@ class HiragClient:
         *,
         omit_context: bool = False,
         omit_source_text: bool = False,
-        timeout_s: float | None = None,
-        request_id: str | None = None,
+        **options: Unpack[CallOptions],
     ) -> Generator[tuple[str, Retrieval], None, None]:
         """Yield ("local", what was found so far), then global, bridge, sources, and ("done", everything)."""
         request = pb.RetrieveStreamRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
         )
-        for message in self._messages(self._stub.RetrieveStream, request, timeout_s, request_id):
+        for message in self._messages(self._stub.RetrieveStream, request, options):
             yield level_from_proto(message.level), retrieval_from_proto(message.retrieval)
 
     def answer(
@@ -93,15 +105,14 @@ class HiragClient:
         *,
         omit_context: bool = False,
         omit_source_text: bool = False,
-        timeout_s: float | None = None,
-        request_id: str | None = None,
+        **options: Unpack[CallOptions],
     ) -> Answer:
         """Return the answer to a question, with citations and the retrieval behind it."""
         reader = AnswerReader(self._options.target)
         request = pb.AnswerRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
         )
-        for message in self._messages(self._stub.Answer, request, timeout_s, request_id):
+        for message in self._messages(self._stub.Answer, request, options):
             reader.read(message)
         return reader.answer()
 
@@ -111,25 +122,24 @@ class HiragClient:
         *,
         omit_context: bool = False,
         omit_source_text: bool = False,
-        timeout_s: float | None = None,
-        request_id: str | None = None,
+        **options: Unpack[CallOptions],
     ) -> Generator[Retrieval | str | Answer, None, None]:
         """Yield the retrieval, the text in pieces, and the answer. Closing the iterator cancels the call."""
         reader = AnswerReader(self._options.target)
         request = pb.AnswerRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
         )
-        for message in self._messages(self._stub.Answer, request, timeout_s, request_id):
+        for message in self._messages(self._stub.Answer, request, options):
             part = reader.read(message)
             if part is not None:
                 yield part
         reader.answer()
 
-    def describe(self, *, timeout_s: float | None = None, request_id: str | None = None) -> IndexInfo:
+    def describe(self, **options: Unpack[CallOptions]) -> IndexInfo:
         """Return what the service serves."""
         with self._explained():
-            call = self._call(timeout_s, request_id)
-            return info_from_proto(self._stub.DescribeIndex(pb.DescribeIndexRequest(), **call).info)
+            response = self._stub.DescribeIndex(pb.DescribeIndexRequest(), **self._options.call(options))
+        return info_from_proto(response.info)
 
     def wait_ready(self, timeout_s: float = 30.0) -> None:
         """Return once the service has a snapshot loaded.
@@ -137,6 +147,7 @@ class HiragClient:
         Raises:
             ServiceError: that takes longer than `timeout_s` seconds.
         """
+        self._check_open()
         health: Any = health_pb2_grpc.HealthStub(self._channel)
         until, answered = time.monotonic() + timeout_s, False
         while (left := until - time.monotonic()) > 0:
@@ -154,21 +165,25 @@ class HiragClient:
                 watch.cancel()
         raise not_ready(self._options.target, timeout_s, answered)
 
-    def _call(self, timeout_s: float | None, request_id: str | None) -> dict[str, Any]:
-        timeout = self._options.timeout_s if timeout_s is None else timeout_s
-        return {"timeout": timeout, "metadata": self._options.metadata(request_id)}
-
-    def _messages(self, method: Any, request: Any, timeout_s: float | None, request_id: str | None) -> Iterator[Any]:
-        call = method(request, **self._call(timeout_s, request_id))
-        try:
-            with self._explained():
-                yield from call
-        finally:
-            call.cancel()
+    def _messages(self, method: Any, request: Any, options: CallOptions) -> Iterator[Any]:
+        begun = False
+        with self._explained(lambda: begun):
+            call = method(request, **self._options.call(options))
+            try:
+                for message in call:
+                    begun = True
+                    yield message
+            finally:
+                call.cancel()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        self._check_open()
         try:
             yield
         except grpc.RpcError as error:
-            raise explain(error, self._options.target) from error
+            raise explain(error, self._options.target, begun=begun(), closed=self._closed) from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this client is closed; make another")

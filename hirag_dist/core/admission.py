@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import HIDDEN, MIXED, WHOLE, Flags
+from hirag_dist.core.access import HIDDEN, MIXED, Flags
 from hirag_dist.types import Admission, FloatMatrix, IntVector
 
 Score = Callable[[FloatMatrix, IntVector, NDArray[np.float32]], NDArray[np.float32]]
@@ -56,21 +56,6 @@ def seen_scores(
         np.maximum.at(best, owner[reached], score(admission.part_vectors, parts[reached], query))
         scores[mixed] = best
     return scores
-
-
-def mask_scores(admission: Admission, scores: NDArray[np.float32], query: NDArray[np.float32]) -> None:
-    """Make the scores of the first n entities what the caller may know of them: −∞ where that is nothing.
-
-    Args:
-        scores: (n,) of the merged vectors; changed in place.
-    """
-    states = admission.entity_states[admission.entity_patterns[: len(scores)]]
-    scores[states != WHOLE] = -np.inf
-    n_parts = int(np.searchsorted(admission.part_entities, len(scores)))
-    owners = admission.part_entities[:n_parts]
-    parts = np.flatnonzero(admission.sets[admission.part_sets[:n_parts]] & (states[owners] == MIXED))
-    if len(parts):
-        np.maximum.at(scores, owners[parts], np.asarray(admission.part_vectors[parts] @ query, np.float32))
 
 
 def seen_weights(admission: Admission, weights: NDArray[np.float64], rows: IntVector) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ class Rows:
         self._order = order
         self._waiting: list[pa.Array] = []
         self._n_waiting = 0
-        self._found: list[NDArray[np.int32]] = []
+        self._found: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
 
     def add(self, ids: pa.Array) -> None:
         """Take ids to look up."""
@@ -42,12 +42,17 @@ class Rows:
         return np.concatenate(self._found)
 
     def _look_up(self) -> None:
+        if not self._waiting:  # nothing is worth hashing all ids
+            return
         rows = pc.index_in(joined(self._waiting, pa.string()), value_set=self._order)
         self._found.append(rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32))
         self._waiting, self._n_waiting = [], 0
 
 
-def rows_in_lists(batches: Iterable[pa.RecordBatch], order: pa.Array) -> tuple[IntVector, NDArray[np.int32]]:
+Lists = tuple[IntVector, NDArray[np.int32]]  # CSR (indptr, rows)
+
+
+def rows_in_lists(batches: Iterable[pa.RecordBatch], order: pa.Array) -> Lists:
     """Return CSR (indptr, rows) of a column of lists of ids, −1 for an unknown one."""
     sizes = [np.zeros(0, np.int64)]
     rows = Rows(order)
@@ -58,7 +63,7 @@ def rows_in_lists(batches: Iterable[pa.RecordBatch], order: pa.Array) -> tuple[I
     return np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64), rows.found()
 
 
-def known_rows(indptr: IntVector, rows: NDArray[np.int32]) -> tuple[IntVector, NDArray[np.int32]]:
+def known_rows(indptr: IntVector, rows: NDArray[np.int32]) -> Lists:
     """Return the same CSR without the unknown ones."""
     known = np.concatenate([[0], np.cumsum(rows >= 0)]).astype(np.int64)
     return known[indptr], rows[rows >= 0]

@@ -92,12 +92,9 @@ class SeenIndex(LoadedIndex):
             in_reach: (n_sets + 1,) by label set; the last stands for no known document.
         """
         self.__dict__.update(whole.__dict__)
-        self._whole = whole
         self._files = files
-        self._in_reach = in_reach
         self.admission: Admission = Admission(
             in_reach,
-            files.chunk_sets,
             files.entities.of,
             files.entities.states(in_reach),
             files.relations.of,
@@ -129,15 +126,13 @@ class SeenIndex(LoadedIndex):
         """Return those relations that may be seen."""
         return rows[admitted_relations(self.admission, self.ends[rows], rows)]
 
-    def relation_chunks(self, row: int) -> list[int]:
-        """Return the chunks in reach that state a relation."""
-        chunks = np.array(super().relation_chunks(row), np.int64)
-        found: list[int] = chunks[self.seen_chunks[chunks]].tolist()
-        return found
-
     def community(self, ranked: RankedCommunity) -> CommunityItem | None:
         """Return a community with its report, None where not all that it was written from may be seen."""
         return super().community(ranked) if self._reported[ranked.community] else None
+
+    def relation_chunks(self, row: int) -> list[int]:
+        """Return the chunks in reach that state a relation."""
+        return [chunk for chunk in super().relation_chunks(row) if self.seen_chunks[chunk]]
 
     def info(self, whole: IndexInfo) -> IndexInfo:
         """Return what a caller may know of an index: what there is of each kind that may be seen.
@@ -184,7 +179,7 @@ class SeenIndex(LoadedIndex):
     def _tell_entities(self, rows: IntVector) -> list[dict[str, str]]:
         """Return name, type and description of entities by their mentions in reach."""
         mentions = self._files.mentions
-        owners, places = mentions.told(rows, self._in_reach)
+        owners, places = mentions.told(rows, self.admission.sets)
         columns = mentions.columns(places, ("chunk_id", "name", "type", "description"))
         columns["described"] = mentions.numbers[places]
         numbers = [f"{at:08d}" for at in range(len(rows))]  # so that they keep their order
@@ -195,7 +190,7 @@ class SeenIndex(LoadedIndex):
     def _tell_relations(self, rows: IntVector) -> list[dict[str, str]]:
         """Return the description of relations by their statements in reach."""
         statements = self._files.statements
-        owners, places = statements.told(rows, self._in_reach)
+        owners, places = statements.told(rows, self.admission.sets)
         columns = statements.columns(places, ("chunk_id", "description"))
         columns["strength"] = statements.numbers[places]
         limit = self._files.max_tokens * CHARS_PER_TOKEN

@@ -30,6 +30,7 @@ from hirag_dist.core.tokens import encoding
 from hirag_dist.index.columns import (
     Batches,
     Create,
+    Lists,
     Rows,
     Save,
     ids_of,
@@ -39,7 +40,7 @@ from hirag_dist.index.columns import (
     rows_in_lists,
     rows_of_column,
 )
-from hirag_dist.index.labels import LABEL_SETS, write_labels
+from hirag_dist.index.labels import LABEL_SETS, MadeOf, write_labels
 from hirag_dist.index.texts import BATCH_ROWS, text_schema, write_texts
 from hirag_dist.types import FloatMatrix, IntVector
 
@@ -113,21 +114,25 @@ def write_serving(batches: Batches, vectors: FloatMatrix, create: Create) -> Non
         with create(file_name) as file:
             write_texts(file, schema, batches(table, schema.names))
     chunk_ids = ids_of(batches, "chunks", "chunk_id")
-    _save_entities(batches, save, chunk_ids)
+    mentioned_in = _save_entities(batches, save, chunk_ids)
     _save_codes(vectors, create, save)
     _save_chunks(batches, save)
     entity_ids = ids_of(batches, "entities", "entity_id")
-    _save_relations(batches, save, entity_ids, chunk_ids)
+    ends, stated_in = _save_relations(batches, save, entity_ids, chunk_ids)
     reported = _save_reports(batches, create)
-    _save_communities(batches, save, entity_ids, *reported)
-    write_labels(batches, create, save, entity_ids, chunk_ids)
+    members = _save_communities(batches, save, entity_ids, *reported)
+    made_of = MadeOf(entity_ids, chunk_ids, mentioned_in, stated_in, ends, members)
+    write_labels(batches, create, save, made_of)
 
 
-def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> None:
+def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> Lists:
+    """Return the chunks of each entity, −1 for those that are not there."""
     save("entity_layers", numbers(batches, "entities", "layer", np.int32))
-    indptr, rows = known_rows(*rows_in_lists(batches("entities", ["chunk_ids"]), chunk_ids))
+    mentioned_in = rows_in_lists(batches("entities", ["chunk_ids"]), chunk_ids)
+    indptr, rows = known_rows(*mentioned_in)
     save("entity_chunks_indptr", indptr)
     save("entity_chunks", rows)
+    return mentioned_in
 
 
 def _save_codes(vectors: FloatMatrix, create: Create, save: Save) -> None:
@@ -174,7 +179,10 @@ def _counted(texts: list[str]) -> NDArray[np.int32]:
     return np.array([len(tokens) for tokens in found], np.int32)
 
 
-def _save_relations(batches: Batches, save: Save, entity_ids: pa.Array, chunk_ids: pa.Array) -> None:
+def _save_relations(
+    batches: Batches, save: Save, entity_ids: pa.Array, chunk_ids: pa.Array
+) -> tuple[NDArray[np.int32], Lists]:
+    """Return the ends of each relation, and its chunks, −1 for what is not there."""
     ends = np.column_stack(
         [rows_of_column(batches, "relations", name, entity_ids) for name in ("source_id", "target_id")]
     )
@@ -186,9 +194,11 @@ def _save_relations(batches: Batches, save: Save, entity_ids: pa.Array, chunk_id
     save("parallel_of", of)
     save("parallel_indptr", parallel_indptr)
     save("parallel_rows", parallel_rows)
-    indptr, rows_of_chunks = known_rows(*rows_in_lists(batches("relations", ["chunk_ids"]), chunk_ids))
+    stated_in = rows_in_lists(batches("relations", ["chunk_ids"]), chunk_ids)
+    indptr, rows_of_chunks = known_rows(*stated_in)
     save("relation_chunks_indptr", indptr)
     save("relation_chunks", rows_of_chunks)
+    return ends, stated_in
 
 
 def _components(ends: NDArray[np.int32], n_entities: int) -> NDArray[np.int32]:
@@ -276,7 +286,8 @@ def _save_communities(
     reported: pa.Array,
     ratings: NDArray[np.float64],
     tokens: NDArray[np.int32],
-) -> None:
+) -> Lists:
+    """Return the members of each community, −1 for those that are not there."""
     levels = numbers(batches, "communities", "level", np.int32)
     ids = ids_of(batches, "communities", "community_id")
     order = np.empty(len(ids), np.int64)
@@ -288,7 +299,8 @@ def _save_communities(
     own_ratings[report_rows >= 0] = ratings[report_rows[report_rows >= 0]]
     own_tokens = np.zeros(len(ids), np.int32)
     own_tokens[report_rows >= 0] = tokens[report_rows[report_rows >= 0]]
-    indptr, members = known_rows(*rows_in_lists(batches("communities", ["entity_ids"]), entity_ids))
+    listed = rows_in_lists(batches("communities", ["entity_ids"]), entity_ids)
+    indptr, members = known_rows(*listed)
     owner = np.repeat(np.arange(len(ids)), np.diff(indptr))
     members = members[np.lexsort((members, owner))]
     save("community_levels", levels)
@@ -301,3 +313,4 @@ def _save_communities(
     of_indptr, of = invert(indptr, members, levels, len(entity_ids))
     save("entity_communities_indptr", of_indptr)
     save("entity_communities", of)
+    return listed

@@ -163,7 +163,7 @@ class Pool:
             attempt += 1
             n_new += found.is_new
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield the reply's text in pieces; nothing is stored. An endpoint that fails before the first is replaced."""
         groups = self._in_order(request)
         targets = [each for group in groups for each in group.members]
@@ -303,8 +303,9 @@ class Pool:
         expected = self._estimates.of(request).expected
         permit = await self._caller.budget.acquire(target.endpoint, expected, 0.0)
         try:
-            async for piece in target.model.stream(request):
-                yield piece
+            async with aclosing(target.model.stream(request)) as pieces:
+                async for piece in pieces:
+                    yield piece
         except RateLimited as error:
             permit.limited(error.retry_after_s, error.kind)
             raise

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 import grpc
@@ -18,7 +19,9 @@ from hirag_dist.service.status import REQUEST_ID_KEY
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 Form: TypeAlias = Literal["text", "json", "off"]
 
-_LOG = logging.getLogger("hirag_dist.service.access")
+LOGGER = "hirag_dist.service.access"
+
+_LOG = logging.getLogger(LOGGER)
 _HEADERS = frozenset({REQUEST_ID_KEY, "traceparent", "tracestate"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PLAIN = re.compile(r"[\x21\x23-\x3c\x3e-\x7e]+")  # what needs no quotes: no space, quote, = or control character
@@ -92,7 +95,7 @@ class AccessLog:
     """Writes the line of each request.
 
     Args:
-        form: text, one `name=value` after another; json, one object; off, nothing.
+        form: text, one `name=value` after another; json, one object, with the time; off, nothing.
         questions: whether the question stands in the line; else nothing of what was asked does.
     """
 
@@ -107,7 +110,8 @@ class AccessLog:
         fields = self._fields(access)
         shown = {name: value for name, value in fields.items() if value not in ("", None)}
         if self._form == "json":
-            line = json.dumps(shown, ensure_ascii=False)
+            began = datetime.fromtimestamp(access.began_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+            line = json.dumps({"time": began, **shown}, ensure_ascii=False)
         else:
             line = " ".join(f"{name}={_quoted(value)}" for name, value in shown.items())
         _LOG.info("%s", line, extra={"access": fields})

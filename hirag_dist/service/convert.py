@@ -6,7 +6,7 @@ they are an `InvalidQuery`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,90 +121,93 @@ def level_from_proto(level: int) -> str:
 
 
 def retrieval_to_proto(
-    retrieval: Retrieval, *, omit_context: bool = False, omit_source_text: bool = False
+    retrieval: Retrieval,
+    *,
+    omit_context: bool = False,
+    omit_source_text: bool = False,
+    into: pb.Retrieval | None = None,
 ) -> pb.Retrieval:
-    """Return the message for a retrieval, without the rendered context or the chunks' text where asked."""
+    """Return the message for a retrieval, without the rendered context or the chunks' text where asked.
+
+    Args:
+        retrieval: what was found.
+        omit_context: leave the context out.
+        omit_source_text: leave the chunks' text out.
+        into: the empty message to fill, as a field of a reply; a message put into another is copied.
+    """
+    message = pb.Retrieval() if into is None else into
+    message.SetInParent()
     try:
-        return _retrieval_to_proto(retrieval, omit_context, omit_source_text)
+        _fill(message, retrieval, omit_context, omit_source_text)
     except UnicodeEncodeError:  # a snapshot that was imported may hold anything
-        return _retrieval_to_proto(_cleaned(retrieval), omit_context, omit_source_text)
+        message.Clear()
+        message.SetInParent()
+        _fill(message, _cleaned(retrieval), omit_context, omit_source_text)
+    return message
 
 
-def _retrieval_to_proto(retrieval: Retrieval, omit_context: bool, omit_source_text: bool) -> pb.Retrieval:
-    return pb.Retrieval(
-        question=retrieval.question,
-        mode=MODES[retrieval.mode],
-        snapshot_id=retrieval.snapshot_id,
-        local=[_entity(item) for item in retrieval.local],
-        communities=[
-            pb.Community(
-                community_id=item.community_id,
-                level=item.level,
-                title=item.title,
-                report=item.report,
-                rating=item.rating,
-                hits=item.hits,
-                score=item.score,
+def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_source_text: bool) -> None:
+    """Fill a message in place: items that are made first and put in afterwards would be copied."""
+    message.question = retrieval.question
+    message.mode = MODES[retrieval.mode]
+    message.snapshot_id = retrieval.snapshot_id
+    for entities, add in ((retrieval.local, message.local.add), (retrieval.key_entities, message.key_entities.add)):
+        for entity in entities:
+            add(
+                entity_id=entity.entity_id,
+                name=entity.name,
+                type=entity.type,
+                description=entity.description,
+                layer=entity.layer,
+                score=entity.score,
             )
-            for item in retrieval.communities
-        ],
-        key_entities=[_entity(item) for item in retrieval.key_entities],
-        paths=[
-            pb.Path(
-                source_id=item.source_id,
-                target_id=item.target_id,
-                entity_ids=item.entity_ids,
-                entity_names=item.entity_names,
-                connected=item.connected,
-            )
-            for item in retrieval.paths
-        ],
-        triples=[_triple(item) for item in retrieval.triples],
-        sources=[_source(item, omit_source_text) for item in retrieval.sources],
-        context="" if omit_context else retrieval.context,
-        context_tokens=retrieval.context_tokens,
-        context_refs=dict(retrieval.context_refs),
-        timings_ms=dict(retrieval.timings_ms),
-        partial=retrieval.partial,
-    )
-
-
-def _entity(item: EntityItem) -> pb.Entity:
-    return pb.Entity(
-        entity_id=item.entity_id,
-        name=item.name,
-        type=item.type,
-        description=item.description,
-        layer=item.layer,
-        score=item.score,
-    )
-
-
-def _triple(item: TripleItem) -> pb.Triple:
-    return pb.Triple(
-        relation_id=item.relation_id,
-        source_id=item.source_id,
-        target_id=item.target_id,
-        source_name=item.source_name,
-        target_name=item.target_name,
-        kind=item.kind,
-        description=item.description,
-        weight=item.weight,
-        score=item.score,
-    )
-
-
-def _source(item: SourceItem, omit_text: bool) -> pb.Source:
-    return pb.Source(
-        chunk_id=item.chunk_id,
-        document_id=item.document_id,
-        title=item.title,
-        uri=item.uri,
-        start=item.start,
-        end=item.end,
-        text="" if omit_text else item.text,
-        score=item.score,
-    )
+    for community in retrieval.communities:
+        message.communities.add(
+            community_id=community.community_id,
+            level=community.level,
+            title=community.title,
+            report=community.report,
+            rating=community.rating,
+            hits=community.hits,
+            score=community.score,
+        )
+    for path in retrieval.paths:
+        message.paths.add(
+            source_id=path.source_id,
+            target_id=path.target_id,
+            entity_ids=path.entity_ids,
+            entity_names=path.entity_names,
+            connected=path.connected,
+        )
+    for triple in retrieval.triples:
+        message.triples.add(
+            relation_id=triple.relation_id,
+            source_id=triple.source_id,
+            target_id=triple.target_id,
+            source_name=triple.source_name,
+            target_name=triple.target_name,
+            kind=triple.kind,
+            description=triple.description,
+            weight=triple.weight,
+            score=triple.score,
+        )
+    for source in retrieval.sources:
+        message.sources.add(
+            chunk_id=source.chunk_id,
+            document_id=source.document_id,
+            title=source.title,
+            uri=source.uri,
+            start=source.start,
+            end=source.end,
+            text="" if omit_source_text else source.text,
+            score=source.score,
+        )
+    if not omit_context:
+        message.context = retrieval.context
+    message.context_tokens = retrieval.context_tokens
+    message.context_refs.update(retrieval.context_refs)
+    message.timings_ms.update(retrieval.timings_ms)
+    message.partial.extend(retrieval.partial)
 
 
 def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
@@ -213,18 +216,42 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
         question=message.question,
         mode=_MODE_NAMES.get(message.mode, f"mode {message.mode}"),
         snapshot_id=message.snapshot_id,
-        local=tuple(map(_entity_item, message.local)),
+        local=_entities(message.local),
         communities=tuple(
-            CommunityItem(item.community_id, item.level, item.title, item.report, item.rating, item.hits, item.score)
-            for item in message.communities
+            [
+                CommunityItem(one.community_id, one.level, one.title, one.report, one.rating, one.hits, one.score)
+                for one in message.communities
+            ]
         ),
-        key_entities=tuple(map(_entity_item, message.key_entities)),
+        key_entities=_entities(message.key_entities),
         paths=tuple(
-            PathItem(item.source_id, item.target_id, tuple(item.entity_ids), tuple(item.entity_names))
-            for item in message.paths
+            [
+                PathItem(one.source_id, one.target_id, tuple(one.entity_ids), tuple(one.entity_names))
+                for one in message.paths
+            ]
         ),
-        triples=tuple(map(_triple_item, message.triples)),
-        sources=tuple(map(_source_item, message.sources)),
+        triples=tuple(
+            [
+                TripleItem(
+                    one.relation_id,
+                    one.source_id,
+                    one.target_id,
+                    one.source_name,
+                    one.target_name,
+                    one.kind,
+                    one.description,
+                    one.weight,
+                    one.score,
+                )
+                for one in message.triples
+            ]
+        ),
+        sources=tuple(
+            [
+                SourceItem(one.chunk_id, one.document_id, one.title, one.uri, one.start, one.end, one.text, one.score)
+                for one in message.sources
+            ]
+        ),
         context=message.context,
         context_tokens=message.context_tokens,
         context_refs=dict(message.context_refs),
@@ -233,41 +260,19 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
     )
 
 
-def _entity_item(item: pb.Entity) -> EntityItem:
-    return EntityItem(
-        entity_id=item.entity_id,
-        name=item.name,
-        type=item.type,
-        description=item.description,
-        layer=item.layer,
-        score=item.score if item.HasField("score") else None,
-    )
-
-
-def _triple_item(item: pb.Triple) -> TripleItem:
-    return TripleItem(
-        relation_id=item.relation_id,
-        source_id=item.source_id,
-        target_id=item.target_id,
-        source_name=item.source_name,
-        target_name=item.target_name,
-        kind=item.kind,
-        description=item.description,
-        weight=item.weight,
-        score=item.score,
-    )
-
-
-def _source_item(item: pb.Source) -> SourceItem:
-    return SourceItem(
-        chunk_id=item.chunk_id,
-        document_id=item.document_id,
-        title=item.title,
-        uri=item.uri,
-        start=item.start,
-        end=item.end,
-        text=item.text,
-        score=item.score,
+def _entities(messages: Iterable[pb.Entity]) -> tuple[EntityItem, ...]:
+    return tuple(
+        [
+            EntityItem(
+                one.entity_id,
+                one.name,
+                one.type,
+                one.description,
+                one.layer,
+                one.score if one.HasField("score") else None,
+            )
+            for one in messages
+        ]
     )
 
 

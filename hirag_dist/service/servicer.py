@@ -84,13 +84,13 @@ class _Call:
             answer.output_tokens,
         )
 
-    def message(self, retrieval: Retrieval, request: _Request) -> pb.Retrieval:
+    def fill(self, message: pb.Retrieval, retrieval: Retrieval, request: _Request) -> None:
         access = self.access
         access.mode, access.partial, access.timings_ms = retrieval.mode, retrieval.partial, retrieval.timings_ms
         levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
         access.items = sum(map(len, levels))
-        return retrieval_to_proto(
-            retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text
+        retrieval_to_proto(
+            retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text, into=message
         )
 
 
@@ -141,7 +141,9 @@ class QueryServicer:
                     raise DeadlinePassed(
                         f"the deadline passed before anything was found (cut off: {cut}); allow more time"
                     )
-                return self._fitting(pb.RetrieveResponse(retrieval=call.message(retrieval, request)))
+                response = pb.RetrieveResponse()
+                call.fill(response.retrieval, retrieval, request)
+                return self._fitting(response)
 
             async with self._place(call):
                 return await self._holder.runner.run(work(call.deadline_s()))
@@ -157,8 +159,9 @@ class QueryServicer:
             async def work() -> AsyncGenerator[bytes, None]:
                 async with _closing(call.engine.retrieve_stream(query, deadline_s=call.deadline_s())) as stream:
                     async for level, retrieval in stream:
-                        message = call.message(retrieval, request)
-                        yield self._fitting(pb.RetrieveStreamResponse(level=level_to_proto(level), retrieval=message))
+                        response = pb.RetrieveStreamResponse(level=level_to_proto(level))
+                        call.fill(response.retrieval, retrieval, request)
+                        yield self._fitting(response)
 
             async def retrieve() -> None:
                 try:
@@ -193,11 +196,13 @@ class QueryServicer:
                         match part:
                             case Retrieval():
                                 sent = part
-                                response = pb.AnswerResponse(retrieval=call.message(part, request))
+                                response = pb.AnswerResponse()
+                                call.fill(response.retrieval, part, request)
                             case Answer():
                                 call.answered(part)
-                                other = None if part.retrieval == sent else call.message(part.retrieval, request)
-                                response = pb.AnswerResponse(answer=answer_to_proto(part, other))
+                                response = pb.AnswerResponse(answer=answer_to_proto(part))
+                                if part.retrieval != sent:
+                                    call.fill(response.answer.retrieval, part.retrieval, request)
                             case str():
                                 call.said()
                                 response = pb.AnswerResponse(text=text_to_proto(part))

@@ -39,12 +39,15 @@ class Job:
         work: bytes for its standard input.
         environ: its whole environment.
         name: in the log.
+        aside: whether the service goes on without it: it is started again when it dies, but is not what keeps the
+            supervisor from giving up.
     """
 
     command: Sequence[str]
     work: bytes
     environ: dict[str, str]
     name: str
+    aside: bool = False
 
 
 @dataclass(slots=True)
@@ -228,7 +231,8 @@ class Supervisor:
         said = f": {worker.error}" if worker.error is not None else ""
         worker.error = None
         pause_s = min(self._pause_s * 2 ** (worker.failures - 1), self._longest_pause_s)
-        if all(not each.ready and each.failures >= _MOST_FAILURES for each in self._workers):
+        serving = [each for each in self._workers if not each.job.aside]
+        if all(not each.ready and each.failures >= _MOST_FAILURES for each in serving):
             _LOG.error("%s (process %d) %s%s; no worker is left that serves", worker.job.name, process.pid, how, said)
             self._failed = True
             self._stop()

@@ -1,14 +1,19 @@
-"""A service on loopback with an engine that does as it is told."""
+"""A service on loopback with an engine that does as it is told, and both clients behind one face."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib.util
+import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from hirag_dist.client import AsyncHiragClient, HiragClient
 
 NAME = "service_fakes"
 
@@ -50,3 +55,78 @@ def certificates(fakes: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     pytest.importorskip("cryptography")
     paths: dict[str, str] = fakes.certificates(tmp_path_factory.mktemp("certificates"))
     return paths
+
+
+@pytest.fixture
+def free_address() -> str:
+    """HOST:PORT where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+class Client:
+    """Either client behind one face: the ordinary one runs in a thread, as the service has the loop."""
+
+    def __init__(self, form: str, target: str, **options: Any) -> None:
+        self._form = form
+        self._of: Any = HiragClient(target, **options) if form == "sync" else AsyncHiragClient(target, **options)
+
+    async def call(self, name: str, *args: Any, **options: Any) -> Any:
+        method = getattr(self._of, name)
+        return (
+            await asyncio.to_thread(method, *args, **options)
+            if self._form == "sync"
+            else await method(*args, **options)
+        )
+
+    async def collect(self, name: str, *args: Any, got: asyncio.Event | None = None, **options: Any) -> list[Any]:
+        """All parts; `got` is set when the first is there."""
+        method, loop, parts = getattr(self._of, name), asyncio.get_running_loop(), list[Any]()
+
+        def take(part: Any) -> None:
+            parts.append(part)
+            if got is not None:
+                loop.call_soon_threadsafe(got.set)
+
+        if self._form == "sync":
+            await asyncio.to_thread(lambda: [take(part) for part in method(*args, **options)])
+        else:
+            async for part in method(*args, **options):
+                take(part)
+        return parts
+
+    async def first(self, name: str, *args: Any, **options: Any) -> Any:
+        """The first part; then the stream is closed."""
+        method = getattr(self._of, name)
+        if self._form == "sync":
+
+            def take() -> Any:
+                with contextlib.closing(method(*args, **options)) as stream:
+                    return next(stream)
+
+            return await asyncio.to_thread(take)
+        async with contextlib.aclosing(method(*args, **options)) as stream:
+            return await anext(stream)
+
+    async def close(self) -> None:
+        if self._form == "sync":
+            self._of.close()
+        else:
+            await self._of.close()
+
+
+Connect = Callable[..., Client]
+
+
+@pytest.fixture(params=["sync", "async"])
+async def connect(request: pytest.FixtureRequest) -> Any:
+    made: list[Client] = []
+
+    def connect(target: str, **options: Any) -> Client:
+        made.append(Client(request.param, target, **options))
+        return made[-1]
+
+    yield connect
+    for client in made:
+        await client.close()

@@ -54,7 +54,6 @@ class Labelled:
         keys = sorted(self.parts)
         return Admission(
             flags,
-            np.zeros(0, np.int32),
             entities.of,
             entities.states(flags),
             relations.of,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.admission import admitted, admitted_relations, mask_scores, seen_scores, seen_weights
+from hirag_dist.core.admission import admitted, admitted_relations, seen_scores, seen_weights
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.core.retrieval import CommunityIndex, key_entities
-from hirag_dist.core.scoring import exact_scores, nearest
+from hirag_dist.core.scoring import encode, exact_scores, nearest, nearest_of_all
 from tests.core.labelled_graphs import N_SETS, labelled_graph, unit
 
 _SEEDS = st.integers(0, 10_000)
@@ -18,7 +18,7 @@ _REACHED = st.sets(st.integers(0, N_SETS - 1))
 _ONE = st.integers(0, N_SETS - 1)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)  # the first example compiles
 @given(_SEEDS, _REACHED)
 def test_paths_are_those_of_the_graph_without_what_is_hidden(seed: int, reached: set[int]) -> None:
     labelled = labelled_graph(seed)
@@ -31,6 +31,7 @@ def test_paths_are_those_of_the_graph_without_what_is_hidden(seed: int, reached:
     assert plain.chain(seen, admission) == left.chain(seen)
 
 
+@settings(deadline=None)  # the first example compiles
 @given(_SEEDS, _REACHED)
 def test_relations_seen_in_part_weigh_what_is_in_reach(seed: int, reached: set[int]) -> None:
     labelled = labelled_graph(seed)
@@ -46,6 +47,7 @@ def test_relations_seen_in_part_weigh_what_is_in_reach(seed: int, reached: set[i
     ]
 
 
+@settings(deadline=None)  # the first example compiles
 @given(_SEEDS, _ONE)
 def test_scores_are_those_of_the_graph_without_what_is_hidden(seed: int, reached: int) -> None:
     labelled = labelled_graph(seed)
@@ -61,12 +63,12 @@ def test_scores_are_those_of_the_graph_without_what_is_hidden(seed: int, reached
     ):
         np.testing.assert_array_equal(found, wanted)
     for end in (labelled.n, labelled.n // 2):
-        masked = np.asarray(labelled.vectors[:end] @ query, np.float32)
-        mask_scores(admission, masked, query)
-        wanted = np.nan_to_num(vectors[:end] @ query, nan=-np.inf)
-        np.testing.assert_allclose(masked, wanted, rtol=1e-5, atol=1e-6)
+        found = nearest_of_all(labelled.vectors, encode(labelled.vectors), query, 3, end, admission)
+        best = nearest(vectors, rows[rows < end], query, 3)
+        assert [part.tolist() for part in found] == [part.tolist() for part in best]
 
 
+@settings(deadline=None)  # the first example compiles
 @given(_SEEDS, _REACHED)
 def test_several_parts_in_reach_are_as_near_as_the_nearest(seed: int, reached: set[int]) -> None:
     labelled = labelled_graph(seed)
@@ -83,6 +85,7 @@ def test_several_parts_in_reach_are_as_near_as_the_nearest(seed: int, reached: s
             assert score == pytest.approx(best, abs=1e-6)
 
 
+@settings(deadline=None)  # the first example compiles
 @given(_SEEDS, _ONE)
 def test_key_entities_are_members_that_may_be_seen(seed: int, reached: int) -> None:
     labelled = labelled_graph(seed)

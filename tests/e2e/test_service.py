@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -43,7 +44,7 @@ def token(cli: Any, tmp_path: Path) -> Path:
 @pytest.fixture
 def served(cli: Any, index: Path, token: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     callers = ("--set", f"service.callers_file={token.with_name('callers.yaml')}")
-    metrics = ("--set", "service.metrics_listen=127.0.0.1:0")
+    metrics = ("--set", "service.metrics_listen=127.0.0.1:0", "--set", "service.access_log=json")
     process = cli.start("serve", "-i", index, "--listen", "127.0.0.1:0", "--processes", "2", *callers, *metrics)
     page = until(process, r"metrics on (\S+)").group(1)
     yield process, until(process, r"Serving on (\S+)\.").group(1), page
@@ -57,6 +58,8 @@ def test_two_processes_behind_one_port(
     process, address, metrics = served
     ask = ("query", QUESTION, "--server", address, "--context-only")
     assert cli.json(*ask, "--token-file", token)["local"]
+    line = json.loads(until(process, r"^\{.*\}$").group())
+    assert line.items() >= {"method": "Retrieve", "code": "OK", "caller": "web", "labels": "all"}.items()
     assert "bearer token" in cli(*ask, code=1).stderr
     port = address.rpartition(":")[2]
     again = ("serve", "-i", index, "--listen", address, "--processes", "2")

@@ -6,10 +6,17 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from hirag_dist import schemas
+from hirag_dist.index.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS
 from hirag_dist.index.mapped import ServingFiles
-from hirag_dist.index.reader import Snapshot
+from hirag_dist.index.reader import Snapshot, open_snapshot
+from hirag_dist.index.store import Store
+from hirag_dist.index.writer import write_snapshot
+from hirag_dist.publishing import ARRAYS
 from tests.labelled_builds import build
 from tests.toy_builds import Bench, rows
 
@@ -98,6 +105,39 @@ def test_what_comes_from_no_known_document_is_in_nobodys_reach(tmp_path: Path) -
     unknown = len(label_sets(snapshot.serving))
     for row, (sets, _) in zip(rows(snapshot, "entities"), patterns(snapshot, "entity"), strict=True):
         assert (unknown in sets) == (row["layer"] > 0)
+
+
+@pytest.mark.parametrize("lost", ["cluster", "member", "chunk"])
+def test_what_was_made_from_something_that_is_gone_is_in_nobodys_reach(
+    snapshot: Snapshot, tmp_path: Path, lost: str
+) -> None:
+    names = (*CONTENT_TABLES, *LABEL_TABLES, "usage", "rejects")
+    tables = {name: snapshot.table(name).cast(getattr(schemas, name.upper())) for name in names}
+    source = tables["summary_sources"].slice(0, 1).to_pylist()[0]
+    clusters, entities = tables["clusters"], tables["entities"]
+    if lost == "cluster":
+        tables["clusters"] = clusters.filter(pc.not_equal(clusters["cluster_id"], source["cluster_id"]))
+        affected = [source["entity_id"]]
+    elif lost == "member":
+        ids = clusters["entity_id"].to_pylist()
+        ids[clusters["cluster_id"].to_pylist().index(source["cluster_id"])] = "gone"
+        tables["clusters"] = clusters.set_column(2, schemas.CLUSTERS.field("entity_id"), pa.array(ids))
+        affected = [source["entity_id"]]
+    else:
+        lists = entities["chunk_ids"].to_pylist()
+        lists[3] = [*lists[3][:-1], "gone"]
+        at = entities.schema.get_field_index("chunk_ids")
+        tables["entities"] = entities.set_column(
+            at, schemas.ENTITIES.field(at), pa.array(lists, schemas.ENTITIES.field(at).type)
+        )
+        affected = [entities["entity_id"][3].as_py()]
+    arrays = {name: snapshot.array(name) for name in (*ARRAYS, *PART_ARRAYS)}
+    manifest = write_snapshot(Store(str(tmp_path)), tables, arrays, embedder="e", complete=True, build={}, notes={})
+    changed = open_snapshot(Store(str(tmp_path)), manifest.snapshot_id)
+    unknown = len(label_sets(changed.serving))
+    found = dict(zip(entities["entity_id"].to_pylist(), patterns(changed, "entity"), strict=True))
+    assert all(unknown in found[own][0] for own in affected)
+    assert sum(unknown in sets for sets, _ in found.values()) < len(found) / 2
 
 
 def without_sources(snapshot: Snapshot) -> Snapshot:

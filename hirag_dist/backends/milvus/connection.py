@@ -15,6 +15,10 @@ _CHANNEL = {  # gRPC waits for up to two minutes before it tries an address agai
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 1000,
 }
+_LITE_CHANNEL = {  # Lite's server is in this process, and hangs up on a client that asks whether it is still there
+    "grpc.keepalive_time_ms": 2**31 - 1,
+    "grpc.keepalive_permit_without_calls": False,
+}
 _NOISY = ("pymilvus", "milvus_lite", "grpc._server")  # they log a traceback for every refusal, as it comes here
 
 
@@ -70,7 +74,7 @@ def open_lite(snapshot: Snapshot) -> Any:
     folder = Path(root) / "milvus"
     try:
         folder.mkdir(exist_ok=True)
-        return MilvusClient(str(folder / "milvus.db"))
+        return MilvusClient(str(folder / "milvus.db"), grpc_options=_LITE_CHANNEL)
     except OSError as error:
         raise BackendUnavailable(f"Milvus Lite cannot write to {folder}: {error.strerror}") from error
     except MilvusException as error:

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Generates the stubs from proto/, checks the types and compiles the example to dist/. Where there is no npm, that is said;
+# with CI=true it fails.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+skip() {
+    echo "TypeScript stubs: SKIPPED, $1" >&2
+    if [ "${CI:-}" = true ]; then exit 1; else exit 0; fi
+}
+
+command -v npm >/dev/null || skip "npm is not installed"
+../../tools/buf/lint.sh >/dev/null # brings buf
+buf=$(compgen -G '../../tools/buf/node_modules/@bufbuild/buf-*/bin/buf') || skip "no buf for this machine"
+if ! cmp -s package-lock.json node_modules/.installed; then
+    npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+    cp package-lock.json node_modules/.installed
+fi
+"$buf" generate ../../proto
+rm -rf dist
+node_modules/.bin/tsc
+echo "TypeScript stubs: generated, checked, compiled"

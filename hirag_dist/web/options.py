@@ -1,0 +1,101 @@
+"""How the page is served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hirag_dist.errors import ConfigError
+from hirag_dist.service.options import is_loopback, split_address
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class PageOptions:
+    """How the page listens, what it may be called, and how it reaches the service.
+
+    Attributes:
+        listen: HOST:PORT; port 0 takes a free one. Beyond loopback it needs TLS and callers.
+        names: host names under which browsers reach the page, besides those of its certificate and of this machine's
+            loopback: for a proxy in front of it.
+        tls_cert, tls_key: PEM files of the service's own certificate chain and key. With them the page is served over
+            HTTPS, and the service is spoken to over TLS.
+        tls_client_ca: PEM file of the authority that signs clients' certificates; with it browsers need one, as callers
+            of the service do.
+        client_cert, client_key: PEM files of the certificate that the page itself shows to the service; needed with
+            `tls_client_ca`.
+        callers: whether the service knows its callers; then a question without a token is refused here, and never asked
+            in the name of the page's own certificate.
+        max_body_bytes: of a request.
+        max_streams: questions at work at once; more are turned away with 503.
+        timeout_s: seconds that a question may take at most.
+        body_s: seconds that a request may take to arrive.
+        stall_s: seconds for which a visitor may read nothing of a reply before it is broken off.
+        drain_s: seconds that questions have to finish when the page stops.
+        reuse_port: whether the address is held for the page by another process.
+        poll_s: seconds between two looks at the certificates.
+
+    Raises:
+        ConfigError: the address is malformed, TLS is half configured, or the address is open to the network without
+            TLS and callers.
+    """
+
+    listen: str
+    names: tuple[str, ...] = ()
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    callers: bool = False
+    max_body_bytes: int = 64 * 1024
+    max_streams: int = 64
+    timeout_s: float = 120.0
+    body_s: float = 10.0
+    stall_s: float = 15.0
+    drain_s: float = 5.0
+    reuse_port: bool = False
+    poll_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        host, _ = split_address(self.listen)
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ConfigError("TLS needs both tls_cert and tls_key")
+        if (self.client_cert is None) != (self.client_key is None):
+            raise ConfigError("the page's own certificate needs both http_client_cert and http_client_key")
+        if self.tls_client_ca is not None and self.client_cert is None:
+            raise ConfigError(
+                "the service asks its clients for a certificate (tls_client_ca), and the page is one of them: give "
+                "http_client_cert and http_client_key"
+            )
+        if not is_loopback(host) and (self.tls_cert is None or not self.callers):
+            raise ConfigError(
+                f"a page at {self.listen} opens the index to the network: give tls_cert and tls_key and a "
+                f"callers_file, or let it listen on 127.0.0.1"
+            )
+
+
+def reached_at(address: str) -> str:
+    """Return where a process of this machine reaches a service that listens on an address.
+
+    >>> reached_at("0.0.0.0:50051"), reached_at("[::]:50051"), reached_at("10.0.0.7:50051")
+    ('127.0.0.1:50051', '[::1]:50051', '10.0.0.7:50051')
+    """
+    host, port = split_address(address)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def url_of(options: PageOptions, port: int | None = None) -> str:
+    """Return the page's address for a browser.
+
+    Args:
+        port: the real one, where the options leave it open.
+
+    >>> url_of(PageOptions("[::1]:8080"))
+    'http://[::1]:8080/'
+    """
+    host, given = split_address(options.listen)
+    shown = f"[{host}]" if ":" in host else host
+    scheme = "http" if options.tls_cert is None else "https"
+    return f"{scheme}://{shown}:{given if port is None else port}/"

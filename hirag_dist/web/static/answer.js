@@ -1,0 +1,90 @@
+// The answer: written as it comes, with citations that open what they cite.
+
+import { count, h, many, shorten } from "./dom.js";
+import { find, reveal } from "./items.js";
+import { blocks } from "./text.js";
+
+const KINDS = { E: "entity", R: "relation", C: "community", S: "source" };
+
+/** Draws one answer into a section. */
+export class AnswerView {
+  constructor(section) {
+    this.section = section;
+    this.text = "";
+    this.refs = {};
+    this.titles = {};
+    this.due = 0;
+    this.body = h("div", { class: "text" });
+    this.foot = h("div", {});
+  }
+
+  /** Says that an answer is being waited for. */
+  begin() {
+    this.section.replaceChildren(h("h2", { id: "answer-title" }, "Answer"), this.body, this.foot);
+    this.section.setAttribute("aria-busy", "true");
+    this.body.replaceChildren(h("p", { class: "soft waiting" }, "Looking …"));
+  }
+
+  /** Takes note of what may be cited. */
+  found(retrieval) {
+    this.refs = retrieval.context_refs;
+    for (const item of [...retrieval.local, ...retrieval.key_entities]) this.titles[item.entity_id] = item.name;
+    for (const item of retrieval.communities) this.titles[item.community_id] = item.title;
+    for (const item of retrieval.triples) this.titles[item.relation_id] = `${item.source_name} — ${item.target_name}`;
+    for (const item of retrieval.sources) this.titles[item.chunk_id] = item.title;
+    if (!this.text) this.body.replaceChildren(h("p", { class: "soft waiting" }, "Writing …"));
+  }
+
+  /** Adds a piece of the text; drawn at most once a frame. */
+  add(piece) {
+    this.text += piece;
+    this.due ||= requestAnimationFrame(() => {
+      this.due = 0;
+      this.draw();
+    });
+  }
+
+  /** Shows the final text, checked by the service, and what it cites. */
+  finish(answer) {
+    cancelAnimationFrame(this.due);
+    this.due = 0;
+    this.text = answer.text;
+    this.draw();
+    this.section.removeAttribute("aria-busy");
+    const cited = answer.citations.map((one) =>
+      h("li", {}, this.cite(one.ref), " ", h("span", { dir: "auto" }, shorten(one.title || one.kind, 110)), h("small", {}, one.kind === "chunk" ? "source" : one.kind)),
+    );
+    const unknown = !cited.length && /^I do not know\b/.test(answer.text);
+    const facts = [
+      answer.model && `by ${answer.model}`,
+      answer.input_tokens > 0 && `${count(answer.input_tokens)} tokens read, ${count(answer.output_tokens)} written`,
+      answer.dropped_citations > 0 && `${many(answer.dropped_citations, "citation")} that named nothing removed`,
+    ].filter(Boolean);
+    this.foot.replaceChildren(
+      unknown ? h("p", { class: "soft" }, "Nothing in the index fits well enough to answer from. What came nearest is shown below.") : "",
+      cited.length ? h("details", { class: "cited", open: cited.length <= 6 }, h("summary", {}, `${many(cited.length, "item")} cited`), h("ul", {}, cited)) : "",
+      h("p", { class: "soft" }, facts.join(" · ")),
+    );
+  }
+
+  /** Leaves what came of a text that broke off. */
+  breakOff() {
+    cancelAnimationFrame(this.due);
+    this.due = 0;
+    this.section.removeAttribute("aria-busy");
+    if (this.text) this.draw();
+    else this.body.replaceChildren(h("p", { class: "soft" }, "No answer."));
+  }
+
+  draw() {
+    this.body.replaceChildren(...blocks(this.text, (ref) => this.cite(ref)));
+  }
+
+  cite(ref) {
+    const id = this.refs[ref];
+    if (id === undefined) return h("span", { class: "soft" }, `[${ref}]`); // the final text is without it
+    const known = find(id) !== null;
+    const title = `${KINDS[ref[0]]}: ${this.titles[id] ?? id}`;
+    return h("button", { type: "button", class: "cite", title, "aria-label": `${ref}, ${title}`, "data-ref": ref, disabled: !known, onclick: () => reveal(id) }, ref);
+  }
+}

@@ -1,0 +1,130 @@
+// The bridge: the graph, the pairs of key entities in order, and the triples on the paths.
+
+import { bridgeModel } from "./bridge-model.js";
+import { count, h, many, score, shorten } from "./dom.js";
+import { Graph } from "./graph.js";
+import { reveal } from "./items.js";
+import { head, list, meter, title } from "./levels.js";
+
+const NAME = 60; // characters of a name in the list of pairs
+
+/** Draws the section for a retrieval. */
+export function drawBridge(section, retrieval, searched) {
+  const about = "Key entities of the communities in order, and the shortest path between each and the next.";
+  if (!retrieval.key_entities.length) {
+    const why = searched ? "No key entity was found." : "This mode does not look for paths.";
+    section.replaceChildren(head("bridge", "Bridge", about, 0), h("p", { class: "none" }, why));
+    return;
+  }
+  const model = bridgeModel(retrieval);
+  const apart = retrieval.paths.filter((path) => !path.entity_ids.length).length;
+  const said = h("p", { class: "soft said", "aria-live": "polite" });
+  const graph = new Graph(model, (at) => choose(null, at));
+  const rows = model.pairs.map((pair, at) => pairRow(model, pair, at, () => choose(at, null)));
+
+  let lit = { pair: null, node: null };
+
+  /** Lights up one pair or one node; the same again, or nothing, lights up all. */
+  function choose(pair, node) {
+    const again = pair === lit.pair && node === lit.node;
+    lit = again ? { pair: null, node: null } : { pair, node };
+    rows.forEach((row, at) => row.firstChild.setAttribute("aria-pressed", String(at === lit.pair)));
+    if (lit.pair !== null) {
+      const { nodes, edges, from, to } = model.pairs[lit.pair];
+      graph.light({ nodes: new Set([from, to, ...nodes]), edges: new Set(edges) });
+      say(steps(model, model.pairs[lit.pair]));
+    } else if (lit.node !== null) {
+      graph.light(graph.around(lit.node));
+      say(nodeFacts(model.nodes[lit.node]));
+    } else {
+      graph.light(null);
+      say(whole(model, apart));
+    }
+  }
+  const say = (children) => said.replaceChildren(...children);
+  say(whole(model, apart));
+
+  const step = (by) => {
+    const last = model.pairs.length - 1;
+    const next = lit.pair === null ? (by > 0 ? 0 : last) : Math.min(last, Math.max(0, lit.pair + by));
+    if (next === lit.pair) return;
+    choose(next, null);
+    rows[next].parentElement.scrollTop = rows[next].offsetTop - rows[0].offsetTop - 60; // the list scrolls, not the page
+  };
+  const tools = h(
+    "div",
+    { class: "tools", role: "toolbar", "aria-label": "Graph" },
+    model.pairs.length ? [tool("‹", "The pair before", () => step(-1)), tool("›", "The next pair", () => step(1))] : null,
+    tool("−", "Farther", () => graph.zoomBy(1 / 1.4)),
+    tool("+", "Nearer", () => graph.zoomBy(1.4)),
+    tool("⤢", "The whole graph", () => {
+      graph.whole();
+      choose(null, null);
+    }),
+  );
+  section.replaceChildren(
+    head("bridge", "Bridge", about, retrieval.key_entities.length),
+    h("div", { class: "stage" }, h("div", { class: "canvas" }, graph.element, tools, said), h("div", { class: "side" }, h("h3", {}, "Pairs in order"), model.pairs.length ? h("ol", { class: "pairs" }, rows) : h("p", { class: "none" }, "A single key entity: there is nothing to connect."))),
+    h(
+      "div",
+      { class: "columns" },
+      h("div", {}, h("h3", {}, "Key entities", h("span", { class: "number" }, count(retrieval.key_entities.length))), list(retrieval.key_entities.map(keyEntity), "key entities")),
+      h("div", {}, h("h3", {}, "Triples on the paths, nearest to the question first", h("span", { class: "number" }, count(retrieval.triples.length))), retrieval.triples.length ? list(retrieval.triples.map(triple), "triples") : h("p", { class: "none" }, "No relation lies on the paths.")),
+    ),
+  );
+}
+
+function tool(sign, label, action) {
+  return h("button", { type: "button", title: label, "aria-label": label, onclick: action }, sign);
+}
+
+function pairRow(model, pair, at, choose) {
+  const [from, to] = [model.nodes[pair.from], model.nodes[pair.to]];
+  const way = !pair.nodes.length ? h("em", {}, "no path connects them") : pair.nodes.length <= 2 ? "directly" : ["by ", pair.nodes.slice(1, -1).map((one, step) => [step ? ", " : "", h("span", { dir: "auto" }, shorten(model.nodes[one].name, NAME))])];
+  const button = h("button", { type: "button", "aria-pressed": "false", "data-pair": at, onclick: choose }, h("span", { class: "ends" }, h("span", { dir: "auto" }, shorten(from.name, NAME)), " → ", h("span", { dir: "auto" }, shorten(to.name, NAME))), h("small", {}, way));
+  return h("li", { class: pair.nodes.length ? null : "apart" }, button);
+}
+
+function whole(model, apart) {
+  const keys = model.nodes.filter((node) => node.order !== null).length;
+  const between = model.nodes.length - keys;
+  const text = `${many(keys, "key entity", "key entities")}${between ? `, ${count(between)} between them` : ""}; ${apart ? `${many(apart, "pair")} without a path (dashed)` : "all pairs connected"}. Choose a node or a pair to light it up.`;
+  return [text];
+}
+
+function steps(model, pair) {
+  if (!pair.nodes.length) return [h("b", { dir: "auto" }, model.nodes[pair.from].name), " and ", h("b", { dir: "auto" }, model.nodes[pair.to].name), " lie in parts of the graph that nothing connects."];
+  return pair.nodes.flatMap((at, step) => {
+    const name = h("b", { dir: "auto" }, model.nodes[at].name);
+    if (!step) return [name];
+    const known = model.edges[pair.edges[step - 1]].triples[0];
+    const arrow = known ? h("button", { type: "button", class: "link", title: known.description, onclick: () => reveal(known.relation_id) }, "—›") : " —› ";
+    return [" ", arrow, " ", name];
+  });
+}
+
+function nodeFacts(node) {
+  const facts = [node.order === null ? "on a path" : `key entity ${node.order}`, node.type, node.layer === null ? "" : `layer ${node.layer}`].filter(Boolean).join(", ");
+  const more = node.order === null ? null : h("button", { type: "button", class: "link", onclick: () => reveal(node.id) }, "Read more");
+  return [h("b", { dir: "auto" }, node.name), `: ${facts}. `, more ?? ""];
+}
+
+function keyEntity(item, at) {
+  return h(
+    "details",
+    // an entity that is local too has its item there, where a citation leads
+    { "data-item": document.querySelector(`#local [data-item="${CSS.escape(item.entity_id)}"]`) ? null : item.entity_id },
+    h("summary", {}, h("span", { class: "key-order" }, String(at + 1)), title(item.name, `${item.type} · layer ${item.layer}`), h("span", { class: "end" }, meter(item.score), h("span", { class: "figure" }, score(item.score)))),
+    h("p", { dir: "auto", class: "body" }, item.description || "No description."),
+  );
+}
+
+function triple(item) {
+  return h(
+    "details",
+    { "data-item": item.relation_id },
+    h("summary", {}, h("span", { class: "name" }, h("b", { dir: "auto" }, item.source_name), h("span", { class: "tie" }, " — "), title(item.target_name, item.kind)), h("span", { class: "end" }, meter(item.score), h("span", { class: "figure" }, score(item.score)))),
+    h("p", { dir: "auto", class: "body" }, item.description || "No description."),
+    h("p", { class: "soft" }, `Weight ${item.weight.toFixed(1)}`),
+  );
+}

@@ -1,0 +1,98 @@
+// Local, global, and sources: lists whose items open.
+
+import { address, count, h, many, score, shorten } from "./dom.js";
+
+const SHOWN = 8; // of a list, before it is asked to show all
+
+/** A list that shows its first items, and all of them when asked. */
+export function list(items, label) {
+  const ordered = h("ol", { class: "items", "data-more": items.length > SHOWN }, items.map((item, at) => h("li", { hidden: at >= SHOWN }, item)));
+  if (items.length <= SHOWN) return [ordered];
+  const more = h("button", { type: "button", class: "more" }, `Show all ${count(items.length)} ${label}`);
+  const all = () => {
+    for (const item of ordered.children) item.hidden = false;
+    more.remove();
+  };
+  more.addEventListener("click", () => {
+    all();
+    ordered.children[SHOWN].querySelector("summary")?.focus();
+  });
+  ordered.addEventListener("show-all", all);
+  return [ordered, more];
+}
+
+/** A bar for a score between 0 and 1, or whatever the top is. */
+export function meter(value, top = 1) {
+  if (typeof value !== "number") return null;
+  const bar = h("span", { class: "meter", "aria-hidden": "true" }, h("i"));
+  bar.firstChild.style.width = `${Math.max(0, Math.min(1, value / top)) * 100}%`;
+  return bar;
+}
+
+/** A mark for an entity's layer. */
+export function layerMark(layer) {
+  const title = layer === 0 ? "Layer 0: as the texts say it" : `Layer ${layer}: sums up entities of layer ${layer - 1}`;
+  return h("span", { class: `layer l${Math.min(layer, 7)}`, title }, `L${layer}`);
+}
+
+export function head(id, title, about, number) {
+  return h("div", { class: "head" }, h("h2", { id: `${id}-title` }, title, number === null ? null : h("span", { class: "number" }, count(number))), h("p", { class: "soft" }, about));
+}
+
+/** A title with a small word after it. */
+export function title(text, word) {
+  return h("span", { class: "name" }, h("b", { dir: "auto" }, text), " ", h("small", {}, word));
+}
+
+function none(text) {
+  return h("p", { class: "none" }, text);
+}
+
+function entity(item) {
+  return h(
+    "details",
+    { "data-item": item.entity_id },
+    h("summary", {}, layerMark(item.layer), title(item.name, item.type), h("span", { class: "end" }, meter(item.score), h("span", { class: "figure" }, score(item.score)))),
+    h("p", { dir: "auto", class: "body" }, item.description || "No description."),
+  );
+}
+
+export function drawLocal(section, retrieval, searched) {
+  section.replaceChildren(
+    head("local", "Local", "The entities nearest to the question, with their layer and similarity.", retrieval.local.length),
+    ...(retrieval.local.length ? list(retrieval.local.map(entity), "entities") : [none(searched ? "No entity was found." : "This mode does not look for entities.")]),
+  );
+}
+
+function community(item) {
+  return h(
+    "details",
+    { "data-item": item.community_id },
+    h("summary", {}, h("span", { class: "level", title: "Level of the community; 0 is the coarsest" }, `level ${item.level}`), title(item.title || "Without a title", many(item.hits, "hit")), h("span", { class: "end", title: "Rating of importance, 0 to 10" }, meter(item.rating, 10), h("span", { class: "figure" }, typeof item.rating === "number" ? item.rating.toFixed(1) : "–"))),
+    h("p", { dir: "auto", class: "body" }, item.report || "No report was written on this community."),
+  );
+}
+
+export function drawGlobal(section, retrieval, searched) {
+  section.replaceChildren(
+    head("global", "Global", "Reports on the communities that hold those entities, with level and rating.", retrieval.communities.length),
+    ...(retrieval.communities.length ? list(retrieval.communities.map(community), "communities") : [none(searched ? "No community was found." : "This mode does not look for communities.")]),
+  );
+}
+
+function source(item) {
+  return h(
+    "details",
+    { "data-item": item.chunk_id },
+    h("summary", {}, h("span", { class: "name" }, title(item.title || "Untitled document", `characters ${count(item.start)}–${count(item.end)}`), h("span", { class: "preview", dir: "auto" }, shorten(item.text, 180)))),
+    h("dl", {}, h("dt", {}, "Document"), h("dd", {}, h("code", {}, item.document_id)), h("dt", {}, "Characters"), h("dd", {}, `${count(item.start)}–${count(item.end)}`), item.uri ? [h("dt", {}, "From"), h("dd", {}, address(item.uri))] : null),
+    h("p", { dir: "auto", class: "body passage" }, item.text.replace(/\n{3,}/g, "\n\n") || "The text was not sent."),
+  );
+}
+
+export function drawSources(section, retrieval, waiting) {
+  section.replaceChildren(
+    head("sources", "Sources", "The passages behind all that, best first.", retrieval.sources.length),
+    ...(retrieval.sources.length ? list(retrieval.sources.map(source), "sources") : [none(waiting ? "Looking …" : "No passage was found.")]),
+  );
+}

@@ -1,0 +1,151 @@
+"""`query --server`: what reaches the service, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.cli import main
+
+NAME = "service_fakes"
+SOON = 30  # s
+
+
+@pytest.fixture(scope="session")
+def fakes() -> Any:
+    """The fakes of the service's tests, whatever the import mode of pytest; the same module for every folder."""
+    if NAME not in sys.modules:
+        spec = importlib.util.spec_from_file_location(NAME, Path(__file__).parents[1] / "service" / "fakes.py")
+        assert spec
+        assert spec.loader
+        sys.modules[NAME] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[NAME])
+    return sys.modules[NAME]
+
+
+@pytest.fixture
+def start(fakes: Any) -> Iterator[Callable[..., str]]:
+    """Starts a service in a thread with a loop of its own, as the command blocks its own; returns the address."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    def run(made: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(made, loop).result(SOON)
+
+    services = fakes.Services()
+
+    def start(engine: Any, **options: Any) -> str:
+        return str(run(services.start(engine, **options)).address)
+
+    yield start
+    run(services.stop())
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture
+def query(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Any]:
+    """Runs the command; returns its exit code, and what it said: the object on stdout, or the line on stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def query(*arguments: object) -> tuple[int, Any]:
+        monkeypatch.setattr(sys, "argv", ["hirag-dist", "query", *map(str, arguments), "--json"])
+        stdout = os.dup(1)
+        try:
+            with pytest.raises(SystemExit) as end:
+                main.main()
+        finally:
+            os.dup2(stdout, 1)  # --json has taken it, for good
+            os.close(stdout)
+        said = capfd.readouterr()
+        return int(end.value.code or 0), json.loads(said.out)
+
+    return query
+
+
+def test_what_is_asked_reaches_the_service(query: Any, start: Any, fakes: Any) -> None:
+    engine = fakes.FakeEngine()
+    options = ("--mode", "flat", "--top-n", 3, "--top-m", 2, "--label", "lang:de", "--label", "public")
+    code, said = query("q", "--server", start(engine), *options, "--deadline", 5, "--context-only")
+    assert (code, said["snapshot_id"]) == (0, "s1")
+    asked = engine.queries[0]
+    assert (asked.mode, asked.top_n, asked.top_m, asked.labels) == ("flat", 3, 2, ("lang:de", "public"))
+    assert 4 < engine.deadlines[0] < 5
+
+
+def test_an_answer(query: Any, start: Any, fakes: Any) -> None:
+    assert query("q", "--server", start(fakes.FakeEngine()))[1]["text"] == fakes.ANSWER.text
+
+
+def test_a_deadline_that_is_too_short(query: Any, start: Any, fakes: Any) -> None:
+    engine = fakes.FakeEngine()
+
+    async def never(asked: Any, *, deadline_s: float | None = None) -> AsyncIterator[Any]:
+        yield engine.whole
+        await asyncio.sleep(SOON)
+
+    engine.answer_stream = never
+    code, said = query("q", "--server", start(engine), "--deadline", 0.3)
+    assert code == 1
+    assert "did not answer in time" in said["error"] or "deadline" in said["error"]
+
+
+def test_mutual_tls_and_a_token(
+    query: Any, start: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path
+) -> None:
+    files = {"tls_cert": "server.pem", "tls_key": "server.key", "tls_client_ca": "ca.pem"}
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
+    engine = fakes.FakeEngine()
+    address = start(engine, callers_file=callers.path, **{name: certificates[file] for name, file in files.items()})
+    token = tmp_path / "token"
+    token.write_text("web-token\n")
+    own = ("--ca", certificates["ca.pem"], "--cert", certificates["client.pem"], "--key", certificates["client.key"])
+    assert query("q", "--server", address, *own, "--token-file", token)[0] == 0
+    code, said = query("q", "--server", address, *own, "--token-file", token, "--server-name", "elsewhere")
+    assert code == 1
+    assert "server_name" in said["error"]
+    code, said = query("q", "--server", address, *own)
+    assert code == 1
+    assert "bearer token" in said["error"]
+
+
+@pytest.fixture(scope="session")
+def certificates(fakes: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    pytest.importorskip("cryptography")
+    paths: dict[str, str] = fakes.certificates(tmp_path_factory.mktemp("certificates"))
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "give either --index URI or --server HOST:PORT"),
+        (("-i", "x", "--server", "y:1"), "give either --index URI or --server HOST:PORT"),
+        (
+            ("--server", "y:1", "--config", "c.yaml"),
+            "--config cannot go with --server: the service has a configuration",
+        ),
+        (("--server", "y:1", "--set", "a=b", "--snapshot", "s"), "--set, --snapshot cannot go with --server"),
+        (("-i", "x", "--ca", "c", "--tls"), "--ca, --tls cannot go with --index: they are for a connection"),
+        (("-i", "x", "--server-name", "n", "--token-file", "t"), "--token-file, --server-name cannot go with --index"),
+        (("--server", "y:1", "--cert", "c"), "a client certificate needs both certificate and key"),
+        (("--server", "y:1", "--token-file", "missing"), "the token file missing cannot be read: No such file"),
+        (("--server", "y:1", "--deadline", "0"), "--deadline must be a number of seconds above 0"),
+        (("--server", "y:1", "--deadline", "nan"), "--deadline must be a number of seconds above 0"),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(query: Any, arguments: tuple[str, ...], words: str) -> None:
+    code, said = query("q", *arguments)
+    assert code == 2
+    assert words in said["error"]

@@ -1,0 +1,183 @@
+"""What clients make of connections: several addresses, one that breaks, messages too large, an end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hirag_dist.client import TooLarge
+from hirag_dist.errors import RateLimited, ServiceError
+from hirag_dist.types import Query
+
+
+class Cable:
+    """A connection to a service that can be pulled."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._ends: list[asyncio.StreamWriter] = []
+        self._pumps: set[asyncio.Task[None]] = set()
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self.address = ""
+
+    async def plug_in(self) -> None:
+        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, _, port = self._target.rpartition(":")
+        there, back = await asyncio.open_connection(host, int(port))
+        self._ends += [writer, back]
+        for source, sink in ((reader, back), (there, writer)):
+            self._pumps.add(asyncio.create_task(self._pump(source, sink)))
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65536):
+                await self._flows.wait()
+                sink.write(data)
+                await sink.drain()
+
+    def cut(self) -> None:
+        """Nothing comes through any more, and neither end is told."""
+        self._flows.clear()
+
+    def pull(self) -> None:
+        for end in self._ends:
+            end.transport.abort()
+
+    async def put_away(self) -> None:
+        self._server.close()
+        self.pull()
+        self._flows.set()
+        await asyncio.gather(*self._pumps)
+
+
+@pytest.fixture
+async def cable(start: Any, engine: Any) -> AsyncIterator[Cable]:
+    cable = Cable((await start(engine)).address)
+    await cable.plug_in()
+    yield cable
+    await cable.put_away()
+
+
+async def test_a_connection_lost_in_mid_answer_is_told_and_the_next_call_finds_another(
+    cable: Cable, engine: Any, connect: Any
+) -> None:
+    client = connect(cable.address)
+    engine.gate = asyncio.Event()
+    got = asyncio.Event()
+    asking = asyncio.create_task(client.collect("answer_stream", "q", got=got))
+    await got.wait()
+    await engine.started.wait()
+    cable.pull()
+    with pytest.raises(ServiceError, match=f"the connection to {cable.address} was lost during the reply; ask again"):
+        await asking
+    await engine.cancelled.wait()  # the service does not go on for nobody
+    assert len(engine.queries) == 1, "an answer that broke off is not paid for twice"
+    engine.gate = None
+    assert (await client.collect("answer_stream", "q"))[0] == engine.whole
+
+
+async def test_a_connection_lost_before_the_reply_is_asked_again(cable: Cable, engine: Any, connect: Any) -> None:
+    client = connect(cable.address)
+    assert await client.call("describe") == engine.info  # the connection is there
+    engine.gate = asyncio.Event()
+    asking = asyncio.create_task(client.call("retrieve", "q"))
+    await engine.started.wait()
+    engine.started.clear()
+    cable.pull()
+    await engine.started.wait()
+    engine.gate.set()
+    assert await asking == engine.whole
+    assert len(engine.queries) == 2
+
+
+async def test_a_connection_that_is_dead_without_a_word_is_noticed(cable: Cable, engine: Any, connect: Any) -> None:
+    client = connect(cable.address, timeout_s=None, keepalive_s=0.2)
+    engine.gate = asyncio.Event()
+    got = asyncio.Event()
+    asking = asyncio.create_task(client.collect("answer_stream", "q", got=got))
+    await got.wait()
+    cable.cut()
+    with pytest.raises(ServiceError, match="was lost during the reply"):
+        await asking
+
+
+async def test_the_addresses_of_a_name_are_used_in_turn(start: Any, fakes: Any, connect: Any) -> None:
+    engines = [fakes.FakeEngine(name) for name in ("s1", "s2")]
+    first, second = [(await start(engine)).address for engine in engines]
+    client = connect(f"ipv4:{first},{second}")
+    while not all(engine.queries for engine in engines):  # until both are connected
+        await client.call("retrieve", "q")
+    seen = Counter([(await client.call("retrieve", "q")).snapshot_id for _ in range(20)])
+    assert min(seen["s1"], seen["s2"]) >= 8  # the turn may begin anew while addresses connect
+
+
+async def test_the_other_address_takes_over(start: Any, fakes: Any, connect: Any, free_address: str) -> None:
+    engine = fakes.FakeEngine()
+    client = connect(f"ipv4:{free_address},{(await start(engine)).address}")
+    for _ in range(4):
+        assert await client.call("retrieve", "q") == engine.whole
+
+
+async def test_a_reply_larger_than_the_client_takes(start: Any, engine: Any, connect: Any) -> None:
+    engine.whole = replace(engine.whole, context="x" * 100_000)
+    address = (await start(engine)).address
+    assert await connect(address).call("retrieve", "q") == engine.whole
+    small = connect(address, max_message_bytes=50_000)
+    for name in ("retrieve", "answer"):
+        with pytest.raises(TooLarge, match="ask with omit_context"):
+            await small.call(name, "q")
+    assert (await small.call("retrieve", "q", omit_context=True)).context == ""
+
+
+async def test_a_request_larger_than_the_service_takes(start: Any, engine: Any, connect: Any) -> None:
+    client = connect((await start(engine, max_message_bytes=50_000)).address)
+    with pytest.raises(TooLarge, match="larger than"):
+        await client.call("retrieve", "why? " * 20_000)
+    assert not engine.queries
+
+
+async def test_three_retries_and_no_more(start: Any, engine: Any, connect: Any) -> None:
+    client = connect((await start(engine)).address)
+    engine.error = RateLimited("wait", 0.01)
+    with pytest.raises(RateLimited):
+        await client.call("retrieve", "q")
+    assert len(engine.queries) == 4
+
+
+async def test_labels_reach_the_engine(start: Any, engine: Any, connect: Any) -> None:
+    client = connect((await start(engine)).address)
+    await client.call("retrieve", Query("q", labels=("lang:de", "public")))
+    assert engine.queries[0].labels == ("lang:de", "public")
+
+
+async def test_a_plain_client_at_a_tls_port_and_an_unknown_authority(
+    start: Any, engine: Any, connect: Any, certificates: dict[str, str]
+) -> None:
+    address = (await start(engine, tls_cert=certificates["server.pem"], tls_key=certificates["server.key"])).address
+    with pytest.raises(ServiceError, match=address):
+        await connect(address, retries=False).call("describe", timeout_s=2)
+    with pytest.raises(ServiceError, match=r"TLS handshake with .* failed; root_certificates must hold"):
+        await connect(address, tls=True, retries=False).call("describe")
+
+
+async def test_a_closed_client_says_so(start: Any, engine: Any, connect: Any) -> None:
+    client = connect((await start(engine)).address)
+    engine.gate = asyncio.Event()
+    asking = asyncio.create_task(client.call("retrieve", "q"))
+    await engine.started.wait()
+    await client.close()
+    with pytest.raises(ServiceError, match="the client was closed during the request"):
+        await asking
+    for name in ("retrieve", "answer", "describe", "wait_ready"):
+        with pytest.raises(RuntimeError, match="this client is closed"):
+            await client.call(name, *(("q",) if name in ("retrieve", "answer") else ()))

@@ -1,0 +1,126 @@
+"""The examples, run as a reader would run them, against a real service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+TYPESCRIPT = EXAMPLES / "typescript"
+QUESTION = 'Who lit "the lamp"?'
+
+
+async def run(*command: object, code: int = 0, **environment: str) -> str:
+    """Run a program; return stdout, or stderr where it is to fail."""
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    process = await asyncio.create_subprocess_exec(
+        *map(str, command),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": paths} | environment,
+    )
+    out, err = (text.decode() for text in await process.communicate())
+    assert process.returncode == code, f"exit {process.returncode}\n{out}\n{err}"
+    return err if code else out
+
+
+async def test_ask(start: Any, fakes: Any) -> None:
+    engine = fakes.FakeEngine()
+    said = await run(sys.executable, EXAMPLES / "ask.py", (await start(engine)).address, QUESTION)
+    assert "local   Lighthouse (location, layer 0, 0.75)" in said
+    assert "bridge  Lighthouse → Wärterin 灯台守" in said
+    assert "bridge  (no path)" in said
+    assert said.endswith(f"{fakes.ANSWER.text}\n  [E2] Wärterin\n")
+    assert {query.question for query in engine.queries} == {QUESTION}
+
+
+async def test_ask_async(start: Any, fakes: Any) -> None:
+    said = await run(sys.executable, EXAMPLES / "ask_async.py", (await start(fakes.FakeEngine())).address, "one", "two")
+    assert said.splitlines() == [f"one\t{fakes.ANSWER.text}", f"two\t{fakes.ANSWER.text}"]
+
+
+async def test_stream(start: Any, fakes: Any) -> None:
+    said = await run(sys.executable, EXAMPLES / "stream.py", (await start(fakes.FakeEngine())).address, QUESTION)
+    assert said == f"(1 entities, 1 communities, 2 paths)\n{fakes.ANSWER.text}\n  [E2] Wärterin\n"
+
+
+async def test_a_token_from_a_file_and_without(start: Any, fakes: Any, tmp_path: Path) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
+    address = (await start(fakes.FakeEngine(), callers_file=callers.path)).address
+    token = tmp_path / "token"
+    token.write_text("web-token\n")
+    await run(sys.executable, EXAMPLES / "ask.py", address, QUESTION, HIRAG_TOKEN_FILE=str(token))
+    assert "Unauthenticated: " in await run(sys.executable, EXAMPLES / "stream.py", address, QUESTION, code=1)
+
+
+async def test_buf_curl(start: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path) -> None:
+    if not shutil.which("buf") and not list(ROOT.glob("tools/buf/node_modules/@bufbuild/buf-*/bin/buf")):
+        if os.environ.get("CI") != "true":
+            pytest.skip("no buf: run tools/buf/lint.sh")
+        await run(ROOT / "tools" / "buf" / "lint.sh")  # which brings it
+    engine = fakes.FakeEngine()
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
+    own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
+    plain = (await start(engine)).address
+    secure = (await start(engine, callers_file=callers.path, **own)).address
+    token = tmp_path / "token"
+    token.write_text("web-token\n")
+    files = {"HIRAG_CA": certificates["ca.pem"], "HIRAG_TOKEN_FILE": str(token)}
+    for address, environment in ((f"http://{plain}", {}), (f"https://{secure}", files)):
+        said = await run(EXAMPLES / "buf-curl.sh", address, QUESTION, HOME=str(tmp_path), **environment)
+        parts = list(objects(said))
+        assert parts[0]["retrieval"]["local"][0]["name"] == "Lighthouse"
+        assert parts[-1]["answer"]["text"] == fakes.ANSWER.text
+        assert engine.queries[-1].question == QUESTION
+    refused = await run(EXAMPLES / "buf-curl.sh", f"https://{secure}", QUESTION, code=128, HIRAG_CA=files["HIRAG_CA"])
+    assert "unauthenticated" in refused
+
+
+def objects(text: str) -> Any:
+    """The objects of a text that holds nothing else."""
+    decoder, at = json.JSONDecoder(), 0
+    while at < len(text.rstrip()):
+        found, at = decoder.raw_decode(text, at)
+        yield found
+        at += len(text[at:]) - len(text[at:].lstrip())
+
+
+@pytest.fixture
+async def typescript() -> Path:
+    """The compiled example."""
+    if os.environ.get("CI") != "true":  # there build.sh fails where something is missing
+        if not shutil.which("npm"):
+            pytest.skip("no npm: install Node.js 20 or later")
+        if not (TYPESCRIPT / "node_modules" / ".installed").is_file():  # tests ask the network for nothing
+            pytest.skip("the packages of examples/typescript are not there: run examples/typescript/build.sh")
+    await run(TYPESCRIPT / "build.sh")
+    return TYPESCRIPT / "dist" / "ask.js"
+
+
+async def test_typescript(
+    start: Any, fakes: Any, typescript: Path, certificates: dict[str, str], tmp_path: Path
+) -> None:
+    engine = fakes.FakeEngine()
+    said = await run("node", typescript, f"http://{(await start(engine)).address}", QUESTION)
+    assert "Snapshot s1: 1099511627776 entities" in said
+    assert "bridge  Lighthouse → Wärterin 灯台守" in said
+    assert said.endswith(f"{fakes.ANSWER.text}\n  [E2] Wärterin\n")
+    assert engine.queries[0].question == QUESTION
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
+    own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
+    secure = f"https://{(await start(engine, callers_file=callers.path, **own)).address}"
+    token = tmp_path / "token"
+    token.write_text("web-token\n")
+    ca = certificates["ca.pem"]
+    assert fakes.ANSWER.text in await run(
+        "node", typescript, secure, QUESTION, HIRAG_CA=ca, HIRAG_TOKEN_FILE=str(token)
+    )
+    assert "Unauthenticated: this service needs" in await run("node", typescript, secure, QUESTION, code=1, HIRAG_CA=ca)
