@@ -53,6 +53,7 @@ CLIENTS = 2  # processes
 QUESTIONS = 500
 SWAP_S = 2.0
 WARM_UP_S = 1.0
+TURNED_AWAY = ("RESOURCE_EXHAUSTED", "Overloaded")  # as gRPC says it, and as the package's client, after its retries
 PARTS = ("closed", "saturation", "open", "swap", "drain")
 
 
@@ -138,13 +139,11 @@ class Load:
             found = self._ask(self._tasks(service.address, OPEN_CONNECTIONS, plain=True, rate=asked))
             p99 = float(np.percentile(_latencies(found) or [0.0], 99))
             at_saturation = at_saturation or p99
-            turned_away = sum(each.codes["RESOURCE_EXHAUSTED"] for each in found)
             yield {
                 "way": "open loop",
                 "case": f"{share:g} × saturation",
                 "asked_per_s": round(saturating * share, 1),
                 **self._figures(found),
-                "turned_away_per_s": round(turned_away / (self._seconds - WARM_UP_S), 1),
                 "p99_over_p99_at_saturation": round(p99 / at_saturation, 2) if at_saturation else None,
                 "sender_late_ms": round(max(each.lag_ms for each in found), 1),
             }
@@ -230,11 +229,13 @@ class Load:
 
     def _figures(self, found: Sequence[Found]) -> dict[str, Any]:
         codes = sum((each.codes for each in found), Counter())
-        failed = sum(count for code, count in codes.items() if code not in ("OK", "RESOURCE_EXHAUSTED"))
+        turned_away = sum(codes[code] for code in TURNED_AWAY)
+        failed = sum(codes.values()) - codes["OK"] - turned_away
         latencies = _latencies(found) or [0.0]
         return {
             "answers_per_s": round(self._rate(found), 1),
             **{f"p{share}_ms": round(float(np.percentile(latencies, share)), 2) for share in (50, 95, 99)},
+            "turned_away_per_s": round(turned_away / (self._seconds - WARM_UP_S), 1),
             "failed": failed,
             "codes": dict(codes),
             "errors": [error for each in found for error in each.errors][:3],

@@ -129,7 +129,7 @@ def measure(asked: dict[str, Any], arguments: argparse.Namespace) -> Iterator[di
         engine = _run({**few, "do": "retrieve", "settings": {"vectors.backend": "memory"}})
         reference = _run({**few, "do": "baseline"})
         ours, theirs = engine["unseen"], reference["ms"]
-        parts = ("without_search", "total")
+        parts = ("without_search", "total", "cpu")
         ratio = {part: round(theirs[part]["p50"] / ours[part]["p50"], 1) for part in parts}
         yield {**reference, "engine_ms": {part: ours[part] for part in parts}, "ratio_of_p50": ratio}
 

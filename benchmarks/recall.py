@@ -6,7 +6,7 @@ milliseconds of one search alone and of 16 together.
     python benchmarks/recall.py [--rows 10000 100000] [--index DIR --questions FILE] [--vectors memory milvus-lite]
         [--uri http://127.0.0.1:19530] [--kinds auto flat hnsw] [--breadths 64 512]
 
-Without --uri no server is asked; the wheel `milvus` starts one: `python -m milvus` … (see docs/vectors.md).
+Without --uri no server is asked; `milvus-server` of the wheel `milvus` 2.3.5 starts one (docs/vectors.md).
 """
 
 from __future__ import annotations

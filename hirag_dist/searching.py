@@ -252,11 +252,12 @@ class Search:
             self._found["bridge"] = [row for row, _ in ranked]
             self._votes.of_relations(ranked)
             self._votes.of_entities(keys)
+            named = index.named(nodes)
             self.result = replace(
                 self.result,
-                key_entities=index.entities(keys),
-                paths=index.paths(pairwise(rows), paths),
-                triples=index.triples(ranked),
+                key_entities=index.entities(keys, named),
+                paths=index.paths(pairwise(rows), paths, named),
+                triples=index.triples(ranked, named),
             )
 
     def _ranked_triples(

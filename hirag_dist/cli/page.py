@@ -1,10 +1,9 @@
-"""The page of `serve --http`: from configuration to a page that is served, in this process or in one of its own."""
+"""The page of `serve --http`: from configuration to a page that is served beside the service, in its process."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hirag_dist.cli.serving import serve_index
 from hirag_dist.config import Config
@@ -12,7 +11,7 @@ from hirag_dist.config import Service as ServiceConfig
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.station import Station
 from hirag_dist.web.options import PageOptions
-from hirag_dist.web.run import Page, serve_page
+from hirag_dist.web.run import Page
 
 
 def page_options(service: ServiceConfig, *, listen: str | None = None, shared: bool = False) -> PageOptions | None:
@@ -72,26 +71,3 @@ async def serve_index_and_page(
     finally:
         stop.set()
         await serving
-
-
-@dataclass(frozen=True)
-class PageWork:
-    """A page in a process of its own, as `cli.worker` runs it.
-
-    Attributes:
-        options: how to listen.
-        target: HOST:PORT of the service.
-        name: of the process, for its log.
-        levels: logger → level; "" is the root.
-        debug: whether errors show their traceback.
-    """
-
-    options: PageOptions
-    target: str
-    name: str
-    levels: dict[str, int]
-    debug: bool
-
-    async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> None:
-        """Serve until a signal, or `stop`; report the service's address, as its workers do."""
-        await serve_page(self.options, self.target, lambda url: ready(self.target), stop)

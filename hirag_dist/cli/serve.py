@@ -17,7 +17,8 @@ import typer
 
 from hirag_dist.cli.options import ConfigOption, IndexOption, SetOption, configuration
 from hirag_dist.cli.output import err
-from hirag_dist.cli.page import PageWork, page_options, serve_index_and_page
+from hirag_dist.cli.page import page_options, serve_index_and_page
+from hirag_dist.cli.page_work import PageWork
 from hirag_dist.cli.serving import for_several, options_of, processes_of, serve_index
 from hirag_dist.cli.worker import Work
 from hirag_dist.config import Config
@@ -116,9 +117,8 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Call
         ]
         if page is not None:
             jobs.append(job(PageWork(page, listen, "page", levels, debug)))
-        drain_s = config.service.drain_delay_s + config.service.drain_s
         told = ready if page is None else partial(ready, url=url_of(page))
-        return Supervisor(jobs, drain_s=drain_s, ready=told, died=died).run()
+        return Supervisor(jobs, drain_s=alone.drain_delay_s + alone.drain_s, ready=told, died=died).run()
 
 
 def _held(stack: ExitStack, address: str) -> str:

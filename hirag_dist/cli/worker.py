@@ -18,7 +18,7 @@ from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.station import Station
 
 if TYPE_CHECKING:
-    from hirag_dist.cli.page import PageWork
+    from hirag_dist.cli.page_work import PageWork
 
 
 @dataclass(frozen=True)

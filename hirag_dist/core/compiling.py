@@ -11,14 +11,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """Return the function compiled by numba; it lets other threads run.
+    """Return the function compiled by numba.
 
     The machine code is kept beside the source, in `NUMBA_CACHE_DIR`, or in the user's cache folder, whichever can be
     written to first. Where none can, every process compiles for itself, which takes seconds.
     """
+    return _compiled(function, nogil=False)
+
+
+def compiled_apart(function: F) -> F:
+    """Return the function compiled as `compiled` does; while it works, other threads run.
+
+    For what takes long: to let the interpreter go and to get it back costs more than a short function.
+    """
+    return _compiled(function, nogil=True)
+
+
+def _compiled(function: F, *, nogil: bool) -> F:
     made: Any
     try:
-        made = numba.njit(cache=True, nogil=True)(function)
+        made = numba.njit(cache=True, nogil=nogil)(function)
     except RuntimeError:  # numba found no folder to keep the code in
-        made = numba.njit(nogil=True)(function)
+        made = numba.njit(nogil=nogil)(function)
     return cast(F, made)

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.admission import admitted
 from hirag_dist.core.compiling import compiled
-from hirag_dist.core.scoring import nearest
+from hirag_dist.core.scoring import keep_best, seen_product
 from hirag_dist.core.steps import Steps, all_at_once
 from hirag_dist.types import Admission, CsrGraph, FloatMatrix, IntVector
 
-_BLOCK = 4096  # members scored at a time
+_BLOCK = 4096  # members scored in a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +123,43 @@ def key_entity_steps(
     row that several communities give is kept where it came first.
     """
     found: dict[int, float] = {}
+    exact = query.astype(np.float64)
+    best, scores = np.empty(limit, np.int64), np.empty(limit, np.float32)
+    left = _BLOCK  # members until the next step
     for community in communities:
-        first, last = int(index.indptr[community]), int(index.indptr[community + 1])
-        best, scores = np.zeros(0, np.int64), np.zeros(0, np.float32)
-        for begin in range(first, last, _BLOCK):
-            members = index.members[begin : min(begin + _BLOCK, last)].astype(np.int64)
-            if admission is not None:
-                members = members[admitted(admission, members)]
-            rows, near = nearest(vectors, members, query, limit, admission)
-            best, scores = np.concatenate([best, rows]), np.concatenate([scores, near])
-            yield
-        if last - first > _BLOCK:
-            order = np.lexsort((best, -scores))[:limit]
-            best, scores = best[order], scores[order]
-        for row, score in zip(best.tolist(), scores.tolist(), strict=True):
+        at, last = int(index.indptr[community]), int(index.indptr[community + 1])
+        count = 0
+        while at < last:
+            end = min(at + left, last)
+            count = _keep_best_members(index.members, at, end, vectors, exact, admission, best, scores, count)
+            left -= end - at
+            at = end
+            if not left:
+                yield
+                left = _BLOCK
+        for row, score in zip(best[:count].tolist(), scores[:count].tolist(), strict=True):
             found.setdefault(row, score)
     return list(found.items())
+
+
+@compiled
+def _keep_best_members(
+    members: NDArray[np.int32],
+    first: int,
+    last: int,
+    vectors: FloatMatrix,
+    query: NDArray[np.float64],
+    admission: Admission | None,
+    best: NDArray[np.int64],
+    scores: NDArray[np.float32],
+    count: int,
+) -> Any:
+    """Score some members of a community, and keep those that are among its best; return how many these are."""
+    for at in range(first, last):
+        seen, score = seen_product(admission, vectors, members[at], query)
+        if seen:
+            count = keep_best(members[at], score, best, scores, count)
+    return count
 
 
 def bridge_relations(graph: CsrGraph, parallel: Parallel, nodes: Sequence[int]) -> list[int]:

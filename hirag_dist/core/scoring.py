@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import MIXED, WHOLE
+from hirag_dist.core.access import HIDDEN, MIXED, WHOLE
 from hirag_dist.core.admission import admitted, seen_scores
-from hirag_dist.core.compiling import compiled
+from hirag_dist.core.compiling import compiled, compiled_apart
 from hirag_dist.types import Admission, FloatMatrix, IntVector
 
 SLACK = 16  # candidates beyond the limit that are scored exactly, so that near-ties at the end are decided there
@@ -158,6 +158,46 @@ def product(row: NDArray[np.float32], query: NDArray[np.float64]) -> Any:
 
 
 @compiled
+def seen_product(admission: Admission | None, vectors: FloatMatrix, row: int, query: NDArray[np.float64]) -> Any:
+    """Return whether a caller may see a row, and its product with the question: of what is seen in part, the best."""
+    if admission is None:
+        return True, product(vectors[row], query)
+    state = admission.entity_states[admission.entity_patterns[row]]
+    if state != MIXED:
+        return state != HIDDEN, product(vectors[row], query)
+    best = np.float32(-np.inf)
+    at = np.searchsorted(admission.part_entities, row)
+    while at < len(admission.part_entities) and admission.part_entities[at] == row:
+        if admission.sets[admission.part_sets[at]]:
+            best = max(best, product(admission.part_vectors[at], query))
+        at += 1
+    return True, best
+
+
+@compiled
+def keep_best(row: int, score: Any, rows: NDArray[np.int64], scores: NDArray[np.float32], count: int) -> Any:
+    """Put a row among the best so far if it is one of them; rows come in ascending order, so ties keep it.
+
+    Args:
+        rows, scores: the best, in order; as many as there is room for.
+        count: how many there are.
+
+    Returns:
+        How many there are now.
+    """
+    at = count
+    while at > 0 and not score <= scores[at - 1]:
+        at -= 1
+    if at == len(rows) or np.isnan(score):
+        return count
+    count = min(count + 1, len(rows))
+    for place in range(count - 1, at, -1):
+        rows[place], scores[place] = rows[place - 1], scores[place - 1]
+    rows[at], scores[at] = row, score
+    return count
+
+
+@compiled
 def _scores(vectors: FloatMatrix, rows: NDArray[np.int64], query: NDArray[np.float64]) -> Any:
     scores = np.empty(len(rows), np.float32)
     for at in range(len(rows)):
@@ -187,7 +227,7 @@ def _encode(vectors: FloatMatrix, found: Codes) -> None:
         found.errors[row] = np.float32(np.sqrt(missed)) * (1.0 + _FLOAT32) if usable else np.inf
 
 
-@compiled
+@compiled_apart
 def _candidates(
     codes: Codes,
     query: NDArray[np.int16],

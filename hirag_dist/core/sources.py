@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import HIDDEN, MIXED
 from hirag_dist.core.compiling import compiled
-from hirag_dist.core.scoring import exact_scores, product
+from hirag_dist.core.scoring import exact_scores, keep_best, seen_product
 from hirag_dist.types import Admission, FloatMatrix, IntVector
 
 _DESCENT = 5  # members that stand for a summary entity when its sources are looked for
@@ -176,38 +175,10 @@ def _nearest_members(
         member = origins.indices[entry]
         if origins.layers[member] != origins.layers[row] - 1:
             continue
-        if admission is None:
-            score = product(origins.vectors[member], query)
-        else:
-            state = admission.entity_states[admission.entity_patterns[member]]
-            if state == HIDDEN:
-                continue
-            if state == MIXED:
-                score = _nearest_part(admission, member, query)
-            else:
-                score = product(origins.vectors[member], query)
-        at = count
-        while at > 0 and score > near[at - 1]:  # members ascend, so an equal one stays behind
-            at -= 1
-        if at == len(best):
-            continue
-        count = min(count + 1, len(best))
-        for place in range(count - 1, at, -1):
-            best[place], near[place] = best[place - 1], near[place - 1]
-        best[at], near[at] = member, score
+        seen, score = seen_product(admission, origins.vectors, member, query)
+        if seen:
+            count = keep_best(member, score, best, near, count)
     return count
-
-
-@compiled
-def _nearest_part(admission: Admission, row: int, query: NDArray[np.float64]) -> Any:
-    """Return the similarity of the nearest part in reach of an entity that is seen in part."""
-    best = np.float32(-np.inf)
-    at = np.searchsorted(admission.part_entities, row)
-    while at < len(admission.part_entities) and admission.part_entities[at] == row:
-        if admission.sets[admission.part_sets[at]]:
-            best = max(best, product(admission.part_vectors[at], query))
-        at += 1
-    return best
 
 
 @compiled

@@ -6,7 +6,8 @@ its row when a question needs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
 from hirag_dist.core.scoring import exact_scores
 from hirag_dist.core.sources import Origins
 from hirag_dist.index import serving
+from hirag_dist.index.mapped import as_bytes
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import (
     Admission,
@@ -29,6 +31,7 @@ from hirag_dist.types import (
 )
 
 Scored = Sequence[tuple[int, float]]
+Named = tuple[Mapping[int, str], Mapping[int, str]]  # ids and names of entities, by row
 
 
 class LoadedIndex:
@@ -53,7 +56,7 @@ class LoadedIndex:
             SnapshotCorrupt: one cannot be read.
             StoreError: the snapshot came without serving files, and there is no room to make them.
         """
-        files = snapshot.serving
+        files = self._mapped = snapshot.serving
         self.snapshot_id = snapshot.manifest.snapshot_id
         self.graph: CsrGraph = snapshot.graph
         self.vectors: FloatMatrix = snapshot.entity_vectors
@@ -95,13 +98,34 @@ class LoadedIndex:
         self._communities = files.texts(serving.COMMUNITIES)
         self._reports = files.texts(serving.REPORTS)
 
-    def entities(self, scored: Scored) -> tuple[EntityItem, ...]:
-        """Return entities by (row, score)."""
+    def pages(self) -> list[NDArray[np.uint8]]:
+        """Return the bytes of all that is mapped: first what questions touch most."""
+        graph = self.graph
+        arrays: list[NDArray[Any]] = [graph.indptr, graph.indices, graph.weights, graph.relation_rows]
+        arrays += [self.vectors, self.chunk_vectors]
+        return [*map(as_bytes, arrays), *self._mapped.pages()]
+
+    def named(self, rows: Collection[int]) -> Named:
+        """Return ids and names of entities by row."""
+        ids, names = (dict(zip(rows, self._entities.values(name, rows), strict=True)) for name in ("entity_id", "name"))
+        return ids, names
+
+    def entities(self, scored: Scored, named: Named | None = None) -> tuple[EntityItem, ...]:
+        """Return entities by (row, score).
+
+        Args:
+            scored: of each.
+            named: ids and names of these rows, and perhaps of others, where they are known.
+        """
         rows = [row for row, _ in scored]
+        ids, names = named or self.named(rows)
         return tuple(
             map(
                 EntityItem,
-                *(self._entities.values(name, rows) for name in ("entity_id", "name", "type", "description")),
+                map(ids.__getitem__, rows),
+                map(names.__getitem__, rows),
+                self._entities.values("type", rows),
+                self._entities.values("description", rows),
                 self.layers[rows].tolist() if rows else [],
                 [score for _, score in scored],
             )
@@ -123,27 +147,38 @@ class LoadedIndex:
             ranked.score,
         )
 
-    def paths(self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]]) -> tuple[PathItem, ...]:
+    def paths(
+        self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]], named: Named
+    ) -> tuple[PathItem, ...]:
         """Return paths by names; one is empty for an unconnected pair.
 
         Args:
             pairs: the two ends of each.
             paths: the rows of each, both ends included.
+            named: ids and names of all these rows.
         """
-        pairs, paths = list(pairs), list(paths)
-        ids, names = self._named({row for path in paths for row in path} | {row for pair in pairs for row in pair})
+        ids, names = named
         return tuple(
-            PathItem(ids[source], ids[target], tuple([ids[row] for row in path]), tuple([names[row] for row in path]))
-            for (source, target), path in zip(pairs, paths, strict=True)
+            [
+                PathItem(
+                    ids[source], ids[target], tuple([ids[row] for row in path]), tuple([names[row] for row in path])
+                )
+                for (source, target), path in zip(pairs, paths, strict=True)
+            ]
         )
 
-    def triples(self, scored: Scored) -> tuple[TripleItem, ...]:
-        """Return relations by (row, score)."""
+    def triples(self, scored: Scored, named: Named) -> tuple[TripleItem, ...]:
+        """Return relations by (row, score).
+
+        Args:
+            scored: of each.
+            named: ids and names of the entities at their ends.
+        """
         rows = [row for row, _ in scored]
         if not rows:
             return ()
+        ids, names = named
         sources, targets = self.ends[rows].T.tolist()
-        ids, names = self._named({*sources, *targets})
         return tuple(
             map(
                 TripleItem,
@@ -191,15 +226,3 @@ class LoadedIndex:
     def known_relations(self, rows: IntVector) -> IntVector:
         """Return those relations that may be seen."""
         return rows
-
-    def relation_chunks(self, row: int) -> list[int]:
-        """Return the chunks that state a relation."""
-        bounds, rows = self.origins.relation_indptr, self.origins.relation_chunks
-        found: list[int] = rows[bounds[row] : bounds[row + 1]].tolist()
-        return found
-
-    def _named(self, rows: set[int]) -> tuple[dict[int, str], dict[int, str]]:
-        """Return ids and names by row."""
-        return tuple(  # type: ignore[return-value]
-            dict(zip(rows, self._entities.values(name, rows), strict=True)) for name in ("entity_id", "name")
-        )

@@ -47,7 +47,7 @@ class Admission:
         self._most_answers = answers
         self._clock = clock
         self._stay_s = 0.0  # how long a place is held, lately
-        self._since = 0.0  # when a place was taken last
+        self._held: dict[float, int] = {}  # when the places held now were taken, oldest first → how many
         self.present = 0
         self.waiting = 0
         self.at_work = 0
@@ -55,14 +55,14 @@ class Admission:
 
     @property
     def expected_wait_s(self) -> float:
-        """How long the next request would wait for a place, going by the line and by how long places are held.
-
-        A line does not move before a stay ends, so while it stands still all stays last at least since the newest
-        began: of work that hangs nothing else is known.
-        """
+        """How long the next request would wait for a place, going by the line and by how long places are held."""
         if self.at_work < self._places:
             return 0.0
-        return (self.waiting + 1) * max(self._stay_s, self._clock() - self._since) / self._places
+        now = self._clock()  # a place that is held for longer than usual will not be free sooner than usual
+        stays = [(max(self._stay_s, now - started), count) for started, count in self._held.items()]
+        if not all(stay for stay, _ in stays):
+            return 0.0  # nothing is known yet
+        return (self.waiting + 1) / sum(count / stay for stay, count in stays)
 
     def check(self, remaining_s: float | None) -> None:
         """Look whether a retrieval that comes now would be done in time.
@@ -110,6 +110,13 @@ class Admission:
             self.present -= 1
             self.answering -= answer
 
+    def _leave(self, started: float) -> None:
+        stay_s = self._clock() - started
+        self._stay_s += (stay_s - self._stay_s) * (_MEMORY if self._stay_s else 1.0)
+        self._held[started] -= 1
+        if not self._held[started]:
+            del self._held[started]
+
     @asynccontextmanager
     async def place(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[float]:
         """Wait for a place and hold it for as long as the block lasts. Yield how many seconds that took.
@@ -123,17 +130,17 @@ class Admission:
             await self._free.acquire()
         finally:
             self.waiting -= 1
+        started = self._clock()
         self.at_work += 1
         try:
             left_s = remaining_s()
             if left_s is not None and left_s <= 0:
                 raise DeadlinePassed("the deadline passed before it was this request's turn; allow more time")
-            self._since = started = self._clock()
+            self._held[started] = self._held.get(started, 0) + 1
             try:
                 yield started - came
-            finally:  # where work fails or is given up, too: under overload, callers' patience may end all of it
-                stay_s = self._clock() - started
-                self._stay_s += (stay_s - self._stay_s) * (_MEMORY if self._stay_s else 1.0)
+            finally:  # however it ends: callers who give up and backends that hang are what a line is made of
+                self._leave(started)
         finally:
             self.at_work -= 1
             self._free.release()

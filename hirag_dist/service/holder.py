@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from hirag_dist.service.runner import InlineRunner, Runner
 from hirag_dist.service.status import NotReady
 
 _LOG = logging.getLogger(__name__)
+_UNWIND_S = 5.0  # for requests that were cut off to let go of the engine
 _MAX_PAUSE = 32  # polls between two attempts to open a snapshot that fails
 
 
@@ -22,6 +24,7 @@ class _Shared:
         self.engine = engine
         self.requests = 0
         self.retired = False
+        self.let_go = asyncio.Event()
 
 
 class EngineHolder:
@@ -131,13 +134,18 @@ class EngineHolder:
         return True
 
     async def close(self) -> None:
-        """Stop watching and close every engine. Requests should have ended."""
+        """Stop watching and close every engine. Requests should have ended, or have been cut off."""
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)
             self._watcher = None
         if self._shared is not None:
             shared, self._shared = self._shared, None
+            shared.retired = True
+            if shared.requests:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_UNWIND_S):
+                        await shared.let_go.wait()
             self._let_go(shared)
         while self._closing:
             await asyncio.gather(*self._closing)
@@ -167,6 +175,9 @@ class EngineHolder:
                 self._let_go(old)
 
     def _let_go(self, shared: _Shared) -> None:
+        if shared.let_go.is_set():
+            return
+        shared.let_go.set()
         task = asyncio.create_task(self._close(shared.engine))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

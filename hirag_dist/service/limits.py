@@ -111,7 +111,8 @@ class SharedLimits:
         self._clock = clock
         self._now = now
         self._places: dict[str, int] = {}
-        self._stuck: set[int] = set()  # records whose locks were waited for in vain
+        self._stuck: set[int] = set()  # records that somebody does not let go of
+        self._closed = False
         for at in range(_HEADER_BYTES, _FILE_BYTES, _RECORD_BYTES):
             if any(self._content[at : at + _KEY.size]):
                 self._counts[(at + _COUNTS_AT) // 4 + process] = 0
@@ -134,10 +135,12 @@ class SharedLimits:
         try:
             yield
         finally:
-            self._counts[mine] -= 1  # this process's alone, so no lock is needed
+            if not self._closed:  # a request that outlives the service's stop
+                self._counts[mine] -= 1  # this process's alone, so no lock is needed
 
     def close(self) -> None:
         """Let go of the file."""
+        self._closed = True
         self._counts.release()
         self._content.close()
         self._file.close()

@@ -31,8 +31,9 @@ class ServerOptions:
         max_connection_age_s: seconds after which a connection is asked to reconnect, so that balancers can move it; 0
             for never.
         max_connection_age_grace_s: seconds that requests on it have to finish then; what is left is cut off.
-        drain_delay_s: seconds between saying NOT_SERVING and taking no more requests, for balancers to look elsewhere.
-        drain_s: seconds that requests have to finish when the service stops.
+        drain_delay_s: seconds that a service which is asked to stop goes on as before, but for its health, so that
+            balancers hear of it before the port is closed.
+        drain_s: seconds that requests have to finish then.
         reflection: whether the service describes its own protocol to tools such as grpcurl.
         reuse_port: let several processes share the port.
         tls_cert, tls_key: PEM files of the server's certificate chain and key.

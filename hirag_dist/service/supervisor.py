@@ -153,14 +153,27 @@ class Supervisor:
 
     def _start(self, worker: _Worker) -> None:
         worker.start_at = None
+        report = theirs = -1
         try:
-            process, report = _begin(worker.job)
+            report, theirs = os.pipe()
+            process = subprocess.Popen(
+                [*worker.job.command, str(theirs)],
+                stdin=subprocess.PIPE,
+                pass_fds=(theirs,),
+                env=worker.job.environ,
+                process_group=0,  # the terminal's Ctrl-C is for the supervisor, which passes it on once
+            )
         except OSError as error:
+            if report >= 0:
+                os.close(report)
             if not self._announced:
                 raise ServiceError(f"{worker.job.name} cannot be started: {error}") from error
             _LOG.error("%s cannot be started: %s; another try in %g s", worker.job.name, error, self._longest_pause_s)
             worker.start_at = time.monotonic() + self._longest_pause_s
             return
+        finally:
+            if theirs >= 0:
+                os.close(theirs)
         os.set_blocking(report, False)
         worker.process, worker.report, worker.started_at = process, report, time.monotonic()
         worker.ready = False
@@ -212,8 +225,8 @@ class Supervisor:
             return
         try:
             self._died(place, process.pid)
-        except Exception:  # what is swept up after one worker must not end the others
-            _LOG.exception("what %s (process %d) left behind could not be cleared", worker.job.name, process.pid)
+        except Exception:  # what is only told of it must not end the workers that serve
+            _LOG.exception("the death of %s was not taken down", worker.job.name)
         if not self._announced:
             if worker.error is None:
                 worker.error = ServiceError(f"{worker.job.name} {how} before it was ready; its log says why")
@@ -263,29 +276,6 @@ class Supervisor:
                 worker.process.kill()
 
 
-def _begin(job: Job) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a job. Return its process, and the read end of what it reports.
-
-    Raises:
-        OSError: files, processes or memory have run out, or the program is not there.
-    """
-    report, theirs = os.pipe()
-    try:
-        process = subprocess.Popen(
-            [*job.command, str(theirs)],
-            stdin=subprocess.PIPE,
-            pass_fds=(theirs,),
-            env=job.environ,
-            process_group=0,  # the terminal's Ctrl-C is for the supervisor, which passes it on once
-        )
-    except BaseException:
-        os.close(report)
-        raise
-    finally:
-        os.close(theirs)
-    return process, report
-
-
 def reserve(host: str, port: int) -> socket.socket:
     """Bind an address for workers to share, without listening on it, and return the socket that holds it.
 
@@ -295,23 +285,25 @@ def reserve(host: str, port: int) -> socket.socket:
     Raises:
         BackendUnavailable: it cannot be had.
     """
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    held = socket.socket(family, kind, protocol)
+    held: socket.socket | None = None
     try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        held = socket.socket(family, kind, protocol)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         try:
             held.bind(address)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            # Connections of a service that has just ended, and did not share its port, may be in the way. Only then:
-            # what is bound like this and not listened on, others may take.
+            # Connections of an earlier service may linger. Not from the beginning: until a worker listens, others
+            # may take an address that is bound like this.
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             held.bind(address)
     except OSError as error:
-        held.close()
+        if held is not None:
+            held.close()
         raise BackendUnavailable(
-            f"{host}:{port} cannot be shared by several processes ({error.strerror}); choose another address"
+            f"{host}:{port} cannot be listened on ({error.strerror}); choose another with --listen"
         ) from error
     return held
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -31,6 +33,17 @@ def ask(url: str, token: str | None = None) -> list[Any]:
         return [json.loads(line) for line in response]
 
 
+def again(url: str, token: str) -> list[Any]:
+    """Ask until somebody listens."""
+    give_up_at = time.monotonic() + 60
+    while True:
+        try:
+            return ask(url, token)
+        except urllib.error.URLError:
+            assert time.monotonic() < give_up_at
+            time.sleep(0.1)
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_page_beside_the_service(cli: Any, built: Any, tmp_path: Path, processes: int) -> None:
     made = cli.json("token", "web")
@@ -51,6 +64,12 @@ def test_a_page_beside_the_service(cli: Any, built: Any, tmp_path: Path, process
         assert lines[0]["retrieval"]["local"]
         assert lines[-1]["answer"]["text"]
         assert until(process, r"caller=(\S+)") == "web"  # the service's log knows whom the page asked for
+        if processes == 2:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            assert len(children) == 3
+            os.kill(int(children[-1]), signal.SIGKILL)
+            until(process, r"(page) \(process \d+\) was killed by SIGKILL; it starts again in")
+            assert again(url, made["token"])[0]["retrieval"]["local"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert "Traceback" not in process.communicate()[1]

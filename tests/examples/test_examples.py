@@ -32,13 +32,6 @@ async def run(*command: object, code: int = 0, **environment: str) -> str:
     return err if code else out
 
 
-def missing(what: str) -> None:
-    """Skip the test for want of a tool; in CI that is a failure."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(what)
-    pytest.skip(what)
-
-
 async def test_ask(start: Any, fakes: Any) -> None:
     engine = fakes.FakeEngine()
     said = await run(sys.executable, EXAMPLES / "ask.py", (await start(engine)).address, QUESTION)
@@ -70,7 +63,9 @@ async def test_a_token_from_a_file_and_without(start: Any, fakes: Any, tmp_path:
 
 async def test_buf_curl(start: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path) -> None:
     if not shutil.which("buf") and not list(ROOT.glob("tools/buf/node_modules/@bufbuild/buf-*/bin/buf")):
-        missing("no buf: run tools/buf/lint.sh")
+        if os.environ.get("CI") != "true":
+            pytest.skip("no buf: run tools/buf/lint.sh")
+        await run(ROOT / "tools" / "buf" / "lint.sh")  # which brings it
     engine = fakes.FakeEngine()
     callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
     own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
@@ -101,11 +96,11 @@ def objects(text: str) -> Any:
 @pytest.fixture
 async def typescript() -> Path:
     """The compiled example."""
-    if not shutil.which("npm"):
-        missing("no npm: install Node.js 20 or later")
-    built = (TYPESCRIPT / "node_modules" / ".installed").is_file()
-    if not built and os.environ.get("CI") != "true":
-        missing("the packages of examples/typescript are not there: run examples/typescript/build.sh")
+    if os.environ.get("CI") != "true":  # there build.sh fails where something is missing
+        if not shutil.which("npm"):
+            pytest.skip("no npm: install Node.js 20 or later")
+        if not (TYPESCRIPT / "node_modules" / ".installed").is_file():  # tests ask the network for nothing
+            pytest.skip("the packages of examples/typescript are not there: run examples/typescript/build.sh")
     await run(TYPESCRIPT / "build.sh")
     return TYPESCRIPT / "dist" / "ask.js"
 

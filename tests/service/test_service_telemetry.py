@@ -198,11 +198,10 @@ def test_facts_of_several_processes(tmp_path: Path) -> None:
 
 COUNT = """
 import sys
-from pathlib import Path
 from hirag_dist.service.access import Access
 from hirag_dist.service.admission import Admission
 from hirag_dist.service.metrics import process_metrics
-metrics, registry = process_metrics(Path(sys.argv[1]))
+metrics, registry = process_metrics(None, several=True)
 assert registry is None
 metrics.ended(Access("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
 admission = Admission(places=1, max_wait_s=1, most=9, answers=1)
@@ -211,28 +210,12 @@ with admission.counted():
 """
 
 
-def test_a_folder_for_counts_that_others_set_does_not_silence_the_only_process(tmp_path: Path) -> None:
-    (tmp_path / "ours").mkdir()
-    code = (
-        COUNT.replace("assert registry is None", "")
-        + """
-from prometheus_client import generate_latest
-counted = 'hirag_service_requests_total{caller="token",code="OK",method="Retrieve"} 1.0'
-assert counted in generate_latest(registry).decode()
-"""
-    )
-    environ = os.environ | {FOLDER_VARIABLE: str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "ours")], env=environ, check=True)
-
-
 def test_processes_are_added_up(tmp_path: Path) -> None:
     workers = WorkerMetrics(tmp_path, 2)
     processes = []
     for _ in range(2):
         processes.append(
-            subprocess.Popen(
-                [sys.executable, "-c", COUNT, str(tmp_path)], env=os.environ | {FOLDER_VARIABLE: str(tmp_path)}
-            )
+            subprocess.Popen([sys.executable, "-c", COUNT], env=os.environ | {FOLDER_VARIABLE: str(tmp_path)})
         )
     assert [process.wait() for process in processes] == [0, 0]
     found = page(workers.registry)
@@ -275,6 +258,20 @@ async def test_metrics_of_a_running_service(
     assert found["hirag_service_token_expiry_timestamp_seconds{}"] == expires.timestamp()
     assert found["hirag_service_callers{}"] == 2
     assert found["hirag_service_certificate_expiry_timestamp_seconds{}"] > datetime.now(UTC).timestamp()
+
+
+def test_one_process_in_an_environment_for_several(tmp_path: Path) -> None:
+    code = """
+from hirag_dist.service.access import Access
+from hirag_dist.service.metrics import process_metrics
+from prometheus_client import generate_latest
+metrics, registry = process_metrics(None)
+metrics.ended(Access("Retrieve", "", "", kind="token"))
+print(generate_latest(registry).decode())
+"""
+    environ = os.environ | {FOLDER_VARIABLE: str(tmp_path)}
+    said = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True).stdout
+    assert samples(said)["hirag_service_requests_total{caller=token,code=OK,method=Retrieve}"] == 1
 
 
 @pytest.fixture
@@ -324,10 +321,24 @@ def test_a_trace_that_its_caller_does_not_keep_is_not_kept_here(spans: Any) -> N
     tracing = Tracing(provider)
     tracing.ended(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-00"}))
     assert not finished()
+    tracing.ended(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-01"}, kind="unknown", code="UNAUTHENTICATED"))
+    assert finished()[-1].parent is None
     tracing.ended(example(trace={"traceparent": "nonsense"}, code="INTERNAL"))
     root = finished()[-1]
     assert root.parent is None
     assert not root.status.is_ok
+
+
+async def test_a_trace_goes_on_through_the_service(start: Any, engine: Any, fakes: Any, spans: Any) -> None:
+    provider, finished = spans
+    service = await start(engine)
+    service.server.observe(Tracing(provider).ended)
+    async with fakes.channel(service) as channel:
+        metadata = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)
+        await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=metadata)
+    (root,) = (span for span in finished() if span.name.endswith("/Retrieve"))
+    assert f"{root.context.trace_id:032x}" == TRACE
+    assert {span.name for span in finished()} >= {"search"}
 
 
 def test_who_is_not_let_in_does_not_say_which_traces_are_kept(spans: Any) -> None:
@@ -341,18 +352,6 @@ def test_who_is_not_let_in_does_not_say_which_traces_are_kept(spans: Any) -> Non
     assert not finished()
     tracing.ended(example(trace=trace))
     assert finished()
-
-
-async def test_a_trace_goes_on_through_the_service(start: Any, engine: Any, fakes: Any, spans: Any) -> None:
-    provider, finished = spans
-    service = await start(engine)
-    service.server.observe(Tracing(provider).ended)
-    async with fakes.channel(service) as channel:
-        metadata = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)
-        await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=metadata)
-    (root,) = (span for span in finished() if span.name.endswith("/Retrieve"))
-    assert f"{root.context.trace_id:032x}" == TRACE
-    assert {span.name for span in finished()} >= {"search"}
 
 
 async def test_a_full_disk_does_not_end_the_looking(

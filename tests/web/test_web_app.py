@@ -225,6 +225,7 @@ async def test_every_reply_says_how_it_may_be_used(serve: Serve, http: Any) -> N
             assert "unsafe" not in policy
             assert response.headers["X-Frame-Options"] == "DENY"
             assert response.headers["X-Content-Type-Options"] == "nosniff"
+            assert response.headers["Server"] == "hirag-dist"
             assert "Access-Control-Allow-Origin" not in response.headers
 
 

@@ -1,7 +1,10 @@
-"""Where the page may listen."""
+"""Where the page may listen, and what its process brings with it."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -65,3 +68,10 @@ def test_a_name_that_a_certificate_is_accepted_under() -> None:
     assert expected_name(("*.example.org", "127.0.0.1")) == "page.example.org"
     assert expected_name(("10.0.0.7",)) == "10.0.0.7"
     assert expected_name(()) is None
+
+
+def test_the_process_of_the_page_brings_nothing_of_the_engine() -> None:
+    code = "import hirag_dist.cli.page_work, json, sys; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert modules.isdisjoint({"ray", "pymilvus", "numba", "scipy", "sklearn", "pyarrow", "openai"})

@@ -83,12 +83,13 @@ export class Graph {
     for (const dot of this.dots) {
       dot.radius = Math.max(RADIUS.least - 1, radius * dot.share);
       dot.circle.setAttribute("r", dot.radius.toFixed(1));
-      dot.order?.setAttribute("font-size", dot.radius.toFixed(1));
+      dot.order?.setAttribute("font-size", (1.1 * dot.radius).toFixed(1));
     }
     this.element.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.model.edges.forEach((edge, at) => {
       const lit = !this.lit || this.lit.edges.has(at);
       this.lines[at].group.classList.toggle("dim", !lit);
+      this.lines[at].group.classList.toggle("lit", Boolean(this.lit) && lit);
       for (const part of this.lines[at].parts) {
         for (const [name, value] of [["x1", px(edge.a)], ["y1", py(edge.a)], ["x2", px(edge.b)], ["y2", py(edge.b)]]) part.setAttribute(name, value.toFixed(1));
       }
