@@ -41,7 +41,7 @@ _STATE_AT = 24
 _COUNTS_AT = _STATE_AT + 2 * _STATE.size
 _RECORD_BYTES = _COUNTS_AT + 4 * MOST_PROCESSES
 _FILE_BYTES = _HEADER_BYTES + _SLOTS * _RECORD_BYTES
-_PATIENCE_S = 0.02  # for a lock: others hold one for microseconds, and a moment more where they lose the processor
+_PATIENCE_S = 0.5  # for a lock: others hold one for microseconds, and a moment more where they lose the processor
 _LEAST_PATIENCE_S = 0.002  # for one that was not let go before
 _AT_WORK_S = 0.25  # after which one of a caller's calls may have ended
 
