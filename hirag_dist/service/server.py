@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from hirag_dist.errors import BackendUnavailable
@@ -22,7 +22,7 @@ from hirag_dist.service.admission import Admission
 from hirag_dist.service.callers import Caller, Callers, read_callers
 from hirag_dist.service.gate import Gate, guarded_reflection
 from hirag_dist.service.handlers import SERVICE_NAME, service_handler
-from hirag_dist.service.health import Health, health_handler
+from hirag_dist.service.health import Health
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.limits import SharedLimits
 from hirag_dist.service.listening import channel_options, probe
@@ -35,6 +35,7 @@ from hirag_dist.service.tls import ServerTls
 from hirag_dist.service.tracing import make_tracing
 from hirag_dist.service.watch import Reloaded
 
+_HEALTH: Any = health_pb2_grpc  # the published stubs want a subclass, and are older than `List` and `Watch`
 _REFLECTION: Any = reflection_pb2_grpc
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
@@ -111,7 +112,8 @@ class QueryServer:
         host, port = split_address(options.listen)
         probe(host, port, reuse_port=options.reuse_port)
         server = grpc.aio.server(options=channel_options(options))
-        server.add_generic_rpc_handlers((service_handler(self._servicer), health_handler(self._health)))
+        server.add_generic_rpc_handlers((service_handler(self._servicer),))
+        _HEALTH.add_HealthServicer_to_server(self._health, server)
         if options.reflection:
             names = (SERVICE_NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
             guarded = guarded_reflection(names, self._gate, self._observers)

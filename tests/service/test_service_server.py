@@ -56,22 +56,8 @@ async def test_health_of_an_unknown_name(start: Any, engine: Any, fakes: Any) ->
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await health.Check(asked("other"))
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-        assert "other" not in (caught.value.details() or "")  # it may be as long as a message
         unknown = await anext(aiter(health.Watch(asked("other"))))
         assert unknown.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
-
-
-@pytest.mark.parametrize("method", ["Check", "Watch"])
-async def test_bytes_that_are_no_question_for_health(
-    start: Any, engine: Any, fakes: Any, method: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    service = await start(engine)
-    async with fakes.channel(service) as channel:
-        call = channel.unary_stream(f"/grpc.health.v1.Health/{method}")(b"\xff\xff\xff")
-        with pytest.raises(grpc.aio.AioRpcError, match="no HealthCheckRequest") as caught:
-            _ = [message async for message in call]
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize("on", [True, False])
