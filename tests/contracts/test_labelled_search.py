@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from pymilvus import MilvusClient
 
 from hirag_dist.backends.memory import MemoryVectors
-from hirag_dist.backends.milvus import MilvusVectors, open_milvus, open_milvus_lite
+from hirag_dist.backends.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
+from hirag_dist.backends.milvus.collection import columns
 from hirag_dist.backends.milvus.labels import LabelledRows, pattern_tenants
 from hirag_dist.config import Vectors
 from hirag_dist.core.access import MIXED, WHOLE, patterns
@@ -136,13 +137,30 @@ async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snap
     open_milvus_lite(snapshot, config).close()
     assert snapshot.store.local
     client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
-    index = MilvusVectors(client, snapshot, config, lite=True, labelled=short)
+    name = collection_name(snapshot.manifest.snapshot_id, columns(snapshot, short))
+    index = MilvusVectors(client, snapshot, name, config, lite=True, labelled=short)
     try:
         vector = snapshot.entity_vectors[5]
         found, _ = await index.search(vector, 9, None, admission)
         assert found.tolist() == brute_force(snapshot, admission, vector, 9, None)[0]
     finally:
         index.close()
+
+
+async def test_services_with_other_tenant_prefixes_leave_each_others_collections_alone(snapshot: Snapshot) -> None:
+    admission = admission_of(snapshot, frozenset({"tenant:north"}))
+    vector = snapshot.entity_vectors[5]
+    expected = brute_force(snapshot, admission, vector, 9, None)[0]
+    opened = [
+        open_milvus_lite(snapshot, Vectors.model_validate({"index": "flat", "tenant_prefix": prefix}))
+        for prefix in ("tenant:", "customer:", None)
+    ]
+    try:
+        for index in opened:
+            assert (await index.search(vector, 9, None, admission))[0].tolist() == expected
+    finally:
+        for index in opened:
+            index.close()
 
 
 def test_tenants_of_what_several_documents_say() -> None:
