@@ -110,10 +110,10 @@ async def throw(host: str, port: int, data: bytes, linger_s: float = 0.2) -> Non
 
 def _text(value: str) -> bytes:
     data = value.encode()
-    return _integer(len(data), 7) + data
+    return integer(len(data), 7) + data
 
 
-def _integer(value: int, bits: int) -> bytes:
+def integer(value: int, bits: int) -> bytes:
     """Return HPACK's form of a number in so many bits of its first byte."""
     limit = (1 << bits) - 1
     if value < limit:

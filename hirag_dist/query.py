@@ -22,8 +22,9 @@ from hirag_dist.core.sources import Votes
 from hirag_dist.core.triples import nearest_chunks
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.index.loaded import LoadedIndex
+from hirag_dist.index.mapped import ReadAhead
 from hirag_dist.index.reader import Snapshot
-from hirag_dist.index.seen import LabelledIndex, SeenIndex
+from hirag_dist.index.seen import LabelledIndex, SeenIndex, info_of_nothing
 from hirag_dist.ports import AnswerModel, Embedder, VectorIndex
 from hirag_dist.searching import MODES, Search, Told, Turns
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
@@ -79,6 +80,7 @@ class QueryEngine:
         self._clock = clock
         self._paths = PathFinder(self._index.graph, self._index.components)
         self._compile()
+        self._read_ahead = ReadAhead(self._index.pages())
 
     @property
     def info(self) -> IndexInfo:
@@ -93,6 +95,8 @@ class QueryEngine:
     def describe(self, reach: frozenset[str] | None) -> IndexInfo:
         """Return what a caller who holds these labels may know of the snapshot."""
         seen = self._labelled.seen_by(reach)
+        if seen is None:
+            return info_of_nothing(self._info)
         return seen.info(self._info) if isinstance(seen, SeenIndex) else self._info
 
     async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
@@ -115,6 +119,10 @@ class QueryEngine:
         """Yield (level, what is known so far) as each level is ready, and ("done", everything) at the end."""
         limits, turns = self._limits(query), Turns(self._clock, deadline_s)
         seen = self._labelled.seen_by(query.reach, query.labels)
+        if seen is None:  # nothing is worth searching
+            mode = query.mode or limits.mode
+            yield "done", Retrieval(query.question, mode, self._index.snapshot_id, timings_ms={"total": 0.0})
+            return
         search = Search(seen, query, limits, self._paths, self._count_marks, self._told, turns)
         if not await search.begin(self._embedder, self._search):
             yield "done", search.result
@@ -147,6 +155,7 @@ class QueryEngine:
 
     async def close(self) -> None:
         """Let go of files and connections."""
+        self._read_ahead.stop()
         self._search.close()
         await self._model.close()
         close = getattr(self._embedder, "close", None)
@@ -159,11 +168,16 @@ class QueryEngine:
         bridge_relations(index.graph, index.parallel, [])
         key_entities(index.communities, range(min(len(index.communities.levels), 1)), index.vectors, query, 1)
         exact_scores(index.vectors, np.zeros(0, np.int64), query)
-        nearest_chunks(index.origins, index.chunk_vectors, np.zeros(0, np.int64), query)
-        votes = Votes(index.origins, query, len(index.chunk_vectors))
-        votes.of_entities([])
-        votes.of_relations([])
-        votes.ranked(index.chunk_vectors, query, 1)
+        for seen in (index, self._labelled.any_view()):  # a caller with labels has functions of its own
+            if seen is None:
+                continue
+            self._search.prepare(seen.admission)
+            self._paths.chain([], seen.admission)
+            nearest_chunks(index.origins, index.chunk_vectors, np.zeros(0, np.int64), query, seen.seen_chunks)
+            votes = Votes(index.origins, query, len(index.chunk_vectors), seen.seen_chunks, seen.admission)
+            votes.of_entities([])
+            votes.of_relations([])
+            votes.ranked(index.chunk_vectors, query, 1)
 
     def _limits(self, query: Query) -> RetrievalConfig:
         if not query.question.strip():

@@ -20,13 +20,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hirag_dist.backends.milvus.indexes import IndexChoice
-from hirag_dist.backends.milvus.labels import PART, PATTERN, TENANT_BYTES, LabelledRows
+from hirag_dist.backends.milvus.labels import PART, PATTERN, TENANT, TENANT_BYTES, LabelledRows
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.index.reader import Snapshot
 
@@ -44,27 +44,36 @@ ROW = "row"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Field:
     """A field of the collection beside row and vector.
 
     Attributes:
         name: as filters name it.
         dtype: name of the `DataType`.
-        values: one for each entity row, as Python values.
         options: of `add_field`, such as max_length or is_partition_key.
     """
 
     name: str
     dtype: str
-    values: Sequence[Any]
     options: dict[str, Any] = field(default_factory=dict)
 
 
-_PLAIN = (Column("layer", "INT32", ()),)
+def fields(labelled: LabelledRows | None = None) -> list[Field]:
+    """Return what searches may filter by. Everything else of an entity stays in the snapshot.
+
+    Args:
+        labelled: where documents carry labels.
+    """
+    found = [Field("layer", "INT32")]
+    if labelled is not None:
+        found += [Field(PATTERN, "INT32"), Field(PART, "INT32")]
+        if labelled.has_tenants:
+            found.append(Field(TENANT, "VARCHAR", {"max_length": TENANT_BYTES, "is_partition_key": True}))
+    return found
 
 
-def columns(snapshot: Snapshot, labelled: LabelledRows | None = None) -> list[Column]:
-    """Return what searches may filter by, of every row. Everything else of an entity stays in the snapshot.
+def columns(snapshot: Snapshot, labelled: LabelledRows | None = None) -> list[Sequence[Any]]:
+    """Return the values of each of `fields`, for every row of the collection.
 
     Args:
         snapshot: whose entities are the first rows.
@@ -72,22 +81,14 @@ def columns(snapshot: Snapshot, labelled: LabelledRows | None = None) -> list[Co
     """
     layers = snapshot.serving.array("entity_layers").tolist()
     if labelled is None:
-        return [Column("layer", "INT32", layers)]
-    found = [
-        Column("layer", "INT32", layers + [0] * len(labelled.part_vectors)),
-        Column(PATTERN, "INT32", labelled.patterns()),
-        Column(PART, "INT32", labelled.parts()),
-    ]
+        return [layers]
+    found = [layers + [0] * len(labelled.part_vectors), labelled.patterns(), labelled.parts()]
     tenants = labelled.tenants()
-    if tenants is not None:
-        found.append(
-            Column(labelled.tenant_field, "VARCHAR", tenants, {"max_length": TENANT_BYTES, "is_partition_key": True})
-        )
-    return found
+    return found if tenants is None else [*found, tenants]
 
 
 def expression(max_layer: int | None = None, seen: str = "") -> str:
-    """Return the filter of a search, over the fields that `columns` gives; "" for none.
+    """Return the filter of a search, over `fields`; "" for none.
 
     Args:
         max_layer: of the rows that are wanted.
@@ -102,15 +103,15 @@ def name_prefix(snapshot_id: str) -> str:
     return f"hirag_{snapshot_id}_"
 
 
-def collection_name(snapshot_id: str, own: Sequence[Column] = _PLAIN) -> str:
-    """Return the name of the collection of a snapshot that has certain fields.
+def collection_name(snapshot_id: str, labelled: LabelledRows | None = None) -> str:
+    """Return the collection of a snapshot; its name tells its fields, and their numbers for labels."""
+    return name_prefix(snapshot_id) + key_of(fields(labelled), "" if labelled is None else labelled.key)
 
-    Args:
-        snapshot_id: of the snapshot.
-        own: its columns (`columns`); their values do not matter. By default those where no document carries labels.
-    """
-    kinds = [[column.name, column.dtype, column.options] for column in own]
-    return name_prefix(snapshot_id) + hashlib.sha256(json.dumps(kinds, sort_keys=True).encode()).hexdigest()[:8]
+
+def key_of(own: Sequence[Field], numbers: str = "") -> str:
+    """Return what tells collections of other fields, or of other numbers in them, apart: 8 hex digits."""
+    told = json.dumps([[asdict(each) for each in own], numbers])
+    return hashlib.sha256(told.encode()).hexdigest()[:8]
 
 
 @dataclass
@@ -137,8 +138,9 @@ class Filling:
     beat_s: float = _BEAT_S
 
     def __post_init__(self) -> None:
+        self.name = collection_name(self.snapshot.manifest.snapshot_id, self.labelled)
+        self._fields = fields(self.labelled)
         self._columns = columns(self.snapshot, self.labelled)
-        self.name = collection_name(self.snapshot.manifest.snapshot_id, self._columns)
         self._vectors = [self.snapshot.entity_vectors]
         if self.labelled is not None:
             self._vectors.append(self.labelled.part_vectors)
@@ -189,11 +191,11 @@ class Filling:
         schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field(ROW, DataType.INT64, is_primary=True)
         schema.add_field(VECTOR, DataType.FLOAT_VECTOR, dim=self.snapshot.entity_vectors.shape[1])
-        for column in self._columns:
-            options = dict(column.options)
+        for each in self._fields:
+            options = dict(each.options)
             if self.lite:
                 options.pop("is_partition_key", None)  # Lite has no partitions
-            schema.add_field(column.name, DataType[column.dtype], **options)
+            schema.add_field(each.name, DataType[each.dtype], **options)
         # A snapshot never changes, so a search need not wait for writes. Bounded, not Eventually: a replica that has
         # just come up lags by minutes.
         self.client.create_collection(own, schema=schema, consistency_level="Bounded")
@@ -266,14 +268,14 @@ class Filling:
                 client.drop_collection(own)
 
     def _pages(self) -> Iterator[list[dict[str, Any]]]:
-        names = [column.name for column in self._columns]
+        names = [each.name for each in self._fields]
         begin = 0
         for vectors in self._vectors:
             n_rows = max(_PAGE_BYTES // (vectors.shape[1] * 4 + 64), 1)
             for first in range(0, len(vectors), n_rows):
                 block = np.asarray(vectors[first : first + n_rows])
                 at = begin + first
-                rest = [column.values[at : at + len(block)] for column in self._columns]
+                rest = [column[at : at + len(block)] for column in self._columns]
                 yield [
                     {ROW: row, VECTOR: vector} | dict(zip(names, values, strict=True))
                     for row, (vector, *values) in enumerate(zip(block, *rest, strict=True), start=at)
