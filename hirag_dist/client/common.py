@@ -84,7 +84,7 @@ class ClientOptions:
     """
 
     target: str = DEFAULT_LISTEN
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     token_file: str | Path | None = None
     tls: bool = False
     root_certificates: str | Path | None = None

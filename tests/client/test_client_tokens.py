@@ -90,3 +90,7 @@ def test_tokens_that_cannot_be_sent(tmp_path: Path) -> None:
         ClientOptions(token="a", token_file=tmp_path / "b")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         ClientOptions(token_file=tmp_path / "missing")
+
+
+def test_a_token_shows_in_no_log() -> None:
+    assert "secret" not in repr(ClientOptions("127.0.0.1:1", token="secret"))
