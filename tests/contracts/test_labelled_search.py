@@ -11,6 +11,7 @@ from pymilvus import MilvusClient
 
 from hirag_dist.backends.memory import MemoryVectors
 from hirag_dist.backends.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
+from hirag_dist.backends.milvus.collection import columns
 from hirag_dist.backends.milvus.labels import LabelledRows, RowFilter, pattern_tenants
 from hirag_dist.config import Vectors
 from hirag_dist.core.access import MIXED, WHOLE, patterns
@@ -138,13 +139,30 @@ async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snap
     open_milvus_lite(snapshot, config).close()
     assert snapshot.store.local
     client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
-    index = MilvusVectors(client, snapshot, config, lite=True, labelled=short)
+    name = collection_name(snapshot.manifest.snapshot_id, columns(snapshot, short))
+    index = MilvusVectors(client, snapshot, name, config, lite=True, labelled=short)
     try:
         vector = snapshot.entity_vectors[5]
         found, _ = await index.search(vector, 9, None, admission)
         assert found.tolist() == brute_force(snapshot, admission, vector, 9, None)[0]
     finally:
         index.close()
+
+
+async def test_services_with_other_tenant_prefixes_leave_each_others_collections_alone(snapshot: Snapshot) -> None:
+    admission = admission_of(snapshot, frozenset({"tenant:north"}))
+    vector = snapshot.entity_vectors[5]
+    expected = brute_force(snapshot, admission, vector, 9, None)[0]
+    opened = [
+        open_milvus_lite(snapshot, Vectors.model_validate({"index": "flat", "tenant_prefix": prefix}))
+        for prefix in ("tenant:", "customer:", None)
+    ]
+    try:
+        for index in opened:
+            assert (await index.search(vector, 9, None, admission))[0].tolist() == expected
+    finally:
+        for index in opened:
+            index.close()
 
 
 def test_tenants_of_what_several_documents_say() -> None:
@@ -166,7 +184,9 @@ async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
     open_milvus_lite(snapshot, config).close()
     assert snapshot.store.local
     client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
-    index = MilvusVectors(client, snapshot, config, lite=True, labelled=Heedless(snapshot))
+    heedless = Heedless(snapshot)
+    name = collection_name(snapshot.manifest.snapshot_id, columns(snapshot, heedless))
+    index = MilvusVectors(client, snapshot, name, config, lite=True, labelled=heedless)
     admission = admission_of(snapshot, frozenset())
     try:
         found, _ = await index.search(snapshot.entity_vectors[5], 200, None, admission)
@@ -177,9 +197,11 @@ async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
 
 
 def test_collections_of_other_tenants_are_others(snapshot: Snapshot) -> None:
-    names = {collection_name("1", LabelledRows(snapshot, prefix)) for prefix in (None, "tenant:", "team:")}
-    assert len(names | {collection_name("1")}) == 4
-    assert collection_name("1", LabelledRows(snapshot)) in names
+    def name(prefix: str | None) -> str:
+        return collection_name("1", columns(snapshot, LabelledRows(snapshot, prefix)))
+
+    assert len({name(None), name("tenant:"), name("team:"), collection_name("1")}) == 4
+    assert name("tenant:") == name("tenant:")
 
 
 def test_a_filter_names_the_tenants_in_reach(snapshot: Snapshot) -> None:

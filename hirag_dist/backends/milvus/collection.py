@@ -1,18 +1,25 @@
 """The collection of a snapshot: its fields, how it is filled, and how several processes fill it once.
 
-A collection bears its snapshot's name only when it is whole. It is filled under a name of its own and then renamed,
-which Milvus refuses where the name is taken; so a fill that was killed is never taken for a collection, and of two
-that end both are whole and one is used. That two do not begin is up to a claim: an alias, which only one process can
-make. Its owner shows that it lives by changing aliases of its own; whoever waits takes over from one that stopped.
+A collection bears its name, that of its snapshot and of its fields, only when it is whole. It is filled under another
+one and then renamed, which Milvus refuses where the name is taken; so a fill that was killed is never taken for a
+collection, and of two that end both are whole and one is used. That two do not begin is up to a claim: an alias, which
+only one process can make. Its owner shows that it lives by changing aliases of its own; whoever waits takes over from
+one that stopped.
+
+Services that filter by different fields (another tenant prefix, another version) have a collection each, so that none
+takes away what another searches.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +33,8 @@ from hirag_dist.index.reader import Snapshot
 log = logging.getLogger(__name__)
 _PAGE_BYTES = 8 << 20  # of one insert; Milvus takes 64 MiB, many proxies less
 _BEAT_S = 5.0
-_DEAD_S = 60.0  # without a beat; a slow step of Milvus (flush) may take most of it
+_DEAD_S = 60.0  # without a beat
+_FLUSH_S = 1800.0  # then Milvus hangs, and whoever waits must learn it
 _LOOK_S = 1.0
 _REFUSALS = 20  # of a claim, after which it is not others that are in the way
 _LITE_FILLS = threading.Lock()  # a Lite file has one process, which may open a snapshot in several threads
@@ -44,12 +52,17 @@ class Column:
         dtype: name of the `DataType`.
         values: one for each entity row, as Python values.
         options: of `add_field`, such as max_length or is_partition_key.
+        meaning: what tells values apart that may stand for other things in a collection of the same snapshot.
     """
 
     name: str
     dtype: str
     values: Sequence[Any]
     options: dict[str, Any] = field(default_factory=dict)
+    meaning: str = ""
+
+
+_PLAIN = (Column("layer", "INT32", ()),)
 
 
 def columns(snapshot: Snapshot, labelled: LabelledRows | None = None) -> list[Column]:
@@ -64,7 +77,7 @@ def columns(snapshot: Snapshot, labelled: LabelledRows | None = None) -> list[Co
         return [Column("layer", "INT32", layers)]
     found = [
         Column("layer", "INT32", layers + [0] * len(labelled.part_vectors)),
-        Column(PATTERN, "INT32", labelled.patterns()),
+        Column(PATTERN, "INT32", labelled.patterns(), meaning=labelled.key),
         Column(PART, "INT32", labelled.parts()),
     ]
     tenants = labelled.tenants()
@@ -84,9 +97,21 @@ def expression(max_layer: int | None = None, seen: str = "") -> str:
     return " and ".join([*parts, seen] if seen else parts)
 
 
-def collection_name(snapshot_id: str, labelled: LabelledRows | None = None) -> str:
-    """Return the collection of a snapshot; where documents carry labels its name tells what filters go by, too."""
-    return f"hirag_{snapshot_id}" + (f"_{labelled.key}" if labelled is not None else "")
+def name_prefix(snapshot_id: str) -> str:
+    """Return how the names of all collections of a snapshot begin, those that are being filled too."""
+    return f"hirag_{snapshot_id}_"
+
+
+def collection_name(snapshot_id: str, own: Sequence[Column] = _PLAIN) -> str:
+    """Return the name of the collection of a snapshot that has certain fields.
+
+    Args:
+        snapshot_id: of the snapshot.
+        own: its columns (`columns`), whose values do not matter, but what they mean. By default those where no document
+            carries labels.
+    """
+    kinds = [[column.name, column.dtype, column.options, column.meaning] for column in own]
+    return name_prefix(snapshot_id) + hashlib.sha256(json.dumps(kinds, sort_keys=True).encode()).hexdigest()[:8]
 
 
 @dataclass
@@ -100,6 +125,7 @@ class Filling:
         lite: whether the client is of a Lite file, which nobody else can be filling.
         labelled: where documents carry labels.
         now, pause: clock and sleep, in seconds.
+        beat_s: seconds between two signs of life while it is filled.
     """
 
     client: Any
@@ -109,17 +135,17 @@ class Filling:
     labelled: LabelledRows | None = None
     now: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
+    beat_s: float = _BEAT_S
 
     def __post_init__(self) -> None:
-        self.name = collection_name(self.snapshot.manifest.snapshot_id, self.labelled)
         self._columns = columns(self.snapshot, self.labelled)
+        self.name = collection_name(self.snapshot.manifest.snapshot_id, self._columns)
         self._vectors = [self.snapshot.entity_vectors]
         if self.labelled is not None:
             self._vectors.append(self.labelled.part_vectors)
         self._n_rows = sum(len(vectors) for vectors in self._vectors)
         self._claim = f"{self.name}_filling"
         self._beat = ""
-        self._beaten = 0.0
 
     def ensure(self) -> None:
         """Return when the collection is whole and loaded; fill it unless another process does.
@@ -145,16 +171,14 @@ class Filling:
         self.client.load_collection(self.name)
 
     def _is_whole(self) -> bool:
-        """Return whether the collection is there; one that lacks rows or fields is dropped first."""
+        """Return whether the collection is there; one that lacks rows is dropped first."""
         client = self.client
         if not client.has_collection(self.name):
             return False
-        fields = {each["name"] for each in client.describe_collection(self.name)["fields"]}
-        wanted = {ROW, VECTOR, *(column.name for column in self._columns)}
         rows = int(client.get_collection_stats(self.name)["row_count"])
-        if fields == wanted and rows == self._n_rows:
+        if rows == self._n_rows:
             return True
-        log.warning("Milvus collection %s has %d rows or fields that are not the snapshot's: dropped", self.name, rows)
+        log.warning("Milvus collection %s has %d rows of %d: dropped", self.name, rows, self._n_rows)
         self._clear([self.name])
         return False
 
@@ -221,11 +245,11 @@ class Filling:
         client = self.client
         log.info("filling Milvus collection %s with %d vectors", self.name, self._n_rows)
         try:
-            for page in self._pages():
-                client.insert(own, page)
-                self._live(own)
-            client.flush(own)
-            self._index(own)
+            with self._beating(own):
+                for page in self._pages():
+                    client.insert(own, page)
+                client.flush(own, timeout=_FLUSH_S)
+                self._index(own)
             rows = int(client.get_collection_stats(own)["row_count"])
             if rows != self._n_rows:
                 raise BackendUnavailable(
@@ -270,18 +294,37 @@ class Filling:
                 raise BackendUnavailable(
                     f"Milvus cannot build index {self.choice.kind}: {built.get('index_state_fail_reason', '')}"
                 )
-            self._live(own)
             self.pause(_LOOK_S / 4)
 
-    def _live(self, own: str) -> None:
-        """Show those who wait that this fill goes on."""
-        if self.lite or self.now() - self._beaten < _BEAT_S:
+    @contextmanager
+    def _beating(self, own: str) -> Iterator[None]:
+        """Show those who wait that this fill goes on, from a thread: one flush of Milvus may take minutes."""
+        if self.lite:
+            yield
             return
-        before, self._beat = self._beat, f"{own}_{uuid.uuid4().hex[:8]}"
-        self.client.create_alias(own, self._beat)
-        if before:
-            self._drop_alias(before)
-        self._beaten = self.now()
+        ended = threading.Event()
+        beats = threading.Thread(target=self._beat_until, args=(ended, own), name="milvus-beat", daemon=True)
+        beats.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            beats.join()
+
+    def _beat_until(self, ended: threading.Event, own: str) -> None:
+        import grpc
+        from pymilvus import MilvusException
+
+        while not ended.wait(self.beat_s):
+            before, beat = self._beat, f"{own}_{uuid.uuid4().hex[:8]}"
+            try:
+                self.client.create_alias(own, beat)
+            except (MilvusException, grpc.RpcError) as error:  # the fill itself says what is wrong, if it meets it too
+                log.debug("no sign of life for %s: %s", own, error)
+                continue
+            self._beat = beat
+            if before:
+                self._drop_alias(before)
 
     def _unfinished(self) -> list[str]:
         return [name for name in self.client.list_collections() if name.startswith(f"{self.name}_fill_")]

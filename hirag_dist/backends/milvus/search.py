@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.backends.memory import MemoryVectors
-from hirag_dist.backends.milvus.collection import ROW, VECTOR, Filling, collection_name, expression
-from hirag_dist.backends.milvus.connection import connect, open_lite, translated
+from hirag_dist.backends.milvus.collection import ROW, VECTOR, Filling, expression
+from hirag_dist.backends.milvus.connection import connect, open_lite, shown, translated
 from hirag_dist.backends.milvus.indexes import choose_index, search_params
 from hirag_dist.backends.milvus.labels import WHOLE_ROWS, LabelledRows, RowFilter
 from hirag_dist.config import Vectors
@@ -59,17 +59,27 @@ class MilvusVectors:
     """
 
     def __init__(
-        self, client: Any, snapshot: Snapshot, config: Vectors, *, lite: bool, labelled: LabelledRows | None = None
+        self,
+        client: Any,
+        snapshot: Snapshot,
+        collection: str,
+        config: Vectors,
+        *,
+        lite: bool,
+        labelled: LabelledRows | None = None,
     ) -> None:
-        """Take over a client whose collection is whole and loaded.
+        """Take over a client.
+
+        Args:
+            collection: the snapshot's, whole and loaded.
 
         Raises:
             MilvusException, grpc.RpcError: Milvus does not tell of its index.
         """
         self.name = "milvus-lite" if lite else "milvus"
         self._client = client
-        self._where = "Milvus Lite" if lite else f"Milvus at {config.uri}"
-        self._collection = collection_name(snapshot.manifest.snapshot_id, labelled)
+        self._where = "Milvus Lite" if lite else f"Milvus at {shown(config.uri)}"
+        self._collection = collection
         self._vectors = snapshot.entity_vectors
         self._labelled = labelled
         self._exact = MemoryVectors(snapshot)
@@ -219,9 +229,9 @@ def _labelled_rows(snapshot: Snapshot, config: Vectors) -> LabelledRows | None:
 def _ready(client: Any, filling: Filling, config: Vectors) -> MilvusVectors:
     snapshot = filling.snapshot
     try:
-        with translated("hold this snapshot", "Milvus Lite" if filling.lite else f"Milvus at {config.uri}"):
+        with translated("hold this snapshot", "Milvus Lite" if filling.lite else f"Milvus at {shown(config.uri)}"):
             filling.ensure()
-            ready = MilvusVectors(client, snapshot, config, lite=filling.lite, labelled=filling.labelled)
+            ready = MilvusVectors(client, snapshot, filling.name, config, lite=filling.lite, labelled=filling.labelled)
     except Exception:
         client.close()
         raise
