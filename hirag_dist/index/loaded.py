@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
-from hirag_dist.core.scoring import exact_scores
+from hirag_dist.core.scoring import Codes, exact_scores
 from hirag_dist.core.sources import Origins
 from hirag_dist.index import serving
 from hirag_dist.index.reader import Snapshot
@@ -38,6 +38,7 @@ class LoadedIndex:
     Attributes:
         admission: what a caller may see of it; None: everything.
         seen_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
+        components: (n_entities,) connected component of each entity, by what may be seen; None until `connect`.
     """
 
     admission: Admission | None = None
@@ -58,6 +59,7 @@ class LoadedIndex:
         self.snapshot_id = snapshot.manifest.snapshot_id
         self.graph: CsrGraph = snapshot.graph
         self.vectors: FloatMatrix = snapshot.entity_vectors
+        self.codes = Codes(*(files.array(f"entity_{part}") for part in ("codes", "scales", "errors")))
         self.chunk_vectors: FloatMatrix = snapshot.chunk_vectors
         self.layers: NDArray[np.int32] = files.array("entity_layers")
         self.ends: NDArray[np.int32] = files.array("relation_ends")
@@ -83,7 +85,7 @@ class LoadedIndex:
             of_indptr=files.array("entity_communities_indptr"),
             of=files.array("entity_communities"),
         )
-        self.components: NDArray[np.int32] = files.array("entity_components")
+        self.components: NDArray[np.int32] | None = files.array("entity_components")
         self._spans: NDArray[np.int64] = files.array("chunk_spans")
         self._report_rows: NDArray[np.int32] = files.array("community_reports")
         self._tokens: dict[str, NDArray[np.int32]] = {}
@@ -213,6 +215,11 @@ class LoadedIndex:
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations."""
         return self.weights[rows]
+
+    def connect(self) -> NDArray[np.int32]:
+        """Return `components`."""
+        assert self.components is not None  # it is mapped
+        return self.components
 
     def known_relations(self, rows: IntVector) -> IntVector:
         """Return those relations that may be seen."""

@@ -6,6 +6,7 @@ is seen in part. Callers who may see the same documents share it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -15,7 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.core.access import HIDDEN, MIXED, WHOLE, Flags, LabelRule, description_of, sets_in_reach
-from hirag_dist.core.admission import admitted_relations, seen_scores, seen_weights
+from hirag_dist.core.admission import admitted_relations, read_only, seen_scores, seen_weights
+from hirag_dist.core.components import seen_components
 from hirag_dist.core.merging import CHARS_PER_TOKEN, merge_groups, merge_strengths
 from hirag_dist.core.retrieval import RankedCommunity
 from hirag_dist.core.scoring import exact_scores
@@ -66,6 +68,10 @@ class LabelledIndex:
         in_reach = _find(self._sets, self._rule, held, wish) if wish else self._found(held)
         return self._view(in_reach) if 0 in in_reach else self._index
 
+    def seen_by_nobody(self) -> SeenIndex:
+        """Return the index as somebody sees it who may see nothing: with arrays of the types that all views have."""
+        return self._view(bytes(len(self._sets)))
+
 
 def _find(
     sets: Sequence[tuple[str, ...]], rule: LabelRule, reach: frozenset[str] | None, wish: Collection[str] = ()
@@ -93,19 +99,21 @@ class SeenIndex(LoadedIndex):
         """
         self.__dict__.update(whole.__dict__)
         self._files = files
-        self.admission: Admission = Admission(
-            in_reach,
-            files.entities.of,
-            files.entities.states(in_reach),
-            files.relations.of,
-            files.relations.states(in_reach),
-            files.part_entities,
-            files.part_sets,
-            files.part_vectors,
-            files.statements.rows,
-            files.statements.indptr,
-            files.statements.sets,
-            files.statements.numbers,
+        self.admission: Admission = read_only(
+            Admission(
+                in_reach,
+                files.entities.of,
+                files.entities.states(in_reach),
+                files.relations.of,
+                files.relations.states(in_reach),
+                files.part_entities,
+                files.part_sets,
+                files.part_vectors,
+                files.statements.rows,
+                files.statements.indptr,
+                files.statements.sets,
+                files.statements.numbers,
+            )
         )
         self._entities = _Retold(whole._entities, self._is_mixed_entity, self._tell_entities)
         self._relations = _Retold(whole._relations, self._is_mixed_relation, self._tell_relations)
@@ -113,6 +121,15 @@ class SeenIndex(LoadedIndex):
         self._reported = files.communities.states(in_reach)[files.communities.of] == WHOLE
         own = whole.communities
         self.communities = replace(own, ratings=np.where(self._reported, own.ratings, 0.0))
+        self.components = None
+        self._connecting = threading.Lock()
+
+    def connect(self) -> NDArray[np.int32]:
+        """Return `components`, found once. It reads the whole graph, and lets other threads work meanwhile."""
+        with self._connecting:
+            if self.components is None:
+                self.components = seen_components(self.graph, self.admission)
+            return self.components
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return how near entities are to a question, by what may be seen of them."""
