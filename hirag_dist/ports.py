@@ -107,6 +107,10 @@ class VectorIndex(Protocol):
         """
         ...
 
+    def prepare(self, admission: Admission | None = None) -> None:
+        """Compile what searches for such a caller need, so that the first of them does not wait for it."""
+        ...
+
     def close(self) -> None:
         """Let go of files and connections."""
         ...

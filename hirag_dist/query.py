@@ -17,13 +17,13 @@ from hirag_dist.core.access import LabelRule
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import bridge_relations, key_entities
-from hirag_dist.core.scoring import nearest_of_all
 from hirag_dist.core.sources import Votes
 from hirag_dist.core.triples import nearest_chunks
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.index.loaded import LoadedIndex
+from hirag_dist.index.mapped import ReadAhead
 from hirag_dist.index.reader import Snapshot
-from hirag_dist.index.seen import LabelledIndex, SeenIndex
+from hirag_dist.index.seen import LabelledIndex, SeenIndex, info_of_nothing
 from hirag_dist.ports import AnswerModel, Embedder, VectorIndex
 from hirag_dist.searching import MODES, Search, Told, Turns
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
@@ -79,6 +79,7 @@ class QueryEngine:
         self._clock = clock
         self._paths = PathFinder(self._index.graph, self._index.connect())
         self._compile()
+        self._read_ahead = ReadAhead(self._index.pages())
 
     @property
     def info(self) -> IndexInfo:
@@ -93,6 +94,8 @@ class QueryEngine:
     def describe(self, reach: frozenset[str] | None) -> IndexInfo:
         """Return what a caller who holds these labels may know of the snapshot."""
         seen = self._labelled.seen_by(reach)
+        if seen is None:
+            return info_of_nothing(self._info)
         return seen.info(self._info) if isinstance(seen, SeenIndex) else self._info
 
     async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
@@ -115,6 +118,10 @@ class QueryEngine:
         """Yield (level, what is known so far) as each level is ready, and ("done", everything) at the end."""
         limits, turns = self._limits(query), Turns(self._clock, deadline_s)
         seen = self._labelled.seen_by(query.reach, query.labels)
+        if seen is None:  # nothing is worth searching
+            mode = query.mode or limits.mode
+            yield "done", Retrieval(query.question, mode, self._index.snapshot_id, timings_ms={"total": 0.0})
+            return
         search = Search(seen, query, limits, self._paths, self._count_marks, self._told, turns)
         if not await search.begin(self._embedder, self._search):
             yield "done", search.result
@@ -147,6 +154,7 @@ class QueryEngine:
 
     async def close(self) -> None:
         """Let go of files and connections."""
+        self._read_ahead.stop()
         self._search.close()
         await self._model.close()
         close = getattr(self._embedder, "close", None)
@@ -156,13 +164,16 @@ class QueryEngine:
     def _compile(self) -> None:
         """Compile what questions need, or load it, so that the first question does not wait for it.
 
-        It takes most of a minute where nothing was compiled before, so that no question may come upon it: neither one
-        of a caller with labels, nor one that wishes for labels where there are none.
+        It takes most of a minute where nothing was compiled before. What callers with labels need is another form of
+        nearly all of it.
         """
         index, query = self._index, np.zeros(self._index.vectors.shape[1], np.float32)
         none = np.zeros(0, np.int64)
         bridge_relations(index.graph, index.parallel, [])
-        for seen in (index, self._labelled.seen_by_nobody()):
+        for seen in (index, self._labelled.any_view()):
+            if seen is None:
+                continue
+            self._search.prepare(seen.admission)
             self._paths.chain([], seen.admission, seen.connect())
             key_entities(
                 seen.communities,
@@ -178,7 +189,6 @@ class QueryEngine:
             votes.of_entities([])
             votes.of_relations([])
             votes.ranked(seen.chunk_vectors, query, 1)
-            nearest_of_all(seen.vectors, seen.codes, query, 1, min(2, len(seen.vectors)), seen.admission)
 
     def _limits(self, query: Query) -> RetrievalConfig:
         if not query.question.strip():

@@ -211,6 +211,11 @@ async def test_what_cannot_be_told_apart_is_seen_whole_or_not_at_all(made: Index
         assert found.local
         assert not mixed & {item.entity_id for item in found.local}
         assert all(item.layer == 0 for item in found.local), "nobody knows what a summary was made from"
+        holder = await engine.retrieve(Query(question, "local", top_n=100, reach=frozenset({"secret"})))
+        assert holder.local
+        assert all(item.layer == 0 for item in holder.local), "nor does who holds every label"
+    everything = await engine.retrieve(Query(QUESTIONS[-1], "local", top_n=100))
+    assert any(item.layer for item in everything.local)
 
 
 async def test_holding_any_label_is_enough_where_the_rule_says_so(made: Indexes) -> None:
@@ -236,6 +241,11 @@ async def test_what_an_index_is_said_to_hold(made: Indexes) -> None:
     assert sum(seen.communities_by_level.values()) == seen.counts["communities"] < whole.counts["communities"]
     assert HIDDEN not in json.dumps(asdict(seen))
     assert engine.describe(frozenset({"secret"})) == whole
+    hidden = made([(text, ["secret"]) for text, _ in documents[:3]], max_layers=0)
+    nothing = hidden.describe(NOBODY)
+    assert set(nothing.counts.values()) == {0}
+    assert (nothing.layers, nothing.communities_by_level) == ((), {})
+    assert not (await hidden.retrieve(Query("wordaa", reach=NOBODY))).context_refs
 
 
 def test_hidden_words_are_found_where_they_are() -> None:

@@ -39,5 +39,10 @@ class MemoryVectors:
         search = partial(nearest_of_all, self._vectors, self._codes, vector, limit, end, admission)
         return await asyncio.to_thread(search) if end > _AT_ONCE else search()
 
+    def prepare(self, admission: Admission | None = None) -> None:
+        """Compile, or load what was compiled."""
+        query = np.zeros(self._vectors.shape[1], np.float32)
+        nearest_of_all(self._vectors, self._codes, query, 1, min(len(self._vectors), 2), admission)
+
     def close(self) -> None:
         """Nothing to let go of."""

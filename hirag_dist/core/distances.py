@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.compiling import compiled
 from hirag_dist.types import CsrGraph, IntVector
 
 UNREACHED = -1
@@ -87,7 +87,7 @@ def check_sources(graph: CsrGraph, sources: IntVector) -> None:
         raise IndexError(f"sources must be rows from 0 to {graph.n_nodes - 1}")
 
 
-@numba.njit(cache=True)
+@compiled
 def _walk(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], sources: NDArray[np.int64], hops: NDArray[np.int32]
 ) -> None:

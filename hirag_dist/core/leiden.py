@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.compiling import compiled
 from hirag_dist.types import CsrGraph, IntVector
 
 _MOST_ROUNDS = 10
@@ -55,7 +55,7 @@ def leiden(graph: CsrGraph, groups: IntVector, resolution: float, seed: int) -> 
     return labels
 
 
-@numba.njit(cache=True)
+@compiled
 def _part_all(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -82,7 +82,7 @@ def _part_all(
         following += n_found
 
 
-@numba.njit(cache=True)
+@compiled
 def _inside(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -114,7 +114,7 @@ def _inside(
     return own_indptr, own_indices, own_weights
 
 
-@numba.njit(cache=True)
+@compiled
 def _part(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -164,7 +164,7 @@ def _part(
     return labels, _renumber(labels)
 
 
-@numba.njit(cache=True)
+@compiled
 def _shuffle(nodes: NDArray[np.int64], seed: np.uint64) -> None:
     """Put nodes into an order that the seed decides: Fisher and Yates's, with numbers of SplitMix64."""
     state = seed
@@ -178,7 +178,7 @@ def _shuffle(nodes: NDArray[np.int64], seed: np.uint64) -> None:
         nodes[last], nodes[other] = nodes[other], nodes[last]
 
 
-@numba.njit(cache=True)
+@compiled
 def _renumber(labels: NDArray[np.int32]) -> Any:
     """Number labels anew in the order of their first node; return how many there are."""
     new = np.full(len(labels), -1, np.int32)
@@ -191,7 +191,7 @@ def _renumber(labels: NDArray[np.int32]) -> Any:
     return n_labels
 
 
-@numba.njit(cache=True)
+@compiled
 def _move(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -270,7 +270,7 @@ def _move(
     return gained
 
 
-@numba.njit(cache=True)
+@compiled
 def _refine(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -330,7 +330,7 @@ def _refine(
     return piece
 
 
-@numba.njit(cache=True)
+@compiled
 def _joined(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],

@@ -15,11 +15,12 @@ from hirag_dist.config import Config
 from hirag_dist.core.access import Flags, Patterns
 from hirag_dist.core.admission import spans
 from hirag_dist.index import labels, layout
-from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.mapped import ServingFiles
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.texts import TextColumns
 from hirag_dist.types import FloatMatrix, IntVector
+
+_MOST_TOLD = 1000  # mentions of a row that its text is made of: a hub has one in every chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,6 @@ class Mentions:
         indptr: (n + 1,) int64 where the mentions of each begin.
         sets, positions: (n_mentions,) int32, in the order of chunks.
         numbers: (n_mentions,) whether an entity is described, or the strength of a relation.
-        texts: (n_mentions,) None where there are no mentions.
     """
 
     rows: NDArray[np.int32]
@@ -39,18 +39,20 @@ class Mentions:
     sets: NDArray[np.int32]
     positions: NDArray[np.int32]
     numbers: NDArray[Any]
-    texts: TextColumns | None
+    texts: TextColumns
 
     def told(self, rows: IntVector, in_reach: Flags) -> tuple[IntVector, IntVector]:
-        """Return (owners, places): the mentions in reach of some of the rows, and whose each is."""
+        """Return (owners, places): the first mentions in reach of some of the rows, and whose each is."""
         at = np.searchsorted(self.rows, rows)
         owners, places = spans(self.indptr[at], self.indptr[at + 1])
         reached = in_reach[self.sets[places]]
-        return owners[reached], places[reached]
+        owners, places = owners[reached], places[reached]
+        first = np.searchsorted(owners, np.arange(len(rows)))
+        kept = np.arange(len(owners)) - first[owners] < _MOST_TOLD
+        return owners[kept], places[kept]
 
     def columns(self, places: IntVector, names: Iterable[str]) -> dict[str, Any]:
         """Return columns of text of some mentions, and their positions."""
-        assert self.texts is not None  # else there are no places
         at = places.tolist()
         texts = {name: pa.array(self.texts.values(name, at), pa.string()) for name in names}
         return texts | {"position": self.positions[places]}
@@ -79,6 +81,11 @@ class LabelFiles:
     part_entities: NDArray[np.int32]
     part_sets: NDArray[np.int32]
     max_tokens: int
+
+    def has_set(self, label_set: int) -> bool:
+        """Whether anything comes from documents of this label set."""
+        found = any((each.sets == label_set).any() for each in (self.entities, self.relations, self.communities))
+        return found or bool((self.chunk_sets == label_set).any())
 
 
 def read_label_sets(snapshot: Snapshot) -> list[tuple[str, ...]]:
@@ -114,28 +121,6 @@ def map_labels(snapshot: Snapshot) -> LabelFiles:
         part_entities=entities,
         part_sets=sets,
         max_tokens=int(built.get("description_tokens", Config.model_fields["description_tokens"].default)),
-    )
-
-
-def labels_of_none(index: LoadedIndex) -> LabelFiles:
-    """Return the same of an index without labels: all of it comes from documents of the one empty set."""
-
-    def one_set(n_rows: int) -> Patterns:
-        return Patterns(np.zeros(n_rows, np.int32), np.array([0, 1]), np.zeros(1, np.int32), np.zeros(1, np.bool_))
-
-    none = np.zeros(0, np.int32)
-    begin = np.zeros(1, np.int64)
-    return LabelFiles(
-        chunk_sets=np.zeros(len(index.chunk_vectors), np.int32),
-        entities=one_set(len(index.vectors)),
-        relations=one_set(len(index.ends)),
-        communities=one_set(len(index.communities.levels)),
-        mentions=Mentions(none, begin, none, none, np.zeros(0, np.bool_), None),
-        statements=Mentions(none, begin, none, none, np.zeros(0, np.float64), None),
-        part_vectors=np.zeros((0, index.vectors.shape[1]), np.float32),
-        part_entities=none,
-        part_sets=none,
-        max_tokens=0,
     )
 
 

@@ -7,14 +7,16 @@ its row when a question needs it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
-from hirag_dist.core.scoring import Codes, exact_scores
+from hirag_dist.core.scoring import exact_scores
 from hirag_dist.core.sources import Origins
 from hirag_dist.index import serving
+from hirag_dist.index.mapped import as_bytes
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import (
     Admission,
@@ -55,11 +57,10 @@ class LoadedIndex:
             SnapshotCorrupt: one cannot be read.
             StoreError: the snapshot came without serving files, and there is no room to make them.
         """
-        files = snapshot.serving
+        files = self._mapped = snapshot.serving
         self.snapshot_id = snapshot.manifest.snapshot_id
         self.graph: CsrGraph = snapshot.graph
         self.vectors: FloatMatrix = snapshot.entity_vectors
-        self.codes = Codes(*(files.array(f"entity_{part}") for part in ("codes", "scales", "errors")))
         self.chunk_vectors: FloatMatrix = snapshot.chunk_vectors
         self.layers: NDArray[np.int32] = files.array("entity_layers")
         self.ends: NDArray[np.int32] = files.array("relation_ends")
@@ -97,6 +98,13 @@ class LoadedIndex:
         self._documents = files.texts(serving.DOCUMENTS)
         self._communities = files.texts(serving.COMMUNITIES)
         self._reports = files.texts(serving.REPORTS)
+
+    def pages(self) -> list[NDArray[np.uint8]]:
+        """Return the bytes of all that is mapped: first what questions touch most."""
+        graph = self.graph
+        arrays: list[NDArray[Any]] = [graph.indptr, graph.indices, graph.weights, graph.relation_rows]
+        arrays += [self.vectors, self.chunk_vectors]
+        return [*map(as_bytes, arrays), *self._mapped.pages()]
 
     def named(self, rows: Collection[int]) -> Named:
         """Return ids and names of entities by row."""
@@ -224,9 +232,3 @@ class LoadedIndex:
     def known_relations(self, rows: IntVector) -> IntVector:
         """Return those relations that may be seen."""
         return rows
-
-    def relation_chunks(self, row: int) -> list[int]:
-        """Return the chunks that state a relation."""
-        bounds, rows = self.origins.relation_indptr, self.origins.relation_chunks
-        found: list[int] = rows[bounds[row] : bounds[row + 1]].tolist()
-        return found

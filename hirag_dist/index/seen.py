@@ -7,29 +7,27 @@ is seen in part. Callers who may see the same documents share it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import HIDDEN, MIXED, WHOLE, Flags, LabelRule, description_of, sets_in_reach
+from hirag_dist.core.access import HIDDEN, WHOLE, Flags, LabelRule, sets_in_reach
 from hirag_dist.core.admission import admitted_relations, read_only, seen_scores, seen_weights
 from hirag_dist.core.components import seen_components
-from hirag_dist.core.merging import CHARS_PER_TOKEN, merge_groups, merge_strengths
 from hirag_dist.core.retrieval import RankedCommunity
 from hirag_dist.core.scoring import exact_scores
-from hirag_dist.index.label_files import LabelFiles, labels_of_none, map_labels, read_label_sets
+from hirag_dist.index.label_files import LabelFiles, map_labels, read_label_sets
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.reader import Snapshot
-from hirag_dist.index.texts import TextColumns
+from hirag_dist.index.telling import Retold, told_entities, told_relations
 from hirag_dist.types import Admission, CommunityItem, IndexInfo, IntVector
 
+_COUNTED = ("documents", "chunks", "entities", "relations", "communities", "reports")
 _CALLERS = 1024  # whose reach is remembered
 _VIEWS = 64  # of callers who may see different documents, that are kept
-_TEXTS = 1024  # put together, that a view keeps
 
 
 class LabelledIndex:
@@ -49,13 +47,18 @@ class LabelledIndex:
         self._index = index
         self._rule = rule
         self._sets = read_label_sets(snapshot)
-        files = map_labels(snapshot) if any(self._sets) else None
         # Nothing here refers to this object: in a cycle it would keep the index mapped until the garbage is collected.
         self._found = lru_cache(_CALLERS)(partial(_find, self._sets, rule))
-        self._view = lru_cache(_VIEWS)(partial(_view, index, files))
+        self._some_unknown = False
+        if any(self._sets):  # else everything is in reach, or nothing
+            files = map_labels(snapshot)
+            self._some_unknown = files.has_set(len(self._sets))
+            self._view = lru_cache(_VIEWS)(partial(_view, index, files))
 
-    def seen_by(self, reach: Collection[str] | None, wish: Collection[str] = ()) -> LoadedIndex:
-        """Return the index as a caller sees it; where everything is in reach it is the one that was given.
+    def seen_by(self, reach: Collection[str] | None, wish: Collection[str] = ()) -> LoadedIndex | None:
+        """Return the index as a caller sees it, None where no document is in reach.
+
+        Where everything is, it is the index that was given.
 
         Args:
             reach: the labels that the caller holds; None: all.
@@ -66,11 +69,15 @@ class LabelledIndex:
         held = None if reach is None else frozenset(reach)
         # A wish is whatever a request holds, and not kept.
         in_reach = _find(self._sets, self._rule, held, wish) if wish else self._found(held)
-        return self._view(in_reach) if 0 in in_reach else self._index
+        if 1 not in in_reach and (wish or in_reach):
+            return None
+        return self._view(in_reach) if 0 in in_reach or self._some_unknown else self._index
 
-    def seen_by_nobody(self) -> SeenIndex:
-        """Return the index as somebody sees it who may see nothing: with arrays of the types that all views have."""
-        return self._view(bytes(len(self._sets)))
+    def any_view(self) -> SeenIndex | None:
+        """Return a view such as callers get, None where all callers see everything or nothing."""
+        if len(self._sets) < 2 and not self._some_unknown:
+            return None
+        return self._view(bytes([1, *[0] * (len(self._sets) - 1)]))
 
 
 def _find(
@@ -80,10 +87,14 @@ def _find(
     return sets_in_reach(sets, reach, wish, rule).tobytes()
 
 
-def _view(index: LoadedIndex, files: LabelFiles | None, in_reach: bytes) -> SeenIndex:
-    files = files or labels_of_none(index)  # a wish for labels where there are none
+def _view(index: LoadedIndex, files: LabelFiles, in_reach: bytes) -> SeenIndex:
     unknown = np.zeros(1, np.bool_)  # what comes from no known document is in nobody's reach
     return SeenIndex(index, files, np.concatenate([np.frombuffer(in_reach, np.bool_), unknown]))
+
+
+def info_of_nothing(whole: IndexInfo) -> IndexInfo:
+    """Return what a caller may know of an index of which nothing is in reach."""
+    return replace(whole, counts=dict.fromkeys(_COUNTED, 0), layers=(), communities_by_level={})
 
 
 class SeenIndex(LoadedIndex):
@@ -98,7 +109,6 @@ class SeenIndex(LoadedIndex):
             in_reach: (n_sets + 1,) by label set; the last stands for no known document.
         """
         self.__dict__.update(whole.__dict__)
-        self._files = files
         self.admission: Admission = read_only(
             Admission(
                 in_reach,
@@ -115,8 +125,11 @@ class SeenIndex(LoadedIndex):
                 files.statements.numbers,
             )
         )
-        self._entities = _Retold(whole._entities, self._is_mixed_entity, self._tell_entities)
-        self._relations = _Retold(whole._relations, self._is_mixed_relation, self._tell_relations)
+        # Nothing of the view is referred to by what it holds, as above.
+        tell = partial(told_entities, files, in_reach)
+        self._entities = Retold(whole._entities, files.entities, self.admission.entity_states, tell)
+        tell = partial(told_relations, files, in_reach)
+        self._relations = Retold(whole._relations, files.relations, self.admission.relation_states, tell)
         self.seen_chunks: Flags = in_reach[files.chunk_sets]
         self._reported = files.communities.states(in_reach)[files.communities.of] == WHOLE
         own = whole.communities
@@ -147,10 +160,6 @@ class SeenIndex(LoadedIndex):
         """Return a community with its report, None where not all that it was written from may be seen."""
         return super().community(ranked) if self._reported[ranked.community] else None
 
-    def relation_chunks(self, row: int) -> list[int]:
-        """Return the chunks in reach that state a relation."""
-        return [chunk for chunk in super().relation_chunks(row) if self.seen_chunks[chunk]]
-
     def info(self, whole: IndexInfo) -> IndexInfo:
         """Return what a caller may know of an index: what there is of each kind that may be seen.
 
@@ -175,87 +184,6 @@ class SeenIndex(LoadedIndex):
         documents = np.unique(self.chunk_documents[chunks])
         layers = np.bincount(self.layers[entities]).tolist()
         levels = np.bincount(self.communities.levels[self._reported]).tolist()
-        counts = {
-            "documents": int(np.sum(documents >= 0)),
-            "chunks": len(chunks),
-            "entities": int(np.sum(entities)),
-            "relations": int(np.sum(relations)),
-            "communities": int(np.sum(self._reported)),
-            "reports": int(np.sum(self._reported & (self._report_rows >= 0))),
-        }
-        return counts, layers, levels
-
-    def _is_mixed_entity(self, rows: IntVector) -> Flags:
-        states: Flags = self.admission.entity_states[self.admission.entity_patterns[rows]] == MIXED
-        return states
-
-    def _is_mixed_relation(self, rows: IntVector) -> Flags:
-        states: Flags = self.admission.relation_states[self.admission.relation_patterns[rows]] == MIXED
-        return states
-
-    def _tell_entities(self, rows: IntVector) -> list[dict[str, str]]:
-        """Return name, type and description of entities by their mentions in reach."""
-        mentions = self._files.mentions
-        owners, places = mentions.told(rows, self.admission.sets)
-        columns = mentions.columns(places, ("chunk_id", "name", "type", "description"))
-        columns["described"] = mentions.numbers[places]
-        numbers = [f"{at:08d}" for at in range(len(rows))]  # so that they keep their order
-        merged = merge_groups(pa.table(columns), owners, numbers).select(["name", "type", "description"]).to_pylist()
-        limit = self._files.max_tokens
-        return [row | {"description": description_of(row["description"], limit)} for row in merged]
-
-    def _tell_relations(self, rows: IntVector) -> list[dict[str, str]]:
-        """Return the description of relations by their statements in reach."""
-        statements = self._files.statements
-        owners, places = statements.told(rows, self.admission.sets)
-        columns = statements.columns(places, ("chunk_id", "description"))
-        columns["strength"] = statements.numbers[places]
-        limit = self._files.max_tokens * CHARS_PER_TOKEN
-        merged = merge_strengths(pa.table(columns), owners, len(rows), limit)
-        return [{"description": text} for text in merged.descriptions]
-
-
-class _Retold(TextColumns):
-    """Columns of text, other than they are written where a row is seen in part."""
-
-    def __init__(
-        self,
-        written: TextColumns,
-        is_mixed: Callable[[IntVector], Flags],
-        tell: Callable[[IntVector], list[dict[str, str]]],
-    ) -> None:
-        """Put what is told before what is written.
-
-        Args:
-            written: the columns.
-            is_mixed: (rows) → which are seen in part.
-            tell: (rows) → the columns that are told anew, of each.
-        """
-        self.n_rows = written.n_rows
-        self._written = written
-        self._is_mixed = is_mixed
-        self._tell = tell
-        self._kept: dict[int, dict[str, str]] = {}
-
-    def value(self, name: str, row: int) -> str:
-        """Return one value."""
-        return self.values(name, [row])[0]
-
-    def values(self, name: str, rows: Iterable[int]) -> list[str]:
-        """Return the values of some rows, in their order."""
-        rows = list(rows)
-        found = self._written.values(name, rows)
-        at = np.asarray(rows, np.int64)
-        mixed = np.flatnonzero(self._is_mixed(at)).tolist()
-        told = self._told({rows[place] for place in mixed})
-        for place in mixed:
-            found[place] = told[rows[place]].get(name, found[place])
-        return found
-
-    def _told(self, rows: set[int]) -> dict[int, dict[str, str]]:
-        missing = sorted(rows - self._kept.keys())
-        if missing:
-            if len(self._kept) + len(missing) > _TEXTS:
-                self._kept = {row: self._kept[row] for row in rows & self._kept.keys()}
-            self._kept |= dict(zip(missing, self._tell(np.array(missing, np.int64)), strict=True))
-        return self._kept
+        reports = self._reported & (self._report_rows >= 0)
+        seen = documents >= 0, chunks >= 0, entities, relations, self._reported, reports
+        return {name: int(np.sum(rows)) for name, rows in zip(_COUNTED, seen, strict=True)}, layers, levels

@@ -37,6 +37,10 @@ class TextColumns:
             name: [_buffers(batch.column(at)) for batch in batches] for at, name in enumerate(reader.schema.names)
         }
 
+    def buffers(self) -> list[memoryview]:
+        """Return the mapped bytes of all columns."""
+        return [buffer for parts in self._columns.values() for part in parts for buffer in part]
+
     def value(self, name: str, row: int) -> str:
         """Return one value."""
         offsets, data = self._columns[name][row // BATCH_ROWS]

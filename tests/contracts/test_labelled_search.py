@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from pymilvus import MilvusClient
 
 from hirag_dist.backends.memory import MemoryVectors
-from hirag_dist.backends.milvus import MilvusVectors, open_milvus, open_milvus_lite
-from hirag_dist.backends.milvus.labels import LabelledRows, pattern_tenants
+from hirag_dist.backends.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
+from hirag_dist.backends.milvus.labels import LabelledRows, RowFilter, pattern_tenants
 from hirag_dist.config import Vectors
 from hirag_dist.core.access import MIXED, WHOLE, patterns
 from hirag_dist.index.label_files import read_label_sets
@@ -72,8 +72,9 @@ REACHES = [
 ]
 
 
-def admission_of(snapshot: Snapshot, reach: frozenset[str], wish: tuple[str, ...] = ()) -> Admission:
-    seen = LabelledIndex(LoadedIndex(snapshot), snapshot).seen_by(reach, wish)
+def admission_of(snapshot: Snapshot, reach: frozenset[str]) -> Admission:
+    seen = LabelledIndex(LoadedIndex(snapshot), snapshot).seen_by(reach)
+    assert seen is not None
     assert seen.admission is not None
     return seen.admission
 
@@ -122,7 +123,8 @@ async def test_finds_everything_for_who_may_see_everything(index: VectorIndex, s
 
 
 async def test_finds_nothing_where_nothing_is_in_reach(index: VectorIndex, snapshot: Snapshot) -> None:
-    admission = admission_of(snapshot, frozenset(), wish=("secret",))
+    admission = admission_of(snapshot, frozenset())
+    admission = admission._replace(entity_states=np.zeros_like(admission.entity_states))
     rows, scores = await index.search(snapshot.entity_vectors[5], 20, None, admission)
     assert (rows.tolist(), scores.tolist()) == ([], [])
 
@@ -153,11 +155,37 @@ def test_tenants_of_what_several_documents_say() -> None:
     assert [own[pattern] for pattern in found.of] == ["=north", "*", "", "*", "", ""]
 
 
+async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
+    """A filter that lets everything through, as of a Milvus that does not heed it."""
+
+    class Heedless(LabelledRows):
+        def filter(self, admission: Admission) -> RowFilter:
+            return RowFilter("part >= -1", self.n_entities)
+
+    config = Vectors.model_validate({"index": "flat"})
+    open_milvus_lite(snapshot, config).close()
+    assert snapshot.store.local
+    client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
+    index = MilvusVectors(client, snapshot, config, lite=True, labelled=Heedless(snapshot))
+    admission = admission_of(snapshot, frozenset())
+    try:
+        found, _ = await index.search(snapshot.entity_vectors[5], 200, None, admission)
+        expected, _ = brute_force(snapshot, admission, snapshot.entity_vectors[5], 200, None)
+        assert found.tolist() == expected
+    finally:
+        index.close()
+
+
+def test_collections_of_other_tenants_are_others(snapshot: Snapshot) -> None:
+    names = {collection_name("1", LabelledRows(snapshot, prefix)) for prefix in (None, "tenant:", "team:")}
+    assert len(names | {collection_name("1")}) == 4
+    assert collection_name("1", LabelledRows(snapshot)) in names
+
+
 def test_a_filter_names_the_tenants_in_reach(snapshot: Snapshot) -> None:
     rows = LabelledRows(snapshot, "tenant:")
     found = rows.filter(admission_of(snapshot, frozenset({"tenant:north"})))
     assert found is not None
-    assert found.text.startswith(f'{rows.tenant_field} in ["", "*", "=north"] and ')
-    assert LabelledRows(snapshot, "team:").tenant_field != rows.tenant_field
+    assert found.text.startswith('tenant in ["", "*", "=north"] and ')
     assert set(rows.tenants() or ()) == {"", "*", "=north", "=south"}
     assert any(labels == ("secret", "tenant:north") for labels in read_label_sets(snapshot))

@@ -17,9 +17,7 @@ from tests.core.labelled_graphs import N_SETS, Labelled, labelled_graph
 
 @settings(deadline=None)  # the first example compiles
 @given(st.integers(0, 10_000), st.sets(st.integers(0, N_SETS - 1)), st.sampled_from([0.05, 0.1, 0.2]))
-def test_components_are_those_of_the_graph_without_what_is_hidden(
-    seed: int, reached: set[int], density: float
-) -> None:
+def test_components_are_those_of_the_graph_without_what_is_hidden(seed: int, reached: set[int], density: float) -> None:
     labelled = labelled_graph(seed, density=density)
     left = labelled.left(reached)
     found = seen_components(labelled.graph, labelled.admission(reached))

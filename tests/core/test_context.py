@@ -1,12 +1,13 @@
 """The rendered context keeps to its budget, cannot be forged from inside, and its citations are checked."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.context import check_citations, render_context
+from hirag_dist.core.context import check_citations, relation_text, render_context, source_text
 from hirag_dist.core.prompts import Prompts, answer_request
 from hirag_dist.core.tokens import counter
 from hirag_dist.types import CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
@@ -139,3 +140,29 @@ def test_each_level_keeps_to_its_share_and_what_is_left_goes_on() -> None:
     few = render_context(replace(retrieval(), local=retrieval("Short.").local), budget, COUNT)
     before, after = (text.context.partition("## Bridge")[2].partition("## Communities")[0] for text in (full, few))
     assert COUNT(after) > COUNT(before) + 300  # the bridge has what the entities did not need
+
+
+@pytest.mark.parametrize("tokenizer", ["o200k_base", "cl100k_base"])
+@settings(deadline=None, max_examples=300, derandomize=True)
+@given(name=st.text(max_size=12), description=st.text(max_size=40), at=st.integers(1, 12_000))
+def test_tokens_of_a_reference_and_of_its_text_add_up(tokenizer: str, name: str, description: str, at: int) -> None:
+    """Snapshots count texts without references, which differ from question to question."""
+    count = counter(tokenizer)
+    name, description = (text.encode("utf-8", "replace").decode() for text in (name, description))
+    for kind in "ERCS":
+        for text in (source_text(name, 0, 9, description), relation_text(name, name, description)):
+            assert count(f"[{kind}{at}]{text}") == count(f"[{kind}{at}]") + count(text)
+
+
+def test_who_has_texts_and_tokens_gives_them_and_the_context_is_the_same() -> None:
+    found = retrieval("Some text of a document.")
+    asked: list[tuple[str, int]] = []
+
+    def told(level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
+        asked.append((level, place))
+        text = make()
+        return text, COUNT(text)
+
+    for budget in (300, 800, 100_000):
+        assert render_context(found, budget, COUNT, told) == render_context(found, budget, COUNT)
+    assert {level for level, _ in asked} == {"local", "bridge", "global", "sources"}

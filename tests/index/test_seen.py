@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
 from hirag_dist.core.access import HIDDEN, MIXED
 from hirag_dist.core.retrieval import RankedCommunity
+from hirag_dist.core.triples import nearest_chunks
+from hirag_dist.index.label_files import Mentions
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.seen import LabelledIndex, SeenIndex
@@ -39,16 +44,23 @@ def in_reach(snapshot: Snapshot) -> list[bool]:
     return [row["document_id"] in public for row in rows(snapshot, "chunks")]
 
 
-def test_chunks_of_relations(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+def chunks_of(whole: LoadedIndex, relation: int) -> list[int]:
+    bounds = whole.origins.relation_indptr
+    chunks: list[int] = whole.origins.relation_chunks[bounds[relation] : bounds[relation + 1]].tolist()
+    return chunks
+
+
+def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
     reached = in_reach(snapshot)
     assert seen.seen_chunks is not None
     assert seen.seen_chunks.tolist() == reached
-    n_less = 0
-    for row in range(len(whole.ends)):
-        chunks = whole.relation_chunks(row)
-        assert seen.relation_chunks(row) == [chunk for chunk in chunks if reached[chunk]]
-        n_less += 0 < len(seen.relation_chunks(row)) < len(chunks)
-    assert n_less
+    rows = seen.known_relations(np.arange(len(whole.ends)))
+    query = np.random.default_rng(2).normal(size=whole.vectors.shape[1]).astype(np.float32)
+    found = nearest_chunks(seen.origins, seen.chunk_vectors, rows, query, seen.seen_chunks)
+    for row, score in zip(rows.tolist(), found.tolist(), strict=True):
+        near = [float(whole.chunk_vectors[chunk] @ query) for chunk in chunks_of(whole, row) if reached[chunk]]
+        assert score == pytest.approx(max(near, default=0.0), abs=1e-5)
+    assert (found != nearest_chunks(whole.origins, whole.chunk_vectors, rows, query)).any()
 
 
 def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
@@ -77,6 +89,17 @@ def test_texts_of_entities(snapshot: Snapshot, whole: LoadedIndex, seen: SeenInd
     assert seen.entities([(row, None) for row in rows_seen]) == told, "the same when they are asked for again"
 
 
+def test_a_hub_is_told_from_its_first_mentions(seen: SeenIndex) -> None:
+    sets = np.zeros(2600, np.int32)
+    sets[:50] = 1
+    numbers = np.zeros(2600, np.bool_)
+    texts = seen._relations  # not read here
+    hub = Mentions(np.array([3, 8], np.int32), np.array([0, 1100, 2600]), sets, sets, numbers, texts)
+    owners, places = hub.told(np.array([3, 8]), np.array([True, False]))
+    assert places.tolist() == [*range(50, 1050), *range(1100, 2100)]
+    assert owners.tolist() == [0] * 1000 + [1] * 1000
+
+
 def test_reports_and_ratings(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
     found = 0
     for community in range(len(whole.communities.levels)):
@@ -88,13 +111,23 @@ def test_reports_and_ratings(snapshot: Snapshot, whole: LoadedIndex, seen: SeenI
     assert found
 
 
+def test_nearness_of_entities(whole: LoadedIndex, seen: SeenIndex) -> None:
+    admission = seen.admission
+    mixed = np.flatnonzero(admission.entity_states[admission.entity_patterns] == MIXED)
+    query = np.random.default_rng(1).normal(size=whole.vectors.shape[1]).astype(np.float32)
+    parts = [int(np.flatnonzero((admission.part_entities == row) & (admission.part_sets == 0))[0]) for row in mixed]
+    expected = admission.part_vectors[parts] @ query  # of the one set in reach
+    assert seen.similarities(mixed, query) == pytest.approx(expected, abs=1e-5)
+    assert (seen.similarities(mixed, query) != whole.similarities(mixed, query)).any()
+
+
 def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
     known = set(seen.known_relations(np.arange(len(whole.ends))).tolist())
     admission = seen.admission
     hidden = admission.entity_states[admission.entity_patterns] == HIDDEN
     reached = in_reach(snapshot)
     for row, relation in enumerate(rows(snapshot, "relations")):
-        stated = relation["kind"] != "extracted" or any(reached[chunk] for chunk in whole.relation_chunks(row))
+        stated = relation["kind"] != "extracted" or any(reached[chunk] for chunk in chunks_of(whole, row))
         assert (row in known) == (stated and not hidden[whole.ends[row]].any())
 
 
@@ -103,4 +136,19 @@ def test_callers_who_may_see_the_same_share_a_view(snapshot: Snapshot, whole: Lo
     assert labelled.seen_by(frozenset({"a"})) is labelled.seen_by(frozenset({"b", "c"}))
     assert labelled.seen_by(frozenset({"secret"})) is whole
     assert labelled.seen_by(None) is whole
-    assert labelled.seen_by(None, ["secret"]) is not whole
+    assert isinstance(labelled.seen_by(None, ["secret"]), SeenIndex)
+    assert labelled.seen_by(frozenset(), ["secret"]) is None
+    assert labelled.seen_by(None, ["nobody carries it"]) is None
+
+
+def test_a_view_that_nobody_keeps_is_gone_at_once(snapshot: Snapshot, whole: LoadedIndex) -> None:
+    labelled = LabelledIndex(whole, snapshot)
+    found = labelled.seen_by(frozenset())
+    assert found is not None
+    view = weakref.ref(found)
+    gc.disable()  # what is in a cycle waits for the collector, and keeps the files of an index mapped
+    try:
+        del labelled, found
+        assert view() is None
+    finally:
+        gc.enable()

@@ -8,14 +8,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
+from hirag_dist.core.context import community_text, source_text
 from hirag_dist.core.graph import build_graph
 from hirag_dist.core.reports import report_text
+from hirag_dist.core.scoring import encode
+from hirag_dist.core.tokens import counter
 from hirag_dist.index import serving
 from hirag_dist.index.mapped import ServingFiles
 from hirag_dist.index.serving import FILES, parallel_relations, write_serving
@@ -148,6 +152,30 @@ def test_every_number_and_text_is_that_of_the_tables(tmp_path: Path, seed: int) 
         place["documents"].get(row["document_id"], -1) for row in rows["chunks"]
     ]
     assert files.array("chunk_spans").tolist() == [[row["start"], row["end"]] for row in rows["chunks"]]
+    titles = {row["document_id"]: row["title"] for row in rows["documents"]}
+    count = counter(serving.TOKENIZER)
+    assert files.array("chunk_tokens").tolist() == [
+        count(source_text(titles.get(row["document_id"], ""), row["start"], row["end"], row["text"]))
+        for row in rows["chunks"]
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_components_and_codes_are_those_of_the_graph_and_the_vectors(tmp_path: Path, seed: int) -> None:
+    tables = random_tables(seed)
+    files = served(tmp_path / "out", tables)
+    ids = tables["entities"]["entity_id"].to_pylist()
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(ids)
+    for row in tables["relations"].to_pylist():
+        if row["source_id"] in graph:
+            graph.add_edge(row["source_id"], row["target_id"])
+    labels = files.array("entity_components").tolist()
+    found = {frozenset(name for name, label in zip(ids, labels, strict=True) if label == one) for one in set(labels)}
+    assert found == set(map(frozenset, nx.connected_components(graph)))
+    codes = encode(vectors_of(tables))
+    for name, array in codes._asdict().items():
+        assert files.array(f"entity_{name}").tolist() == array.tolist()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -167,6 +195,13 @@ def test_communities_have_their_members_reports_and_order(tmp_path: Path, seed: 
     by_id = sorted(range(len(communities)), key=lambda at: str(communities[at]["community_id"]))
     assert files.array("community_order").tolist() == [by_id.index(at) for at in range(len(communities))]
     place = {row["community_id"]: at for at, row in enumerate(reports)}
+    count = counter(serving.TOKENIZER)
+    assert files.array("community_tokens").tolist() == [
+        count(community_text(row["title"], row["level"], row["rating"], report_text(row)))
+        if (row := reports[place[own]] if (own := community["community_id"]) in place else None)
+        else 0
+        for community in communities
+    ]
     assert files.array("community_reports").tolist() == [place.get(row["community_id"], -1) for row in communities]
     assert files.array("community_ratings").tolist() == [
         reports[place[row["community_id"]]]["rating"] if row["community_id"] in place else 0.0 for row in communities

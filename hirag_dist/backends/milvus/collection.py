@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hirag_dist.backends.milvus.indexes import IndexChoice
-from hirag_dist.backends.milvus.labels import PART, PATTERN, TENANT_BYTES, LabelledRows
+from hirag_dist.backends.milvus.labels import PART, PATTERN, TENANT, TENANT_BYTES, LabelledRows
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.index.reader import Snapshot
 
@@ -69,9 +69,7 @@ def columns(snapshot: Snapshot, labelled: LabelledRows | None = None) -> list[Co
     ]
     tenants = labelled.tenants()
     if tenants is not None:
-        found.append(
-            Column(labelled.tenant_field, "VARCHAR", tenants, {"max_length": TENANT_BYTES, "is_partition_key": True})
-        )
+        found.append(Column(TENANT, "VARCHAR", tenants, {"max_length": TENANT_BYTES, "is_partition_key": True}))
     return found
 
 
@@ -86,9 +84,9 @@ def expression(max_layer: int | None = None, seen: str = "") -> str:
     return " and ".join([*parts, seen] if seen else parts)
 
 
-def collection_name(snapshot_id: str) -> str:
-    """Return the collection of a snapshot."""
-    return f"hirag_{snapshot_id}"
+def collection_name(snapshot_id: str, labelled: LabelledRows | None = None) -> str:
+    """Return the collection of a snapshot; where documents carry labels its name tells what filters go by, too."""
+    return f"hirag_{snapshot_id}" + (f"_{labelled.key}" if labelled is not None else "")
 
 
 @dataclass
@@ -113,7 +111,7 @@ class Filling:
     pause: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
-        self.name = collection_name(self.snapshot.manifest.snapshot_id)
+        self.name = collection_name(self.snapshot.manifest.snapshot_id, self.labelled)
         self._columns = columns(self.snapshot, self.labelled)
         self._vectors = [self.snapshot.entity_vectors]
         if self.labelled is not None:

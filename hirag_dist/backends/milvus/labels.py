@@ -23,6 +23,7 @@ from hirag_dist.types import Admission, FloatMatrix, IntVector
 
 PATTERN = "pattern"
 PART = "part"  # label set of a part, −1 for an entity
+TENANT = "tenant"
 WHOLE_ROWS = f"{PART} == -1"
 SEVERAL, NOBODYS = "*", ""  # of what was made from documents of several tenants, or of none
 TENANT_BYTES = 128
@@ -55,12 +56,20 @@ class LabelledRows:
         self._part_entities = files.part_entities
         self._part_sets = files.part_sets
         self._most_listed = most_listed
-        self.tenant_field = ""  # its name tells the prefix: with another one a collection is another
         self._tenants: list[str] | None = None
         if tenant_prefix is not None:
-            self.tenant_field = f"tenant_{hashlib.sha256(tenant_prefix.encode()).hexdigest()[:8]}"
             self._tenants = [_tenant(labels, tenant_prefix) for labels in read_label_sets(snapshot)]
         self._filters: OrderedDict[int, tuple[Admission, RowFilter | None]] = OrderedDict()
+
+    @property
+    def key(self) -> str:
+        """What tells collections of other numbers, or with other tenants, apart: 8 hex digits."""
+        digest = hashlib.sha256(f"{self.n_entities}".encode())
+        patterns = self._patterns
+        for numbers in (patterns.of, patterns.indptr, patterns.sets, self._part_entities, self._part_sets):
+            digest.update(np.ascontiguousarray(numbers).data)
+        digest.update(json.dumps(self._tenants).encode())
+        return digest.hexdigest()[:8]
 
     def entity_rows(self, rows: IntVector) -> IntVector:
         """Return the entities that rows of the collection speak of, each once, in the order of their first rows."""
@@ -112,7 +121,7 @@ class LabelledRows:
         if self._tenants is not None:
             own = sorted({SEVERAL, *(self._tenants[at] for at in np.flatnonzero(admission.sets).tolist())})
             if len(own) <= self._most_listed:
-                text = f"{self.tenant_field} in {json.dumps(own, ensure_ascii=False)} and {text}"
+                text = f"{TENANT} in {json.dumps(own, ensure_ascii=False)} and {text}"
         states = admission.entity_states[self._patterns.of]
         parts = admission.sets[self._part_sets] & (states[self._part_entities] == MIXED)
         return RowFilter(text, int(np.sum(states == WHOLE) + np.sum(parts)))

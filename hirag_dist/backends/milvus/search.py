@@ -17,6 +17,7 @@ from hirag_dist.backends.milvus.connection import connect, open_lite, translated
 from hirag_dist.backends.milvus.indexes import choose_index, search_params
 from hirag_dist.backends.milvus.labels import WHOLE_ROWS, LabelledRows, RowFilter
 from hirag_dist.config import Vectors
+from hirag_dist.core.admission import admitted
 from hirag_dist.core.scoring import SLACK, nearest
 from hirag_dist.index.label_files import read_label_sets
 from hirag_dist.index.reader import Snapshot
@@ -68,7 +69,7 @@ class MilvusVectors:
         self.name = "milvus-lite" if lite else "milvus"
         self._client = client
         self._where = "Milvus Lite" if lite else f"Milvus at {config.uri}"
-        self._collection = collection_name(snapshot.manifest.snapshot_id)
+        self._collection = collection_name(snapshot.manifest.snapshot_id, labelled)
         self._vectors = snapshot.entity_vectors
         self._labelled = labelled
         self._exact = MemoryVectors(snapshot)
@@ -110,6 +111,10 @@ class MilvusVectors:
         kind = _Kind(min(limit, _MOST_ROWS - SLACK), expression(max_layer, seen.text), n_admitted)
         return await self._joined.ask(_Asked(np.asarray(vector, np.float32), kind, admission))
 
+    def prepare(self, admission: Admission | None = None) -> None:
+        """Compile what the exact search needs."""
+        self._exact.prepare(admission)
+
     def point_alias(self, alias: str) -> None:
         """Let an alias name the collection, for people: searches go by the collection's own name, whatever it says.
 
@@ -148,7 +153,7 @@ class MilvusVectors:
             n_hits = min(2 * n_hits, _MOST_ROWS)
             rows = self._hits(asked, n_hits)
         return [
-            nearest(self._vectors, candidates, each.vector, kind.limit, each.admission)
+            nearest(self._vectors, _checked(candidates, each.admission), each.vector, kind.limit, each.admission)
             for each, candidates in zip(asked, rows, strict=True)
         ]
 
@@ -175,6 +180,11 @@ class MilvusVectors:
         if self._labelled is None or admission is None:
             return RowFilter("" if self._labelled is None else WHOLE_ROWS, len(self._vectors))
         return self._labelled.filter(admission)
+
+
+def _checked(rows: IntVector, admission: Admission | None) -> IntVector:
+    """Return the rows that the caller may see: what Milvus filters is not left to Milvus alone."""
+    return rows if admission is None else rows[admitted(admission, rows)]
 
 
 def open_milvus_lite(snapshot: Snapshot, config: Vectors) -> MilvusVectors:
