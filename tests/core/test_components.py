@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from hirag_dist.core.components import seen_components
 from hirag_dist.core.paths import PathFinder
+from hirag_dist.core.steps import Steps
 from tests.core.labelled_graphs import N_SETS, Labelled, labelled_graph
 
 
@@ -37,8 +38,15 @@ def joined_by_a_hidden_one() -> Labelled:
     return Labelled(21, spoken, ends, stated, np.zeros((21, 5), np.float32), {})
 
 
-def count(steps: Iterator[None]) -> int:
-    return sum(1 for _ in steps)
+def parts(steps: Steps[list[list[int]]]) -> tuple[int, list[list[int]]]:
+    """How many steps there are, and what they come to."""
+    result: list[list[int]] = []
+
+    def counted() -> Iterator[None]:
+        nonlocal result
+        result = yield from steps
+
+    return sum(1 for _ in counted()), result
 
 
 def test_pairs_that_only_something_hidden_connects_are_not_looked_for() -> None:
@@ -47,23 +55,15 @@ def test_pairs_that_only_something_hidden_connects_are_not_looked_for() -> None:
     finder = PathFinder(labelled.graph, np.zeros(21, np.int32))  # all is one component
     rows = [at + first for at in range(10) for first in (0, 10)]
     components = seen_components(labelled.graph, admission)
-    assert finder.chain(rows, admission) == finder.chain(rows, admission, components) == [[]] * 19
-    assert count(finder.chain_steps(rows, admission, most_read=0)) == 19
-    assert count(finder.chain_steps(rows, admission, components, most_read=0)) == 1, "nothing is read of the graph"
+    nothing: list[list[int]] = [[]] * 19
+    assert parts(finder.chain_steps(rows, admission, most_read=0)) == (19, nothing)
+    looked_for = parts(finder.chain_steps(rows, admission, components, most_read=0))
+    assert looked_for == (1, nothing), "nothing is read of the graph, so no step ends"
 
 
 def test_a_step_ends_when_much_was_read_and_the_paths_are_the_same() -> None:
     labelled = labelled_graph(3, n=30)
     finder, rows = PathFinder(labelled.graph), list(range(30))
     wanted = finder.chain(rows)
-    for most_read, n_steps in ((0, 29), (10**6, 1)):
-        steps = finder.chain_steps(rows, most_read=most_read)
-        done, n = False, 0
-        while not done:
-            try:
-                next(steps)
-                n += 1
-            except StopIteration as end:
-                assert end.value == wanted
-                done = True
-        assert n == n_steps
+    assert parts(finder.chain_steps(rows, most_read=10**6)) == (1, wanted)
+    assert parts(finder.chain_steps(rows, most_read=0)) == (29, wanted)
