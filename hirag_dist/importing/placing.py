@@ -35,7 +35,7 @@ class _Span:
 def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> Places:
     """Return documents and chunks as tables; what could not be kept as it was goes to `source.left_out`.
 
-    Equal texts are one document. A chunk's text is looked for in its document, from the start of the chunk before
+    Equal texts with the same labels are one document. A chunk's text is looked for in its document, from the start of the chunk before
     it on, then from the beginning; where it is not found the whole document is its span and the chunk keeps its text.
     A chunk of a document that is not there becomes a document of its own; where documents carry labels it stays without
     one, as does a chunk of several documents with different labels of which none holds its text: nobody knows who may
@@ -48,7 +48,6 @@ def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> Places:
         row = _document_row(document)
         first = documents.setdefault(row["document_id"], row)
         if first is not row:
-            first["labels"] = sorted({*first["labels"], *row["labels"]})
             source.left_out.append((f"document {document.key}", f"its text is that of document {first['uri']}"))
         by_key[document.key] = first
     placed: dict[str, dict[str, Any]] = {}
@@ -73,7 +72,7 @@ def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> Places:
 
 def _document_row(document: SourceDocument) -> dict[str, Any]:
     text = document.text or ""
-    own = document_id(text) if text else content_id("document without text", document.key)
+    own = document_id(text, document.labels) if text else content_id("document without text", document.key)
     first_line = next((line for line in text.splitlines() if line.strip()), "")
     title = one_line(document.title) or shorten(one_line(first_line), _TITLE_CHARS) or document.key
     return {

@@ -62,8 +62,8 @@ def test_given_spans_are_taken_where_they_fit() -> None:
     assert left_out == []
 
 
-def test_copies_of_a_text_are_one_document_with_the_labels_of_both() -> None:
-    documents = [SourceDocument("d", "one", labels=("x",)), SourceDocument("e", "one", labels=("y", "x"))]
+def test_copies_of_a_text_are_one_document() -> None:
+    documents = [SourceDocument("d", "one", labels=("x", "y")), SourceDocument("e", "one", labels=("y", "x"))]
     places, left_out = placed(documents, [chunk("a", "one"), chunk("b", "one", "e")])
     assert places.documents["labels"].to_pylist() == [["x", "y"]]
     assert places.chunk_ids["a"] == places.chunk_ids["b"]
@@ -71,6 +71,14 @@ def test_copies_of_a_text_are_one_document_with_the_labels_of_both() -> None:
         ("document e", "its text is that of document d"),
         ("chunk b", "it is the same text of d as another chunk"),
     ]
+
+
+def test_copies_with_other_labels_are_kept_apart() -> None:
+    documents = [SourceDocument("d", "one", title="D", labels=("x",)), SourceDocument("e", "one", title="E")]
+    places, left_out = placed(documents, [chunk("a", "one"), chunk("b", "one", "e")])
+    assert {row["title"]: row["labels"] for row in places.documents.to_pylist()} == {"D": ["x"], "E": []}
+    assert places.chunk_ids["a"] != places.chunk_ids["b"]
+    assert left_out == []
 
 
 def test_a_chunk_of_an_unknown_document_is_a_document_of_its_own() -> None:
