@@ -68,7 +68,10 @@ def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: Loaded
     mixed = np.flatnonzero(admission.relation_states[admission.relation_patterns] == MIXED)
     assert len(mixed)
     assert (seen.relation_weights(mixed) < whole.relation_weights(mixed)).all()
-    told, written = (index.triples([(row, 0.5) for row in mixed.tolist()]) for index in (seen, whole))
+    ends = set(whole.ends[mixed].ravel().tolist())
+    told, written = (
+        index.triples([(row, 0.5) for row in mixed.tolist()], index.named(ends)) for index in (seen, whole)
+    )
     for item, other in zip(told, written, strict=True):
         assert WORD not in item.description
         assert item.relation_id == other.relation_id
