@@ -308,6 +308,11 @@ class Service(_Section):
     )
     max_connection_age_grace_s: float = Field(300.0, ge=0, description="for requests on it to finish then")
     reflection: bool = True
+    drain_delay_s: float = Field(
+        0.0,
+        ge=0,
+        description="that a service asked to stop goes on, NOT_SERVING, until balancers have heard",
+    )
     drain_s: float = Field(20.0, ge=0, description="for requests to finish when the service stops")
     metrics_listen: str | None = Field(None, description="HOST:PORT of Prometheus /metrics, for all processes")
     metrics_public: bool = Field(False, description="lets metrics_listen be an address that others can reach")

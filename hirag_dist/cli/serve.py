@@ -118,7 +118,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Call
         if page is not None:
             jobs.append(job(PageWork(page, listen, "page", levels, debug)))
         told = ready if page is None else partial(ready, url=url_of(page))
-        return Supervisor(jobs, drain_s=config.service.drain_s, ready=told, died=died).run()
+        return Supervisor(jobs, drain_s=alone.drain_delay_s + alone.drain_s, ready=told, died=died).run()
 
 
 def _held(stack: ExitStack, address: str) -> str:

@@ -50,6 +50,7 @@ def options_of(config: Config, *, listen: str | None = None, shared: bool = Fals
         keepalive_s=service.keepalive_s,
         max_connection_age_s=service.max_connection_age_s,
         max_connection_age_grace_s=service.max_connection_age_grace_s,
+        drain_delay_s=service.drain_delay_s,
         drain_s=service.drain_s,
         reflection=service.reflection,
         reuse_port=shared,

@@ -13,7 +13,6 @@ they are made when it is opened (`index.place`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from hirag_dist.core.context import community_text, source_text
 from hirag_dist.core.reports import report_text
 from hirag_dist.core.retrieval import invert
 from hirag_dist.core.scoring import encode
-from hirag_dist.core.tokens import encoding
+from hirag_dist.core.tokens import counter
 from hirag_dist.index.columns import (
     Batches,
     Create,
@@ -175,8 +174,8 @@ def _chunk_tokens(batches: Batches, titles: pa.ChunkedArray, documents: NDArray[
 
 
 def _counted(texts: list[str]) -> NDArray[np.int32]:
-    found = encoding(TOKENIZER).encode_ordinary_batch(texts, num_threads=os.cpu_count() or 1)
-    return np.array([len(tokens) for tokens in found], np.int32)
+    count = counter(TOKENIZER)
+    return np.fromiter(map(count, texts), np.int32, len(texts))
 
 
 def _save_relations(

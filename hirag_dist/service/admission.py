@@ -47,6 +47,7 @@ class Admission:
         self._most_answers = answers
         self._clock = clock
         self._stay_s = 0.0  # how long a place is held, lately
+        self._held: dict[float, int] = {}  # when the places held now were taken, oldest first → how many
         self.present = 0
         self.waiting = 0
         self.at_work = 0
@@ -54,10 +55,14 @@ class Admission:
 
     @property
     def expected_wait_s(self) -> float:
-        """How long the next request would wait for a place, going by the line and by how long places were held."""
+        """How long the next request would wait for a place, going by the line and by how long places are held."""
         if self.at_work < self._places:
             return 0.0
-        return (self.waiting + 1) * self._stay_s / self._places
+        now = self._clock()  # a place that is held for longer than usual will not be free sooner than usual
+        stays = [(max(self._stay_s, now - started), count) for started, count in self._held.items()]
+        if not all(stay for stay, _ in stays):
+            return 0.0  # nothing is known yet
+        return (self.waiting + 1) / sum(count / stay for stay, count in stays)
 
     def check(self, remaining_s: float | None) -> None:
         """Look whether a retrieval that comes now would be done in time.
@@ -105,6 +110,13 @@ class Admission:
             self.present -= 1
             self.answering -= answer
 
+    def _leave(self, started: float) -> None:
+        stay_s = self._clock() - started
+        self._stay_s += (stay_s - self._stay_s) * (_MEMORY if self._stay_s else 1.0)
+        self._held[started] -= 1
+        if not self._held[started]:
+            del self._held[started]
+
     @asynccontextmanager
     async def place(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[float]:
         """Wait for a place and hold it for as long as the block lasts. Yield how many seconds that took.
@@ -124,9 +136,11 @@ class Admission:
             left_s = remaining_s()
             if left_s is not None and left_s <= 0:
                 raise DeadlinePassed("the deadline passed before it was this request's turn; allow more time")
-            yield started - came
-            stay_s = self._clock() - started
-            self._stay_s += (stay_s - self._stay_s) * (_MEMORY if self._stay_s else 1.0)
+            self._held[started] = self._held.get(started, 0) + 1
+            try:
+                yield started - came
+            finally:  # however it ends: callers who give up and backends that hang are what a line is made of
+                self._leave(started)
         finally:
             self.at_work -= 1
             self._free.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -12,17 +13,18 @@ from hirag_dist.service.runner import InlineRunner, Runner
 from hirag_dist.service.status import NotReady
 
 _LOG = logging.getLogger(__name__)
+_UNWIND_S = 5.0  # for requests that were cut off to let go of the engine
 _MAX_PAUSE = 32  # polls between two attempts to open a snapshot that fails
 
 
 class _Shared:
     """An engine and how many requests are using it."""
 
-    def __init__(self, engine: Engine, opened_for: str | None) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.opened_for = opened_for
         self.requests = 0
         self.retired = False
+        self.let_go = asyncio.Event()
 
 
 class EngineHolder:
@@ -65,10 +67,9 @@ class EngineHolder:
         """Open the first engine and begin to watch for others.
 
         Raises:
-            HiragError: what `open_engine` or `current_id` raised: there is nothing to serve.
+            HiragError: what `open_engine` raised: there is nothing to serve.
         """
-        wanted = await asyncio.to_thread(self._current_id)
-        self._shared = _Shared(await self._open_engine(), wanted)
+        self._shared = _Shared(await self._open_engine())
         _LOG.info("serving snapshot %s", self._shared.engine.info.snapshot_id)
         self._watcher = asyncio.create_task(self._watch())
 
@@ -114,7 +115,7 @@ class EngineHolder:
             self._report(f"cannot see which snapshot is current, the old one goes on: {error}")
             return False
         shared = self._shared
-        if wanted is None or (shared is not None and wanted in (shared.opened_for, shared.engine.info.snapshot_id)):
+        if wanted is None or (shared is not None and wanted == shared.engine.info.snapshot_id):
             self._well()
             return False
         if wanted == self._failing and asyncio.get_running_loop().time() < self._retry_at:
@@ -129,17 +130,22 @@ class EngineHolder:
             self._report(f"snapshot {wanted} cannot be served, the old one goes on: {error}")
             self._swapped(False)
             return False
-        self._switch(engine, wanted)
+        self._switch(engine)
         return True
 
     async def close(self) -> None:
-        """Stop watching and close every engine. Requests should have ended."""
+        """Stop watching and close every engine. Requests should have ended, or have been cut off."""
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)
             self._watcher = None
         if self._shared is not None:
             shared, self._shared = self._shared, None
+            shared.retired = True
+            if shared.requests:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_UNWIND_S):
+                        await shared.let_go.wait()
             self._let_go(shared)
         while self._closing:
             await asyncio.gather(*self._closing)
@@ -158,8 +164,8 @@ class EngineHolder:
     def _well(self) -> None:
         self._trouble, self._failing, self._failures = None, None, 0
 
-    def _switch(self, engine: Engine, wanted: str | None) -> None:
-        old, self._shared = self._shared, _Shared(engine, wanted)
+    def _switch(self, engine: Engine) -> None:
+        old, self._shared = self._shared, _Shared(engine)
         self._well()
         _LOG.info("serving snapshot %s", engine.info.snapshot_id)
         self._swapped(True)
@@ -169,6 +175,9 @@ class EngineHolder:
                 self._let_go(old)
 
     def _let_go(self, shared: _Shared) -> None:
+        if shared.let_go.is_set():
+            return
+        shared.let_go.set()
         task = asyncio.create_task(self._close(shared.engine))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

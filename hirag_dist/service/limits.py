@@ -109,7 +109,8 @@ class SharedLimits:
         self._clock = clock
         self._now = now
         self._places: dict[str, int] = {}
-        self._stuck = False
+        self._stuck: set[int] = set()  # records that somebody does not let go of
+        self._closed = False
         for at in range(_HEADER_BYTES, _FILE_BYTES, _RECORD_BYTES):
             if any(self._content[at : at + _KEY.size]):
                 self._counts[(at + _COUNTS_AT) // 4 + process] = 0
@@ -132,10 +133,12 @@ class SharedLimits:
         try:
             yield
         finally:
-            self._counts[mine] -= 1  # this process's alone, so no lock is needed
+            if not self._closed:  # a request that outlives the service's stop
+                self._counts[mine] -= 1  # this process's alone, so no lock is needed
 
     def close(self) -> None:
         """Let go of the file."""
+        self._closed = True
         self._counts.release()
         self._content.close()
         self._file.close()
@@ -145,8 +148,9 @@ class SharedLimits:
         tokens, stamp, day, used = _STATE.unpack_from(self._content, _state_at(self._content, at))
         clock, now = self._clock(), self._now()
         today = int(now // DAY_S)
-        if day != today:
+        if today > day:  # a clock that was set back gives no second quota
             used = 0
+        today = max(today, day)
         if caller.max_concurrent is not None:
             first = (at + _COUNTS_AT) // 4
             at_work = sum(self._counts[first : first + MOST_PROCESSES])
@@ -200,7 +204,7 @@ class SharedLimits:
 
         A process that is stopped while it holds one must not stop the others: after a while they go on without.
         """
-        give_up_at = time.monotonic() + (_LEAST_PATIENCE_S if self._stuck else _PATIENCE_S)
+        give_up_at = time.monotonic() + (_LEAST_PATIENCE_S if at in self._stuck else _PATIENCE_S)
         held = False
         while not held:
             try:
@@ -210,14 +214,14 @@ class SharedLimits:
                 if time.monotonic() > give_up_at:
                     if not self._stuck:
                         _LOG.error("another process does not let go of the callers' limits; they are kept loosely")
-                    self._stuck = True
+                    self._stuck.add(at)
                     break
                 os.sched_yield()
         try:
             yield
         finally:
             if held:
-                self._stuck = False
+                self._stuck.discard(at)
                 with contextlib.suppress(OSError):
                     fcntl.lockf(self._file, fcntl.LOCK_UN, 1, at)
 

@@ -240,18 +240,24 @@ class WorkerMetrics:
         (self._folder / f"facts-{place}.json").unlink(missing_ok=True)
 
 
-def process_metrics(folder: Path | None) -> tuple[Metrics, CollectorRegistry | None]:
+def process_metrics(folder: Path | None, *, several: bool = False) -> tuple[Metrics, CollectorRegistry | None]:
     """Return the metrics of this process, and what collects them where this is the only one.
 
     Args:
         folder: where facts are left; None for none.
+        several: whether this process is one of several, whose counts the supervisor collects.
     """
-    if FOLDER_VARIABLE in os.environ:
+    if several:
         return Metrics(None), None
     registry = CollectorRegistry()
+    if FOLDER_VARIABLE in os.environ:  # somebody else's: the library counts in files all the same
+        _multiprocess.MultiProcessCollector(registry)
+        counted = None
+    else:
+        counted = registry
     if folder is not None:
         registry.register(FactsCollector(folder))
-    return Metrics(registry), registry
+    return Metrics(counted), registry
 
 
 def timestamp(text: str) -> float | None:

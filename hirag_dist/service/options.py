@@ -30,7 +30,9 @@ class ServerOptions:
         max_connection_age_s: seconds after which a connection is asked to reconnect, so that balancers can move it; 0
             for never.
         max_connection_age_grace_s: seconds that requests on it have to finish then; what is left is cut off.
-        drain_s: seconds that requests have to finish when the service stops.
+        drain_delay_s: seconds that a service which is asked to stop goes on as before, but for its health, so that
+            balancers hear of it before the port is closed.
+        drain_s: seconds that requests have to finish then.
         reflection: whether the service describes its own protocol to tools such as grpcurl.
         reuse_port: let several processes share the port.
         tls_cert, tls_key: PEM files of the server's certificate chain and key.
@@ -59,6 +61,7 @@ class ServerOptions:
     keepalive_s: float = 60.0
     max_connection_age_s: float = 600.0
     max_connection_age_grace_s: float = 300.0
+    drain_delay_s: float = 0.0
     drain_s: float = 20.0
     reflection: bool = True
     reuse_port: bool = False
@@ -85,7 +88,7 @@ class ServerOptions:
         for name in ("max_wait_s", "send_timeout_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in ("max_connection_age_s", "max_connection_age_grace_s", "drain_s"):
+        for name in ("max_connection_age_s", "max_connection_age_grace_s", "drain_delay_s", "drain_s"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
         if (self.tls_cert is None) != (self.tls_key is None):

@@ -86,14 +86,19 @@ class ThreadRunner(Runner):
             started[0].add_done_callback(lambda task: here.call_soon_threadsafe(ended.set_result, task))
 
         self._loop.call_soon_threadsafe(start)
-        try:
-            task = await asyncio.shield(ended)
-        except asyncio.CancelledError:
-            self._loop.call_soon_threadsafe(lambda: started[0].cancel())
-            task = await ended
+        cancelled: asyncio.CancelledError | None = None
+        while not ended.done():
+            try:
+                await asyncio.shield(ended)
+            except asyncio.CancelledError as error:  # a second one has to wait for the end of the work like the first
+                if cancelled is None:
+                    self._loop.call_soon_threadsafe(lambda: started[0].cancel())
+                cancelled = error
+        task = ended.result()
+        if cancelled is not None:
             if not task.cancelled():
                 task.exception()  # nobody waits for it any more
-            raise
+            raise cancelled
         return task.result()
 
     async def close(self) -> None:

@@ -76,7 +76,9 @@ class QueryServer:
         self._tracing = None
         if options.traces_endpoint is not None:
             self._tracing = make_tracing(options.traces_endpoint, options.traces_ratio)
-        self._metrics, self.registry = process_metrics(None if station is None else station.folder)
+        self._metrics, self.registry = process_metrics(
+            None if station is None else station.folder, several=options.reuse_port
+        )
         holder.tell(self._swapped)
         self._loaded_at: float | None = None
         self._facts = Facts()
@@ -139,6 +141,10 @@ class QueryServer:
         self._loaded_at = time.time()
         self._take_down()
         await self._health.serving()
+
+    async def leaving(self) -> None:
+        """Tell health checks that the end is near; calls are still answered."""
+        await self._health.stopping()
 
     async def stop(self, drain_s: float) -> None:
         """Turn new requests away and let those at work finish, for at most `drain_s` seconds.
@@ -230,6 +236,9 @@ async def serve(
                 if ready is not None:
                     ready(address)
                 await stop.wait()
+                if options.drain_delay_s:
+                    await server.leaving()
+                    await _unless(hurry, asyncio.create_task(asyncio.sleep(options.drain_delay_s)))
         finally:
             draining = asyncio.create_task(server.stop(options.drain_s))
             if not await _unless(hurry, draining, cancel=False):

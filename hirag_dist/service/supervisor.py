@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from hirag_dist.errors import ConfigError, HiragError, ServiceError
+from hirag_dist.errors import BackendUnavailable, ConfigError, HiragError, ServiceError
 
 _LOG = logging.getLogger(__name__)
 _STEADY_S = 60.0  # of service, after which earlier deaths are forgotten
@@ -152,8 +152,9 @@ class Supervisor:
 
     def _start(self, worker: _Worker) -> None:
         worker.start_at = None
-        report, theirs = os.pipe()
+        report = theirs = -1
         try:
+            report, theirs = os.pipe()
             process = subprocess.Popen(
                 [*worker.job.command, str(theirs)],
                 stdin=subprocess.PIPE,
@@ -162,14 +163,16 @@ class Supervisor:
                 process_group=0,  # the terminal's Ctrl-C is for the supervisor, which passes it on once
             )
         except OSError as error:
-            os.close(report)
+            if report >= 0:
+                os.close(report)
             if not self._announced:
                 raise ServiceError(f"{worker.job.name} cannot be started: {error}") from error
             _LOG.error("%s cannot be started: %s; another try in %g s", worker.job.name, error, self._longest_pause_s)
             worker.start_at = time.monotonic() + self._longest_pause_s
             return
         finally:
-            os.close(theirs)
+            if theirs >= 0:
+                os.close(theirs)
         os.set_blocking(report, False)
         worker.process, worker.report, worker.started_at = process, report, time.monotonic()
         worker.ready = False
@@ -219,7 +222,10 @@ class Supervisor:
                 _LOG.error("%s (process %d) %s while stopping", worker.job.name, process.pid, how)
                 self._failed = True
             return
-        self._died(place, process.pid)
+        try:
+            self._died(place, process.pid)
+        except Exception:  # what is only told of it must not end the workers that serve
+            _LOG.exception("the death of %s was not taken down", worker.job.name)
         if not self._announced:
             if worker.error is None:
                 worker.error = ServiceError(f"{worker.job.name} {how} before it was ready; its log says why")
@@ -276,16 +282,21 @@ def reserve(host: str, port: int) -> socket.socket:
         port: 0 takes a free one; `getsockname` of the socket says which.
 
     Raises:
-        OSError: it cannot be had.
+        BackendUnavailable: it cannot be had.
     """
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    held = socket.socket(family, kind, protocol)
+    held: socket.socket | None = None
     try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        held = socket.socket(family, kind, protocol)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier service may linger
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         held.bind(address)
-    except BaseException:
-        held.close()
-        raise
+    except OSError as error:
+        if held is not None:
+            held.close()
+        raise BackendUnavailable(
+            f"{host}:{port} cannot be listened on ({error.strerror}); choose another with --listen"
+        ) from error
     return held
 
 

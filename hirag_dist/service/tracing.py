@@ -17,8 +17,8 @@ _FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL"
 class Tracing:
     """Sends a span for each request, with one inside for each part of its retrieval and for its answer.
 
-    A request that brings a `traceparent` (W3C) continues that trace. The parts are known by how long they took; they
-    are laid end to end, from when the request's turn came.
+    A request of a known caller that brings a `traceparent` (W3C) continues that trace. The parts are known by how long
+    they took; they are laid end to end, from when the request's turn came.
 
     Args:
         provider: of OpenTelemetry.
@@ -35,7 +35,8 @@ class Tracing:
 
     def ended(self, access: Access) -> None:
         """Make the spans of a request."""
-        parent = self._propagator.extract(access.trace) if access.trace else None
+        known = access.kind != "unknown"  # a stranger's word is not taken for it that a trace is to be kept
+        parent = self._propagator.extract(access.trace) if access.trace and known else None
         begin = access.began_ns
         span = self._tracer.start_span(
             f"{_SERVICE}/{access.method}", parent, kind=self._trace.SpanKind.SERVER, start_time=begin

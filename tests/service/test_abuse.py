@@ -49,7 +49,7 @@ async def service(store: Store, start: Any) -> Any:
         return make_engine(config, open_snapshot(store), Prompts())
 
     holder = EngineHolder(opened, lambda: current_id(store), poll_s=3600)
-    return await start(holder, places=2, max_concurrent=MOST_REQUESTS, send_timeout_s=0.5)
+    return await start(holder, places=2, max_wait_s=60, max_concurrent=MOST_REQUESTS, send_timeout_s=0.5)
 
 
 @pytest.fixture

@@ -122,6 +122,41 @@ async def test_the_expected_wait_goes_by_the_line_and_by_how_long_places_are_hel
     assert admission.expected_wait_s == 0  # there is a free place
 
 
+async def test_stays_that_end_badly_count(admission: Admission, clock: Clock) -> None:
+    async def fail() -> None:
+        async with admission.place(no_deadline):
+            clock.s += 2.0
+            raise ZeroDivisionError
+
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+    guests = [Guest(admission, str(number), []) for number in range(6)]
+    await settled()
+    assert admission.expected_wait_s == pytest.approx(5 * 2.0 / 2)
+    for guest in guests:
+        await guest.give_up()
+
+
+async def test_a_place_whose_holder_hangs(admission: Admission, clock: Clock) -> None:
+    for _ in range(2):
+        async with admission.place(no_deadline):
+            clock.s += 0.5
+    order: list[str] = []
+    hanging = Guest(admission, "hanging", order)
+    await settled()
+    clock.s += 10.0
+    guests = [Guest(admission, str(number), order) for number in range(5)]
+    await settled()
+    assert admission.waiting == 4
+    assert admission.expected_wait_s == pytest.approx(5 / (1 / 10 + 1 / 0.5))  # the other place goes on
+    clock.s += 10.0
+    assert admission.expected_wait_s == pytest.approx(5 / (1 / 20 + 1 / 10))  # until it hangs too
+    for guest in (hanging, *guests):
+        await guest.give_up()
+    assert (admission.at_work, admission.waiting) == (0, 0)
+
+
 async def test_who_would_wait_too_long_is_told_so(admission: Admission, clock: Clock) -> None:
     async with full(admission, clock, 0.5, waiting=4):
         with pytest.raises(Overloaded, match=r"4 requests are waiting and 1\.2 s would pass") as caught:

@@ -221,3 +221,29 @@ async def test_a_request_before_anything_is_loaded(start: Any, engine: Any, fake
         with pytest.raises(grpc.aio.AioRpcError, match="no snapshot loaded") as caught:
             await query_pb2_grpc.QueryServiceStub(channel).DescribeIndex(pb.DescribeIndexRequest())
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_an_engine_is_not_closed_under_a_request_that_is_cut_off(fakes: Any) -> None:
+    engine = fakes.FakeEngine()
+    holder = fakes.holder_of(engine)
+    await holder.start()
+    unwinding = asyncio.Event()
+
+    async def ask() -> None:
+        with holder.lease():
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await unwinding.wait()
+                assert not engine.closed.is_set()
+
+    asking = asyncio.create_task(ask())
+    await asyncio.sleep(0)
+    asking.cancel()
+    closing = asyncio.create_task(holder.close())
+    await asyncio.sleep(0)
+    assert not engine.closed.is_set()
+    unwinding.set()
+    await closing
+    assert engine.closed.is_set()
+    assert asking.cancelled()

@@ -89,6 +89,16 @@ def test_a_quota_ends_with_the_day(limits: SharedLimits, clock: Clock) -> None:
     assert [ask(limits, caller) for _ in range(3)] == ["", "", f"quota {DAY_S:.4g}"]
 
 
+def test_a_clock_that_is_set_back_gives_no_second_quota(limits: SharedLimits, clock: Clock) -> None:
+    caller = Caller("web", per_day=1)
+    clock.s += DAY_S / 2
+    assert ask(limits, caller) == ""
+    clock.s -= 10  # before midnight again
+    assert ask(limits, caller).startswith("quota")
+    clock.s += 20
+    assert ask(limits, caller).startswith("quota")
+
+
 def test_what_is_refused_is_not_charged(limits: SharedLimits, clock: Clock) -> None:
     caller = Caller("web", per_second=1.0, burst=1.0, per_day=2)
     assert [ask(limits, caller) for _ in range(3)] == ["", "rate 1", "rate 1"]

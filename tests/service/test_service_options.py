@@ -36,6 +36,11 @@ def test_what_is_no_address(listen: str) -> None:
     [
         {"max_message_bytes": 10},
         {"max_concurrent": 0},
+        {"places": 0},
+        {"max_answers": 0},
+        {"max_wait_s": 0.0},
+        {"send_timeout_s": 0.0},
+        {"max_connection_age_grace_s": -1.0},
         {"keepalive_s": 0.0},
         {"drain_s": -1.0},
         {"max_connection_age_s": -1.0},
@@ -47,3 +52,10 @@ def test_what_is_no_address(listen: str) -> None:
 def test_what_does_not_fit(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         ServerOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_metrics_are_for_this_machine_unless_it_is_said() -> None:
+    with pytest.raises(ConfigError, match="metrics_public: true where that is meant"):
+        ServerOptions(metrics_listen="0.0.0.0:9464")
+    assert ServerOptions(metrics_listen="0.0.0.0:9464", metrics_public=True).metrics_listen == "0.0.0.0:9464"
+    assert ServerOptions(metrics_listen="127.0.0.1:0").metrics_listen == "127.0.0.1:0"

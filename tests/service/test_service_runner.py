@@ -71,6 +71,33 @@ async def test_cancelled_work_has_ended_when_the_cancellation_goes_on(runner: Ru
     assert work.ended.is_set()
 
 
+async def test_a_second_cancellation_does_not_go_ahead_of_the_work() -> None:
+    runner = ThreadRunner()
+    begun_, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    async def slow_to_stop() -> None:
+        begun_.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.to_thread(go.wait)
+            ended.set()
+
+    task = asyncio.create_task(runner.run(slow_to_stop()))
+    while not begun_.is_set():
+        await asyncio.sleep(0)
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert not task.done()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+    await runner.close()
+
+
 async def test_cancelled_at_once(runner: Runner) -> None:
     async def nothing() -> None:
         """Be run, or not."""

@@ -219,6 +219,18 @@ async def test_a_second_signal_does_not_wait(engine: Any, fakes: Any) -> None:
     assert engine.closed.is_set()
 
 
+async def test_a_service_that_is_leaving_still_answers(engine: Any, fakes: Any) -> None:
+    running = Running(fakes.holder_of(engine), ServerOptions(listen="127.0.0.1:0", drain_delay_s=3600))
+    async with grpc.aio.insecure_channel(await running.address()) as channel:
+        watch = aiter(health_pb2_grpc.HealthStub(channel).Watch(asked("")))
+        assert (await anext(watch)).status == SERVING
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (await anext(watch)).status == NOT_SERVING
+        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
+        os.kill(os.getpid(), signal.SIGTERM)  # does not wait for balancers any more
+        await running.done
+
+
 async def test_a_signal_while_the_snapshot_is_opened(fakes: Any) -> None:
     opening, cancelled = asyncio.Event(), asyncio.Event()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.errors import ConfigError, HiragError, ServiceError
+from hirag_dist.errors import BackendUnavailable, ConfigError, HiragError, ServiceError
 from hirag_dist.service.supervisor import Job, Supervisor, reserve
 
 # What each worker has: its work, a way to report, how often it was started before, and the supervisor's process.
@@ -30,7 +31,14 @@ with starts.open("a") as file:
     print(work, os.getpid(), file=file)
 before = starts.read_text().split().count(work) - 1
 """
-STEADY = "signal.signal(15, lambda *_: sys.exit(0)); report(ready=work); sleep()"
+STEADY = "signal.pthread_sigmask(signal.SIG_BLOCK, {15}); report(ready=work); signal.sigwait({15})"
+AGAIN = """
+signal.pthread_sigmask(signal.SIG_BLOCK, {15})
+report(ready=work)
+if before:
+    os.kill(os.getppid(), 15)
+signal.sigwait({15})
+"""
 
 
 @pytest.fixture
@@ -78,15 +86,12 @@ def test_ready_when_all_are_and_stopped_by_a_signal(
 
 def test_a_worker_that_dies_is_started_again(supervise: Callable[..., Supervisor], starts: Path) -> None:
     died: list[int] = []
-    again = (
-        "signal.signal(15, lambda *_: sys.exit(0)); report(ready=work)\nif before: os.kill(os.getppid(), 15)\nsleep()"
-    )
 
     def kill(_: str) -> None:
         (process,) = (int(line.split()[1]) for line in starts.read_text().splitlines() if line.startswith("w001"))
         os.kill(process, signal.SIGKILL)
 
-    assert supervise(STEADY, again, ready=kill, died=lambda place, _: died.append(place)).run()
+    assert supervise(STEADY, AGAIN, ready=kill, died=lambda place, _: died.append(place)).run()
     assert died == [1]
     assert sorted(line.split()[0] for line in starts.read_text().splitlines()) == ["w000", "w001", "w001"]
 
@@ -121,7 +126,7 @@ def test_a_worker_that_does_not_stop_is_killed(supervise: Callable[..., Supervis
 
 
 def test_a_worker_that_fails_while_it_stops_is_told_of(supervise: Callable[..., Supervisor]) -> None:
-    assert not supervise("signal.signal(15, lambda *_: sys.exit(7)); report(ready=work); sleep()", STEADY).run()
+    assert not supervise(f"{STEADY}; sys.exit(7)", STEADY).run()
 
 
 def test_a_second_signal_is_passed_on(supervise: Callable[..., Supervisor]) -> None:
@@ -169,6 +174,37 @@ Supervisor([job, job], drain_s=30, ready=lambda _: print("ready", flush=True)).r
         assert process.stdout.readline() == "ready\n"
         process.kill()
         assert process.stdout.read() == "alone\nalone\n"  # to the end, which comes when the last of them is gone
+
+
+def test_a_hook_that_fails_ends_no_worker(
+    supervise: Callable[..., Supervisor], starts: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def kill(_: str) -> None:
+        (process,) = (int(line.split()[1]) for line in starts.read_text().splitlines() if line.startswith("w001"))
+        os.kill(process, signal.SIGKILL)
+
+    def died(place: int, process: int) -> None:
+        raise OSError("the folder was swept")
+
+    assert supervise(STEADY, AGAIN, ready=kill, died=died).run()
+    assert "the folder was swept" in caplog.text
+
+
+def test_an_address_that_cannot_be_held() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BackendUnavailable, match=f"127.0.0.1:{port} cannot be listened on"):
+            reserve("127.0.0.1", port)
+
+
+def test_an_address_with_connections_that_linger() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as before:
+        address = before.getsockname()
+        with socket.create_connection(address) as caller:
+            before.accept()[0].close()  # who closes first keeps the port in TIME_WAIT
+            caller.recv(1)
+    with reserve(*address) as held:
+        assert held.getsockname() == address
 
 
 def test_an_address_is_held_for_workers() -> None:

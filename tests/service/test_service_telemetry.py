@@ -200,7 +200,7 @@ import sys
 from hirag_dist.service.access import Access
 from hirag_dist.service.admission import Admission
 from hirag_dist.service.metrics import process_metrics
-metrics, registry = process_metrics(None)
+metrics, registry = process_metrics(None, several=True)
 assert registry is None
 metrics.ended(Access("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
 admission = Admission(places=1, max_wait_s=1, most=9, answers=1)
@@ -259,6 +259,20 @@ async def test_metrics_of_a_running_service(
     assert found["hirag_service_certificate_expiry_timestamp_seconds{}"] > datetime.now(UTC).timestamp()
 
 
+def test_one_process_in_an_environment_for_several(tmp_path: Path) -> None:
+    code = """
+from hirag_dist.service.access import Access
+from hirag_dist.service.metrics import process_metrics
+from prometheus_client import generate_latest
+metrics, registry = process_metrics(None)
+metrics.ended(Access("Retrieve", "", "", kind="token"))
+print(generate_latest(registry).decode())
+"""
+    environ = os.environ | {FOLDER_VARIABLE: str(tmp_path)}
+    said = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True).stdout
+    assert samples(said)["hirag_service_requests_total{caller=token,code=OK,method=Retrieve}"] == 1
+
+
 @pytest.fixture
 def spans() -> Any:
     """A provider of OpenTelemetry and what it was given."""
@@ -306,6 +320,8 @@ def test_a_trace_that_its_caller_does_not_keep_is_not_kept_here(spans: Any) -> N
     tracing = Tracing(provider)
     tracing.ended(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-00"}))
     assert not finished()
+    tracing.ended(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-01"}, kind="unknown", code="UNAUTHENTICATED"))
+    assert finished()[-1].parent is None
     tracing.ended(example(trace={"traceparent": "nonsense"}, code="INTERNAL"))
     root = finished()[-1]
     assert root.parent is None

@@ -1,0 +1,86 @@
+"""From configuration to a service that listens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hirag_dist.cli.serving import for_several, options_of, processes_of
+from hirag_dist.config import Config
+from hirag_dist.errors import ConfigError
+
+
+def config(**sections: Any) -> Config:
+    return Config.model_validate(sections)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "backend"),
+    [
+        ({}, "memory"),
+        ({"uri": "http://milvus:19530"}, "milvus"),
+        ({"backend": "memory"}, "memory"),
+        ({"backend": "milvus", "uri": "http://milvus:19530"}, "milvus"),
+    ],
+)
+def test_vectors_of_several_processes(vectors: dict[str, str], backend: str) -> None:
+    assert for_several(config(vectors=vectors)).vectors.backend == backend
+
+
+def test_milvus_lite_belongs_to_one_process() -> None:
+    with pytest.raises(ConfigError, match=r"set service\.processes to 1, or vectors\.backend"):
+        for_several(config(vectors={"backend": "milvus-lite"}))
+
+
+def test_one_process_a_core() -> None:
+    assert processes_of(config()) == 1
+    assert processes_of(config(service={"processes": 3})) == 3
+    assert processes_of(config(service={"processes": 0})) >= 1
+
+
+def test_how_many_retrievals_at_a_time_goes_by_what_they_wait_for() -> None:
+    endpoint = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m", "dim": 8}
+    remote = {"endpoints": {"far": endpoint}, "roles": {"embed": "far"}}
+    assert options_of(config(vectors={"backend": "memory"})).places == 2
+    assert options_of(config(vectors={"backend": "milvus", "uri": "http://milvus:19530"})).places == 8
+    assert options_of(config(vectors={"backend": "memory"}, llm=remote)).places == 32
+    assert options_of(config(service={"concurrency": 5})).places == 5
+
+
+def test_every_key_of_the_service_is_an_option() -> None:
+    given = {
+        "listen": "127.0.0.1:1",
+        "anonymous_labels": ["public"],
+        "max_wait_s": 0.5,
+        "max_answers": 3,
+        "max_concurrent": 7,
+        "send_timeout_s": 9.0,
+        "keepalive_s": 5.0,
+        "max_connection_age_s": 50.0,
+        "max_connection_age_grace_s": 6.0,
+        "drain_s": 4.0,
+        "drain_delay_s": 3.0,
+        "reflection": False,
+        "callers_file": "callers.yaml",
+        "poll_s": 1.5,
+        "metrics_listen": "127.0.0.1:9464",
+        "access_log": "json",
+        "log_questions": True,
+        "traces_endpoint": "http://collector:4318/v1/traces",
+        "traces_ratio": 0.5,
+    }
+    options = options_of(config(service=given | {"max_message_mib": 2}))
+    for key, value in given.items():
+        expected = frozenset(value) if key == "anonymous_labels" else value  # type: ignore[arg-type]
+        assert getattr(options, key) == expected, key
+    assert options.max_message_bytes == 2 << 20
+    shared = options_of(config(service=given), listen="127.0.0.1:2", shared=True)
+    assert (shared.listen, shared.reuse_port) == ("127.0.0.1:2", True)
+    assert options_of(config(service={"anonymous_labels": "all"})).anonymous_labels is None
+
+
+@pytest.mark.parametrize("wrong", ["some", 7, [7], [""]])
+def test_wrong_labels(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="give a list of labels"):
+        config(service={"anonymous_labels": wrong})
