@@ -17,7 +17,6 @@ from hirag_dist.core.access import LabelRule
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import bridge_relations, key_entities
-from hirag_dist.core.scoring import exact_scores
 from hirag_dist.core.sources import Votes
 from hirag_dist.core.triples import nearest_chunks
 from hirag_dist.errors import HiragError, InvalidQuery
@@ -78,7 +77,7 @@ class QueryEngine:
         self._count_marks = lru_cache(_MARKS)(count_tokens)
         self._told = Told(count_tokens)
         self._clock = clock
-        self._paths = PathFinder(self._index.graph, self._index.components)
+        self._paths = PathFinder(self._index.graph, self._index.connect())
         self._compile()
         self._read_ahead = ReadAhead(self._index.pages())
 
@@ -163,21 +162,33 @@ class QueryEngine:
             await close()
 
     def _compile(self) -> None:
-        """Compile what questions need, or load it, so that the first question does not wait for it."""
+        """Compile what questions need, or load it, so that the first question does not wait for it.
+
+        It takes most of a minute where nothing was compiled before. What callers with labels need is another form of
+        nearly all of it.
+        """
         index, query = self._index, np.zeros(self._index.vectors.shape[1], np.float32)
+        none = np.zeros(0, np.int64)
         bridge_relations(index.graph, index.parallel, [])
-        key_entities(index.communities, range(min(len(index.communities.levels), 1)), index.vectors, query, 1)
-        exact_scores(index.vectors, np.zeros(0, np.int64), query)
-        for seen in (index, self._labelled.any_view()):  # a caller with labels has functions of its own
+        for seen in (index, self._labelled.any_view()):
             if seen is None:
                 continue
             self._search.prepare(seen.admission)
-            self._paths.chain([], seen.admission)
-            nearest_chunks(index.origins, index.chunk_vectors, np.zeros(0, np.int64), query, seen.seen_chunks)
-            votes = Votes(index.origins, query, len(index.chunk_vectors), seen.seen_chunks, seen.admission)
+            self._paths.chain([], seen.admission, seen.connect())
+            key_entities(
+                seen.communities,
+                range(min(len(seen.communities.levels), 1)),
+                seen.vectors,
+                query,
+                1,
+                seen.admission,
+            )
+            seen.similarities(none, query)
+            nearest_chunks(seen.origins, seen.chunk_vectors, none, query, seen.seen_chunks)
+            votes = Votes(seen.origins, query, len(seen.chunk_vectors), seen.seen_chunks, seen.admission)
             votes.of_entities([])
             votes.of_relations([])
-            votes.ranked(index.chunk_vectors, query, 1)
+            votes.ranked(seen.chunk_vectors, query, 1)
 
     def _limits(self, query: Query) -> RetrievalConfig:
         if not query.question.strip():

@@ -109,6 +109,18 @@ class Turns:
         if self._give_up_at is not None and self._clock() > self._give_up_at:
             raise _Late
 
+    async def apart(self, work: Callable[[], T]) -> T:
+        """Do work in a thread, which goes on where nobody waits for it any more.
+
+        Raises:
+            _Late: the deadline passed before it was done.
+        """
+        try:
+            async with asyncio.timeout(self.left_s):
+                return await asyncio.to_thread(work)
+        except TimeoutError:
+            raise _Late from None
+
     async def work(self, steps: Steps[T]) -> T:
         """Do long work in turns.
 
@@ -241,7 +253,10 @@ class Search:
             members = key_entity_steps(index.communities, chosen, index.vectors, self._vector, limit, admission)
             keys = await work(members)
             rows = [row for row, _ in keys]
-            paths = await work(self._paths.chain_steps(rows, admission))
+            components = index.components
+            if components is None:
+                components = await self._turns.apart(index.connect)
+            paths = await work(self._paths.chain_steps(rows, admission, components))
             nodes = sorted({node for path in paths for node in path} | set(rows))
             joined = np.array(bridge_relations(index.graph, index.parallel, nodes), np.int64)
             relations = index.known_relations(joined)

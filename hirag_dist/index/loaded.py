@@ -40,6 +40,7 @@ class LoadedIndex:
     Attributes:
         admission: what a caller may see of it; None: everything.
         seen_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
+        components: (n_entities,) connected component of each entity, by what may be seen; None until `connect`.
     """
 
     admission: Admission | None = None
@@ -85,7 +86,7 @@ class LoadedIndex:
             of_indptr=files.array("entity_communities_indptr"),
             of=files.array("entity_communities"),
         )
-        self.components: NDArray[np.int32] = files.array("entity_components")
+        self.components: NDArray[np.int32] | None = files.array("entity_components")
         self._spans: NDArray[np.int64] = files.array("chunk_spans")
         self._report_rows: NDArray[np.int32] = files.array("community_reports")
         self._tokens: dict[str, NDArray[np.int32]] = {}
@@ -222,6 +223,11 @@ class LoadedIndex:
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations."""
         return self.weights[rows]
+
+    def connect(self) -> NDArray[np.int32]:
+        """Return `components`."""
+        assert self.components is not None  # it is mapped
+        return self.components
 
     def known_relations(self, rows: IntVector) -> IntVector:
         """Return those relations that may be seen."""
