@@ -166,13 +166,14 @@ class QueryEngine:
         """Compile what questions need, or load it, so that the first question does not wait for it."""
         index, query = self._index, np.zeros(self._index.vectors.shape[1], np.float32)
         bridge_relations(index.graph, index.parallel, [])
-        key_entities(index.communities, range(min(len(index.communities.levels), 1)), index.vectors, query, 1)
+        first = range(min(len(index.communities.levels), 1))
         exact_scores(index.vectors, np.zeros(0, np.int64), query)
         for seen in (index, self._labelled.any_view()):  # a caller with labels has functions of its own
             if seen is None:
                 continue
             self._search.prepare(seen.admission)
             self._paths.chain([], seen.admission)
+            key_entities(index.communities, first, index.vectors, query, 1, seen.admission)
             nearest_chunks(index.origins, index.chunk_vectors, np.zeros(0, np.int64), query, seen.seen_chunks)
             votes = Votes(index.origins, query, len(index.chunk_vectors), seen.seen_chunks, seen.admission)
             votes.of_entities([])
