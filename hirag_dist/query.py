@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from pydantic import ValidationError
@@ -28,6 +29,7 @@ from hirag_dist.ports import AnswerModel, Embedder, VectorIndex
 from hirag_dist.searching import MODES, Search, Told, Turns
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
 
+_VIEW_CHARS = 1 << 20  # of records that are remembered for callers who see the same part
 _MARKS = 1024  # references and headings, whose tokens are remembered
 
 
@@ -76,6 +78,7 @@ class QueryEngine:
         self._count = count_tokens
         self._count_marks = lru_cache(_MARKS)(count_tokens)
         self._told = Told(count_tokens)
+        self._told_views: WeakKeyDictionary[LoadedIndex, Told] = WeakKeyDictionary()  # who sees a part has own texts
         self._clock = clock
         self._paths = PathFinder(self._index.graph, self._index.connect())
         self._compile()
@@ -122,7 +125,10 @@ class QueryEngine:
             mode = query.mode or limits.mode
             yield "done", Retrieval(query.question, mode, self._index.snapshot_id, timings_ms={"total": 0.0})
             return
-        search = Search(seen, query, limits, self._paths, self._count_marks, self._told, turns)
+        told = self._told
+        if seen is not self._index:
+            told = self._told_views.setdefault(seen, Told(self._count, _VIEW_CHARS))
+        search = Search(seen, query, limits, self._paths, self._count_marks, told, turns)
         if not await search.begin(self._embedder, self._search):
             yield "done", search.result
             return

@@ -196,8 +196,7 @@ class Search:
         with self._timed("sources"):
             self._sources()
         with self._timed("render"):
-            told = self._tell if self._index.admission is None else None  # who sees a part has texts of their own
-            self.result = render_context(self.result, self._limits.context_tokens, self._count, told)
+            self.result = render_context(self.result, self._limits.context_tokens, self._count, self._tell)
         self._end()
 
     def _tell(self, level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:

@@ -168,18 +168,18 @@ class LoadedIndex:
             ]
         )
 
-    def triples(self, scored: Scored, named: Named) -> tuple[TripleItem, ...]:
+    def triples(self, scored: Scored, named: Named | None = None) -> tuple[TripleItem, ...]:
         """Return relations by (row, score).
 
         Args:
             scored: of each.
-            named: ids and names of the entities at their ends.
+            named: ids and names of the entities at their ends, where they are known.
         """
         rows = [row for row, _ in scored]
         if not rows:
             return ()
-        ids, names = named
         sources, targets = self.ends[rows].T.tolist()
+        ids, names = named or self.named({*sources, *targets})
         return tuple(
             map(
                 TripleItem,
