@@ -35,8 +35,9 @@ class _Span:
 def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> Places:
     """Return documents and chunks as tables; what could not be kept as it was goes to `source.left_out`.
 
-    Equal texts with the same labels are one document. A chunk's text is looked for in its document, from the start of the chunk before
-    it on, then from the beginning; where it is not found the whole document is its span and the chunk keeps its text.
+    Equal texts with the same labels are one document. A chunk's text is looked for in its document, from the start of
+    the chunk before it on, then from the beginning; where it is not found the whole document is its span and the chunk
+    keeps its text.
     A chunk of a document that is not there becomes a document of its own; where documents carry labels it stays without
     one, as does a chunk of several documents with different labels of which none holds its text: nobody knows who may
     see it, and such chunks are in nobody's reach. Texts that the folder does not hold are
