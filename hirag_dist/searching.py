@@ -60,6 +60,11 @@ class Told:
         self._chars = 0
         self._kept: dict[tuple[str, int], tuple[str, int]] = {}
 
+    def once(self, make: Callable[[], str]) -> tuple[str, int]:
+        """Return the text and tokens of a record that others are told otherwise; it is not remembered."""
+        text = make()
+        return text, self._count(text)
+
     def of(self, level: str, row: int, tokens: int, make: Callable[[], str]) -> tuple[str, int]:
         """Return a record's text and tokens.
 
@@ -201,6 +206,8 @@ class Search:
 
     def _tell(self, level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
         row = self._found[level][place]
+        if self._index.tells_anew(level, row):
+            return self._told.once(make)
         return self._told.of(level, row, self._index.tokens(level, row), make)
 
     def _end(self) -> None:

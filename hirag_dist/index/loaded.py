@@ -216,6 +216,10 @@ class LoadedIndex:
         counted = self._tokens.get(level)
         return 0 if counted is None else int(counted[row])
 
+    def tells_anew(self, level: str, row: int) -> bool:
+        """Whether a record of a context, by its row, is told otherwise than to who sees everything."""
+        return False
+
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return how near entities are to a question."""
         return exact_scores(self.vectors, rows, query)

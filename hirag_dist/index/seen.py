@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import HIDDEN, WHOLE, Flags, LabelRule, sets_in_reach
+from hirag_dist.core.access import HIDDEN, MIXED, WHOLE, Flags, LabelRule, sets_in_reach
 from hirag_dist.core.admission import admitted_relations, read_only, seen_scores, seen_weights
 from hirag_dist.core.components import seen_components
 from hirag_dist.core.retrieval import RankedCommunity
@@ -147,6 +147,14 @@ class SeenIndex(LoadedIndex):
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return how near entities are to a question, by what may be seen of them."""
         return seen_scores(self.admission, self.vectors, rows, query, exact_scores)
+
+    def tells_anew(self, level: str, row: int) -> bool:
+        """Whether a record is of an entity or relation seen in part, or names an entity that is."""
+        admission = self.admission
+        entities = [row] if level == "local" else self.ends[row].tolist() if level == "bridge" else []
+        if any(admission.entity_states[admission.entity_patterns[entity]] == MIXED for entity in entities):
+            return True
+        return level == "bridge" and bool(admission.relation_states[admission.relation_patterns[row]] == MIXED)
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations, by what may be seen of them."""
