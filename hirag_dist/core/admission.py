@@ -24,7 +24,7 @@ def read_only(admission: Admission) -> Admission:
 
     To compiled code arrays that may be written to are of another type, and it is compiled anew for each combination.
     """
-    parts = [part.view() for part in admission]
+    parts: list[Any] = [part.view() for part in admission]
     for part in parts:
         part.flags.writeable = False
     return Admission(*parts)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -151,7 +152,7 @@ def texts_of(value: object, separator: str = SEP) -> tuple[str, ...]:
     return tuple(part for part in parts if part)
 
 
-def labels_of(*held: object) -> tuple[str, ...]:
+def labels_of(*held: Any) -> tuple[str, ...]:
     """Return the labels of a document: those of the first of its objects that has some.
 
     >>> labels_of({"labels": None}, {"acl": '["a", "b"]'}), labels_of({"label": "a"}, None)
