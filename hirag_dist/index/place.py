@@ -16,8 +16,9 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -32,6 +33,7 @@ from hirag_dist.types import FloatMatrix
 
 log = logging.getLogger(__name__)
 HASHED_BYTES = 1 << 20  # files up to this size are checked by hash whenever they are opened
+_HALF_MADE = ".tmp-"
 _KEPT = 3  # cached snapshots of one index
 _KEPT_S = 3600.0  # for how long after its last opening no cached snapshot is removed
 
@@ -91,7 +93,7 @@ class Place:
 
     def _copy(self, name: str, entry: FileEntry, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex[:8]}")
+        beside = target.with_name(f"{_HALF_MADE}{target.name}-{uuid.uuid4().hex[:8]}")
         try:
             self._store.fetch(f"{self._folder}/{name}", beside)
             if not _is_whole(beside, entry):
@@ -107,7 +109,7 @@ class Place:
 
     def _derive(self, vectors: FloatMatrix, target: Path) -> None:
         started = time.perf_counter()
-        beside = target.with_name(f".tmp-{target.name}-{uuid.uuid4().hex[:8]}")
+        beside = target.with_name(f"{_HALF_MADE}{target.name}-{uuid.uuid4().hex[:8]}")
         try:
             write_serving(self._batches, vectors, Store(str(beside)).create)
             shutil.rmtree(target, ignore_errors=True)  # somebody tidied up some of its files
@@ -116,6 +118,8 @@ class Place:
             raise SnapshotCorrupt(
                 f"{self._store.uri}/{self._folder} cannot be made ready: {error}; build again or serve another snapshot"
             ) from error
+        except OSError as error:
+            raise _unwritable(target.parent, error) from error
         finally:
             shutil.rmtree(beside, ignore_errors=True)
         log.info("made the serving files of %s in %.1f s: %s", self._folder, time.perf_counter() - started, target)
@@ -127,9 +131,13 @@ class Place:
     def _cached(self) -> Path:
         """Return the snapshot's folder in the cache, and remove there what nobody has opened for long."""
         if self._cache is None:
-            self._cache = self._cache_folder()
-            os.utime(self._cache)
-            _sweep(self._cache)
+            folder = self._cache_folder()
+            try:
+                os.utime(folder)
+                _sweep(folder)
+            except OSError as error:
+                raise _unwritable(folder, error) from error
+            self._cache = folder
         return self._cache
 
     def _cache_folder(self) -> Path:
@@ -196,14 +204,55 @@ def _unwritable(folder: Path, error: OSError) -> StoreError:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold a folder against the other processes that would fill it; the system lets go for one that dies."""
-    with open(folder.with_name(f".{folder.name}.lock"), "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    """Hold a folder against the other processes that would fill it; the system lets go for one that dies.
+
+    What such a one left half made goes first: nobody else writes there, and a service that is killed again and again
+    while it copies would fill the disk.
+    """
+    with ExitStack() as stack:
+        try:
+            held = _hold(folder)
+            assert held is not None
+            stack.enter_context(held)
+            for left in list(folder.rglob(f"{_HALF_MADE}*")):
+                if left.is_dir():
+                    shutil.rmtree(left)
+                else:
+                    left.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unwritable(folder, error) from error
         yield
 
 
+def _hold(folder: Path, *, wait: bool = True) -> BinaryIO | None:
+    """Return a folder's lock file, locked until it is closed; None where another process has it and `wait` is not set.
+
+    Raises:
+        OSError: it cannot be made or locked.
+    """
+    path = folder.with_name(f".{folder.name}.lock")
+    while True:
+        file = open(path, "wb")  # noqa: SIM115 - the caller closes it
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                return file
+        except BlockingIOError:
+            file.close()
+            return None
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # it was swept between our opening and our locking: another one holds the folder's name now
+
+
 def _sweep(used: Path) -> None:
-    """Remove cached snapshots beside the one in use. Processes that have mapped their files keep them."""
+    """Remove cached snapshots beside the one in use, and none that is being filled.
+
+    Processes that have mapped their files keep them.
+    """
 
     def opened(folder: Path) -> float:
         try:
@@ -213,6 +262,7 @@ def _sweep(used: Path) -> None:
 
     folders = sorted((path for path in used.parent.iterdir() if path.is_dir()), key=opened, reverse=True)
     for folder in folders[_KEPT:]:
-        if folder != used and time.time() - opened(folder) > _KEPT_S:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.with_name(f".{folder.name}.lock").unlink(missing_ok=True)
+        if folder != used and time.time() - opened(folder) > _KEPT_S and (held := _hold(folder, wait=False)):
+            with held:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.with_name(f".{folder.name}.lock").unlink(missing_ok=True)

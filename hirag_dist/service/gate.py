@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
-from grpc_reflection.v1alpha import reflection
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from hirag_dist.service.access import Access, Context
 from hirag_dist.service.callers import Caller, Callers
@@ -76,8 +78,10 @@ def _names(context: Context) -> list[str]:
     return [value.decode("utf-8", "replace") for key in _NAMES for value in shown.get(key, ())]
 
 
-def guarded_reflection(names: tuple[str, ...], gate: Gate, observers: Sequence[Callable[[Access], None]]) -> Any:
-    """Return a servicer of gRPC's reflection for those who may call; who may not is told to the observers."""
+def guarded_reflection(
+    names: tuple[str, ...], gate: Gate, observers: Sequence[Callable[[Access], None]]
+) -> grpc.GenericRpcHandler:
+    """Return the handler of gRPC's reflection for those who may call; who may not is told to the observers."""
 
     class Guarded(_REFLECTION.aio.ReflectionServicer):  # type: ignore[misc]
         async def ServerReflectionInfo(  # noqa: N802 - the name is the protocol's
@@ -95,4 +99,20 @@ def guarded_reflection(names: tuple[str, ...], gate: Gate, observers: Sequence[C
             async for reply in super().ServerReflectionInfo(request_iterator, context):
                 yield reply
 
-    return Guarded(names)
+    make: Any = grpc.stream_stream_rpc_method_handler
+    handlers = {
+        "ServerReflectionInfo": make(
+            Guarded(names).ServerReflectionInfo,
+            request_deserializer=_reflection_request,
+            response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+        )
+    }
+    return grpc.method_handlers_generic_handler(reflection.SERVICE_NAME, handlers)
+
+
+def _reflection_request(raw: bytes) -> Any:
+    """Return the request; for bytes that are none an empty one, which is refused without a traceback in the log."""
+    try:
+        return reflection_pb2.ServerReflectionRequest.FromString(raw)
+    except DecodeError:
+        return reflection_pb2.ServerReflectionRequest()

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
+from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health_pb2
 
 from hirag_dist.service.access import Context
 
 _PB: Any = health_pb2  # the published stubs are older than `List`
 _Status = health_pb2.HealthCheckResponse
+_Request = TypeVar("_Request", bound=Message)
 
 
 class Health:
     """Answers `Check` and `Watch` with one status for every name it knows.
+
+    Requests come as bytes: anybody may ask, and bytes that are no message, left to gRPC, would each write a traceback
+    into the log.
 
     Args:
         names: services that are answered for; "" is the process as a whole.
@@ -28,6 +33,20 @@ class Health:
         self._stopping = False
         self._changed = asyncio.Condition()
 
+    def handler(self) -> grpc.GenericRpcHandler:
+        """Return what gRPC calls for each method."""
+        unary: Any = grpc.unary_unary_rpc_method_handler
+        stream: Any = grpc.unary_stream_rpc_method_handler
+        replies = _Status.SerializeToString
+        handlers = {
+            "Check": unary(self.Check, response_serializer=replies),
+            "Watch": stream(self.Watch, response_serializer=replies),
+            "List": unary(self.List, response_serializer=_PB.HealthListResponse.SerializeToString),
+        }
+        return grpc.method_handlers_generic_handler(
+            health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, handlers
+        )
+
     async def serving(self) -> None:
         """Say SERVING from now on, unless the service is stopping."""
         await self._set(serving=True, stopping=self._stopping)
@@ -37,17 +56,19 @@ class Health:
         await self._set(serving=False, stopping=True)
 
     async def Check(  # noqa: N802 - the name is the protocol's
-        self, request: health_pb2.HealthCheckRequest, context: Context
+        self, raw: bytes, context: Context
     ) -> health_pb2.HealthCheckResponse:
         """Return the status now; NOT_FOUND for an unknown name."""
+        request = await _read(health_pb2.HealthCheckRequest, raw, context)
         if request.service not in self._names:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r} here")
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no service of that name here")  # which may be very long
         return _Status(status=self._status(request.service))
 
     async def Watch(  # noqa: N802
-        self, request: health_pb2.HealthCheckRequest, context: Context
+        self, raw: bytes, context: Context
     ) -> None:
         """Send the status now and at every change."""
+        request = await _read(health_pb2.HealthCheckRequest, raw, context)
         last = None
         while True:
             status, stopping = self._status(request.service), self._stopping
@@ -62,9 +83,10 @@ class Health:
                 )
 
     async def List(  # noqa: N802
-        self, request: Any, context: Context
+        self, raw: bytes, context: Context
     ) -> Any:
         """Return the status of every name."""
+        await _read(_PB.HealthListRequest, raw, context)
         return _PB.HealthListResponse(statuses={name: _Status(status=self._status(name)) for name in self._names})
 
     def _status(self, name: str) -> int:
@@ -76,3 +98,10 @@ class Health:
         async with self._changed:
             self._serving, self._stopping = serving, stopping
             self._changed.notify_all()
+
+
+async def _read(kind: type[_Request], raw: bytes, context: Context) -> _Request:
+    try:
+        return kind.FromString(raw)
+    except DecodeError:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the bytes are no {kind.__name__}")

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.access import Access, AccessLog
@@ -35,8 +35,6 @@ from hirag_dist.service.tls import ServerTls
 from hirag_dist.service.tracing import make_tracing
 from hirag_dist.service.watch import Reloaded
 
-_HEALTH: Any = health_pb2_grpc  # the published stubs want a subclass, and are older than `List` and `Watch`
-_REFLECTION: Any = reflection_pb2_grpc
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
 
@@ -112,12 +110,10 @@ class QueryServer:
         host, port = split_address(options.listen)
         probe(host, port, reuse_port=options.reuse_port)
         server = grpc.aio.server(options=channel_options(options))
-        server.add_generic_rpc_handlers((service_handler(self._servicer),))
-        _HEALTH.add_HealthServicer_to_server(self._health, server)
+        server.add_generic_rpc_handlers((service_handler(self._servicer), self._health.handler()))
         if options.reflection:
             names = (SERVICE_NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-            guarded = guarded_reflection(names, self._gate, self._observers)
-            _REFLECTION.add_ServerReflectionServicer_to_server(guarded, server)
+            server.add_generic_rpc_handlers((guarded_reflection(names, self._gate, self._observers),))
         address = f"[{host}]" if ":" in host else host
         try:
             if self._tls is None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
 from aiohttp import web
@@ -14,6 +14,7 @@ from aiohttp import web
 from hirag_dist.client import AsyncHiragClient, CallOptions, DeadlinePassed, Overloaded, Unauthenticated
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.types import Answer, Retrieval
+from hirag_dist.web.clients import Clients
 from hirag_dist.web.files import File, read_files
 from hirag_dist.web.guard import Guard, Handler
 from hirag_dist.web.messages import (
@@ -43,13 +44,13 @@ class PageApp:
     Args:
         options: limits.
         guard: what requests pass first.
-        client: gives the client to ask with, which may change.
+        clients: to ask with.
     """
 
-    def __init__(self, options: PageOptions, guard: Guard, client: Callable[[], AsyncHiragClient]) -> None:
+    def __init__(self, options: PageOptions, guard: Guard, clients: Clients) -> None:
         self._options = options
         self._guard = guard
-        self._client = client
+        self._clients = clients
         self._files = read_files()
         self._at_work = 0
 
@@ -71,17 +72,17 @@ class PageApp:
 
     async def _describe(self, request: web.Request) -> web.StreamResponse:
         await self._body(request)
-        with self._admitted():
+        with self._admitted(), self._clients.lease() as client:
             call = self._call(request, self._options.timeout_s)
-            info = await self._client().describe(**call)
+            info = await client.describe(**call)
         return web.Response(body=info_body(info), content_type="application/json", headers=_ids(call))
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:
         asked = read_question(await self._body(request))
-        with self._admitted():
+        with self._admitted(), self._clients.lease() as client:
             limit = self._options.timeout_s
             call = self._call(request, limit if asked.timeout_s is None else min(asked.timeout_s, limit))
-            async with aclosing(_lines(self._client(), asked, call)) as lines:
+            async with aclosing(_lines(client, asked, call)) as lines:
                 first = await anext(lines)  # what fails before it has a status of its own
                 response = web.StreamResponse(headers=_ids(call) | {"X-Accel-Buffering": "no"})
                 response.content_type = "application/x-ndjson"
@@ -190,7 +191,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except (web.HTTPException, ConnectionError):  # a reply of aiohttp's own, or a visitor who has gone
         raise
     except Exception:
-        _LOG.exception("request %s failed", request.path)
+        _LOG.exception("request %.200r failed", request.path)
         return _told(HiragError("internal error; the log of the page tells more"), 500)
 
 

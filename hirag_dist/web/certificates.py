@@ -7,30 +7,47 @@ import ssl
 from hirag_dist.errors import ConfigError
 
 
+class BrowserTls:
+    """The TLS settings towards browsers, which can be renewed while the page is served.
+
+    Attributes:
+        context: to listen with. Each handshake takes certificate and client authorities of the latest renewal.
+    """
+
+    def __init__(self, first: ssl.SSLContext) -> None:
+        self.context = self._latest = first
+        self.context.sni_callback = self._choose  # called for clients that send no name, too
+
+    def renew(self, latest: ssl.SSLContext) -> None:
+        """Let handshakes from now on go by another context, made as this one was."""
+        self._latest = latest
+
+    def _choose(self, end: ssl.SSLObject | ssl.SSLSocket, name: str | None, context: ssl.SSLContext) -> None:
+        end.context = self._latest
+
+
 def server_context(cert: str, key: str, client_ca: str | None) -> ssl.SSLContext:
-    """Return the TLS settings towards browsers.
+    """Return the TLS settings towards browsers, as the files are now.
 
     Raises:
         ConfigError: a file cannot be read or is not PEM, or key and certificate do not belong together.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    load(context, cert, key)
+    _load(context, cert, key)
     if client_ca is not None:
         try:
             context.load_verify_locations(client_ca)
         except OSError as error:
             raise ConfigError(f"TLS cannot be set up from {client_ca}: {error}") from error
         context.verify_mode = ssl.CERT_REQUIRED
+        # A resumed session shows no certificate: who was let in by an authority that is gone must be asked again.
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.num_tickets = 0
     return context
 
 
-def load(context: ssl.SSLContext, cert: str, key: str) -> None:
-    """Have a context show this certificate from the next handshake on.
-
-    Raises:
-        ConfigError: a file cannot be read or is not PEM, or the two do not belong together.
-    """
+def _load(context: ssl.SSLContext, cert: str, key: str) -> None:
     try:
         context.load_cert_chain(cert, key)
     except OSError as error:  # ssl.SSLError is one
@@ -47,7 +64,7 @@ def names_in(cert: str, key: str) -> tuple[str, ...]:
         ConfigError: as `server_context`, or the certificate has expired or is not valid yet.
     """
     shows = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    load(shows, cert, key)
+    _load(shows, cert, key)
     looks = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     looks.check_hostname = False
     looks.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is the anchor, whoever signed it

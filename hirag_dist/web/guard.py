@@ -66,7 +66,7 @@ class Guard:
         fault = self.fault(request)
         if fault is not None:
             status, why = fault
-            _LOG.warning("refused %s %s from %s: %s", request.method, request.path, request.remote, why)
+            _LOG.warning("refused %s %.200r from %s: %s", request.method, request.path, request.remote, why)
             return web.json_response({"error": {"kind": "Forbidden", "message": why}}, status=status)
         return await handler(request)
 
@@ -82,7 +82,7 @@ class Guard:
         if request.method in ("GET", "HEAD"):
             return None
         origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _host_of(origin) != host.lower():
             return 403, "a page of another site made this request"
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             return 403, "a page of another site made this request"
@@ -97,3 +97,11 @@ class Guard:
         except ValueError:
             return False
         return name in LOOPBACK_NAMES or name in self.names or f"*.{name.partition('.')[2]}" in self.names
+
+
+def _host_of(origin: str) -> str | None:
+    """Return host and port of an origin, None where it is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:  # such as http://[
+        return None

@@ -6,12 +6,10 @@ import asyncio
 import errno
 import logging
 import signal
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
 
 from aiohttp import web
 
@@ -20,7 +18,8 @@ from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.options import split_address
 from hirag_dist.service.watch import Reloaded
 from hirag_dist.web.app import PageApp
-from hirag_dist.web.certificates import expected_name, load, names_in, server_context
+from hirag_dist.web.certificates import BrowserTls, expected_name, names_in, server_context
+from hirag_dist.web.clients import Clients
 from hirag_dist.web.guard import Guard
 from hirag_dist.web.options import PageOptions, reached_at, url_of
 
@@ -47,9 +46,9 @@ class Page:
         self.url = ""
         self._options = options
         self._target = reached_at(target)
-        self._clients: list[AsyncHiragClient] = []  # the last one is in use; those before finish what they began
+        self._clients = Clients()
         self._guard = Guard(options.names, secure=options.tls_cert is not None)
-        self._context: ssl.SSLContext | None = None
+        self._tls: BrowserTls | None = None
         self._runner: web.AppRunner | None = None
         self._certificates: Reloaded[AsyncHiragClient] | None = None
 
@@ -57,9 +56,9 @@ class Page:
         options = self._options
         host, port = split_address(options.listen)
         self._guard.names |= {host.lower()}
-        files = [options.tls_cert, options.tls_key, options.client_cert, options.client_key]
-        self._certificates = Reloaded([path for path in files if path], self._connect, self._clients.append)
-        app = PageApp(options, self._guard, lambda: self._clients[-1]).app()
+        files = [options.tls_cert, options.tls_key, options.tls_client_ca, options.client_cert, options.client_key]
+        self._certificates = Reloaded([path for path in files if path], self._connect, self._clients.put)
+        app = PageApp(options, self._guard, self._clients).app()
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -69,11 +68,12 @@ class Page:
         )
         await runner.setup()
         try:
-            site = web.TCPSite(runner, host, port, ssl_context=self._context, reuse_port=options.reuse_port or None)
+            tls = None if self._tls is None else self._tls.context
+            site = web.TCPSite(runner, host, port, ssl_context=tls, reuse_port=options.reuse_port or None)
             await site.start()
         except OSError as error:
             await runner.cleanup()
-            await self._clients.pop().close()
+            await self._clients.close()
             in_use = error.errno == errno.EADDRINUSE
             why = "the port is in use" if in_use else error.strerror or str(error)
             raise BackendUnavailable(f"the page cannot listen on {options.listen}: {why}; choose another") from error
@@ -87,8 +87,7 @@ class Page:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-        while self._clients:
-            await self._clients.pop().close()
+        await self._clients.close()
 
     def renew(self) -> bool:
         """Look once for new certificates, and take them up; broken ones leave the old in use. Return whether it did."""
@@ -107,21 +106,24 @@ class Page:
             ConfigError: the files cannot be used.
         """
         options = self._options
-        chosen: dict[str, Any] = {"timeout_s": options.timeout_s}
-        if options.tls_cert is not None and options.tls_key is not None:
-            names = names_in(options.tls_cert, options.tls_key)
-            if self._context is None:
-                self._context = server_context(options.tls_cert, options.tls_key, options.tls_client_ca)
-            else:
-                load(self._context, options.tls_cert, options.tls_key)
-            self._guard.names |= {name.lower() for name in names}
-            chosen |= {
-                "root_certificates": options.tls_cert,
-                "server_name": expected_name(names),
-                "certificate": options.client_cert,
-                "key": options.client_key,
-            }
-        return AsyncHiragClient(self._target, **chosen)
+        if options.tls_cert is None or options.tls_key is None:
+            return AsyncHiragClient(self._target, timeout_s=options.timeout_s)
+        names = names_in(options.tls_cert, options.tls_key)
+        latest = server_context(options.tls_cert, options.tls_key, options.tls_client_ca)
+        client = AsyncHiragClient(
+            self._target,
+            timeout_s=options.timeout_s,
+            root_certificates=options.tls_cert,
+            server_name=expected_name(names),
+            certificate=options.client_cert,
+            key=options.client_key,
+        )
+        if self._tls is None:
+            self._tls = BrowserTls(latest)
+        else:
+            self._tls.renew(latest)  # only now, when nothing can fail any more
+        self._guard.names |= {name.lower() for name in names}
+        return client
 
 
 async def serve_page(

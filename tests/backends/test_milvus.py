@@ -7,6 +7,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from pymilvus import MilvusClient, MilvusException
 
 from hirag_dist.backends.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
-from hirag_dist.backends.milvus.collection import Filling
+from hirag_dist.backends.milvus.collection import Field, Filling, key_of
 from hirag_dist.backends.milvus.indexes import choose_index
 from hirag_dist.backends.vector_index import make_vector_index
 from hirag_dist.config import Config, Vectors
@@ -107,7 +108,7 @@ def test_a_collection_that_is_whole_is_kept(snapshot: Snapshot, caplog: pytest.L
     nearest(snapshot)
     nearest(snapshot)
     assert [record.message for record in caplog.records] == [
-        f"filling Milvus collection hirag_{snapshot.manifest.snapshot_id} with 87 vectors"
+        f"filling Milvus collection {name_of(snapshot)} with 87 vectors"
     ]
 
 
@@ -143,6 +144,10 @@ def test_one_process_owns_the_file(snapshot: Snapshot, owner: subprocess.Popen[s
 def test_a_server_that_is_not_there(snapshot: Snapshot) -> None:
     with pytest.raises(BackendUnavailable, match=r"no Milvus answers at http://127\.0\.0\.1:9"):
         open_milvus(snapshot, Vectors(uri="http://127.0.0.1:9", timeout_s=1))
+    for uri in ("http://ada:secret@127.0.0.1:9", "http://ada:secret@127.0.0.1:port", "ada:secret@127.0.0.1:9"):
+        with pytest.raises(BackendUnavailable, match=r"no Milvus answers at (http://)?127\.0\.0\.1") as raised:
+            open_milvus(snapshot, Vectors(uri=uri, timeout_s=1))
+        assert "secret" not in str(raised.value)
     with pytest.raises(ConfigError, match=r"vectors\.uri"):
         make_vector_index(Config.model_validate({"vectors": {"backend": "milvus"}}), snapshot)
 
@@ -311,6 +316,46 @@ def test_a_fill_that_was_killed_is_begun_anew(snapshot: Snapshot, caplog: pytest
     assert held.list_collections() == [name_of(snapshot)]
     assert held.list_aliases(name_of(snapshot))["aliases"] == []
     assert int(held.get_collection_stats(name_of(snapshot))["row_count"]) == len(snapshot.entity_vectors)
+
+
+class SlowFlush:
+    """A client whose flush lasts until somebody has shown three times that the fill lives."""
+
+    def __init__(self, held: Any) -> None:
+        self._held = held
+        self.beats: list[str] = []
+        self._shown = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._held, name)
+
+    def create_alias(self, collection: str, alias: str) -> None:
+        self._held.create_alias(collection, alias)
+        if alias.startswith(collection):
+            self.beats.append(alias)
+            if len(self.beats) == 3:
+                self._shown.set()
+
+    def flush(self, name: str, **options: Any) -> None:
+        assert self._shown.wait(30), "nothing shows that a fill lives while Milvus flushes"
+        self._held.flush(name, **options)
+
+
+def test_a_fill_shows_that_it_lives_while_milvus_flushes(snapshot: Snapshot) -> None:
+    filled = filling(snapshot, Clock())
+    filled.client, filled.beat_s = SlowFlush(filled.client), 0.01
+    filled.ensure()
+    assert len(set(filled.client.beats)) >= 3
+    assert filled.client.list_aliases(name_of(snapshot))["aliases"] == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "milvus-beat"]
+
+
+def test_other_fields_are_another_collection() -> None:
+    """A service of another version must not drop what this one is searching."""
+    own = [Field("layer", "INT32")]
+    others = ([Field("layer", "INT64")], [*own, Field("kind", "INT32")], [Field("layer", "INT32", {"max_length": 8})])
+    assert len({key_of(own), key_of(own, "other numbers"), *map(key_of, others)}) == 5
+    assert collection_name("s") == f"hirag_s_{key_of(own)}"
 
 
 def test_lite_clears_away_a_fill_that_was_killed(snapshot: Snapshot) -> None:

@@ -147,6 +147,22 @@ async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snap
         index.close()
 
 
+async def test_services_with_other_tenant_prefixes_leave_each_others_collections_alone(snapshot: Snapshot) -> None:
+    admission = admission_of(snapshot, frozenset({"tenant:north"}))
+    vector = snapshot.entity_vectors[5]
+    expected = brute_force(snapshot, admission, vector, 9, None)[0]
+    opened = [
+        open_milvus_lite(snapshot, Vectors.model_validate({"index": "flat", "tenant_prefix": prefix}))
+        for prefix in ("tenant:", "customer:", None)
+    ]
+    try:
+        for index in opened:
+            assert (await index.search(vector, 9, None, admission))[0].tolist() == expected
+    finally:
+        for index in opened:
+            index.close()
+
+
 def test_tenants_of_what_several_documents_say() -> None:
     tenants = ["=north", "=south", ""]
     rows, sets = np.array([(0, 0), (1, 0), (1, 1), (2, 2), (3, 0), (3, 2), (4, 3)]).T

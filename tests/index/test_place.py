@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -9,6 +11,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from pyarrow import fs
@@ -140,6 +143,65 @@ def test_a_damaged_table_leaves_nothing_half_made(older: Store) -> None:
     with pytest.raises((SnapshotCorrupt, StoreError), match="relations"):
         names(snapshot)
     assert list((Path(older.root) / "cache" / snapshot.manifest.snapshot_id).iterdir()) == []
+
+
+def _half_made(cache: Path) -> list[str]:
+    return [path.name for path in cache.rglob(".tmp-*")]
+
+
+def test_what_killed_processes_left_half_made_goes(older: Store, remote: Store, tmp_path: Path) -> None:
+    """A service that is killed again and again while it copies or derives must not fill the disk."""
+    derived = Path(older.root) / "cache" / open_snapshot(older).manifest.snapshot_id
+    (derived / f".tmp-{SERVING}-1234").mkdir(parents=True)
+    (derived / f".tmp-{SERVING}-1234" / "entities.arrow").write_bytes(b"half")
+    assert names(open_snapshot(older)) == NAMES
+    assert _half_made(derived) == []
+    snapshot = open_snapshot(remote).cached_in(str(tmp_path / "cache"))
+    vectors = Place(remote, snapshot.manifest, str(tmp_path / "cache")).path("vectors/entities.npy")
+    (vectors.parent / ".tmp-entities.npy-1234").write_bytes(b"half")
+    assert names(snapshot) == NAMES
+    assert _half_made(tmp_path / "cache") == []
+
+
+def test_who_copies_is_left_alone_by_who_sweeps(older: Store) -> None:
+    cache = Path(older.root) / "cache"
+    for at in range(5):
+        (cache / f"old{at}" / SERVING).mkdir(parents=True)
+        hours = 3600 * (at + 2)
+        os.utime(cache / f"old{at}", (time.time() - hours, time.time() - hours))
+    with (cache / ".old4.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as a process that has been copying for hours
+        assert names(open_snapshot(older)) == NAMES
+        assert (cache / "old4").exists()
+    assert not (cache / "old3").exists()
+
+
+def test_a_lock_that_was_swept_is_taken_anew(older: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits at a lock file that is swept must not write beside who took the next one."""
+    snapshot = open_snapshot(older)
+    lock = Path(older.root) / "cache" / f".{snapshot.manifest.snapshot_id}.lock"
+    flock = fcntl.flock
+    locked = []
+
+    def swept_meanwhile(file: BinaryIO, how: int) -> None:
+        if not locked:
+            lock.unlink()
+        locked.append(os.fstat(file.fileno()).st_ino)
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", swept_meanwhile)
+    Place(older, snapshot.manifest).serving()
+    assert len(locked) == 2
+    assert locked[1] == lock.stat().st_ino
+
+
+def test_a_cache_that_cannot_be_kept_is_said(older: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "utime", full)
+    with pytest.raises(StoreError, match=r"No space left on device; set service\.cache_dir"):
+        names(open_snapshot(older))
 
 
 def test_files_of_an_object_store_are_copied_once_and_mapped(remote: Store, tmp_path: Path) -> None:

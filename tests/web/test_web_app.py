@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+import yarl
 
 from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable, RateLimited
 from hirag_dist.service.status import Limited, Overloaded
@@ -191,6 +192,7 @@ async def test_tokens_are_passed_on_one_by_one(serve: Serve, http: Any, fakes: A
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "http://localhost:8001", "Host": "localhost:8000"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Sec-Fetch-Site": "same-origin"}, 200),
@@ -331,6 +333,39 @@ async def test_mutual_tls(serve: Serve, http: Any, certificates: dict[str, str])
         assert response.status == 200
 
 
+async def test_new_authorities_of_browsers_are_taken_up(
+    serve: Serve, http: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path
+) -> None:
+    """Who has a certificate of the new one gets in without a restart; who has one of the old one does not any more."""
+    own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
+    authority = tmp_path / "ca.pem"
+    shutil.copy(certificates["ca.pem"], authority)
+    client = {"client_cert": certificates["client.pem"], "client_key": certificates["client.key"]}
+    served = await serve(page=own | client | {"tls_client_ca": str(authority)}, **own)
+    (tmp_path / "other").mkdir()
+    other = fakes.certificates(tmp_path / "other")
+    trusts = []
+    for paths in (certificates, other):
+        trust = ssl.create_default_context(cafile=certificates["ca.pem"])
+        trust.load_cert_chain(paths["client.pem"], paths["client.key"])
+        trusts.append(trust)
+
+    async def who_gets_in() -> list[bool]:
+        found = []
+        for trust in trusts:
+            try:
+                async with http.get(served.url, ssl=trust, headers={"Connection": "close"}) as response:
+                    found.append(response.status == 200)
+            except aiohttp.ClientError:
+                found.append(False)
+        return found
+
+    assert await who_gets_in() == [True, False]
+    shutil.copy(other["ca.pem"], authority)
+    assert served.page.renew()
+    assert await who_gets_in() == [False, True]
+
+
 async def test_the_page_asks_for_nobody_in_its_own_name(
     serve: Serve, http: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path
 ) -> None:
@@ -378,6 +413,17 @@ async def test_a_new_certificate_is_taken_up(
     assert served.page.renew()
     assert await works(renewed["ca.pem"])
     assert not await works(certificates["ca.pem"])
+
+
+async def test_what_a_stranger_asks_for_makes_no_line_of_the_log(serve: Serve, http: Any, caplog: Any) -> None:
+    url = (await serve()).url
+    path = "%0a2026-11-21%20INFO%20nothing%20to%20see" + "x" * 4000
+    async with http.get(yarl.URL(f"{url}{path}", encoded=True), headers={"Host": "evil.example"}) as response:
+        assert response.status == 421
+    (line,) = [record.getMessage() for record in caplog.records if "refused" in record.message]
+    assert "\n" not in line
+    assert "2026-11-21 INFO nothing" in line
+    assert len(line) < 500
 
 
 async def test_an_address_that_is_taken(serve: Serve) -> None:

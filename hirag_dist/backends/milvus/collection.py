@@ -1,19 +1,26 @@
 """The collection of a snapshot: its fields, how it is filled, and how several processes fill it once.
 
-A collection bears its snapshot's name only when it is whole. It is filled under a name of its own and then renamed,
-which Milvus refuses where the name is taken; so a fill that was killed is never taken for a collection, and of two
-that end both are whole and one is used. That two do not begin is up to a claim: an alias, which only one process can
-make. Its owner shows that it lives by changing aliases of its own; whoever waits takes over from one that stopped.
+A collection bears its name, that of its snapshot and of its fields, only when it is whole. It is filled under another
+one and then renamed, which Milvus refuses where the name is taken; so a fill that was killed is never taken for a
+collection, and of two that end both are whole and one is used. That two do not begin is up to a claim: an alias, which
+only one process can make. Its owner shows that it lives by changing aliases of its own; whoever waits takes over from
+one that stopped.
+
+Services that filter by different fields (another tenant prefix, another version) have a collection each, so that none
+takes away what another searches.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,7 +33,8 @@ from hirag_dist.index.reader import Snapshot
 log = logging.getLogger(__name__)
 _PAGE_BYTES = 8 << 20  # of one insert; Milvus takes 64 MiB, many proxies less
 _BEAT_S = 5.0
-_DEAD_S = 60.0  # without a beat; a slow step of Milvus (flush) may take most of it
+_DEAD_S = 60.0  # without a beat
+_FLUSH_S = 1800.0  # then Milvus hangs, and whoever waits must learn it
 _LOOK_S = 1.0
 _REFUSALS = 20  # of a claim, after which it is not others that are in the way
 _LITE_FILLS = threading.Lock()  # a Lite file has one process, which may open a snapshot in several threads
@@ -36,24 +44,36 @@ ROW = "row"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Field:
     """A field of the collection beside row and vector.
 
     Attributes:
         name: as filters name it.
         dtype: name of the `DataType`.
-        values: one for each entity row, as Python values.
         options: of `add_field`, such as max_length or is_partition_key.
     """
 
     name: str
     dtype: str
-    values: Sequence[Any]
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def columns(snapshot: Snapshot, labelled: LabelledRows | None = None) -> list[Column]:
-    """Return what searches may filter by, of every row. Everything else of an entity stays in the snapshot.
+def fields(labelled: LabelledRows | None = None) -> list[Field]:
+    """Return what searches may filter by. Everything else of an entity stays in the snapshot.
+
+    Args:
+        labelled: where documents carry labels.
+    """
+    found = [Field("layer", "INT32")]
+    if labelled is not None:
+        found += [Field(PATTERN, "INT32"), Field(PART, "INT32")]
+        if labelled.has_tenants:
+            found.append(Field(TENANT, "VARCHAR", {"max_length": TENANT_BYTES, "is_partition_key": True}))
+    return found
+
+
+def columns(snapshot: Snapshot, labelled: LabelledRows | None = None) -> list[Sequence[Any]]:
+    """Return the values of each of `fields`, for every row of the collection.
 
     Args:
         snapshot: whose entities are the first rows.
@@ -61,20 +81,14 @@ def columns(snapshot: Snapshot, labelled: LabelledRows | None = None) -> list[Co
     """
     layers = snapshot.serving.array("entity_layers").tolist()
     if labelled is None:
-        return [Column("layer", "INT32", layers)]
-    found = [
-        Column("layer", "INT32", layers + [0] * len(labelled.part_vectors)),
-        Column(PATTERN, "INT32", labelled.patterns()),
-        Column(PART, "INT32", labelled.parts()),
-    ]
+        return [layers]
+    found = [layers + [0] * len(labelled.part_vectors), labelled.patterns(), labelled.parts()]
     tenants = labelled.tenants()
-    if tenants is not None:
-        found.append(Column(TENANT, "VARCHAR", tenants, {"max_length": TENANT_BYTES, "is_partition_key": True}))
-    return found
+    return found if tenants is None else [*found, tenants]
 
 
 def expression(max_layer: int | None = None, seen: str = "") -> str:
-    """Return the filter of a search, over the fields that `columns` gives; "" for none.
+    """Return the filter of a search, over `fields`; "" for none.
 
     Args:
         max_layer: of the rows that are wanted.
@@ -84,9 +98,20 @@ def expression(max_layer: int | None = None, seen: str = "") -> str:
     return " and ".join([*parts, seen] if seen else parts)
 
 
+def name_prefix(snapshot_id: str) -> str:
+    """Return how the names of all collections of a snapshot begin, those that are being filled too."""
+    return f"hirag_{snapshot_id}_"
+
+
 def collection_name(snapshot_id: str, labelled: LabelledRows | None = None) -> str:
-    """Return the collection of a snapshot; where documents carry labels its name tells what filters go by, too."""
-    return f"hirag_{snapshot_id}" + (f"_{labelled.key}" if labelled is not None else "")
+    """Return the collection of a snapshot; its name tells its fields, and their numbers for labels."""
+    return name_prefix(snapshot_id) + key_of(fields(labelled), "" if labelled is None else labelled.key)
+
+
+def key_of(own: Sequence[Field], numbers: str = "") -> str:
+    """Return what tells collections of other fields, or of other numbers in them, apart: 8 hex digits."""
+    told = json.dumps([[asdict(each) for each in own], numbers])
+    return hashlib.sha256(told.encode()).hexdigest()[:8]
 
 
 @dataclass
@@ -100,6 +125,7 @@ class Filling:
         lite: whether the client is of a Lite file, which nobody else can be filling.
         labelled: where documents carry labels.
         now, pause: clock and sleep, in seconds.
+        beat_s: seconds between two signs of life while it is filled.
     """
 
     client: Any
@@ -109,9 +135,11 @@ class Filling:
     labelled: LabelledRows | None = None
     now: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
+    beat_s: float = _BEAT_S
 
     def __post_init__(self) -> None:
         self.name = collection_name(self.snapshot.manifest.snapshot_id, self.labelled)
+        self._fields = fields(self.labelled)
         self._columns = columns(self.snapshot, self.labelled)
         self._vectors = [self.snapshot.entity_vectors]
         if self.labelled is not None:
@@ -119,7 +147,6 @@ class Filling:
         self._n_rows = sum(len(vectors) for vectors in self._vectors)
         self._claim = f"{self.name}_filling"
         self._beat = ""
-        self._beaten = 0.0
 
     def ensure(self) -> None:
         """Return when the collection is whole and loaded; fill it unless another process does.
@@ -145,16 +172,14 @@ class Filling:
         self.client.load_collection(self.name)
 
     def _is_whole(self) -> bool:
-        """Return whether the collection is there; one that lacks rows or fields is dropped first."""
+        """Return whether the collection is there; one that lacks rows is dropped first."""
         client = self.client
         if not client.has_collection(self.name):
             return False
-        fields = {each["name"] for each in client.describe_collection(self.name)["fields"]}
-        wanted = {ROW, VECTOR, *(column.name for column in self._columns)}
         rows = int(client.get_collection_stats(self.name)["row_count"])
-        if fields == wanted and rows == self._n_rows:
+        if rows == self._n_rows:
             return True
-        log.warning("Milvus collection %s has %d rows or fields that are not the snapshot's: dropped", self.name, rows)
+        log.warning("Milvus collection %s has %d rows of %d: dropped", self.name, rows, self._n_rows)
         self._clear([self.name])
         return False
 
@@ -166,11 +191,11 @@ class Filling:
         schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field(ROW, DataType.INT64, is_primary=True)
         schema.add_field(VECTOR, DataType.FLOAT_VECTOR, dim=self.snapshot.entity_vectors.shape[1])
-        for column in self._columns:
-            options = dict(column.options)
+        for each in self._fields:
+            options = dict(each.options)
             if self.lite:
                 options.pop("is_partition_key", None)  # Lite has no partitions
-            schema.add_field(column.name, DataType[column.dtype], **options)
+            schema.add_field(each.name, DataType[each.dtype], **options)
         # A snapshot never changes, so a search need not wait for writes. Bounded, not Eventually: a replica that has
         # just come up lags by minutes.
         self.client.create_collection(own, schema=schema, consistency_level="Bounded")
@@ -221,11 +246,11 @@ class Filling:
         client = self.client
         log.info("filling Milvus collection %s with %d vectors", self.name, self._n_rows)
         try:
-            for page in self._pages():
-                client.insert(own, page)
-                self._live(own)
-            client.flush(own)
-            self._index(own)
+            with self._beating(own):
+                for page in self._pages():
+                    client.insert(own, page)
+                client.flush(own, timeout=_FLUSH_S)
+                self._index(own)
             rows = int(client.get_collection_stats(own)["row_count"])
             if rows != self._n_rows:
                 raise BackendUnavailable(
@@ -243,14 +268,14 @@ class Filling:
                 client.drop_collection(own)
 
     def _pages(self) -> Iterator[list[dict[str, Any]]]:
-        names = [column.name for column in self._columns]
+        names = [each.name for each in self._fields]
         begin = 0
         for vectors in self._vectors:
             n_rows = max(_PAGE_BYTES // (vectors.shape[1] * 4 + 64), 1)
             for first in range(0, len(vectors), n_rows):
                 block = np.asarray(vectors[first : first + n_rows])
                 at = begin + first
-                rest = [column.values[at : at + len(block)] for column in self._columns]
+                rest = [column[at : at + len(block)] for column in self._columns]
                 yield [
                     {ROW: row, VECTOR: vector} | dict(zip(names, values, strict=True))
                     for row, (vector, *values) in enumerate(zip(block, *rest, strict=True), start=at)
@@ -270,18 +295,37 @@ class Filling:
                 raise BackendUnavailable(
                     f"Milvus cannot build index {self.choice.kind}: {built.get('index_state_fail_reason', '')}"
                 )
-            self._live(own)
             self.pause(_LOOK_S / 4)
 
-    def _live(self, own: str) -> None:
-        """Show those who wait that this fill goes on."""
-        if self.lite or self.now() - self._beaten < _BEAT_S:
+    @contextmanager
+    def _beating(self, own: str) -> Iterator[None]:
+        """Show those who wait that this fill goes on, from a thread: one flush of Milvus may take minutes."""
+        if self.lite:
+            yield
             return
-        before, self._beat = self._beat, f"{own}_{uuid.uuid4().hex[:8]}"
-        self.client.create_alias(own, self._beat)
-        if before:
-            self._drop_alias(before)
-        self._beaten = self.now()
+        ended = threading.Event()
+        beats = threading.Thread(target=self._beat_until, args=(ended, own), name="milvus-beat", daemon=True)
+        beats.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            beats.join()
+
+    def _beat_until(self, ended: threading.Event, own: str) -> None:
+        import grpc
+        from pymilvus import MilvusException
+
+        while not ended.wait(self.beat_s):
+            before, beat = self._beat, f"{own}_{uuid.uuid4().hex[:8]}"
+            try:
+                self.client.create_alias(own, beat)
+            except (MilvusException, grpc.RpcError) as error:  # the fill itself says what is wrong, if it meets it too
+                log.debug("no sign of life for %s: %s", own, error)
+                continue
+            self._beat = beat
+            if before:
+                self._drop_alias(before)
 
     def _unfinished(self) -> list[str]:
         return [name for name in self.client.list_collections() if name.startswith(f"{self.name}_fill_")]

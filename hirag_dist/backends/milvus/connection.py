@@ -52,8 +52,20 @@ def connect(uri: str, token: str, timeout_s: float) -> Any:
     _quiet()
     try:
         return MilvusClient(uri, token=token, timeout=timeout_s, grpc_options=_CHANNEL)
-    except MilvusException as error:
-        raise BackendUnavailable(f"no Milvus answers at {uri}: {error.message}") from error
+    except (MilvusException, ValueError) as error:  # ValueError: of urllib, for a port that is none
+        said = error.message if isinstance(error, MilvusException) else str(error)
+        said = said.replace(uri, shown(uri))
+        raise BackendUnavailable(f"no Milvus answers at {shown(uri)}: {said}") from error
+
+
+def shown(uri: str | None) -> str:
+    """Return an address for messages: pymilvus takes https://user:password@host, and errors go to callers and logs.
+
+    >>> shown("https://ada:secret@milvus.example:19530/db?secret=1")
+    'https://milvus.example:19530/db'
+    """
+    scheme, mark, rest = (uri or "").rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2].partition('?')[0]}"
 
 
 def open_lite(snapshot: Snapshot) -> Any:
@@ -88,8 +100,8 @@ def server_version(uri: str, token: str) -> str:
     """Return the version of a Milvus server. Raises BackendUnavailable where none answers."""
     client = connect(uri, token, 10.0)
     try:
-        with translated("tell its version", f"Milvus at {uri}"):
-            return f"{client.get_server_version()} at {uri}"
+        with translated("tell its version", f"Milvus at {shown(uri)}"):
+            return f"{client.get_server_version()} at {shown(uri)}"
     finally:
         client.close()
 

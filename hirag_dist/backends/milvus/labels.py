@@ -62,6 +62,11 @@ class LabelledRows:
         self._filters: OrderedDict[int, tuple[Admission, RowFilter | None]] = OrderedDict()
 
     @property
+    def has_tenants(self) -> bool:
+        """Whether rows have tenants."""
+        return self._tenants is not None
+
+    @property
     def key(self) -> str:
         """What tells collections of other numbers, or with other tenants, apart: 8 hex digits."""
         digest = hashlib.sha256(f"{self.n_entities}".encode())

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.backends.memory import MemoryVectors
 from hirag_dist.backends.milvus.collection import ROW, VECTOR, Filling, collection_name, expression
-from hirag_dist.backends.milvus.connection import connect, open_lite, translated
+from hirag_dist.backends.milvus.connection import connect, open_lite, shown, translated
 from hirag_dist.backends.milvus.indexes import choose_index, search_params
 from hirag_dist.backends.milvus.labels import WHOLE_ROWS, LabelledRows, RowFilter
 from hirag_dist.config import Vectors
@@ -68,7 +68,7 @@ class MilvusVectors:
         """
         self.name = "milvus-lite" if lite else "milvus"
         self._client = client
-        self._where = "Milvus Lite" if lite else f"Milvus at {config.uri}"
+        self._where = "Milvus Lite" if lite else f"Milvus at {shown(config.uri)}"
         self._collection = collection_name(snapshot.manifest.snapshot_id, labelled)
         self._vectors = snapshot.entity_vectors
         self._labelled = labelled
@@ -219,7 +219,7 @@ def _labelled_rows(snapshot: Snapshot, config: Vectors) -> LabelledRows | None:
 def _ready(client: Any, filling: Filling, config: Vectors) -> MilvusVectors:
     snapshot = filling.snapshot
     try:
-        with translated("hold this snapshot", "Milvus Lite" if filling.lite else f"Milvus at {config.uri}"):
+        with translated("hold this snapshot", "Milvus Lite" if filling.lite else f"Milvus at {shown(config.uri)}"):
             filling.ensure()
             ready = MilvusVectors(client, snapshot, config, lite=filling.lite, labelled=filling.labelled)
     except Exception:
