@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -39,6 +40,19 @@ async def test_work_stops_at_the_step_after_its_deadline() -> None:
     with pytest.raises(_Late):
         await Turns(clock, 2.5).work(count_to(5, clock, 1.0, seen))
     assert seen == [1, 2, 3]
+
+
+async def test_work_in_a_thread_is_waited_for_until_the_deadline() -> None:
+    go_on = threading.Event()
+
+    def work() -> str:
+        go_on.wait()
+        return threading.current_thread().name
+
+    with pytest.raises(_Late):
+        await Turns(Clock(), 0.0).apart(work)
+    go_on.set()
+    assert await Turns(Clock(), 60.0).apart(work) != threading.current_thread().name
 
 
 async def test_others_get_in_between_long_steps_and_not_between_short_ones() -> None:

@@ -44,13 +44,13 @@ def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> Places:
     empty: such chunks keep their span, so that a source can be cited by its place; their vector is zero.
     """
     documents: dict[str, dict[str, Any]] = {}
-    by_key: dict[str, dict[str, Any]] = {}
+    by_key: dict[str, list[dict[str, Any]]] = {}  # several only where the folder names them alike
     for document in source.documents:
         row = _document_row(document)
         first = documents.setdefault(row["document_id"], row)
         if first is not row:
             source.left_out.append((f"document {document.key}", f"its text is that of document {first['uri']}"))
-        by_key[document.key] = first
+        by_key.setdefault(document.key, []).append(first)
     placed: dict[str, dict[str, Any]] = {}
     ids: dict[str, str] = {}
     last: dict[str, int] = {}  # where in each document the chunk before began
@@ -88,10 +88,13 @@ def _document_row(document: SourceDocument) -> dict[str, Any]:
 
 
 def _at_home(
-    chunk: SourceChunk, by_key: dict[str, dict[str, Any]], documents: dict[str, dict[str, Any]], source: SourceGraph
+    chunk: SourceChunk,
+    by_key: dict[str, list[dict[str, Any]]],
+    documents: dict[str, dict[str, Any]],
+    source: SourceGraph,
 ) -> tuple[SourceChunk, dict[str, Any]]:
     """Return the document that a chunk is from: the first that holds its text where it names several."""
-    homes = [by_key[key] for key in chunk.document_keys if key in by_key]
+    homes = [home for key in chunk.document_keys for home in by_key.get(key, ())]
     sure = next((home for home in homes if chunk.text and chunk.text in home["text"]), None)
     missing = [key for key in chunk.document_keys if key not in by_key]
     if sure is None and homes and not (source.has_labels and (missing or _labels_differ(homes))):

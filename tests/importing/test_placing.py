@@ -120,6 +120,14 @@ def test_where_documents_carry_labels_nobody_sees_a_chunk_whose_labels_are_not_k
     assert ("document of chunk a", f"{why}: the chunk is in reach of no caller with labels") in left_out
 
 
+def test_documents_that_are_named_alike_do_not_lend_each_other_their_labels() -> None:
+    documents = [SourceDocument("d", "the secret", labels=("board",)), SourceDocument("d", "a memo")]
+    places, _ = placed(documents, [chunk("a", "secret"), chunk("b", "memo"), chunk("c", "neither")])
+    labels = dict(zip(places.documents["document_id"].to_pylist(), places.documents["labels"].to_pylist(), strict=True))
+    homes = {row["text"]: labels.get(row["document_id"]) for row in places.chunks.to_pylist()}
+    assert homes == {"secret": ["board"], "memo": [], "neither": None}
+
+
 def test_a_chunk_has_the_labels_of_a_document_that_holds_its_text_or_of_all_where_they_are_the_same() -> None:
     also = SourceDocument("t", "its sequel", labels=("board",))
     chunks = [SourceChunk("a", ("s", "d", "gone"), "memo"), SourceChunk("b", ("s", "t"), "secret its")]
