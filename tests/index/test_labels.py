@@ -11,9 +11,12 @@ import pyarrow.compute as pc
 import pytest
 
 from hirag_dist import schemas
+from hirag_dist.core.retrieval import RankedCommunity
 from hirag_dist.index.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS
+from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.mapped import ServingFiles
 from hirag_dist.index.reader import Snapshot, open_snapshot
+from hirag_dist.index.seen import LabelledIndex
 from hirag_dist.index.store import Store
 from hirag_dist.index.writer import write_snapshot
 from hirag_dist.publishing import ARRAYS
@@ -132,6 +135,13 @@ def test_a_report_on_a_member_that_is_gone_is_in_nobodys_reach(snapshot: Snapsho
     for (before, _), (after, _) in zip(patterns(snapshot, "community"), patterns(changed, "community"), strict=True):
         assert unknown not in before or unknown in after
     assert unknown in patterns(changed, "community")[0][0]
+    held = {label for row in rows(changed, "documents") for label in row["labels"]}
+    whole = LoadedIndex(changed)
+    seen = LabelledIndex(whole, changed).seen_by(held)
+    assert seen is not None
+    assert seen.community(RankedCommunity(0, 1, 0.5)) is None, "nor in that of who holds every label"
+    assert whole.community(RankedCommunity(0, 1, 0.5)) is not None
+    assert LabelledIndex(LoadedIndex(snapshot), snapshot).seen_by(held, ()).admission is None, "nothing is unknown here"
     assert any(unknown not in sets for sets, _ in patterns(changed, "community"))
 
 
