@@ -48,6 +48,8 @@ async def answer_pieces(
                 if ready := reader.feed(piece):
                     shown.append(ready)
                     yield ready
+                if reader.stuck:
+                    break
     except ModelError as error:
         if not written:
             raise

@@ -6,6 +6,7 @@ import logging
 from functools import reduce
 from operator import add
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -48,7 +49,8 @@ def keep_apart(
             config.pack_units,
         )
     places = run.read(chunks, ["chunk_id", "document_id"])
-    of_chunk = pa.array(set_of[rows_of(places["document_id"], carried["document_id"])])
+    of_document = np.append(set_of, np.int32(len(sets)))  # the last of no document that is known, and in nobody's reach
+    of_chunk = pa.array(of_document[rows_of(places["document_id"], carried["document_id"])])
     table = pa.table([places["chunk_id"], of_chunk], schema=CHUNK_SETS)
     chunk_sets = run.put("chunk_sets", table, table_digest(table))
     mentions, statements = _mentions(run, layers, chunk_sets)

@@ -122,7 +122,7 @@ def make_plan(inputs: Sequence[str], config: Config, prompts: Prompts, latency_s
             if not isinstance(found, Document):
                 unreadable.append((source.display, found.reason))
                 continue
-            own = document_id(found.text)
+            own = document_id(found.text, found.labels)
             if own in seen:
                 copies += 1
                 continue

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from pydantic import ValidationError
@@ -17,7 +18,6 @@ from hirag_dist.core.access import LabelRule
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import bridge_relations, key_entities
-from hirag_dist.core.scoring import exact_scores
 from hirag_dist.core.sources import Votes
 from hirag_dist.core.triples import nearest_chunks
 from hirag_dist.errors import HiragError, InvalidQuery
@@ -29,6 +29,7 @@ from hirag_dist.ports import AnswerModel, Embedder, VectorIndex
 from hirag_dist.searching import MODES, Search, Told, Turns
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
 
+_VIEW_CHARS = 1 << 20  # of records that are remembered for callers who see the same part
 _MARKS = 1024  # references and headings, whose tokens are remembered
 
 
@@ -77,8 +78,9 @@ class QueryEngine:
         self._count = count_tokens
         self._count_marks = lru_cache(_MARKS)(count_tokens)
         self._told = Told(count_tokens)
+        self._told_views: WeakKeyDictionary[LoadedIndex, Told] = WeakKeyDictionary()  # who sees a part has own texts
         self._clock = clock
-        self._paths = PathFinder(self._index.graph, self._index.components)
+        self._paths = PathFinder(self._index.graph, self._index.connect())
         self._compile()
         self._read_ahead = ReadAhead(self._index.pages())
 
@@ -123,7 +125,10 @@ class QueryEngine:
             mode = query.mode or limits.mode
             yield "done", Retrieval(query.question, mode, self._index.snapshot_id, timings_ms={"total": 0.0})
             return
-        search = Search(seen, query, limits, self._paths, self._count_marks, self._told, turns)
+        told = self._told
+        if seen is not self._index:
+            told = self._told_views.setdefault(seen, Told(self._count, _VIEW_CHARS))
+        search = Search(seen, query, limits, self._paths, self._count_marks, told, turns)
         if not await search.begin(self._embedder, self._search):
             yield "done", search.result
             return
@@ -163,21 +168,33 @@ class QueryEngine:
             await close()
 
     def _compile(self) -> None:
-        """Compile what questions need, or load it, so that the first question does not wait for it."""
+        """Compile what questions need, or load it, so that the first question does not wait for it.
+
+        It takes most of a minute where nothing was compiled before. What callers with labels need is another form of
+        nearly all of it.
+        """
         index, query = self._index, np.zeros(self._index.vectors.shape[1], np.float32)
+        none = np.zeros(0, np.int64)
         bridge_relations(index.graph, index.parallel, [])
-        key_entities(index.communities, range(min(len(index.communities.levels), 1)), index.vectors, query, 1)
-        exact_scores(index.vectors, np.zeros(0, np.int64), query)
-        for seen in (index, self._labelled.any_view()):  # a caller with labels has functions of its own
+        for seen in (index, self._labelled.any_view()):
             if seen is None:
                 continue
             self._search.prepare(seen.admission)
-            self._paths.chain([], seen.admission)
-            nearest_chunks(index.origins, index.chunk_vectors, np.zeros(0, np.int64), query, seen.seen_chunks)
-            votes = Votes(index.origins, query, len(index.chunk_vectors), seen.seen_chunks, seen.admission)
+            self._paths.chain([], seen.admission, seen.connect())
+            key_entities(
+                seen.communities,
+                range(min(len(seen.communities.levels), 1)),
+                seen.vectors,
+                query,
+                1,
+                seen.admission,
+            )
+            seen.similarities(none, query)
+            nearest_chunks(seen.origins, seen.chunk_vectors, none, query, seen.seen_chunks)
+            votes = Votes(seen.origins, query, len(seen.chunk_vectors), seen.seen_chunks, seen.admission)
             votes.of_entities([])
             votes.of_relations([])
-            votes.ranked(index.chunk_vectors, query, 1)
+            votes.ranked(seen.chunk_vectors, query, 1)
 
     def _limits(self, query: Query) -> RetrievalConfig:
         if not query.question.strip():

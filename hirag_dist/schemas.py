@@ -17,7 +17,7 @@ _STRINGS = pa.list_(pa.field("item", pa.string(), nullable=False))
 
 DOCUMENTS = pa.schema(
     [
-        _column("document_id", _STRING),  # hash of the text
+        _column("document_id", _STRING),  # hash of text and labels
         _column("uri", _STRING),
         _column("record", pa.int32()),  # position in a file of many records, else 0
         _column("title", _STRING),

@@ -60,6 +60,11 @@ class Told:
         self._chars = 0
         self._kept: dict[tuple[str, int], tuple[str, int]] = {}
 
+    def once(self, make: Callable[[], str]) -> tuple[str, int]:
+        """Return the text and tokens of a record that others are told otherwise; it is not remembered."""
+        text = make()
+        return text, self._count(text)
+
     def of(self, level: str, row: int, tokens: int, make: Callable[[], str]) -> tuple[str, int]:
         """Return a record's text and tokens.
 
@@ -108,6 +113,18 @@ class Turns:
             self._since = self._clock()
         if self._give_up_at is not None and self._clock() > self._give_up_at:
             raise _Late
+
+    async def apart(self, work: Callable[[], T]) -> T:
+        """Do work in a thread, which goes on where nobody waits for it any more.
+
+        Raises:
+            _Late: the deadline passed before it was done.
+        """
+        try:
+            async with asyncio.timeout(self.left_s):
+                return await asyncio.to_thread(work)
+        except TimeoutError:
+            raise _Late from None
 
     async def work(self, steps: Steps[T]) -> T:
         """Do long work in turns.
@@ -184,12 +201,13 @@ class Search:
         with self._timed("sources"):
             self._sources()
         with self._timed("render"):
-            told = self._tell if self._index.admission is None else None  # who sees a part has texts of their own
-            self.result = render_context(self.result, self._limits.context_tokens, self._count, told)
+            self.result = render_context(self.result, self._limits.context_tokens, self._count, self._tell)
         self._end()
 
     def _tell(self, level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
         row = self._found[level][place]
+        if self._index.tells_anew(level, row):
+            return self._told.once(make)
         return self._told.of(level, row, self._index.tokens(level, row), make)
 
     def _end(self) -> None:
@@ -241,7 +259,10 @@ class Search:
             members = key_entity_steps(index.communities, chosen, index.vectors, self._vector, limit, admission)
             keys = await work(members)
             rows = [row for row, _ in keys]
-            paths = await work(self._paths.chain_steps(rows, admission))
+            components = index.components
+            if components is None:
+                components = await self._turns.apart(index.connect)
+            paths = await work(self._paths.chain_steps(rows, admission, components))
             nodes = sorted({node for path in paths for node in path} | set(rows))
             joined = np.array(bridge_relations(index.graph, index.parallel, nodes), np.int64)
             relations = index.known_relations(joined)

@@ -102,6 +102,13 @@ async def test_a_model_that_breaks_off() -> None:
         await said(found("a"), Speaker(fails=True))
 
 
+async def test_a_model_that_writes_nothing_but_line_ends_is_hung_up_on() -> None:
+    model = Speaker("It is so [S1].", *["\n\n "] * 1000, "more", hangs=True)
+    pieces, answer = await said(found("a"), model)
+    assert (pieces, answer.text) == (["It is so [S1]."], "It is so [S1].")
+    assert model.closed
+
+
 async def test_a_deadline_closes_the_stream() -> None:
     model = Speaker("It is", hangs=True)
     with pytest.raises(TimeoutError, match="the deadline passed before the answer was complete"):

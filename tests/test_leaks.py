@@ -56,6 +56,8 @@ async def test_no_trace_in_any_mode(made: Indexes, mode: str, question: str) -> 
     assert HIDDEN in all_text(everything), "else there was nothing to leak"
     holder = await engine.retrieve(Query(question, mode, top_n=40, reach=frozenset({"secret", "other"})))
     assert replace(holder, timings_ms={}) == replace(everything, timings_ms={})
+    again = await engine.retrieve(Query(question, mode, top_n=40, reach=NOBODY))
+    assert replace(again, timings_ms={}) == replace(found, timings_ms={}), "whoever asked in between"
 
 
 async def test_no_trace_in_what_comes_in_steps(made: Indexes) -> None:
@@ -116,6 +118,7 @@ async def test_hidden_documents_of_other_things_change_nothing_at_all(made: Inde
 def same(found: Retrieval, wanted: Retrieval) -> None:
     """Equal but for times, the snapshot's id, and the last bits of sums."""
     assert found.context == wanted.context
+    assert found.context_tokens == wanted.context_tokens
     assert found.context_refs == wanted.context_refs
     for part in ("local", "communities", "key_entities", "paths", "triples", "sources"):
         items = [asdict(item) for item in getattr(found, part)]

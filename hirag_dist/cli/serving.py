@@ -18,6 +18,7 @@ from hirag_dist.index.store import Store
 from hirag_dist.query import QueryEngine
 from hirag_dist.service.access import LOGGER
 from hirag_dist.service.holder import EngineHolder
+from hirag_dist.service.opening import in_daemon_thread
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.runner import ThreadRunner
 from hirag_dist.service.server import serve as serve_grpc
@@ -148,7 +149,7 @@ async def serve_index(
         return make_engine(config, snapshot, prompts, treasury)
 
     async def open_engine() -> QueryEngine:
-        return await asyncio.to_thread(make)
+        return await in_daemon_thread(make, lambda engine: asyncio.run(engine.close()))
 
     holder = EngineHolder(open_engine, lambda: current_id(store), config.service.poll_s, ThreadRunner())
     await serve_grpc(holder, options, ready, stop, station)

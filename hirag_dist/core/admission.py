@@ -19,6 +19,17 @@ from hirag_dist.types import Admission, FloatMatrix, IntVector
 Score = Callable[[FloatMatrix, IntVector, NDArray[np.float32]], NDArray[np.float32]]
 
 
+def read_only(admission: Admission) -> Admission:
+    """Return an admission none of whose arrays is written to, as those that are mapped.
+
+    To compiled code arrays that may be written to are of another type, and it is compiled anew for each combination.
+    """
+    parts: list[Any] = [part.view() for part in admission]
+    for part in parts:
+        part.flags.writeable = False
+    return Admission(*parts)
+
+
 def admitted(admission: Admission, rows: NDArray[np.integer[Any]]) -> Flags:
     """Return which entities may be seen, whole or in part: (n,)."""
     seen: Flags = admission.entity_states[admission.entity_patterns[rows]] != HIDDEN

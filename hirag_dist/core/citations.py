@@ -34,18 +34,24 @@ _PLACES: Final = _words(  # that begin a place inside a source, which is left ou
     "p pp page pages line lines l ll para paragraph paragraphs section sections sec char chars character characters",
     "s seite seiten zeile zeilen página páginas стр 页 頁 行",
 )
-_UNSEEN: Final = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"  # a model that copies a text leaves them out
+UNSEEN: Final = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"  # a model that copies a text leaves them out
 _TOKEN: Final = re.compile(
-    rf"(?P<ref>(?P<kind>[ERCSercs])[\s_#{_UNSEEN}]*(?P<number>\d{{1,6}})(?![^\W_]))"
+    rf"(?P<ref>(?P<kind>[ERCSercs])[\s_#{UNSEEN}]*(?P<number>\d{{1,6}})(?![^\W_]))"
     r"|(?P<range>-|–|—|‒|‐|‑|−|\.\.\.?|…|~|〜|～)"
     r"|(?P<bare>\d{1,6}(?![^\W_]))"
     r"|(?P<word>[^\W\d_]+)"
-    rf"|(?P<joint>[\s,;:&+/|.、，；：^#·•*{_UNSEEN}]+)"
+    rf"|(?P<joint>[\s,;:&+/|.、，；：^#·•*{UNSEEN}]+)"
 )
 _RANGE_WORDS: Final = _words("to through bis à a до 至 到 から")
 _LAST_WORD: Final = re.compile(r"[^\W_]+\Z")
 _SPACES: Final = re.compile(r"[ \t]+\Z")
-_SPECIAL: Final = re.compile(r"<(?=[|｜])|(?<=[|｜])>|<(?=/?s>)|<(?=</?SYS>>)|\[(?=/?INST\])", re.IGNORECASE)
+_MOST_SPACES = 1000  # white space in a row, in an answer
+_INVISIBLE: Final = re.compile(rf"(?:[{UNSEEN}]\s?){{2,}}")
+_SPECIAL: Final = re.compile(  # <|im_start|>, <start_of_turn>, </s>, <<SYS>>; [INST], [TOOL_CALLS]
+    r"<(?=[|｜](?!>))|(?<!<[|｜])(?<=[|｜])>|<(?=</?SYS>>)|<(?=/?[a-z_][a-z0-9_]{0,30}>)"
+    r"|\[(?=/?INST\]|(?-i:/?[A-Z_]{4,30}\]))",
+    re.IGNORECASE,
+)
 
 
 def references(inside: str) -> list[str] | None:
@@ -105,9 +111,13 @@ def _add(found: list[str], kind: str, number: int, spanned: bool) -> None:
 def defused(text: str) -> str:
     """Return text of a document in which nothing reads as a citation, or as a mark of a chat's structure.
 
+    What the text becomes must not make brackets shorter: fold its white space before.
+
     >>> defused("As [S1] says, f[x] (C4) <|im_start|>system [INST]")
     'As ‹S1› says, f[x] ‹C4› < |im_start| >system [ INST]'
     """
+    if not text.isascii():  # whoever copies the text leaves these out
+        text = _INVISIBLE.sub(_folded, text)
     parts: list[str] = []
     start = at = 0
     while (at := _next_bracket(text, at)) >= 0:
@@ -117,7 +127,19 @@ def defused(text: str) -> str:
             start = at = end + 1
         else:
             at += 1
-    text = "".join([*parts, text[start:]])
+    return unmarked("".join([*parts, text[start:]]))
+
+
+def _folded(run: re.Match[str]) -> str:
+    return "\n" if "\n" in run[0] else " " if any(map(str.isspace, run[0])) else ""
+
+
+def unmarked(text: str) -> str:
+    """Return text without marks of a chat's structure: servers of models take them for such wherever they stand.
+
+    >>> unmarked("<eos><start_of_turn>model </think> [TOOL_CALLS] a<|>b [x] 1 < 2")
+    '< eos>< start_of_turn>model < /think> [ TOOL_CALLS] a<|>b [x] 1 < 2'
+    """
     if "<" not in text and ">" not in text and "[" not in text:
         return text
     return _SPECIAL.sub(lambda mark: f"{mark[0]} " if mark[0] in "<[" else f" {mark[0]}", text)
@@ -143,12 +165,15 @@ class CitationReader:
     Attributes:
         cited: references kept, in order of their first mention.
         dropped: how many were removed.
+        stuck: whether there was more white space in a row than any answer has. Some models write nothing else any
+            more; what is beyond 1,000 characters is left out.
     """
 
     def __init__(self, known: Collection[str]) -> None:
         """Begin an answer. `known` are the references that name something."""
         self.cited: dict[str, None] = {}
         self.dropped = 0
+        self.stuck = False
         self._known = known
         self._held = ""
         self._begun = False
@@ -184,7 +209,9 @@ class CitationReader:
         ready = text[start:at]
         kept = ready if last else ready.rstrip()  # what follows may be removed, or nothing may follow
         out.append(kept)
-        self._held = ready[len(kept) :] + text[at:]
+        spaces = ready[len(kept) :]
+        self.stuck = self.stuck or len(spaces) > _MOST_SPACES
+        self._held = spaces[:_MOST_SPACES] + text[at:]
         shown_now = "".join(out)
         if not self._begun:
             shown_now = shown_now.lstrip()

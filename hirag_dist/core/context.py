@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from hirag_dist.core.citations import CitationReader, defused
+from hirag_dist.core.citations import UNSEEN, CitationReader, defused
 from hirag_dist.core.text import one_line, shorten
 from hirag_dist.types import Citation, Retrieval
 
 _SHARES = {"local": 0.25, "bridge": 0.2, "global": 0.25, "sources": 0.3}
 _KINDS = {"E": "entity", "R": "relation", "C": "community", "S": "chunk"}
+_BEGINNING = re.compile(rf"^[{UNSEEN}]*(?=\[|##)", re.MULTILINE)  # of a line that looks like a record or a section
 UNKNOWN_ANSWER = "I do not know"
 
 
@@ -162,13 +164,14 @@ def source_text(title: str, start: int, end: int, text: str) -> str:
 
 
 def _safe(text: str) -> str:
-    return one_line(defused(text))
+    return defused(one_line(text))
 
 
 def _body(text: str) -> str:
     """Return text of several lines in which none begins as a record or a section does."""
-    lines = (one_line(line) for line in defused(text).splitlines())
-    return "\n".join(f" {line}" if line.startswith(("[", "##")) else line for line in lines if line)
+    lines = (one_line(line) for line in text.splitlines())
+    safe = defused("\n".join(line for line in lines if line))
+    return _BEGINNING.sub(r" \g<0>", safe)
 
 
 def check_citations(text: str, retrieval: Retrieval) -> tuple[str, tuple[Citation, ...], int]:

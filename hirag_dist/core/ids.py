@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -56,9 +56,15 @@ def _framed(part: str) -> bytes:
     return len(data).to_bytes(8, "little") + data
 
 
-def document_id(text: str) -> str:
-    """Return a document's id: of its text alone, so that a copy is the same document."""
-    return content_id("document", text)
+def document_id(text: str, labels: Collection[str] = ()) -> str:
+    """Return a document's id: of its text and labels, so that a copy is the same document.
+
+    Copies with other labels are others: whoever may see one of them learns nothing of its twin's name and place.
+
+    >>> document_id("text", ["b", "a"]) == document_id("text", ("a", "b", "a"))
+    True
+    """
+    return content_id("document", text, *sorted(set(labels)))
 
 
 def chunk_id(document: str, start: int, end: int) -> str:

@@ -6,7 +6,7 @@ rows from the earlier key.
 Two balls grow, one about each end, always the cheaper; before each step the edges between their rims are looked for.
 While a ball grows, each node learns the widest way to its centre among the shortest, so the edges where the balls meet
 tell the widest path. The last step, which would be the largest, only reads. All pairs of a question are one pass of
-compiled code.
+compiled code, or several where they have much to read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hirag_dist.core.steps import Steps, all_at_once
 from hirag_dist.types import Admission, CsrGraph
 
 _SOURCE, _TARGET, _GOOD = 0, 1, 2
-_PAIRS = 33  # of a step
+_READ = 100_000  # entries of the graph, after which a step ends: a millisecond or two
 _HALVINGS = 64  # neighbours that can be read in a row in the time that it takes to look one up among many
 
 
@@ -48,6 +48,7 @@ class _Work(NamedTuple):
         degrees: (2, n) of the nodes in the queues.
         starts: (3, n + 2) where each depth begins in its queue.
         path: (n,) the path found last.
+        read: (1,) entries of the graph that were read in this step.
     """
 
     seen: NDArray[np.uint64]
@@ -57,6 +58,7 @@ class _Work(NamedTuple):
     degrees: NDArray[np.int64]
     starts: NDArray[np.int64]
     path: NDArray[np.int32]
+    read: NDArray[np.int64]
 
 
 class PathFinder:
@@ -82,6 +84,7 @@ class PathFinder:
             degrees=np.empty((2, n), np.int64),
             starts=np.empty((3, n + 2), np.int64),
             path=np.empty(n, np.int32),
+            read=np.zeros(1, np.int64),
         )
         self.chain([])  # compiled now, not during the first question
 
@@ -95,32 +98,62 @@ class PathFinder:
         """
         return self.chain([source, target], admission)[0]
 
-    def chain(self, rows: Sequence[int], admission: Admission | None = None) -> list[list[int]]:
-        """Return the path of each consecutive pair of rows."""
-        return all_at_once(self.chain_steps(rows, admission))
+    def chain(
+        self, rows: Sequence[int], admission: Admission | None = None, components: NDArray[np.int32] | None = None
+    ) -> list[list[int]]:
+        """Return what `chain_steps` comes to."""
+        return all_at_once(self.chain_steps(rows, admission, components))
 
-    def chain_steps(self, rows: Sequence[int], admission: Admission | None = None) -> Steps[list[list[int]]]:
-        """Return the path of each consecutive pair of rows, some pairs at a step."""
+    def chain_steps(
+        self,
+        rows: Sequence[int],
+        admission: Admission | None = None,
+        components: NDArray[np.int32] | None = None,
+        most_read: int = _READ,
+    ) -> Steps[list[list[int]]]:
+        """Return the path of each consecutive pair of rows, step by step.
+
+        Args:
+            rows: that the caller may see.
+            admission: see `path`.
+            components: (n_nodes,) connected component of each node in what the caller may see (`seen_components`).
+                Without it pairs that only something hidden connects are looked for in all that may be seen.
+            most_read: entries of the graph, after which a step ends with the pair at hand.
+        """
         keys = np.array(rows, np.int64)
+        known = self._components if components is None else components
         found: list[list[int]] = []
-        for first in range(0, max(len(keys) - 1, 1), _PAIRS):
-            part = keys[first : first + _PAIRS + 1]
-            bounds, nodes = _chain(self._graph, admission, self._components, part, self._work)
+        while True:
+            bounds, nodes = _chain(self._graph, admission, known, keys[len(found) :], self._work, most_read)
             listed = nodes.tolist()
             found += [listed[begin:end] for begin, end in pairwise(bounds.tolist())]
             yield
-        return found
+            if len(found) >= len(keys) - 1:
+                return found
 
 
 @compiled
 def _chain(
-    graph: _Graph, admission: Admission | None, components: NDArray[np.int32], keys: NDArray[np.int64], work: _Work
+    graph: _Graph,
+    admission: Admission | None,
+    components: NDArray[np.int32],
+    keys: NDArray[np.int64],
+    work: _Work,
+    most_read: int,
 ) -> Any:
-    """Return (bounds, nodes): the paths of consecutive keys as lists in one array."""
+    """Return (bounds, nodes): the paths of the first consecutive keys as lists in one array.
+
+    Args:
+        most_read: entries of the graph, after which no other pair is begun.
+    """
+    work.read[0] = 0
     n_pairs = max(len(keys) - 1, 0)
     bounds = np.zeros(n_pairs + 1, np.int64)
     nodes = np.empty(8 * n_pairs, np.int32)
     for at in range(n_pairs):
+        if work.read[0] > most_read:
+            n_pairs = at
+            break
         length = 0
         if len(components) == 0 or components[keys[at]] == components[keys[at + 1]]:
             length = _search(graph, admission, keys[at], keys[at + 1], work)
@@ -131,7 +164,7 @@ def _chain(
             nodes = longer
         nodes[first : first + length] = work.path[:length]
         bounds[at + 1] = first + length
-    return bounds, nodes[: bounds[n_pairs]]
+    return bounds[: n_pairs + 1], nodes[: bounds[n_pairs]]
 
 
 @compiled
@@ -184,6 +217,7 @@ def _meet(
         for at in range(begin[one], end[one]):
             reads[one] += min(work.degrees[one, at], _HALVINGS * sizes[1 - one])
     side = 0 if reads[0] <= reads[1] else 1
+    work.read[0] += reads[side]
     other = 1 - side
     best = np.float32(-np.inf)
     n_good = 0
@@ -243,6 +277,7 @@ def _expand(graph: _Graph, admission: Admission | None, work: _Work, side: int, 
     for at in range(work.starts[side, radius - 1], end):
         node = work.queue[side, at]
         width = work.width[side, node]
+        work.read[0] += graph.indptr[node + 1] - graph.indptr[node]
         for entry in range(graph.indptr[node], graph.indptr[node + 1]):
             neighbour = graph.indices[entry]
             known = _has(work.seen, side, neighbour)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hirag_dist.core.citations import unmarked
 from hirag_dist.core.ids import unit_id
 from hirag_dist.core.text import one_line
 from hirag_dist.errors import ConfigError
@@ -226,9 +227,13 @@ class Prompts:
 
 
 def tagged(tag: str, text: str) -> str:
-    """Return the text between an opening and a closing tag; a closing tag inside the text is defused."""
-    defused = re.sub(rf"<(/\s*{tag}\s*>)", r"< \1", text, flags=re.IGNORECASE)
-    return f"<{tag}>\n{defused}\n</{tag}>"
+    """Return the text between an opening and a closing tag; tags and marks of chats inside the text are defused."""
+    defused = re.sub(rf"<(/\s*{tag}\s*>)", r"< \1", unmarked(text), flags=re.IGNORECASE)
+    return _enclosed(tag, defused)
+
+
+def _enclosed(tag: str, text: str) -> str:
+    return f"<{tag}>\n{text}\n</{tag}>"
 
 
 def extraction_request(
@@ -353,7 +358,7 @@ def pack_request(task: str, requests: Sequence[ChatRequest], system: Message) ->
         system: of the packed task.
     """
     body = "\n".join(
-        tagged(f"unit-{number}", _TAG.sub(r"< \1", request.messages[1].content))
+        _enclosed(f"unit-{number}", _TAG.sub(r"< \1", request.messages[1].content))
         for number, request in enumerate(requests, start=1)
     )
     return ChatRequest(

@@ -8,12 +8,14 @@ import unicodedata
 GAP = "…"  # stands where something unreadable was taken out; no name or phrase runs across it
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufffd\ud800-\udfff]")
-_SPECIAL = re.compile(r"<\|[^<>\n]{0,40}\|?>|\|>|#{2,}|</?s>|\[/?INST\]|<[a-z_]+>|</[a-z_]+>", re.IGNORECASE)
+_SPECIAL = re.compile(  # as prompts have them: a space stands behind the bracket
+    r"< ?\|[^<>\n]{0,40}\|? ?>|\|>|#{2,}|\[ ?/?INST\]|< ?/?[a-z_][a-z0-9_]{0,30}>", re.IGNORECASE
+)
 _ADDRESS = re.compile(
     r"\b(?:https?|ftp)[:/]\S+|\bwww\.\S+|\b[\w.+-]+@[\w-]+\.[\w.-]+|\b[\w-]+\.(?:com|org|net|html?|php)\b\S*"
 )
 _MARKUP = re.compile(
-    r"<!--.{0,4000}?-->|<(?:script|style)\b.{0,4000}?</(?:script|style)>|</?[a-zA-Z][^<>\n]{0,300}>", re.DOTALL
+    r"<!--.{0,4000}?-->|< ?(?:script|style)\b.{0,4000}?< ?/(?:script|style)>|</?[a-zA-Z][^<>\n]{0,300}>", re.DOTALL
 )
 _ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[a-z]{2,8});")
 _LATEX_DROP = re.compile(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -94,6 +96,9 @@ class SourceRelation:
     chunk_keys: tuple[str, ...]
 
 
+LABEL_FIELDS = ("labels", "label", "acl")
+
+
 @dataclass(slots=True)
 class SourceGraph:
     """All records of a folder: chunks in the order of their documents where the folder says, else in its own."""
@@ -105,6 +110,11 @@ class SourceGraph:
     relations: list[SourceRelation]
     left_out: list[tuple[str, str]] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)  # rows that are in `left_out` and in no list
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether some document carries labels, so that it matters to know which document each text is from."""
+        return any(document.labels for document in self.documents)
 
     def counts(self) -> dict[str, int]:
         """Return how many records of each sort the folder holds."""
@@ -140,6 +150,29 @@ def texts_of(value: object, separator: str = SEP) -> tuple[str, ...]:
     items = value if isinstance(value, (list, tuple)) else text_of(value).split(separator)
     parts = (part.strip() for item in items for part in text_of(item).split(separator))
     return tuple(part for part in parts if part)
+
+
+def labels_of(*held: Any) -> tuple[str, ...]:
+    """Return the labels of a document: those of the first of its objects that has some.
+
+    >>> labels_of({"labels": None}, {"acl": '["a", "b"]'}), labels_of({"label": "a"}, None)
+    (('a', 'b'), ('a',))
+    """
+    for row in held:
+        for name in LABEL_FIELDS if isinstance(row, Mapping) else ():
+            value = row.get(name)
+            found = texts_of(parsed(value) if isinstance(value, str) and value.lstrip().startswith("[") else value)
+            if found:
+                return found
+    return ()
+
+
+def parsed(text: str) -> object:
+    """Return the value of a JSON text; of what is none, the text itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def unquoted(text: str) -> str:

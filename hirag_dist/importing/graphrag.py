@@ -6,7 +6,6 @@ export adds (labels, spans, mentions, layers) is read back: of a snapshot, layer
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,12 +14,15 @@ from typing import Any
 from hirag_dist.core.text import one_line
 from hirag_dist.importing.files import read_parquet
 from hirag_dist.importing.graph import (
+    LABEL_FIELDS,
     SourceChunk,
     SourceDocument,
     SourceEntity,
     SourceGraph,
     SourceRelation,
+    labels_of,
     number_of,
+    parsed,
     text_of,
     texts_of,
     type_of,
@@ -32,7 +34,14 @@ FILES = tuple(f"{name}.parquet" for name in TABLES)
 OLD_FILES = tuple(f"create_final_{name}.parquet" for name in TABLES)
 
 # columns to read, and whether the table must have them; a|b: either
-_DOCUMENTS = {"id": True, "text|raw_content": True, "title": False, "uri": False, "labels": False, "metadata": False}
+_DOCUMENTS = {
+    "id": True,
+    "text|raw_content": True,
+    "title": False,
+    "uri": False,
+    "metadata": False,  # where GraphRAG puts the columns of its input
+    **dict.fromkeys(LABEL_FIELDS, False),
+}
 _TEXT_UNITS = {"id": True, "text": True, "document_id|document_ids": False, "start": False, "end": False}
 _ENTITIES = {"title|name": True, "type": False, "description": False, "text_unit_ids": False}
 _RELATIONSHIPS = {"source": True, "target": True, "description": False, "weight": False, "text_unit_ids": False}
@@ -73,7 +82,7 @@ def _document(row: Mapping[str, Any]) -> SourceDocument:
     title = text_of(row.get("title"))
     metadata = row.get("metadata")
     if isinstance(metadata, str):
-        metadata = _parsed(metadata)
+        metadata = parsed(metadata)
     record = metadata.get("record") if isinstance(metadata, dict) else None
     return SourceDocument(
         text_of(row["id"]),
@@ -81,15 +90,8 @@ def _document(row: Mapping[str, Any]) -> SourceDocument:
         uri=text_of(row.get("uri")) or title,
         title=title,
         record=min(whole_of(record) or 0, 2**31 - 1),
-        labels=texts_of(row.get("labels")),
+        labels=labels_of(row, metadata),
     )
-
-
-def _parsed(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _chunk(row: Mapping[str, Any]) -> SourceChunk:

@@ -12,6 +12,7 @@ from hirag_dist.importing.graph import (
     SourceEntity,
     SourceGraph,
     SourceRelation,
+    labels_of,
     number_of,
     text_of,
     texts_of,
@@ -95,7 +96,7 @@ def _document(row: dict[str, Any], corpus: dict[str, str]) -> SourceDocument:
         None if text is None else text_of(text),
         uri=text_of(row.get("uri")),
         title=text_of(row.get("title")),
-        labels=texts_of(row.get("labels")),
+        labels=labels_of(row),
         n_chars=whole_of(row.get("n_chars")) or 0,
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hirag_dist.core.ids import entity_id, relation_id
+from hirag_dist.core.ids import content_id, entity_id, relation_id
 from hirag_dist.core.merging import SEPARATOR, UNKNOWN, join_descriptions
 from hirag_dist.core.text import clean_name, name_key
 from hirag_dist.importing.graph import SourceGraph, SourceRelation
@@ -60,15 +60,22 @@ class _Names:
 
 
 class _Chunks:
-    """Chunk keys of the folder → chunk ids. Unknown keys are counted, for one line of account each."""
+    """Chunk keys of the folder → chunk ids. Unknown keys are counted, for one line of account each.
 
-    def __init__(self, ids: Mapping[str, str]) -> None:
+    Where documents carry labels they have ids, too, which no chunk has: an index then knows that nobody knows who may
+    see what was said there.
+    """
+
+    def __init__(self, ids: Mapping[str, str], has_labels: bool) -> None:
         self._ids = ids
+        self._has_labels = has_labels
         self.unknown: Counter[str] = Counter()
 
-    def known(self, keys: Iterable[str]) -> list[str]:
+    def ids(self, keys: Iterable[str]) -> list[str]:
         keys = list(dict.fromkeys(keys))
         self.unknown.update(key for key in keys if key not in self._ids)
+        if self._has_labels:
+            return [self._ids.get(key) or content_id("unknown chunk", key) for key in keys]
         return [self._ids[key] for key in keys if key in self._ids]
 
 
@@ -84,7 +91,7 @@ def merge(source: SourceGraph, chunk_ids: Mapping[str, str]) -> Merged:
         source: the records of a folder.
         chunk_ids: the id of each chunk by its key in the folder.
     """
-    chunks = _Chunks(chunk_ids)
+    chunks = _Chunks(chunk_ids, source.has_labels)
     names = _Names()
     entities: dict[str, _Entity] = {}
     n_rows = _merge_entities(source, chunks, names, entities)
@@ -116,7 +123,7 @@ def _merge_entities(source: SourceGraph, chunks: _Chunks, names: _Names, entitie
             continue
         n_rows += 1
         entity = entities.setdefault(key, _Entity())
-        own = chunks.known(row.chunk_keys)
+        own = chunks.ids(row.chunk_keys)
         n_mentions = row.n_mentions or max(len(own), 1)
         described = row.described
         if described is None:
@@ -145,7 +152,7 @@ def _merge_relations(
         if not all(ends):
             source.left_out.append((what, "the name of an end holds no letter or digit"))
             continue
-        own = chunks.known(row.chunk_keys)
+        own = chunks.ids(row.chunk_keys)
         for key, name in zip(ends, (row.source, row.target), strict=True):
             if key not in entities:
                 added = _Entity(n_mentions=max(len(own), 1), chunk_ids=dict.fromkeys(own))

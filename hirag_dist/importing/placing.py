@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,9 +35,12 @@ class _Span:
 def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> Places:
     """Return documents and chunks as tables; what could not be kept as it was goes to `source.left_out`.
 
-    Equal texts are one document. A chunk's text is looked for in its document, from the start of the chunk before
-    it on, then from the beginning; where it is not found the whole document is its span and the chunk keeps its text.
-    A chunk of a document that is not there becomes a document of its own. Texts that the folder does not hold are
+    Equal texts with the same labels are one document. A chunk's text is looked for in its document, from the start of
+    the chunk before it on, then from the beginning; where it is not found the whole document is its span and the chunk
+    keeps its text.
+    A chunk of a document that is not there becomes a document of its own; where documents carry labels it stays without
+    one, as does a chunk of several documents with different labels of which none holds its text: nobody knows who may
+    see it, and such chunks are in nobody's reach. Texts that the folder does not hold are
     empty: such chunks keep their span, so that a source can be cited by its place; their vector is zero.
     """
     documents: dict[str, dict[str, Any]] = {}
@@ -46,7 +49,6 @@ def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> Places:
         row = _document_row(document)
         first = documents.setdefault(row["document_id"], row)
         if first is not row:
-            first["labels"] = sorted({*first["labels"], *row["labels"]})
             source.left_out.append((f"document {document.key}", f"its text is that of document {first['uri']}"))
         by_key[document.key] = first
     placed: dict[str, dict[str, Any]] = {}
@@ -71,7 +73,7 @@ def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> Places:
 
 def _document_row(document: SourceDocument) -> dict[str, Any]:
     text = document.text or ""
-    own = document_id(text) if text else content_id("document without text", document.key)
+    own = document_id(text, document.labels) if text else content_id("document without text", document.key)
     first_line = next((line for line in text.splitlines() if line.strip()), "")
     title = one_line(document.title) or shorten(one_line(first_line), _TITLE_CHARS) or document.key
     return {
@@ -90,14 +92,25 @@ def _at_home(
 ) -> tuple[SourceChunk, dict[str, Any]]:
     """Return the document that a chunk is from: the first that holds its text where it names several."""
     homes = [by_key[key] for key in chunk.document_keys if key in by_key]
-    if homes:
-        return chunk, next((home for home in homes if chunk.text and chunk.text in home["text"]), homes[0])
-    named = ", ".join(chunk.document_keys) or "not named"
-    source.left_out.append(
-        (f"document of chunk {chunk.key}", f"it is not in the folder ({named}): the chunk is a document of its own")
-    )
+    sure = next((home for home in homes if chunk.text and chunk.text in home["text"]), None)
+    missing = [key for key in chunk.document_keys if key not in by_key]
+    if sure is None and homes and not (source.has_labels and (missing or _labels_differ(homes))):
+        sure = homes[0]
+    if sure is not None:
+        return chunk, sure
+    what, named = f"document of chunk {chunk.key}", ", ".join(chunk.document_keys) or "not named"
     row = _document_row(SourceDocument(chunk.key, chunk.text))
-    return replace(chunk, start=None, end=None), documents.setdefault(row["document_id"], row)
+    chunk = replace(chunk, start=None, end=None)
+    if not source.has_labels:
+        source.left_out.append((what, f"it is not in the folder ({named}): the chunk is a document of its own"))
+        return chunk, documents.setdefault(row["document_id"], row)
+    why = "they carry different labels" if homes and not missing else "it is not in the folder"
+    source.left_out.append((what, f"{why} ({named}): the chunk is in reach of no caller with labels"))
+    return chunk, row | {"document_id": content_id("unknown document of chunk", chunk.key)}
+
+
+def _labels_differ(documents: Sequence[Mapping[str, Any]]) -> bool:
+    return any(document["labels"] != documents[0]["labels"] for document in documents)
 
 
 def _span_of(chunk: SourceChunk, home: Mapping[str, Any], before: int) -> _Span:

@@ -40,6 +40,7 @@ class LoadedIndex:
     Attributes:
         admission: what a caller may see of it; None: everything.
         seen_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
+        components: (n_entities,) connected component of each entity, by what may be seen; None until `connect`.
     """
 
     admission: Admission | None = None
@@ -85,7 +86,7 @@ class LoadedIndex:
             of_indptr=files.array("entity_communities_indptr"),
             of=files.array("entity_communities"),
         )
-        self.components: NDArray[np.int32] = files.array("entity_components")
+        self.components: NDArray[np.int32] | None = files.array("entity_components")
         self._spans: NDArray[np.int64] = files.array("chunk_spans")
         self._report_rows: NDArray[np.int32] = files.array("community_reports")
         self._tokens: dict[str, NDArray[np.int32]] = {}
@@ -167,18 +168,18 @@ class LoadedIndex:
             ]
         )
 
-    def triples(self, scored: Scored, named: Named) -> tuple[TripleItem, ...]:
+    def triples(self, scored: Scored, named: Named | None = None) -> tuple[TripleItem, ...]:
         """Return relations by (row, score).
 
         Args:
             scored: of each.
-            named: ids and names of the entities at their ends.
+            named: ids and names of the entities at their ends, where they are known.
         """
         rows = [row for row, _ in scored]
         if not rows:
             return ()
-        ids, names = named
         sources, targets = self.ends[rows].T.tolist()
+        ids, names = named or self.named({*sources, *targets})
         return tuple(
             map(
                 TripleItem,
@@ -215,6 +216,10 @@ class LoadedIndex:
         counted = self._tokens.get(level)
         return 0 if counted is None else int(counted[row])
 
+    def tells_anew(self, level: str, row: int) -> bool:
+        """Whether a record of a context, by its row, is told otherwise than to who sees everything."""
+        return False
+
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return how near entities are to a question."""
         return exact_scores(self.vectors, rows, query)
@@ -222,6 +227,11 @@ class LoadedIndex:
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations."""
         return self.weights[rows]
+
+    def connect(self) -> NDArray[np.int32]:
+        """Return `components`."""
+        assert self.components is not None  # it is mapped
+        return self.components
 
     def known_relations(self, rows: IntVector) -> IntVector:
         """Return those relations that may be seen."""

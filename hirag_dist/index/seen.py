@@ -6,6 +6,7 @@ is seen in part. Callers who may see the same documents share it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -13,8 +14,9 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import HIDDEN, WHOLE, Flags, LabelRule, sets_in_reach
-from hirag_dist.core.admission import admitted_relations, seen_scores, seen_weights
+from hirag_dist.core.access import HIDDEN, MIXED, WHOLE, Flags, LabelRule, sets_in_reach
+from hirag_dist.core.admission import admitted_relations, read_only, seen_scores, seen_weights
+from hirag_dist.core.components import seen_components
 from hirag_dist.core.retrieval import RankedCommunity
 from hirag_dist.core.scoring import exact_scores
 from hirag_dist.index.label_files import LabelFiles, map_labels, read_label_sets
@@ -107,19 +109,21 @@ class SeenIndex(LoadedIndex):
             in_reach: (n_sets + 1,) by label set; the last stands for no known document.
         """
         self.__dict__.update(whole.__dict__)
-        self.admission: Admission = Admission(
-            in_reach,
-            files.entities.of,
-            files.entities.states(in_reach),
-            files.relations.of,
-            files.relations.states(in_reach),
-            files.part_entities,
-            files.part_sets,
-            files.part_vectors,
-            files.statements.rows,
-            files.statements.indptr,
-            files.statements.sets,
-            files.statements.numbers,
+        self.admission: Admission = read_only(
+            Admission(
+                in_reach,
+                files.entities.of,
+                files.entities.states(in_reach),
+                files.relations.of,
+                files.relations.states(in_reach),
+                files.part_entities,
+                files.part_sets,
+                files.part_vectors,
+                files.statements.rows,
+                files.statements.indptr,
+                files.statements.sets,
+                files.statements.numbers,
+            )
         )
         # Nothing of the view is referred to by what it holds, as above.
         tell = partial(told_entities, files, in_reach)
@@ -130,10 +134,27 @@ class SeenIndex(LoadedIndex):
         self._reported = files.communities.states(in_reach)[files.communities.of] == WHOLE
         own = whole.communities
         self.communities = replace(own, ratings=np.where(self._reported, own.ratings, 0.0))
+        self.components = None
+        self._connecting = threading.Lock()
+
+    def connect(self) -> NDArray[np.int32]:
+        """Return `components`, found once. It reads the whole graph, and lets other threads work meanwhile."""
+        with self._connecting:
+            if self.components is None:
+                self.components = seen_components(self.graph, self.admission)
+            return self.components
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return how near entities are to a question, by what may be seen of them."""
         return seen_scores(self.admission, self.vectors, rows, query, exact_scores)
+
+    def tells_anew(self, level: str, row: int) -> bool:
+        """Whether a record is of an entity or relation seen in part, or names an entity that is."""
+        admission = self.admission
+        entities = [row] if level == "local" else self.ends[row].tolist() if level == "bridge" else []
+        if any(admission.entity_states[admission.entity_patterns[entity]] == MIXED for entity in entities):
+            return True
+        return level == "bridge" and bool(admission.relation_states[admission.relation_patterns[row]] == MIXED)
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations, by what may be seen of them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from hirag_dist.reading.clean import clean_text
 from hirag_dist.reading.encoding import NotText, decode_text
@@ -13,6 +14,7 @@ from hirag_dist.reading.records import Document, ReadOptions, Unreadable
 TEXT_FIELDS = ("text", "content", "contents", "body", "document", "page_content", "passage")
 TITLE_FIELDS = ("title", "name", "headline")
 LABEL_FIELDS = ("labels", "label", "acl")
+UNSAID: Final = object()  # in place of labels
 
 
 def find_field(names: Iterable[str], wanted: str | None, usual: tuple[str, ...]) -> str | None:
@@ -55,16 +57,22 @@ class DocumentMaker:
         text: str,
         *,
         title: object = None,
-        labels: object = None,
+        labels: object = UNSAID,
         record: int = 0,
         default_title: str | None = None,
     ) -> Document | Unreadable:
-        """Return the document of a text, cleaned; `Unreadable` for an empty text or labels that are none."""
+        """Return the document of a text, cleaned; `Unreadable` for an empty text or labels that are none.
+
+        Args:
+            labels: what the field for labels holds; `UNSAID` where there is no such field.
+        """
         text = clean_text(text)
         if not text or text.isspace():
             return self.unreadable(record, "the text is empty")
+        if labels is UNSAID and self.options.label_field is not None:
+            return self.unreadable(record, missing_labels(self.options.label_field))
         try:
-            names = _labels(labels)
+            names = () if labels is UNSAID else _labels(labels)
         except ValueError as error:
             return self.unreadable(record, str(error))
         return Document(self.uri, _title(title) or _title(default_title) or self.stem, text, names, record)
@@ -86,17 +94,21 @@ class DocumentMaker:
                 return self.unreadable(record, str(error))
         if not isinstance(text, str):
             return self.unreadable(record, f"field {text_field!r} is {kind_of(text)}, not a string")
-        if options.label_field is not None and find_field(fields, options.label_field, ()) is None:
-            return self.unreadable(record, f"no field {options.label_field!r} with the labels")
         title_field = find_field(present, options.title_field, TITLE_FIELDS)
-        label_field = find_field(present, options.label_field, LABEL_FIELDS)
+        named = options.label_field is not None
+        label_field = find_field(fields if named else present, options.label_field, LABEL_FIELDS)
         return self.document(
             text,
             title=None if title_field is None else fields[title_field],
-            labels=None if label_field is None else fields[label_field],
+            labels=UNSAID if label_field is None else fields[label_field],
             record=record,
             default_title=default_title or f"{self.stem}#{record}",
         )
+
+
+def missing_labels(wanted: str) -> str:
+    """Return the reason for a record or file without the field that was named for labels."""
+    return f"no field {wanted!r} with the labels; what has none to give can be a record of JSONL that has it"
 
 
 def missing_text(names: list[str], wanted: str | None) -> str:

@@ -7,10 +7,12 @@ import re
 import yaml
 
 from hirag_dist.reading.clean import clean_text
-from hirag_dist.reading.making import LABEL_FIELDS, TITLE_FIELDS, DocumentMaker, find_field
+from hirag_dist.reading.making import LABEL_FIELDS, TITLE_FIELDS, UNSAID, DocumentMaker, find_field
 from hirag_dist.reading.records import Document, Unreadable
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_OPENED = re.compile(r"---[ \t]*\n((?:.*\S.*(?:\n|\Z))*)")  # up to an empty line
+_LABELS = re.compile(rf"^[ \t]*[\"']?(?:{'|'.join(LABEL_FIELDS)})[\"']?[ \t]*:", re.MULTILINE | re.IGNORECASE)
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _HEADING = re.compile(r" {0,3}#[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$")
 
@@ -18,15 +20,18 @@ _HEADING = re.compile(r" {0,3}#[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$")
 def read_markdown(text: str, maker: DocumentMaker) -> Document | Unreadable:
     """Return a Markdown text as a document.
 
-    Front matter is YAML between `---` lines at the very start; what is no YAML mapping is taken as text. The
-    title is its title field, else the first heading of the first level outside code, else the file's stem.
+    Front matter is YAML between `---` lines at the very start; what is no YAML mapping is taken as text, unless it
+    names labels: then there is no telling who may read the text, and it is `Unreadable`. The title is its title
+    field, else the first heading of the first level outside code, else the file's stem.
     """
     text, fields = _split_front_matter(clean_text(text))
     options = maker.options
+    if not fields and _names_labels(text):
+        return maker.unreadable(0, "its front matter names labels and is not valid YAML between two lines of ---")
     title_field = find_field(fields, options.title_field, TITLE_FIELDS)
     label_field = find_field(fields, options.label_field, LABEL_FIELDS)
     title = None if title_field is None else fields[title_field]
-    labels = None if label_field is None else fields[label_field]
+    labels = UNSAID if label_field is None else fields[label_field]
     return maker.document(text, title=title, labels=labels, default_title=_first_heading(text))
 
 
@@ -41,6 +46,12 @@ def _split_front_matter(text: str) -> tuple[str, dict[str, object]]:
     if not isinstance(fields, dict):
         return text, {}
     return text[match.end() :].lstrip("\n"), {str(name): value for name, value in fields.items()}
+
+
+def _names_labels(text: str) -> bool:
+    """Whether a text begins as front matter does, closed or not, and has a field for labels there."""
+    matter = _FRONT_MATTER.match(text) or _OPENED.match(text)
+    return matter is not None and _LABELS.search(matter[1] or "") is not None
 
 
 def _first_heading(text: str) -> str | None:

@@ -38,8 +38,8 @@ class ReadOptions:
         text_field: the field or column that holds the text.
         title_field: the one that holds the title; a record without it gets the default title.
         label_field: the one that holds the access labels, a string or a list of strings. Where it is named
-            here, a record without it is `Unreadable`: a mistyped name must not make documents public; null or
-            empty is no label.
+            here, a record without it is `Unreadable`, and so is a file of a format without fields: a mistyped
+            name must not make documents public; null or empty is no label.
         max_document_bytes: the most that is held in memory at once: a whole file, or a record of a JSONL or
             CSV file.
     """

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hirag_dist.errors import ConfigError
 
@@ -53,9 +53,16 @@ def _time(given: Any) -> Any:
     return datetime.fromisoformat(given) if isinstance(given, str) else given
 
 
+def _utc(given: datetime | None) -> datetime | None:
+    try:
+        return None if given is None else given.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("in UTC it is past the last year that can be told") from None
+
+
 class _Token(_Part):
     sha256: Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$")]
-    expires: Annotated[AwareDatetime | None, BeforeValidator(_time)] = None
+    expires: Annotated[AwareDatetime | None, BeforeValidator(_time), AfterValidator(_utc)] = None
 
 
 class _Rate(_Part):
@@ -147,6 +154,9 @@ def read_callers(path: str) -> Callers:
         raise ConfigError(f"the callers file {path} is not YAML: {error.problem or error.context}{where}") from None
     except (yaml.YAMLError, RecursionError):
         raise ConfigError(f"the callers file {path} is not YAML") from None
+    except Exception as error:  # of a date such as 2027-02-30 the YAML library raises what datetime does
+        said = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"the callers file {path} has a value that cannot be read ({said})") from error
     try:
         records = _File.model_validate(data).callers
     except ValidationError as error:
@@ -173,7 +183,7 @@ def _index(path: str, records: Mapping[str, _Record]) -> Callers:
             digest = bytes.fromhex(token.sha256)
             if digest in tokens:
                 raise ConfigError(f"the callers file {path}: {tokens[digest][0].name} and {name} have the same token")
-            tokens[digest] = (caller, None if token.expires is None else token.expires.astimezone(UTC))
+            tokens[digest] = (caller, token.expires)
         for certificate in record.certificates:
             if certificate in certificates:
                 others = certificates[certificate].name

@@ -38,17 +38,30 @@ _MODE_NAMES: Mapping[int, str] = {number: name for name, number in MODES.items()
 _LEVEL_NAMES: Mapping[int, str] = {number: name for name, number in LEVELS.items()}
 _COUNTS = ("top_n", "top_m", "top_c", "context_tokens")
 _INT32_MAX = 2**31 - 1
+_MOST_LABELS = 64
+_LONGEST_LABEL = 1024  # characters
+_LONGEST_LEVEL = 64
 
 
-def query_from_proto(message: pb.Query) -> Query:
-    """Return the query of a request.
+def query_from_proto(message: pb.Query, dim: int) -> Query:
+    """Return the query of a request. Nothing is copied before its size is known to be that of a query.
 
-    The length of the vector is left to the engine, which knows the embedder.
+    Args:
+        message: what was sent.
+        dim: numbers of a vector, as the index has them.
 
     Raises:
-        InvalidQuery: the question is blank, the mode unknown, a count below 1, or the vector not finite. The message
-            begins with the field's name.
+        InvalidQuery: the question is blank, the mode unknown, a count below 1, the vector not finite or of another
+            length, a label or the level too long, or the labels too many. The message begins with the field's name.
     """
+    if message.vector and len(message.vector) != dim:
+        raise InvalidQuery(f"vector: {len(message.vector)} numbers; this index has {dim} dimensions")
+    if len(message.labels) > _MOST_LABELS:
+        raise InvalidQuery(f"labels must be at most {_MOST_LABELS}, got {len(message.labels)}")
+    if any(len(label) > _LONGEST_LABEL for label in message.labels):
+        raise InvalidQuery(f"labels must have at most {_LONGEST_LABEL} characters each")
+    if len(message.community_level) > _LONGEST_LEVEL:
+        raise InvalidQuery("community_level must be leaf, all, or a level's number")
     mode = _MODE_NAMES.get(message.mode)
     if mode is None and message.mode != pb.MODE_UNSPECIFIED:
         raise InvalidQuery(f"mode must be one of {', '.join(MODES)}; the number {message.mode} is none of them")

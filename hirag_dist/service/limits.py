@@ -40,9 +40,9 @@ _WHICH_AT = 16
 _STATE_AT = 24
 _COUNTS_AT = _STATE_AT + 2 * _STATE.size
 _RECORD_BYTES = _COUNTS_AT + 4 * MOST_PROCESSES
-_FILE_BYTES = _HEADER_BYTES + _SLOTS * _RECORD_BYTES  # sparse: a caller who never came takes no space
-_PATIENCE_S = 0.5  # for a lock: others hold one for microseconds, and a moment more where they lose the processor
-_LEAST_PATIENCE_S = 0.002  # while somebody does not let go
+_FILE_BYTES = _HEADER_BYTES + _SLOTS * _RECORD_BYTES
+_PATIENCE_S = 0.02  # for a lock: others hold one for microseconds, and a moment more where they lose the processor
+_LEAST_PATIENCE_S = 0.002  # for one that was not let go before
 _AT_WORK_S = 0.25  # after which one of a caller's calls may have ended
 
 
@@ -57,20 +57,22 @@ def prepare(path: Path, now: Callable[[], float] = time.time) -> None:
         kept = list(_kept(path, today)) if path.exists() else []
         new = path.with_suffix(".new")
         with new.open("wb+") as file:
-            file.truncate(_FILE_BYTES)
+            os.posix_fallocate(file.fileno(), 0, _FILE_BYTES)  # on a full disk, a hole kills who writes to it
             file.write(_MAGIC)
             with mmap.mmap(file.fileno(), _FILE_BYTES) as content:
-                for key, used in kept:
+                for key, day, used in kept:
                     at, _ = _find(content, key)
                     _KEY.pack_into(content, at, key)
-                    _STATE.pack_into(content, at + _STATE_AT, 0.0, 0.0, today, used)
+                    _STATE.pack_into(content, at + _STATE_AT, 0.0, 0.0, day, used)
         new.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            path.with_suffix(".new").unlink(missing_ok=True)
         raise ConfigError(f"the service's limits cannot be kept in {path}: {error.strerror}") from error
 
 
-def _kept(path: Path, today: int) -> Iterator[tuple[bytes, int]]:
-    """Yield callers and what they used today."""
+def _kept(path: Path, today: int) -> Iterator[tuple[bytes, int, int]]:
+    """Yield callers, the day, and what they used of it."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size != _FILE_BYTES:  # of another version, or something else
             return
@@ -81,8 +83,8 @@ def _kept(path: Path, today: int) -> Iterator[tuple[bytes, int]]:
                 key = content[at : at + _KEY.size]
                 if any(key):
                     _, _, day, used = _STATE.unpack_from(content, _state_at(content, at))
-                    if day == today and used > 0:
-                        yield key, used
+                    if day in (today, today + 1) and used > 0:
+                        yield key, day, used
 
 
 class SharedLimits:
@@ -148,9 +150,10 @@ class SharedLimits:
         tokens, stamp, day, used = _STATE.unpack_from(self._content, _state_at(self._content, at))
         clock, now = self._clock(), self._now()
         today = int(now // DAY_S)
-        if today > day:  # a clock that was set back gives no second quota
+        if today == day - 1:
+            today = day  # a clock that is set back over midnight gives no second quota
+        elif today != day:
             used = 0
-        today = max(today, day)
         if caller.max_concurrent is not None:
             first = (at + _COUNTS_AT) // 4
             at_work = sum(self._counts[first : first + MOST_PROCESSES])
@@ -162,7 +165,7 @@ class SharedLimits:
                     _AT_WORK_S,
                 )
         if caller.per_day is not None and used >= caller.per_day:
-            wait_s = DAY_S - now % DAY_S
+            wait_s = (today + 1) * DAY_S - now
             raise Limited(
                 f"caller {caller.name} has used its {caller.per_day} requests of today; the day ends at midnight UTC, "
                 f"in {wait_s / 3600:.1f} h",
@@ -212,7 +215,7 @@ class SharedLimits:
                 held = True
             except OSError:
                 if time.monotonic() > give_up_at:
-                    if not self._stuck:
+                    if not self._stuck:  # whichever record it is, it is one process
                         _LOG.error("another process does not let go of the callers' limits; they are kept loosely")
                     self._stuck.add(at)
                     break

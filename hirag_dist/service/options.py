@@ -10,6 +10,7 @@ from hirag_dist.errors import ConfigError
 
 DEFAULT_LISTEN = "127.0.0.1:50051"
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+MOST_REQUEST_BYTES = 1024 * 1024  # of a request, which is held before anybody knows who sent it
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class ServerOptions:
     Attributes:
         listen: HOST:PORT; port 0 takes a free one. Beyond loopback callers must be known: by a callers file or by their
             certificates.
-        max_message_bytes: of a request and of a reply.
+        max_message_bytes: of a reply; a request may have 1 MiB at most.
         places: retrievals worked at at a time in this process; the rest wait in line.
         max_wait_s: longest time that a request may be expected to wait in line; who would wait longer is turned away
             with RESOURCE_EXHAUSTED.

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_SWITCH_S = 0.0002  # longest time that the engine keeps the interpreter from the thread that accepts calls
+_SWITCH_S = 0.0005  # longest time that the engine keeps the interpreter from the thread that accepts calls
 
 
 class Runner(ABC):

@@ -80,6 +80,7 @@ class QueryServer:
         holder.tell(self._swapped)
         self._loaded_at: float | None = None
         self._facts = Facts()
+        self._mute = False  # whether it was logged that they cannot be written
         self._observers: list[Callable[[Access], None]] = [
             AccessLog(options.access_log, questions=options.log_questions).write,
             self._metrics.ended,
@@ -184,9 +185,16 @@ class QueryServer:
             token_expires=None if expiry is None else expiry.timestamp(),
             callers=None if callers is None else len(callers),
         )
-        if facts != self._facts:
-            self._facts = facts
+        if facts == self._facts:
+            return
+        try:
             facts.write(self._station.folder, self._station.process)
+        except OSError as error:  # questions are answered without it; the next look tries again
+            if not self._mute:
+                _LOG.error("metrics cannot be left in %s: %s", self._station.folder, error)
+            self._mute = True
+        else:
+            self._facts, self._mute = facts, False
 
     def _swapped(self, ok: bool) -> None:
         self._metrics.swapped(ok)
@@ -224,9 +232,13 @@ async def serve(
     if options.metrics_listen is not None and server.registry is not None:  # else the supervisor has them all
         page = serve_metrics(options.metrics_listen, server.registry)
     with _signals(stop, hurry), page:
-        address = await server.start()
         try:
-            if await _unless(stop, asyncio.create_task(holder.start())):
+            # Of a port that is shared the kernel gives each listener its part of the connections, ready or not; one
+            # that is not shared is taken first, so that health can be asked and a port in use is known at once.
+            if options.reuse_port and not await _unless(stop, asyncio.create_task(holder.start())):
+                return
+            address = await server.start()
+            if options.reuse_port or await _unless(stop, asyncio.create_task(holder.start())):
                 await server.serving()
                 _LOG.info("listening on %s", address)
                 if ready is not None:

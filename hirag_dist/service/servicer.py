@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.service._pb import query_pb2 as pb
@@ -24,7 +24,7 @@ from hirag_dist.service.convert import (
 )
 from hirag_dist.service.engine import Engine
 from hirag_dist.service.gate import Gate
-from hirag_dist.service.handlers import Malformed
+from hirag_dist.service.handlers import read_request
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.limits import SharedLimits
 from hirag_dist.service.status import (
@@ -46,7 +46,6 @@ _MOST_PAUSING = 1000
 _MARGIN_S = 0.05  # kept back from the deadline, so that a partial result still reaches the caller
 
 T = TypeVar("T")
-_Request = pb.RetrieveRequest | pb.RetrieveStreamRequest | pb.AnswerRequest
 _Response = pb.RetrieveResponse | pb.RetrieveStreamResponse | pb.AnswerResponse
 
 
@@ -54,13 +53,14 @@ _Response = pb.RetrieveResponse | pb.RetrieveStreamResponse | pb.AnswerResponse
 class _Call:
     """A request at work."""
 
+    request: Any
     caller: Caller
     engine: Engine
     access: Access
     context: Context
 
-    def query(self, request: _Request) -> Query:
-        query = query_from_proto(request.query)
+    def query(self) -> Query:
+        query = query_from_proto(self.request.query, self.engine.info.dim)
         self.access.mode, self.access.question = query.mode or "", query.question
         if len(query.question) > MOST_CHARACTERS:
             raise InvalidQuery(f"question must have at most {MOST_CHARACTERS} characters, got {len(query.question)}")
@@ -84,8 +84,8 @@ class _Call:
             answer.output_tokens,
         )
 
-    def fill(self, message: pb.Retrieval, retrieval: Retrieval, request: _Request) -> None:
-        access = self.access
+    def fill(self, message: pb.Retrieval, retrieval: Retrieval) -> None:
+        access, request = self.access, self.request
         access.mode, access.partial, access.timings_ms = retrieval.mode, retrieval.partial, retrieval.timings_ms
         levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
         access.items = sum(map(len, levels))
@@ -128,11 +128,11 @@ class QueryServicer:
         self._pausing = 0
 
     async def Retrieve(  # noqa: N802 - the names are the protocol's
-        self, request: pb.RetrieveRequest, context: Context
+        self, request: bytes, context: Context
     ) -> bytes:
         """Return the whole retrieval."""
         async with self._call("Retrieve", request, context) as call:
-            query = call.query(request)
+            query = call.query()
 
             async def work(deadline_s: float | None) -> bytes:
                 retrieval = await call.engine.retrieve(query, deadline_s=deadline_s)
@@ -142,25 +142,25 @@ class QueryServicer:
                         f"the deadline passed before anything was found (cut off: {cut}); allow more time"
                     )
                 response = pb.RetrieveResponse()
-                call.fill(response.retrieval, retrieval, request)
+                call.fill(response.retrieval, retrieval)
                 return self._fitting(response)
 
             async with self._place(call):
                 return await self._holder.runner.run(work(call.deadline_s()))
 
     async def RetrieveStream(  # noqa: N802
-        self, request: pb.RetrieveStreamRequest, context: Context
+        self, request: bytes, context: Context
     ) -> None:
         """Send each level as soon as it is ready. A slow reader holds up nobody: what he has not read waits."""
         async with self._call("RetrieveStream", request, context) as call:
-            query = call.query(request)
+            query = call.query()
             ready: asyncio.Queue[bytes | None] = asyncio.Queue()
 
             async def work() -> AsyncGenerator[bytes, None]:
                 async with _closing(call.engine.retrieve_stream(query, deadline_s=call.deadline_s())) as stream:
                     async for level, retrieval in stream:
                         response = pb.RetrieveStreamResponse(level=level_to_proto(level))
-                        call.fill(response.retrieval, retrieval, request)
+                        call.fill(response.retrieval, retrieval)
                         yield self._fitting(response)
 
             async def retrieve() -> None:
@@ -181,11 +181,11 @@ class QueryServicer:
                 await asyncio.gather(retrieving, return_exceptions=True)
 
     async def Answer(  # noqa: N802
-        self, request: pb.AnswerRequest, context: Context
+        self, request: bytes, context: Context
     ) -> None:
         """Send the retrieval, the text in pieces, and the answer. Only the retrieval needs a place in the line."""
         async with self._call("Answer", request, context, answer=True) as call, AsyncExitStack() as held:
-            query = call.query(request)
+            query = call.query()
             await held.enter_async_context(self._place(call))
             deadline_s = call.deadline_s()
 
@@ -197,12 +197,12 @@ class QueryServicer:
                             case Retrieval():
                                 sent = part
                                 response = pb.AnswerResponse()
-                                call.fill(response.retrieval, part, request)
+                                call.fill(response.retrieval, part)
                             case Answer():
                                 call.answered(part)
                                 response = pb.AnswerResponse(answer=answer_to_proto(part))
                                 if part.retrieval != sent:
-                                    call.fill(response.answer.retrieval, part.retrieval, request)
+                                    call.fill(response.answer.retrieval, part.retrieval)
                             case str():
                                 call.said()
                                 response = pb.AnswerResponse(text=text_to_proto(part))
@@ -214,7 +214,7 @@ class QueryServicer:
                     await self._send(context, part)
 
     async def DescribeIndex(  # noqa: N802
-        self, request: pb.DescribeIndexRequest, context: Context
+        self, request: bytes, context: Context
     ) -> bytes:
         """Return what is being served."""
         async with self._call("DescribeIndex", request, context, retrieves=False) as call:
@@ -228,7 +228,7 @@ class QueryServicer:
 
     @asynccontextmanager
     async def _call(
-        self, method: str, request: object, context: Context, *, retrieves: bool = True, answer: bool = False
+        self, method: str, request: bytes, context: Context, *, retrieves: bool = True, answer: bool = False
     ) -> AsyncIterator[_Call]:
         """Let a request in, lend it an engine, turn what it raises into a status, and tell the observers."""
         access = Access.of(method, context)
@@ -236,17 +236,16 @@ class QueryServicer:
         try:
             caller, access.kind = self._gate.caller(context)
             access.caller, access.labels = caller.name, "all" if caller.reach is None else len(caller.reach)
-            if isinstance(request, Malformed):
-                raise InvalidQuery(f"the bytes are no {method}Request; make one with code generated from query.proto")
-            if retrieves:  # before the caller's limits, so that who is shed is not charged for it
+            if retrieves:  # before the caller's limits: who cannot be served is not charged for it
                 self._admission.check(context.time_remaining())
+            message = read_request(method, request)
             with (
                 self._admission.counted(answer=answer) if retrieves else nullcontext(),
-                nullcontext() if self._limits is None else self._limits.admitted(caller),
                 self._holder.lease() as engine,
+                nullcontext() if self._limits is None else self._limits.admitted(caller),
             ):
                 access.snapshot = engine.info.snapshot_id
-                yield _Call(caller, engine, access, context)
+                yield _Call(message, caller, engine, access, context)
         except asyncio.CancelledError:
             access.code = _cut_off(context)
             self._ended(access)

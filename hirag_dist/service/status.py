@@ -126,6 +126,8 @@ STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
     (HiragError, grpc.StatusCode.INTERNAL),
 )
 
+_LONGEST_PUSHBACK_S = 5.0  # that gRPC's own retries wait in silence; a used-up quota lasts until midnight
+
 # Seconds after which asking again may help, where the error does not say.
 _DELAYS_S: tuple[tuple[type[HiragError], float], ...] = (
     (Overloaded, 0.2),
@@ -174,8 +176,8 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
     Args:
         error: what went wrong.
         request_id: of this call.
-        remaining_s: what is left of the caller's deadline, in seconds; a pause that does not fit in it tells gRPC's
-            own retries to give up, so that the caller sees the error rather than its deadline.
+        remaining_s: what is left of the caller's deadline, in seconds; a pause that does not fit in it, or is one that
+            nobody expects of a call, tells gRPC's own retries to give up, so that the caller sees the error.
     """
     code, delay_s = status_of(error), retry_delay_s(error)
     status = status_pb2.Status(code=code.value[0], message=message_of(error))
@@ -200,7 +202,7 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
         status.details.add().Pack(detail)
     trailers: list[tuple[str, str | bytes]] = [(DETAILS_KEY, status.SerializeToString()), (REQUEST_ID_KEY, request_id)]
     if code in _RETRIED:
-        wait = delay_s is not None and (remaining_s is None or delay_s < remaining_s)
+        wait = delay_s is not None and delay_s <= _LONGEST_PUSHBACK_S and (remaining_s is None or delay_s < remaining_s)
         trailers.append((PUSHBACK_KEY, str(int((delay_s or 0.0) * 1000)) if wait else "-1"))
     return tuple(trailers)
 

@@ -10,6 +10,7 @@ line of JSON through the file descriptor that its last argument names: {"ready":
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -288,9 +289,16 @@ def reserve(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         held = socket.socket(family, kind, protocol)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier service may linger
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind(address)
+        try:
+            held.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            # Connections of an earlier service may linger. Not from the beginning: until a worker listens, others
+            # may take an address that is bound like this.
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind(address)
     except OSError as error:
         if held is not None:
             held.close()

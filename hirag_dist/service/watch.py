@@ -13,22 +13,22 @@ from hirag_dist.errors import ConfigError
 _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Signature: TypeAlias = tuple[tuple[int, int, int, int] | None, ...]
+Signature: TypeAlias = tuple[tuple[int, ...] | None, ...]
 
 
 def signature(paths: Sequence[str]) -> Signature:
     """Return what changes when one of the files does; a file that is not there has None.
 
     Links are followed, so that a link that is moved to another file counts as a change: Kubernetes updates mounted
-    secrets that way. In-place writes show by size and time.
+    secrets that way. In-place writes show by size and time, a change of who may read it by the time of the inode.
     """
 
-    def one(path: str) -> tuple[int, int, int, int] | None:
+    def one(path: str) -> tuple[int, ...] | None:
         try:
             found = os.stat(path)
         except OSError:
             return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
     return tuple(one(path) for path in paths)
 
@@ -36,7 +36,8 @@ def signature(paths: Sequence[str]) -> Signature:
 class Reloaded(Generic[T]):
     """What `load` made of some files, and makes again of their next versions.
 
-    A version that cannot be loaded is logged once and the value stays as it was.
+    A version that cannot be loaded is logged once and the value stays as it was. It is tried again at each look, for
+    what stood in the way may have gone without a change of the files: a network's fault, or too many open files.
 
     Args:
         paths: the files.
@@ -53,6 +54,7 @@ class Reloaded(Generic[T]):
         self._paths = tuple(paths)
         self._load = load
         self._changed = changed
+        self._trouble: str | None = None  # what was logged last, so that it is logged once
         self._seen = signature(self._paths)  # before they are read: what changes meanwhile is seen at the next look
         self.value: T = load()
         changed(self.value)
@@ -61,14 +63,15 @@ class Reloaded(Generic[T]):
         """Look once, and load what is new. Return whether there is a new value. Blocks on the file system."""
         seen = signature(self._paths)
         if seen == self._seen:
+            self._trouble = None
             return False
-        self._seen = seen
         try:
-            self.value = self._load()
-        except ConfigError as error:
-            _LOG.error("%s; what was read before stays in force", error)
+            value = self._load()
+            self._changed(value)
+        except Exception as error:  # whatever it is: who no longer looks would never see the files put right
+            self._report(error)
             return False
-        self._changed(self.value)
+        self.value, self._seen, self._trouble = value, seen, None
         _LOG.info("read again: %s", ", ".join(self._paths))
         return True
 
@@ -77,3 +80,10 @@ class Reloaded(Generic[T]):
         while True:
             await asyncio.sleep(poll_s)
             await asyncio.to_thread(self.refresh)
+
+    def _report(self, error: Exception) -> None:
+        trouble = str(error) if isinstance(error, ConfigError) else repr(error)
+        if trouble != self._trouble:
+            unforeseen = None if isinstance(error, ConfigError) else error
+            _LOG.error("%s; what was read before stays in force", trouble, exc_info=unforeseen)
+        self._trouble = trouble

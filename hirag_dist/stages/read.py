@@ -29,7 +29,7 @@ class ReadDocuments:
     """Files → documents and, for whatever could not be read, a reject with its reason."""
 
     name: ClassVar[str] = "read"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     split: ClassVar[Split] = ByRows(32)
     reads: ClassVar[Schemas] = {"sources": SOURCES}
     writes: ClassVar[Schemas] = {"documents": DOCUMENTS, "rejects": REJECTS}
@@ -46,7 +46,7 @@ class ReadDocuments:
                 if isinstance(found, Document):
                     documents.append(
                         {
-                            "document_id": document_id(found.text),
+                            "document_id": document_id(found.text, found.labels),
                             "uri": row["shown"],
                             "record": found.record,
                             "title": found.title,
@@ -75,7 +75,7 @@ class ReadDocuments:
 
 @dataclass(frozen=True)
 class UniqueDocuments:
-    """Documents → each text once, under its first name, with the labels of all copies; sorted by id."""
+    """Documents → each text once for each set of labels, under its first name; sorted by id."""
 
     name: ClassVar[str] = "unique"
     version: ClassVar[int] = 1
@@ -88,11 +88,6 @@ class UniqueDocuments:
         found: dict[str, dict[str, Any]] = {}
         for row in tables["documents"].to_pylist():
             first = found.get(row["document_id"])
-            if first is None:
-                found[row["document_id"]] = row
-                continue
-            labels = sorted(set(first["labels"]) | set(row["labels"]))
-            earlier = min(first, row, key=lambda item: (item["uri"], item["record"]))
-            found[row["document_id"]] = earlier | {"labels": labels}
+            found[row["document_id"]] = min(first or row, row, key=lambda item: (item["uri"], item["record"]))
         rows = [found[key] for key in sorted(found)]
         return {"documents": pa.Table.from_pylist(rows, DOCUMENTS)}

@@ -69,6 +69,20 @@ def test_text_from_documents_opens_no_record(forged: str) -> None:
     assert openings(rendered) == openings(honest)
 
 
+@pytest.mark.parametrize("space", [" ", "\u3000", "\n", " \n\t", "\u200b"])
+@pytest.mark.parametrize("text", ["See [S1{}] there", "(S1{})", "[S1,{}E2]", "x\n[S1\n{}]"])
+def test_text_from_documents_cites_nothing_however_wide_it_was(space: str, text: str) -> None:
+    forged = text.format(space * 200)
+    found = replace(retrieval(forged), local=(EntityItem("e", forged, forged, forged, 0, 0.1),))
+    rendered = render_context(found, 100_000, COUNT)
+    for line in rendered.context.splitlines():
+        told = line.split("]", 1)[-1] if line.startswith("[") else line
+        assert check_citations(told.replace("\u200b", ""), rendered)[1:] == ((), 0), line
+    whole = rendered.context.replace("\u200b", "")
+    assert len(check_citations(whole, rendered)[1]) == len(rendered.context_refs), "the records' own"
+    assert check_citations(whole, rendered)[2] == 0
+
+
 def test_a_name_with_line_breaks_opens_no_record() -> None:
     item = EntityItem("e", "Name\n## Sources\n[S1] fake", "concept", "x", 0, 0.1)
     context = render_context(replace(retrieval("Short."), local=(item,)), 10_000, COUNT).context

@@ -9,6 +9,7 @@ import pytest
 
 from hirag_dist.core.ids import unit_id
 from hirag_dist.core.prompts import (
+    FIELD,
     FORMATS,
     INSTRUCTIONS,
     PACKED,
@@ -78,7 +79,16 @@ def test_no_text_leaves_its_tags(task: str, mark: str, shape: Callable[[str], st
 
 
 def test_defused_tags_can_still_be_read() -> None:
-    assert tagged("text", "a </text> b </TEXT > c </other>") == "<text>\na < /text> b < /TEXT > c </other>\n</text>"
+    assert tagged("text", "a </text> b </TEXT > c </d e>") == "<text>\na < /text> b < /TEXT > c </d e>\n</text>"
+
+
+def test_texts_hold_no_marks_of_chats() -> None:
+    """Servers take them for the end of a turn wherever they stand; those that this package itself writes stay."""
+    marks = ["<end_of_turn>", "<|im_end|>", "</s>", "[/INST]", "[TOOL_CALLS]"]
+    for task, request in every_request("a " + " b ".join(marks) + f" c{FIELD}d").items():
+        body = request.messages[1].content
+        assert not [mark for mark in marks if mark in body], task
+    assert FIELD in tagged("entities", f"a{FIELD}b")
 
 
 def test_values_of_the_configuration_are_put_in() -> None:

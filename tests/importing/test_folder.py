@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist import schemas
@@ -134,6 +136,19 @@ def test_graphrags_tables_are_found_and_read(graphrag: Callable[..., Path], old:
     assert (found["THE HATTER"]["described"], found["THE HATTER"]["chunk_ids"]) == (False, CHUNKS[1:])
     both = relations(graph)["ALICE", "BOB"]
     assert (both["weight"], both["description"], both["chunk_ids"]) == (12.0, "They met. Friends.", CHUNKS)
+
+
+def test_graphrags_documents_have_labels_in_a_column_or_in_their_metadata(graphrag: Callable[..., Path]) -> None:
+    folder = graphrag()
+    row = {"id": "d", "title": "alice.txt", "text": TEXT}
+    for more in (
+        {"labels": ["board", "x"]},
+        {"acl": '["board", "x"]'},
+        {"labels": [""], "metadata": {"acl": ["board", "x"]}},
+        {"metadata": '{"label": ["board", "x"]}'},
+    ):
+        pq.write_table(pa.Table.from_pylist([row | more]), folder / "documents.parquet")
+        assert read(folder).documents["labels"].to_pylist() == [["board", "x"]]
 
 
 def test_of_graphrags_runs_the_latest_is_read_and_the_others_are_named(graphrag: Callable[..., Path]) -> None:

@@ -6,11 +6,12 @@ import math
 
 import pytest
 
-from hirag_dist.core.ids import entity_id
-from hirag_dist.importing.graph import SourceEntity, SourceGraph, SourceRelation
+from hirag_dist.core.ids import content_id, entity_id
+from hirag_dist.importing.graph import SourceDocument, SourceEntity, SourceGraph, SourceRelation
 from hirag_dist.importing.merging import Merged, merge
 
 IDS = {"c1": "C1", "c2": "C2"}
+UNKNOWN = content_id("unknown chunk", "gone")
 
 
 def merged(entities: list[SourceEntity], relations: list[SourceRelation]) -> tuple[Merged, list[tuple[str, str]]]:
@@ -42,6 +43,20 @@ def test_name_and_type_are_those_of_the_most_mentions() -> None:
         }
     ]
     assert (tables.n_merged, left_out) == (1, [])
+
+
+def test_where_documents_carry_labels_it_shows_that_a_source_is_not_known() -> None:
+    """Else what an unknown document says of the entity would be taken for what the known one says."""
+    told = entity("Ray", "tool", "A tool.", "A secret tool.", chunks=("c1", "gone"))
+    joined = SourceRelation("Ray", "Ann", ("met",), 2.0, ("gone",))
+    for labels, wanted, added in (((), ["C1"], []), (("board",), ["C1", UNKNOWN], [UNKNOWN])):
+        documents = [SourceDocument("d", "text", labels=labels)]
+        source = SourceGraph("jsonl", documents, [], [told], [joined])
+        tables = merge(source, IDS)
+        found = {row["name"]: row["chunk_ids"] for row in tables.entities.to_pylist()}
+        assert found == {"Ray": wanted, "Ann": added}
+        assert tables.relations["chunk_ids"].to_pylist() == [added]
+        assert ("chunk gone", "not in the folder; named as source 2 times") in source.left_out
 
 
 def test_one_that_is_described_gives_name_and_type_to_one_that_is_not() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from hirag_dist.core.ids import chunk_id, document_id
 from hirag_dist.importing.graph import SourceChunk, SourceDocument, SourceGraph
 from hirag_dist.importing.placing import Places, place
@@ -60,8 +62,8 @@ def test_given_spans_are_taken_where_they_fit() -> None:
     assert left_out == []
 
 
-def test_copies_of_a_text_are_one_document_with_the_labels_of_both() -> None:
-    documents = [SourceDocument("d", "one", labels=("x",)), SourceDocument("e", "one", labels=("y", "x"))]
+def test_copies_of_a_text_are_one_document() -> None:
+    documents = [SourceDocument("d", "one", labels=("x", "y")), SourceDocument("e", "one", labels=("y", "x"))]
     places, left_out = placed(documents, [chunk("a", "one"), chunk("b", "one", "e")])
     assert places.documents["labels"].to_pylist() == [["x", "y"]]
     assert places.chunk_ids["a"] == places.chunk_ids["b"]
@@ -69,6 +71,14 @@ def test_copies_of_a_text_are_one_document_with_the_labels_of_both() -> None:
         ("document e", "its text is that of document d"),
         ("chunk b", "it is the same text of d as another chunk"),
     ]
+
+
+def test_copies_with_other_labels_are_kept_apart() -> None:
+    documents = [SourceDocument("d", "one", title="D", labels=("x",)), SourceDocument("e", "one", title="E")]
+    places, left_out = placed(documents, [chunk("a", "one"), chunk("b", "one", "e")])
+    assert {row["title"]: row["labels"] for row in places.documents.to_pylist()} == {"D": ["x"], "E": []}
+    assert places.chunk_ids["a"] != places.chunk_ids["b"]
+    assert left_out == []
 
 
 def test_a_chunk_of_an_unknown_document_is_a_document_of_its_own() -> None:
@@ -84,6 +94,39 @@ def test_of_several_documents_the_one_that_holds_the_text_is_the_home() -> None:
     documents = [SourceDocument("d", "one"), SourceDocument("e", "two")]
     places, _ = placed(documents, [SourceChunk("a", ("d", "e"), "two")])
     assert places.chunks["document_id"].to_pylist() == [document_id("two")]
+
+
+SECRET = SourceDocument("s", "the secret", labels=("board",))
+PUBLIC = SourceDocument("d", "a memo")
+
+
+@pytest.mark.parametrize(
+    ("homes", "text", "why"),
+    [
+        (("gone",), "another secret", "it is not in the folder (gone)"),
+        ((), "another secret", "it is not in the folder (not named)"),
+        (("d", "s"), "a memo the secret", "they carry different labels (d, s)"),
+        (("d", "gone"), "a memo and more", "it is not in the folder (d, gone)"),
+        (("d", "s"), None, "they carry different labels (d, s)"),
+    ],
+)
+def test_where_documents_carry_labels_nobody_sees_a_chunk_whose_labels_are_not_known(
+    homes: tuple[str, ...], text: str | None, why: str
+) -> None:
+    places, left_out = placed([PUBLIC, SECRET], [SourceChunk("a", homes, text)])
+    assert places.documents.num_rows == 2
+    (home,) = places.chunks["document_id"].to_pylist()
+    assert home not in places.documents["document_id"].to_pylist()
+    assert ("document of chunk a", f"{why}: the chunk is in reach of no caller with labels") in left_out
+
+
+def test_a_chunk_has_the_labels_of_a_document_that_holds_its_text_or_of_all_where_they_are_the_same() -> None:
+    also = SourceDocument("t", "its sequel", labels=("board",))
+    chunks = [SourceChunk("a", ("s", "d", "gone"), "memo"), SourceChunk("b", ("s", "t"), "secret its")]
+    places, _ = placed([PUBLIC, SECRET, also], chunks)
+    labels = dict(zip(places.documents["document_id"].to_pylist(), places.documents["labels"].to_pylist(), strict=True))
+    homes = {row["text"]: labels[row["document_id"]] for row in places.chunks.to_pylist()}
+    assert homes == {"memo": [], "secret its": ["board"]}
 
 
 def test_a_document_without_title_bears_its_first_line() -> None:

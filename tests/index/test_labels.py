@@ -107,12 +107,39 @@ def test_what_comes_from_no_known_document_is_in_nobodys_reach(tmp_path: Path) -
         assert (unknown in sets) == (row["layer"] > 0)
 
 
+def content(snapshot: Snapshot) -> dict[str, pa.Table]:
+    names = (*CONTENT_TABLES, *LABEL_TABLES, "usage", "rejects")
+    return {name: snapshot.table(name).cast(getattr(schemas, name.upper())) for name in names}
+
+
+def with_tables(snapshot: Snapshot, tables: dict[str, pa.Table], folder: Path) -> Snapshot:
+    """The same index with other tables."""
+    arrays = {name: snapshot.array(name) for name in (*ARRAYS, *PART_ARRAYS)}
+    manifest = write_snapshot(Store(str(folder)), tables, arrays, embedder="e", complete=True, build={}, notes={})
+    return open_snapshot(Store(str(folder)), manifest.snapshot_id)
+
+
+def test_a_report_on_a_member_that_is_gone_is_in_nobodys_reach(snapshot: Snapshot, tmp_path: Path) -> None:
+    tables = content(snapshot)
+    communities = tables["communities"]
+    members = communities["entity_ids"].to_pylist()
+    members[0] = [*members[0][:-1], "gone"]
+    at = communities.schema.get_field_index("entity_ids")
+    field = schemas.COMMUNITIES.field(at)
+    tables["communities"] = communities.set_column(at, field, pa.array(members, field.type))
+    changed = with_tables(snapshot, tables, tmp_path)
+    unknown = len(label_sets(changed.serving))
+    for (before, _), (after, _) in zip(patterns(snapshot, "community"), patterns(changed, "community"), strict=True):
+        assert unknown not in before or unknown in after
+    assert unknown in patterns(changed, "community")[0][0]
+    assert any(unknown not in sets for sets, _ in patterns(changed, "community"))
+
+
 @pytest.mark.parametrize("lost", ["cluster", "member", "chunk"])
 def test_what_was_made_from_something_that_is_gone_is_in_nobodys_reach(
     snapshot: Snapshot, tmp_path: Path, lost: str
 ) -> None:
-    names = (*CONTENT_TABLES, *LABEL_TABLES, "usage", "rejects")
-    tables = {name: snapshot.table(name).cast(getattr(schemas, name.upper())) for name in names}
+    tables = content(snapshot)
     source = tables["summary_sources"].slice(0, 1).to_pylist()[0]
     clusters, entities = tables["clusters"], tables["entities"]
     if lost == "cluster":
@@ -131,9 +158,7 @@ def test_what_was_made_from_something_that_is_gone_is_in_nobodys_reach(
             at, schemas.ENTITIES.field(at), pa.array(lists, schemas.ENTITIES.field(at).type)
         )
         affected = [entities["entity_id"][3].as_py()]
-    arrays = {name: snapshot.array(name) for name in (*ARRAYS, *PART_ARRAYS)}
-    manifest = write_snapshot(Store(str(tmp_path)), tables, arrays, embedder="e", complete=True, build={}, notes={})
-    changed = open_snapshot(Store(str(tmp_path)), manifest.snapshot_id)
+    changed = with_tables(snapshot, tables, tmp_path)
     unknown = len(label_sets(changed.serving))
     found = dict(zip(entities["entity_id"].to_pylist(), patterns(changed, "entity"), strict=True))
     assert all(unknown in found[own][0] for own in affected)

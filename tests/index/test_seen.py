@@ -103,6 +103,20 @@ def test_a_hub_is_told_from_its_first_mentions(seen: SeenIndex) -> None:
     assert owners.tolist() == [0] * 1000 + [1] * 1000
 
 
+def test_records_that_are_told_anew(whole: LoadedIndex, seen: SeenIndex) -> None:
+    admission = seen.admission
+    entities = np.flatnonzero(admission.entity_states[admission.entity_patterns] != HIDDEN).tolist()
+    anew = {row for row in entities if seen.tells_anew("local", row)}
+    assert anew == {row for row in entities if seen.entities([(row, None)]) != whole.entities([(row, None)])}
+    relations = seen.known_relations(np.arange(len(whole.ends)))
+    for row in relations.tolist():
+        ends = set(whole.ends[row].tolist())
+        told, written = (index.triples([(row, 0.5)], index.named(ends)) for index in (seen, whole))
+        assert told == written or seen.tells_anew("bridge", row)
+    assert not any(seen.tells_anew(level, 0) for level in ("global", "sources"))
+    assert not any(whole.tells_anew("local", row) for row in anew)
+
+
 def test_reports_and_ratings(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
     found = 0
     for community in range(len(whole.communities.levels)):

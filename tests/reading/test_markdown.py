@@ -49,6 +49,21 @@ def test_what_is_no_front_matter_stays(read: Read, text: str) -> None:
     assert found.text == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\nacl: [x\n---\ntext",
+        "---\ntitle: a: b\n\nLabels: [x]\n---\ntext",
+        "---\ntitle: t\nlabel: x\n\nnever closed",
+        "---\n- 'acl' : x\n  - y\nlabels : x\n...\ntext",
+    ],
+)
+def test_damaged_front_matter_that_names_labels_makes_no_public_document(read: Read, text: str) -> None:
+    (found,) = read("a.md", text)
+    assert isinstance(found, Unreadable)
+    assert found.reason == "its front matter names labels and is not valid YAML between two lines of ---"
+
+
 def test_labels_that_are_none_make_the_file_unreadable(read: Read) -> None:
     (found,) = read("a.md", "---\nacl: {a: b}\n---\ntext")
     assert isinstance(found, Unreadable)

@@ -11,7 +11,7 @@ import pytest
 
 from hirag_dist.errors import ConfigError
 from hirag_dist.service.callers import Caller, Callers, is_name, read_callers
-from hirag_dist.service.watch import Reloaded
+from hirag_dist.service.watch import Reloaded, signature
 
 OPEN, OTHER = (hashlib.sha256(text).hexdigest() for text in (b"open sesame", b"other"))
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -92,6 +92,14 @@ def test_without_labels_a_caller_holds_none(path: Path) -> None:
         (f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: soon}}]}}}}", "give a time with its zone"),
         (
             f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: 2027-01-01T00:00:00}}]}}}}",
+            "give a time with its zone",
+        ),
+        (
+            f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: 2027-02-30T00:00:00Z}}]}}}}",
+            "a value that cannot be read .*day",
+        ),
+        (
+            f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: 9999-12-31T23:59:59-05:00}}]}}}}",
             "give a time with its zone",
         ),
         (
@@ -181,3 +189,53 @@ def test_a_broken_version_leaves_the_old_one_and_is_logged_once(path: Path, capl
     path.write_text("callers: {a: {certificates: [y]}}")
     assert value.refresh()
     assert "y" in value.value.certificates
+
+
+def test_a_mistyped_date_does_not_end_the_watching(path: Path) -> None:
+    token = f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: %s}}]}}}}"
+    path.write_text(token % "2027-02-28T00:00:00Z")
+    value = Reloaded([str(path)], lambda: read_callers(str(path)))
+    path.write_text(token % "2027-02-30T00:00:00Z")
+    assert not value.refresh()
+    path.write_text("callers: {b: {certificates: [x]}}")
+    assert value.refresh()
+    assert not value.value.tokens
+
+
+def test_whatever_loading_raises_the_watching_goes_on(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_text("1")
+    value = Reloaded([str(path)], lambda: 1 / int(path.read_text()))
+    path.write_text("0")
+    assert [value.refresh(), value.refresh()] == [False, False]
+    (record,) = caplog.records
+    assert "ZeroDivisionError" in record.getMessage()
+    path.write_text("2")
+    assert value.refresh()
+    assert value.value == 0.5
+
+
+def test_what_could_not_be_read_once_is_tried_again(path: Path) -> None:
+    """The file does not change: what stood in the way was somewhere else."""
+    path.write_text("one")
+    trouble: list[OSError] = []
+
+    def load() -> str:
+        if trouble:
+            raise ConfigError(str(trouble[0]))
+        return path.read_text()
+
+    value = Reloaded([str(path)], load)
+    trouble.append(OSError("too many open files"))
+    path.write_text("another")
+    assert not value.refresh()
+    trouble.clear()
+    assert value.refresh()
+    assert value.value == "another"
+
+
+def test_who_may_read_a_file_is_a_change_of_it(path: Path) -> None:
+    path.write_text("one")
+    before, changed_ns = signature([str(path)]), path.stat().st_ctime_ns
+    while path.stat().st_ctime_ns == changed_ns:  # until the file system's clock has moved on
+        path.chmod(0o600)
+    assert signature([str(path)]) != before

@@ -86,12 +86,12 @@ def test_an_answer_comes_back_equal(
     )
 )
 def test_a_query_comes_back_equal(query: Query) -> None:
-    assert convert.query_from_proto(over_the_wire(convert.query_to_proto(query))) == query
+    assert convert.query_from_proto(over_the_wire(convert.query_to_proto(query)), 4) == query
 
 
 def test_a_query_vector_comes_back_bit_by_bit() -> None:
     vector = np.array([0.1, -1e-30, 3.0], dtype=np.float32)
-    back = convert.query_from_proto(convert.query_to_proto(Query("q", vector=vector))).vector
+    back = convert.query_from_proto(convert.query_to_proto(Query("q", vector=vector)), len(vector)).vector
     assert back is not None
     assert back.dtype == np.float32
     np.testing.assert_array_equal(back, vector)
@@ -122,15 +122,19 @@ def test_a_description_with_a_list_in_it_is_refused(fakes: Any) -> None:
         (pb.Query(question="q", top_c=0), "top_c must be between 1"),
         (pb.Query(question="q", context_tokens=0), "context_tokens must be between 1"),
         (pb.Query(question="q", vector=[1.0, float("nan")]), "vector must hold finite"),
+        (pb.Query(question="q", vector=[1.0] * 3), "vector: 3 numbers; this index has 2 dimensions"),
+        (pb.Query(question="q", labels=["a"] * 65), "labels must be at most 64, got 65"),
+        (pb.Query(question="q", labels=["a" * 1025]), "labels must have at most 1024 characters"),
+        (pb.Query(question="q", community_level="9" * 65), "community_level must be leaf"),
     ],
 )
 def test_a_wrong_query_is_refused_by_the_name_of_its_field(message: pb.Query, words: str) -> None:
     with pytest.raises(InvalidQuery, match=f"^{words}"):
-        convert.query_from_proto(message)
+        convert.query_from_proto(message, 2)
 
 
 def test_an_absent_mode_is_left_to_the_server() -> None:
-    assert convert.query_from_proto(pb.Query(question="q")).mode is None
+    assert convert.query_from_proto(pb.Query(question="q"), 4).mode is None
 
 
 @pytest.mark.parametrize(

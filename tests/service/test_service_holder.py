@@ -111,6 +111,21 @@ async def test_a_snapshot_published_while_another_opens_is_opened_once(fakes: An
     await holder.close()
 
 
+async def test_a_roll_back_to_what_was_skipped(store: Store, holder: EngineHolder) -> None:
+    opened, newest = store.open, iter(("s3", None))
+
+    async def late() -> Any:
+        store.current = next(newest) or store.current  # published after s2 was seen to be current
+        return await opened()
+
+    holder._open_engine = late
+    store.current = "s2"
+    assert await holder.refresh()
+    store.current = "s2"
+    assert await holder.refresh()
+    assert [engine.info.snapshot_id for engine in store.opened] == ["s1", "s3", "s2"]
+
+
 async def test_a_failing_snapshot_is_logged_once_and_the_old_one_serves(
     store: Store, holder: EngineHolder, caplog: pytest.LogCaptureFixture
 ) -> None:

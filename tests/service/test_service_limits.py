@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -89,14 +90,26 @@ def test_a_quota_ends_with_the_day(limits: SharedLimits, clock: Clock) -> None:
     assert [ask(limits, caller) for _ in range(3)] == ["", "", f"quota {DAY_S:.4g}"]
 
 
-def test_a_clock_that_is_set_back_gives_no_second_quota(limits: SharedLimits, clock: Clock) -> None:
-    caller = Caller("web", per_day=1)
+def test_a_clock_set_back_over_midnight_gives_no_second_quota(limits: SharedLimits, path: Path, clock: Clock) -> None:
+    caller = Caller("web", per_day=2)
     clock.s += DAY_S / 2
+    assert [ask(limits, caller) for _ in range(2)] == ["", ""]
+    clock.s -= 10
+    assert ask(limits, caller) == f"quota {DAY_S + 10:.4g}"
+    prepare(path, clock.now)  # nor does a service that starts then
+    again = SharedLimits(path, 0, clock.steady, clock.now)
+    assert ask(again, caller).startswith("quota")
+    clock.s += DAY_S + 10
+    assert ask(again, caller) == ""
+    again.close()
+
+
+def test_a_clock_that_was_days_ahead_locks_nobody_out(limits: SharedLimits, clock: Clock) -> None:
+    caller = Caller("web", per_day=1)
+    clock.s += 365 * DAY_S
+    assert [ask(limits, caller)[:5] for _ in range(2)] == ["", "quota"]
+    clock.s -= 365 * DAY_S
     assert ask(limits, caller) == ""
-    clock.s -= 10  # before midnight again
-    assert ask(limits, caller).startswith("quota")
-    clock.s += 20
-    assert ask(limits, caller).startswith("quota")
 
 
 def test_what_is_refused_is_not_charged(limits: SharedLimits, clock: Clock) -> None:
@@ -278,6 +291,44 @@ sys.stdin.read()
         holder.communicate("")
     assert ask(limits, caller).startswith("quota")
     limits.close()
+
+
+def test_one_record_that_is_stuck_does_not_slow_the_others(
+    path: Path, limits: SharedLimits, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Callers take turns; what holds the first one's lock is not held to have let go of it by the second's."""
+    stuck, free = Caller("web", per_day=1000), Caller("job", per_day=1000)
+    assert [ask(limits, stuck), ask(limits, free)] == ["", ""]
+    at = limits._place("web")
+    code = f"""
+import fcntl, sys
+file = open(sys.argv[1], "rb+")
+fcntl.lockf(file, fcntl.LOCK_EX, 1, {at})
+print("held", flush=True)
+sys.stdin.read()
+"""
+    command = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        assert {ask(limits, caller) for _ in range(20) for caller in (stuck, free)} == {""}
+        assert len([each for each in caplog.records if "kept loosely" in each.getMessage()]) == 1
+        holder.communicate("")
+
+
+def test_a_full_disk_is_found_out_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(ConfigError, match="No space left on device"):
+        prepare(tmp_path / "limits")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_file_has_no_holes(path: Path) -> None:
+    """To touch a hole of a mapped file on a full disk ends the process."""
+    assert path.stat().st_blocks * 512 >= path.stat().st_size
 
 
 def test_a_state_folder_belongs_to_one_service(tmp_path: Path) -> None:

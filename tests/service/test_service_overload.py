@@ -14,7 +14,7 @@ from grpc_status import rpc_status
 
 from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import ServiceError
-from hirag_dist.service import status
+from hirag_dist.service import servicer, status
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service._pb import query_pb2_grpc
 
@@ -217,3 +217,41 @@ async def test_a_question_has_a_longest_length(start: Any, engine: Any, fakes: A
         (bad,) = await details(call, error_details_pb2.BadRequest)
         assert bad.field_violations[0].field == "query.question"
     assert not engine.queries
+
+
+async def test_nothing_of_a_strangers_request_is_read(
+    start: Any, engine: Any, fakes: Any, callers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bytes] = []
+    monkeypatch.setattr(servicer, "read_request", lambda method, raw: read.append(raw) or REQUEST)
+    service = await start(engine, callers_file=callers.path)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        assert await stub.Retrieve(REQUEST).code() is grpc.StatusCode.UNAUTHENTICATED
+        assert not read
+        assert (await stub.Retrieve(REQUEST, metadata=fakes.token("web"))).retrieval.local
+        assert read == [REQUEST.SerializeToString()]
+
+
+async def test_a_request_is_much_smaller_than_a_reply_may_be(start: Any, engine: Any, fakes: Any) -> None:
+    service = await start(engine, max_message_bytes=16 << 20)
+    async with fakes.channel(service) as channel:
+        raw = channel.unary_unary("/hirag.query.v1.QueryService/Retrieve")
+        with pytest.raises(grpc.aio.AioRpcError, match="larger than max") as caught:
+            await raw(b"\x4a\x00" * (1 << 20))  # field 9 of nothing, over and over
+        assert caught.value.code() is EXHAUSTED
+    assert not engine.queries
+
+
+async def test_a_worker_without_a_snapshot_charges_nobody(
+    start: Any, engine: Any, fakes: Any, callers: Any, station: Any
+) -> None:
+    callers.add("few", quota_per_day=1)
+    service = await start(engine, load=False, station=station, callers_file=callers.path)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        for _ in range(3):
+            code = await stub.Retrieve(REQUEST, metadata=fakes.token("few")).code()
+            assert code is grpc.StatusCode.UNAVAILABLE
+        await service.holder.start()
+        assert (await stub.Retrieve(REQUEST, metadata=fakes.token("few"))).retrieval.local

@@ -17,7 +17,7 @@ from hirag_dist.service import convert, status
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service._pb import query_pb2_grpc
 
-QUERY = pb.Query(question="Who lit the lamp?", top_n=5, vector=[0.5, 0.25])
+QUERY = pb.Query(question="Who lit the lamp?", top_n=5, vector=[0.5, 0.25, 0.0, 1.0])
 
 
 async def finish(call: Any) -> list[Any]:
@@ -44,7 +44,7 @@ async def test_retrieve(stub: Any, engine: Any) -> None:
         "Who lit the lamp?",
         5,
         None,
-        [0.5, 0.25],
+        [0.5, 0.25, 0.0, 1.0],
     )
     assert engine.deadlines == [None]
 

@@ -21,6 +21,7 @@ from hirag_dist.service._pb import query_pb2_grpc
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import SERVICE_NAME, serve
+from hirag_dist.service.supervisor import reserve
 
 REQUEST = pb.RetrieveRequest(query=pb.Query(question="q"))
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -277,6 +278,30 @@ async def test_a_signal_while_the_snapshot_is_opened(fakes: Any) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     await running.done
     assert cancelled.is_set()
+
+
+async def test_one_of_several_processes_listens_once_it_can_answer(engine: Any) -> None:
+    """The kernel would give it connections, and their clients would be refused while the others could answer."""
+    opening, opened = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> Any:
+        opening.set()
+        await opened.wait()
+        return engine
+
+    with reserve("127.0.0.1", 0) as held:
+        host, port = held.getsockname()
+        options = ServerOptions(listen=f"{host}:{port}", reuse_port=True)
+        running = Running(EngineHolder(slow, lambda: "s1", poll_s=3600), options)
+        await opening.wait()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(host, port)
+        opened.set()
+        async with grpc.aio.insecure_channel(await running.address()) as channel:
+            assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
+        os.kill(os.getpid(), signal.SIGTERM)
+        await running.done
+    assert engine.closed.is_set()
 
 
 async def test_without_a_snapshot_the_service_ends_with_the_reason() -> None:

@@ -69,6 +69,7 @@ def test_a_wrong_field_is_named() -> None:
         (RateLimited("429"), 30.0, 1000, "1000"),
         (ModelUnavailable("down"), 30.0, 1000, "1000"),
         (status.Overloaded("full"), 30.0, 200, "200"),
+        (status.Limited("used up", "quota", "web", 43_200.0), None, 43_200_000, "-1"),  # nobody waits so long unasked
         (errors.BackendUnavailable("no Milvus"), 30.0, None, "-1"),
         (InvalidQuery("no"), 30.0, None, None),
     ],

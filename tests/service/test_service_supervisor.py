@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -94,6 +95,23 @@ def test_a_worker_that_dies_is_started_again(supervise: Callable[..., Supervisor
     assert supervise(STEADY, AGAIN, ready=kill, died=lambda place, _: died.append(place)).run()
     assert died == [1]
     assert sorted(line.split()[0] for line in starts.read_text().splitlines()) == ["w000", "w001", "w001"]
+
+
+def test_a_worker_is_started_later_where_files_have_run_out(
+    supervise: Callable[..., Supervisor], starts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, refusals = os.pipe, [OSError(errno.EMFILE, os.strerror(errno.EMFILE))]
+
+    def scarce() -> tuple[int, int]:
+        if "w000" in (starts.read_text() if starts.exists() else "") and refusals:
+            raise refusals.pop()
+        return pipe()
+
+    monkeypatch.setattr(os, "pipe", scarce)
+    again = "signal.signal(15, lambda *_: sys.exit(0)); report(ready=work)\nif before: os.kill(os.getppid(), 15)\n"
+    again += "sleep() if before else time.sleep(0.1)\nsys.exit(1)"
+    assert supervise(again, ready=lambda _: None, longest_pause_s=0.05).run()
+    assert not refusals
 
 
 @pytest.mark.parametrize(
@@ -210,6 +228,14 @@ def test_an_address_with_connections_that_linger() -> None:
 def test_an_address_is_held_for_workers() -> None:
     with reserve("127.0.0.1", 0) as held, reserve("127.0.0.1", held.getsockname()[1]) as shared:
         assert shared.getsockname() == held.getsockname()
+
+
+def test_an_address_that_is_held_is_not_taken_by_others() -> None:
+    """A service of one process would listen there before the workers have opened their snapshots."""
+    with reserve("127.0.0.1", 0) as held, socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with pytest.raises(OSError, match="in use"):
+            other.bind(held.getsockname())
 
 
 def alive(starts: Path) -> list[int]:

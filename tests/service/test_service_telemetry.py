@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -338,3 +339,34 @@ async def test_a_trace_goes_on_through_the_service(start: Any, engine: Any, fake
     (root,) = (span for span in finished() if span.name.endswith("/Retrieve"))
     assert f"{root.context.trace_id:032x}" == TRACE
     assert {span.name for span in finished()} >= {"search"}
+
+
+def test_who_is_not_let_in_does_not_say_which_traces_are_kept(spans: Any) -> None:
+    from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
+
+    provider, finished = spans
+    provider.sampler = ParentBasedTraceIdRatio(0.0)
+    tracing = Tracing(provider)
+    trace = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+    tracing.ended(example(trace=trace, kind="unknown", code="UNAUTHENTICATED"))
+    assert not finished()
+    tracing.ended(example(trace=trace))
+    assert finished()
+
+
+async def test_a_full_disk_does_not_end_the_looking(
+    start: Any, engine: Any, station: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Facts.write
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Facts, "write", full)
+    service = await start(engine, station=station)
+    for _ in range(3):
+        service.server._take_down()
+    assert caplog.text.count("metrics cannot be left") == 1
+    monkeypatch.setattr(Facts, "write", write)
+    service.server._take_down()
+    assert json.loads((station.folder / "facts-0.json").read_text())["snapshot"] == "s1"
