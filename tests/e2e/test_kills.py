@@ -65,7 +65,7 @@ def test_killed_after_every_few_writes(forked: Any, job: dict[str, Any], built: 
     deaths = 0
     for writes in cycle(
         (17, 11, 29, 14, 23)
-    ):  # a task writes up to five files and publishing 18: each run gets somewhere
+    ):  # a task writes up to five files and publishing 19: each run gets somewhere
         said = forked.build(**job, index=tmp_path / "index", at_write=writes)
         if "snapshot" in said:
             break
@@ -81,7 +81,7 @@ def test_killed_after_every_few_writes(forked: Any, job: dict[str, Any], built: 
 def test_killed_while_publishing(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
     index = tmp_path / "index"
     total = forked.build(**job, index=tmp_path / "whole")["writes"]
-    published = 10 + 6 + 1 + 1  # tables, arrays, manifest, current
+    published = 10 + 6 + 1 + 1 + 1  # tables, arrays, manifest, current, lives
     assert forked.build(**job, index=index, at_write=total - published + 1) == {"signal": signal.SIGKILL}
     states = []
     for write in (1, 9, 17, 18, 1):
