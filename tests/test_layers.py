@@ -16,7 +16,7 @@ ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
     "searching",
     "pool stages query questions inspection exporting",
     "backends execution service",
-    "publishing resolving sources wiring layering client simulator",
+    "publishing pruning resolving sources wiring layering client simulator",
     "growing web",
     "basic_graph labelling",
     "pipeline planning",

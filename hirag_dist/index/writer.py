@@ -27,6 +27,7 @@ from hirag_dist.index.layout import (
     MANIFEST,
     snapshot_path,
 )
+from hirag_dist.index.lives import note_current
 from hirag_dist.index.manifest import FileEntry, Manifest, parse_manifest, snapshot_id
 from hirag_dist.index.serving import SERVING, write_serving
 from hirag_dist.index.store import Store
@@ -93,8 +94,10 @@ def write_snapshot(
 
 
 def make_current(store: Store, own_id: str) -> None:
-    """Go live: name the snapshot that is served from now on."""
+    """Go live: name the snapshot that is served from now on, and note since when."""
+    note_current(store)  # what was written there by hand
     store.write_bytes(CURRENT, f"{own_id}\n".encode())
+    note_current(store)
 
 
 def _batches(table: pa.Table | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

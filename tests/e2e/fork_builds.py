@@ -11,7 +11,9 @@ import json
 import os
 import signal
 import sys
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +55,12 @@ class MortalStore(Store):
         found = super().append(path, data)
         self._count()
         return found
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        with super().create(path) as file:
+            yield file
+        self._count()
 
     def _count(self) -> None:
         self.writes += 1

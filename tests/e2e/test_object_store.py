@@ -49,4 +49,8 @@ def test_an_index_lives_on_an_object_store(bucket: str, tmp_path: Path) -> None:
     assert again["stages_run"] == 0
     answer = run("query", "Who is Moby Dick?", "--index", bucket)
     assert answer["citations"]
-    assert "very-secret" not in json.dumps([built, again, answer])
+    smaller = run("index", INPUTS[0], "--index", bucket, "--executor", "inline")
+    pruned = run("prune", "--index", bucket, "--keep", "0", "--older-than", "0s")
+    assert [one["snapshot"] for one in pruned["removed"]] == [built["snapshot"]]
+    assert pruned["kept"] == [smaller["snapshot"]]
+    assert "very-secret" not in json.dumps([built, again, answer, pruned])

@@ -6,6 +6,16 @@ the snapshot.
 
 from hirag_dist.backends.milvus.collection import collection_name
 from hirag_dist.backends.milvus.connection import server_version
+from hirag_dist.backends.milvus.removal import Collections, lite_collections, server_collections
 from hirag_dist.backends.milvus.search import MilvusVectors, open_milvus, open_milvus_lite
 
-__all__ = ["MilvusVectors", "collection_name", "open_milvus", "open_milvus_lite", "server_version"]
+__all__ = [
+    "Collections",
+    "MilvusVectors",
+    "collection_name",
+    "lite_collections",
+    "open_milvus",
+    "open_milvus_lite",
+    "server_collections",
+    "server_version",
+]

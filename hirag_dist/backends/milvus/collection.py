@@ -330,25 +330,37 @@ class Filling:
     def _unfinished(self) -> list[str]:
         return [name for name in self.client.list_collections() if name.startswith(f"{self.name}_fill_")]
 
-    def _aliases(self, name: str) -> list[str]:
-        from pymilvus import MilvusException
-
-        try:
-            return list(self.client.list_aliases(name)["aliases"])
-        except MilvusException:  # it was dropped
-            return []
-
     def _clear(self, names: Sequence[str]) -> None:
-        """Drop collections with their aliases, which later versions of Milvus want to go first."""
         for name in names:
-            for alias in self._aliases(name):
-                self._drop_alias(alias)
-            self.client.drop_collection(name)
+            drop(self.client, name)
+
+    def _aliases(self, name: str) -> list[str]:
+        return _aliases(self.client, name)
 
     def _drop_alias(self, alias: str) -> None:
-        from pymilvus import MilvusException
+        _drop_alias(self.client, alias)
 
-        try:
-            self.client.drop_alias(alias)
-        except MilvusException:
-            log.debug("alias %s is gone already", alias)
+
+def drop(client: Any, name: str) -> None:
+    """Drop a collection with its aliases, which later versions of Milvus want to go first."""
+    for alias in _aliases(client, name):
+        _drop_alias(client, alias)
+    client.drop_collection(name)
+
+
+def _aliases(client: Any, name: str) -> list[str]:
+    from pymilvus import MilvusException
+
+    try:
+        return list(client.list_aliases(name)["aliases"])
+    except MilvusException:  # it was dropped
+        return []
+
+
+def _drop_alias(client: Any, alias: str) -> None:
+    from pymilvus import MilvusException
+
+    try:
+        client.drop_alias(alias)
+    except MilvusException:
+        log.debug("alias %s is gone already", alias)

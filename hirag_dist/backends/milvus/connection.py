@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.index.reader import Snapshot
+from hirag_dist.index.store import Store
 
 _CHANNEL = {  # gRPC waits for up to two minutes before it tries an address again that was out of reach
     "grpc.initial_reconnect_backoff_ms": 100,
@@ -68,13 +68,13 @@ def shown(uri: str | None) -> str:
     return f"{scheme}{mark}{rest.rpartition('@')[2].partition('?')[0]}"
 
 
-def open_lite(snapshot: Snapshot) -> Any:
-    """Return a client of the Milvus Lite file beside a snapshot's index; this process owns it until it ends.
+def open_lite(store: Store) -> Any:
+    """Return a client of the Milvus Lite file beside an index; this process owns it until it ends.
 
     Raises:
         BackendUnavailable: no Milvus Lite here, the index is not on a local folder, or another process owns it.
     """
-    root = snapshot.store.local
+    root = store.local
     if root is None:
         raise BackendUnavailable("Milvus Lite needs an index on a local folder; use a Milvus server, or memory")
     try:
@@ -91,7 +91,7 @@ def open_lite(snapshot: Snapshot) -> Any:
         raise BackendUnavailable(f"Milvus Lite cannot write to {folder}: {error.strerror}") from error
     except MilvusException as error:
         raise BackendUnavailable(
-            f"another process owns the Milvus Lite file of {snapshot.store.uri}; ask that service with "
+            f"another process owns the Milvus Lite file of {store.uri}; ask that service with "
             "`query --server`, or set vectors.backend to memory"
         ) from error
 

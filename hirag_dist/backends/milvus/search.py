@@ -195,7 +195,7 @@ def open_milvus_lite(snapshot: Snapshot, config: Vectors) -> MilvusVectors:
         ConfigError: Milvus Lite does not have the configured index.
     """
     choice = choose_index(config.index, config.index_params, len(snapshot.entity_vectors), lite=True)
-    client = open_lite(snapshot)
+    client = open_lite(snapshot.store)
     return _ready(client, Filling(client, snapshot, choice, True, _labelled_rows(snapshot, config)), config)
 
 

@@ -1,0 +1,135 @@
+"""`hirag-dist prune`: old snapshots removed, with their collections in Milvus."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from hirag_dist.backends.milvus import Collections, lite_collections, server_collections
+from hirag_dist.cli.options import ConfigOption, IndexOption, JsonOption, SetOption, WaitOption, configuration
+from hirag_dist.cli.output import emit, err, out, table, use_json
+from hirag_dist.config import Vectors
+from hirag_dist.errors import BackendUnavailable, ConfigError
+from hirag_dist.index.lock import BuildLock
+from hirag_dist.index.store import Store
+from hirag_dist.pruning import Plan, Rule, collections_of, plan_pruning, prune, served
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("prune")(prune_command)
+
+
+def prune_command(
+    index: IndexOption,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    keep: Annotated[
+        int, typer.Option(min=0, help="Snapshots to keep besides the current one, those last current, of any age.")
+    ] = 1,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            help="Remove only what has not been current for so long: 90m, 12h, 1d, 2w. It is what "
+            "keeps a service from losing the snapshot that it has open.",
+        ),
+    ] = "1d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    wait: WaitOption = 0.0,
+    json: JsonOption = False,
+) -> None:
+    """Remove old snapshots of an index, what was derived from them, and their collections in Milvus.
+
+    The current snapshot and that of the last build stay always; paid replies and finished work are not touched. Give
+    the --config of the services: it says at which Milvus server there are collections.
+    """
+    use_json(json)
+    rule = Rule(keep, seconds(older_than))
+    vectors = configuration(config, settings).config.vectors
+    store = Store(index)
+    served(store)  # before the lock, which would make a folder of a mistyped name
+    with BuildLock(store, wait) as lock, ExitStack() as stack:
+        plan = plan_pruning(store, rule, time.time())
+        places = []
+        for collections, shared in _places(store, vectors):
+            stack.enter_context(collections)
+            places.append((collections, collections_of(plan, collections, shared=shared)))
+        if not dry_run:
+            prune(store, lock, plan, places)
+    dropped = [name for _, names in places for name in names]
+    if json:
+        emit(_report(store, plan, dropped, dry_run))
+    else:
+        _show(plan, dropped, dry_run)
+
+
+def seconds(duration: str) -> float:
+    """Return a duration in seconds.
+
+    Raises:
+        ConfigError: it is none.
+
+    >>> seconds("90m"), seconds("1.5d")
+    (5400.0, 129600.0)
+    """
+    found = _DURATION.fullmatch(duration.strip())
+    if found is None:
+        raise ConfigError(f"--older-than takes a number and a unit, such as 90m, 12h, 1d or 2w, not {duration!r}")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _places(store: Store, vectors: Vectors) -> Iterator[tuple[Collections, bool]]:
+    """Yield where there may be collections, and whether other indexes have theirs there too."""
+    if vectors.uri:
+        yield server_collections(vectors), True
+    try:
+        lite = lite_collections(store)
+    except BackendUnavailable as error:
+        err.print(f"Collections in Milvus Lite stay until the next run: {error}")
+        return
+    if lite is not None:
+        yield lite, False
+
+
+def _report(store: Store, plan: Plan, dropped: list[str], dry_run: bool) -> dict[str, object]:
+    return {
+        "index": store.uri,
+        "dry_run": dry_run,
+        "removed": [
+            {"snapshot": one.snapshot_id, "retired_at": _time(one.retired_at), "bytes": one.size_bytes}
+            for one in plan.snapshots
+        ],
+        "kept": list(plan.kept),
+        "collections": dropped,
+        "derived": list(plan.orphans),
+        "bytes": sum(one.size_bytes for one in plan.snapshots),
+    }
+
+
+def _show(plan: Plan, dropped: list[str], dry_run: bool) -> None:
+    rows = [
+        (one.snapshot_id, _time(one.retired_at) or "never finished", f"{one.size_bytes / 1e6:,.1f}")
+        for one in plan.snapshots
+    ]
+    if rows:
+        title = "Would be removed" if dry_run else "Removed"
+        out.print(table(title, ["snapshot", "current until", "MB"], rows, right=(2,)))
+    verb = "would go" if dry_run else "removed"
+    out.print(
+        f"{len(rows)} snapshots and {len(dropped)} collections {verb}, "
+        f"{sum(one.size_bytes for one in plan.snapshots) / 1e6:,.1f} MB; {len(plan.kept)} snapshots stay."
+    )
+
+
+def _time(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,124 @@
+"""`hirag-dist prune` with a real Milvus."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from pymilvus import MilvusClient
+from typer.testing import CliRunner
+
+from hirag_dist.backends.milvus import collection_name, open_milvus, open_milvus_lite
+from hirag_dist.cli import output
+from hirag_dist.cli.prune import register
+from hirag_dist.config import Vectors
+from hirag_dist.errors import ConfigError, IndexBusy, SnapshotNotFound
+from hirag_dist.index.layout import LIVES
+from hirag_dist.index.lock import BuildLock
+from hirag_dist.index.reader import open_snapshot
+from hirag_dist.index.store import Store
+from tests.index import snapshots
+
+app = typer.Typer()
+register(app)
+
+
+@pytest.fixture(autouse=True)
+def _no_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(output._state, "json", False)
+    monkeypatch.chdir(tmp_path)  # where no hirag.yaml is
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "index"))
+
+
+@pytest.fixture
+def ids(store: Store) -> list[str]:
+    """Two snapshots; the second one took over long ago."""
+    made = []
+    for _ in range(2):
+        made.append(snapshots.publish(store, snapshots.tiny_tables(uuid.uuid4().hex)).snapshot_id)
+        store.write_json(LIVES, {"lives": [[own_id, 1_700_000_000 + at] for at, own_id in enumerate(made, start=1)]})
+    return made
+
+
+def run(store: Store, *options: str) -> dict[str, Any]:
+    result = CliRunner().invoke(app, ["--index", store.root, "--json", "--keep", "0", *options])
+    if result.exception is not None:
+        raise result.exception
+    return dict(json.loads(result.stdout))
+
+
+def test_snapshots_and_their_collections_in_lite_go(store: Store, ids: list[str]) -> None:
+    for own_id in ids:
+        open_milvus_lite(open_snapshot(store, own_id), Vectors()).close()
+    said = run(store, "--dry-run")
+    assert said["dry_run"]
+    assert [one["snapshot"] for one in said["removed"]] == [ids[0]]
+    assert said["removed"][0]["retired_at"] == "2023-11-14T22:13:22+00:00"
+    assert said["collections"] == [collection_name(ids[0])]
+    assert store.names("snapshots") == sorted(ids)
+    assert run(store) == said | {"dry_run": False}
+    assert store.names("snapshots") == [ids[1]]
+    held = MilvusClient(str(Path(store.root) / "milvus" / "milvus.db"))
+    assert held.list_collections() == [collection_name(ids[1])]
+    held.close()
+    assert run(store)["removed"] == run(store)["collections"] == []
+
+
+@pytest.mark.server
+def test_collections_at_a_server_go_and_others_stay(store: Store, ids: list[str], milvus_uri: str) -> None:
+    for own_id in ids:
+        open_milvus(open_snapshot(store, own_id), Vectors(uri=milvus_uri)).close()
+    held = MilvusClient(milvus_uri)
+    another = f"hirag_{uuid.uuid4().hex[:16]}_00000000"
+    held.create_collection(another, dimension=4)
+    held.create_alias(collection_name(ids[0]), f"old_{ids[0]}")
+    assert run(store, "--set", f"vectors.uri={milvus_uri}")["collections"] == [collection_name(ids[0])]
+    left = held.list_collections()
+    assert collection_name(ids[0]) not in left
+    assert {collection_name(ids[1]), another} <= set(left)
+    for name in (collection_name(ids[1]), another):
+        held.drop_collection(name)
+    held.close()
+
+
+def test_a_server_that_is_away_keeps_everything(store: Store, ids: list[str]) -> None:
+    with pytest.raises(Exception, match=r"no Milvus answers at http://127\.0\.0\.1:9"):
+        run(store, "--set", "vectors.uri=http://ada:secret@127.0.0.1:9", "--set", "vectors.timeout_s=1")
+    assert open_snapshot(store, ids[0], full_check=True)
+
+
+def test_for_people(store: Store, ids: list[str]) -> None:
+    said = CliRunner().invoke(app, ["--index", store.root]).stdout
+    assert "0 snapshots and 0 collections removed, 0.0 MB; 2 snapshots stay." in said
+    said = CliRunner().invoke(app, ["--index", store.root, "--keep", "0", "--older-than", "1h"]).stdout
+    assert ids[0] in said
+    assert "1 snapshots and 0 collections removed" in said
+
+
+@pytest.mark.parametrize("duration", ["1", "d", "-1d", "1 year", "1e3s", "٣d", ""])
+def test_durations_that_are_none(store: Store, ids: list[str], duration: str) -> None:
+    with pytest.raises(ConfigError, match="--older-than takes a number and a unit"):
+        run(store, "--older-than", duration)
+
+
+def test_a_mistyped_index_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotNotFound, match="serves no snapshot"):
+        run(Store(str(tmp_path / "indx")))
+    assert not (tmp_path / "indx").exists()
+
+
+def test_not_while_a_build_runs(store: Store, ids: list[str]) -> None:
+    with BuildLock(store):
+        held = store.read_json("run.lock")
+        store.write_json("run.lock", held | {"host": "another"})
+        with pytest.raises(IndexBusy):
+            run(store)
+    assert store.names("snapshots") == sorted(ids)

@@ -1,0 +1,69 @@
+"""Since when a snapshot is not current any more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hirag_dist.index.layout import CURRENT, LIVES, MANIFEST, snapshot_path
+from hirag_dist.index.lives import forget, note_current, retired_at
+from hirag_dist.index.store import Store
+from hirag_dist.index.writer import make_current
+
+
+def live(store: Store, own_id: str, at: float, *, by_hand: bool = False) -> None:
+    if by_hand:
+        store.write_bytes(CURRENT, own_id.encode())
+    else:
+        make_current(store, own_id)
+        store.write_json(LIVES, {"lives": [*store.read_json(LIVES)["lives"][:-1], [own_id, at]]})
+    os.utime(Path(store.root) / CURRENT, (at, at))
+
+
+def ends(store: Store, *ids: str) -> list[float | None]:
+    lives = note_current(store)
+    return [retired_at(store, own_id, lives) for own_id in ids]
+
+
+def test_a_snapshot_ends_when_the_next_one_goes_live(store: Store) -> None:
+    for at, own_id in enumerate("abc"):
+        live(store, own_id, 100.0 * at)
+    make_current(store, "c")  # again: it has been current since 200
+    assert ends(store, "a", "b", "c") == [100.0, 200.0, None]
+
+
+def test_what_somebody_wrote_by_hand_counts(store: Store) -> None:
+    live(store, "a", 100.0)
+    live(store, "b", 200.0)
+    live(store, "a", 300.0, by_hand=True)
+    assert ends(store, "a", "b") == [None, 300.0]
+    live(store, "c", 400.0)
+    assert ends(store, "a", "b", "c") == [400.0, 300.0, None]
+
+
+def test_what_was_never_noted_ended_before_the_list_begins_and_not_before_it_was_published(store: Store) -> None:
+    for own_id, at in (("old", 50.0), ("late", 700.0)):
+        path = f"{snapshot_path(own_id)}/{MANIFEST}"
+        store.write_bytes(path, b"{}")
+        os.utime(Path(store.root) / path, (at, at))
+    live(store, "a", 100.0)
+    assert ends(store, "old", "late") == [100.0, 700.0]
+
+
+def test_who_is_forgotten_shortens_no_other_ones_life(store: Store) -> None:
+    for at, own_id in enumerate("abcd"):
+        live(store, own_id, 100.0 * at)
+    note_current(store)
+    forget(store, {"b"})
+    assert store.read_json(LIVES)["lives"] == [["a", 0.0], ["c", 200.0], ["d", 300.0]]
+    assert ends(store, "a", "c", "d") == [200.0, 300.0, None]
+
+
+def test_a_damaged_list_keeps_nothing_from_going_live(store: Store) -> None:
+    live(store, "a", 100.0)
+    for damaged in (b"{", b"[1]", b'{"lives": [["a"]]}', b'{"lives": 7}'):
+        store.write_bytes(LIVES, damaged)
+        assert ends(store, "a") == [None]
+        live(store, "b", 200.0)
+        assert ends(store, "a", "b") == [200.0, None]
+        live(store, "a", 100.0)
