@@ -16,9 +16,9 @@ help: ## this list
 demo: run-env ## index the sample corpus, serve it, ask two questions: no key, no server, no GPU
 	@$(BIN)/hirag-dist demo
 
-test: dev-env ## the default tests; ARGS="tests/core -x" runs others
+test: dev-env ## the default tests; two at a time; ARGS="tests/core -x -n 0" runs others
 	@tools/browser.sh
-	@$(BIN)/pytest -q -m "not gpu and not slow" $(ARGS)
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "not gpu and not slow" $(ARGS)
 
 check: dev-env ## ruff, mypy, import layers, licences, buf lint, generated code, TypeScript; says all that is wrong
 	@$(MAKE) -k lint types layers licences wire

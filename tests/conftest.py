@@ -52,3 +52,11 @@ def milvus_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert server.stdout.readline() == "started\n"
         yield f"http://127.0.0.1:{port}"
         server.communicate(timeout=60)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where two processes share the tests (`--dist loadgroup`), keep each file in one, and all that need Milvus: of a
+    real server a machine takes one at a time."""
+    of_milvus = {item.path for item in items if item.get_closest_marker("server")}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("milvus" if item.path in of_milvus else str(item.path)))
