@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ def _ctrl_c_works() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+MILVUS_START_S = 120
 MILVUS = """
 import sys
 from milvus import MilvusServer
@@ -49,6 +51,9 @@ def milvus_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # In a process of its own: the package leaves sockets open, and warnings are errors here.
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout
+        if not select.select([server.stdout], [], [], MILVUS_START_S)[0]:
+            server.kill()
+            pytest.skip(f"no Milvus server came up within {MILVUS_START_S} s: is there another on this machine?")
         assert server.stdout.readline() == "started\n"
         yield f"http://127.0.0.1:{port}"
         server.communicate(timeout=60)
