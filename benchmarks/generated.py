@@ -28,6 +28,7 @@ from benchmarks.planted import DECAY
 from benchmarks.planted_graph import PlantedGraph, plant_graph
 from benchmarks.prose import Prose
 from hirag_dist import schemas
+from hirag_dist.backends.endpoints import make_embedder
 from hirag_dist.config_file import load_config
 from hirag_dist.core.communities import community_table, membership
 from hirag_dist.core.graph import build_graph
@@ -40,7 +41,6 @@ from hirag_dist.index.store import Store
 from hirag_dist.index.writer import make_current, write_snapshot
 from hirag_dist.publishing import ARRAYS
 from hirag_dist.types import CsrGraph, FloatMatrix
-from hirag_dist.wiring import make_embedder
 
 RELATIONS_AN_ENTITY = 5
 ENTITIES_A_CHUNK = 10
