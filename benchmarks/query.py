@@ -43,6 +43,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.generated import questions
 from benchmarks.processes import make_cold, memory_of
+from hirag_dist.backends.endpoints import make_embedder
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_config
 from hirag_dist.core.prompts import Prompts
@@ -52,7 +53,7 @@ from hirag_dist.index.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.query import QueryEngine
 from hirag_dist.types import Query, Retrieval
-from hirag_dist.wiring import make_embedder, make_engine
+from hirag_dist.wiring import make_engine
 
 SIZES = (10_000, 100_000, 1_000_000)
 LITE_UP_TO = 100_000

@@ -26,6 +26,7 @@ from planted import plant
 from pymilvus import MilvusClient
 
 from hirag_dist import schemas
+from hirag_dist.backends.endpoints import make_embedder
 from hirag_dist.backends.milvus import MilvusVectors, collection_name
 from hirag_dist.backends.vector_index import make_vector_index
 from hirag_dist.config import Config
@@ -33,7 +34,6 @@ from hirag_dist.config_file import load_config
 from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.index.writer import write_snapshot
-from hirag_dist.wiring import make_embedder
 
 LIMIT = 20
 DIM = 384

@@ -8,30 +8,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
+
+from hirag_dist.config_section import Section
+from hirag_dist.service_config import Service
 
 ENTITY_TYPES = ("person", "organization", "location", "event", "work", "technology", "product", "concept")
 META_TYPES = ("organization", "person", "location", "event", "technology", "product", "concept", "field", "process")
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _commented_out(cls, data: Any) -> Any:
-        """A section whose keys are all commented out is null in YAML: it means its defaults."""
-        if not isinstance(data, dict):
-            return data
-        sections = {name for name, field in cls.model_fields.items() if _is_section(field.annotation)}
-        return {key: value for key, value in data.items() if value is not None or key not in sections}
-
-
-def _is_section(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, _Section)
-
-
-class Price(_Section):
+class Price(Section):
     """US dollars a million tokens."""
 
     input: float = Field(0.0, ge=0)
@@ -39,7 +25,7 @@ class Price(_Section):
     output: float = Field(0.0, ge=0)
 
 
-class Endpoint(_Section):
+class Endpoint(Section):
     """One model behind one address, or a built-in one."""
 
     kind: Literal["openai", "extractive", "recorded", "hashing", "minilm"] = Field(
@@ -81,7 +67,7 @@ class Endpoint(_Section):
         return self
 
 
-class Share(_Section):
+class Share(Section):
     """One of several endpoints of a role."""
 
     endpoint: str
@@ -91,7 +77,7 @@ class Share(_Section):
 RoleTarget = str | tuple[Share, ...]
 
 
-class Roles(_Section):
+class Roles(Section):
     """Which endpoint does what: a name, or a list of {endpoint, weight}; a request's hash chooses among several."""
 
     extract: RoleTarget = "builtin"
@@ -102,7 +88,7 @@ class Roles(_Section):
     embed: str = "builtin-embedder"
 
 
-class Llm(_Section):
+class Llm(Section):
     """Endpoints, and who plays which role."""
 
     endpoints: dict[str, Endpoint] = Field(default_factory=dict)
@@ -153,7 +139,7 @@ class Llm(_Section):
         return self
 
 
-class Reading(_Section):
+class Reading(Section):
     """Which fields of JSON, CSV and Parquet records are read; null: the usual names are tried."""
 
     text_field: str | None = None
@@ -164,7 +150,7 @@ class Reading(_Section):
 _FULL_DIMS = 64  # a component then has 2,080 covariances
 
 
-class Clustering(_Section):
+class Clustering(Section):
     """Gaussian mixtures of a layer (Eq. 8)."""
 
     reduction: Literal["pca", "umap"] = Field(
@@ -180,7 +166,7 @@ class Clustering(_Section):
     summary_pack_tokens: int = Field(4000, ge=0, description="of clusters that share one call, about; 0: one a call")
 
 
-class Resolution(_Section):
+class Resolution(Section):
     """Entities of layer 0 under several names made one, in tiers, the cheap and sure ones first."""
 
     enabled: bool = False
@@ -203,7 +189,7 @@ class Resolution(_Section):
         return self
 
 
-class Communities(_Section):
+class Communities(Section):
     """Hierarchical Leiden over all layers, and reports."""
 
     max_size: int = Field(150, ge=2, description="entities; a larger community is split, where it can be")
@@ -213,7 +199,7 @@ class Communities(_Section):
     report_pack_tokens: int = Field(8000, ge=0, description="of communities that share one call, about; 0: one a call")
 
 
-class Retrieval(_Section):
+class Retrieval(Section):
     """Defaults of a question (§4.2 of the paper)."""
 
     mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat"] = "hirag"
@@ -229,7 +215,7 @@ class Retrieval(_Section):
     context_tokens: int = Field(8000, ge=200)
 
 
-class Vectors(_Section):
+class Vectors(Section):
     """What searches the entity vectors."""
 
     backend: Literal["auto", "milvus-lite", "milvus", "memory"] = Field(
@@ -259,81 +245,7 @@ class Vectors(_Section):
     )
 
 
-def _labels(given: Any) -> Any:
-    if given == "all":
-        return given
-    if not isinstance(given, list | tuple) or not all(isinstance(label, str) and label for label in given):
-        raise ValueError("give a list of labels, such as [public], or the word all")
-    return tuple(given)
-
-
-class Service(_Section):
-    """The gRPC service."""
-
-    listen: str = "127.0.0.1:50051"
-    processes: int = Field(
-        1,
-        ge=0,
-        le=64,
-        description="that answer on the port; 0: one a core. Several cannot have Milvus Lite",
-    )
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    tls_client_ca: str | None = Field(None, description="asks callers for a certificate signed by it")
-    callers_file: str | None = Field(None, description="who may call, what they may see and how much they may ask")
-    anonymous_labels: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_labels)] = Field(
-        (), description="labels that callers hold where there is no callers_file; all: they see everything"
-    )
-    label_rule: Literal["all", "any"] = Field(
-        "all", description="which of a document's labels a caller must hold to see it"
-    )
-    state_dir: str | None = Field(
-        None, description="where callers' quotas outlive a restart, one service each; null: they begin anew"
-    )
-    concurrency: int | None = Field(
-        None, ge=1, description="retrievals at a time in a process, the rest wait in line; null: by what they wait for"
-    )
-    max_wait_s: float = Field(
-        0.25, gt=0, description="longest expected wait in line; who would wait longer is turned away at once"
-    )
-    max_answers: int = Field(64, ge=1, description="Answer calls at a time in a process")
-    max_concurrent: int = Field(
-        256, ge=1, description="requests of any kind in a process at a time, those that wait or are sent included"
-    )
-    send_timeout_s: float = Field(30.0, gt=0, description="how long a caller may leave a piece of a stream unread")
-    max_message_mib: int = Field(16, ge=1)
-    keepalive_s: float = Field(60.0, ge=1, description="of silence, after which a connection is probed")
-    max_connection_age_s: float = Field(
-        600.0, ge=0, description="after which a connection is asked to reconnect, for balancers; 0: never"
-    )
-    max_connection_age_grace_s: float = Field(300.0, ge=0, description="for requests on it to finish then")
-    reflection: bool = True
-    drain_delay_s: float = Field(
-        0.0,
-        ge=0,
-        description="that a service asked to stop goes on, NOT_SERVING, until balancers have heard",
-    )
-    drain_s: float = Field(20.0, ge=0, description="for requests to finish when the service stops")
-    metrics_listen: str | None = Field(None, description="HOST:PORT of Prometheus /metrics, for all processes")
-    metrics_public: bool = Field(False, description="lets metrics_listen be an address that others can reach")
-    access_log: Literal["text", "json", "off"] = Field("text", description="form of the log's line for each request")
-    log_questions: bool = Field(False, description="puts the question into that line")
-    traces_endpoint: str | None = Field(None, description="OTLP over HTTP, such as http://collector:4318/v1/traces")
-    traces_ratio: float = Field(1.0, ge=0, le=1, description="share of the traces that are sent")
-    poll_s: float = Field(2.0, gt=0, description="how often `current`, certificates and callers are looked at")
-    http: str | None = Field(None, description="HOST:PORT of a page to ask and look at; null: none")
-    http_names: tuple[str, ...] = Field(
-        (), description="host names of the page besides those of its certificate, for a proxy in front of it"
-    )
-    http_client_cert: str | None = Field(None, description="with tls_client_ca: what the page shows the service")
-    http_client_key: str | None = None
-    cache_dir: str | None = Field(
-        None,
-        description="for files that cannot be mapped where they are; null: the index's folder or a temporary one",
-    )
-
-
-class Execution(_Section):
+class Execution(Section):
     """Where the index is built; none of it changes what is built."""
 
     executor: Literal["ray", "inline"] = "ray"
@@ -355,7 +267,7 @@ def _meta_types(given: Any) -> Any:
     return tuple(kinds)
 
 
-class Config(_Section):
+class Config(Section):
     """The whole configuration."""
 
     seed: int = Field(0, ge=0, lt=1 << 63)

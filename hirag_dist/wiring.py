@@ -1,4 +1,7 @@
-"""Configuration to objects. Only here does a name become a backend; a named backend that is missing raises."""
+"""Configuration to objects. Only here does a name become a backend; a named backend that is missing raises.
+
+Parts of it lie beside the backends: `endpoints`, `kernels` and `vector_index`.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from hirag_dist.backends.extractive import ExtractiveModel
-from hirag_dist.backends.hashing import HashingEmbedder
+from hirag_dist.backends.endpoints import endpoint_settings, make_chat_model, make_embedder
 from hirag_dist.backends.kernels import make_kernels, resolve_kernels
 from hirag_dist.backends.umap import require_umap
 from hirag_dist.backends.vector_index import make_vector_index
@@ -32,7 +32,6 @@ from hirag_dist.pool.budget import Budget, Lender
 from hirag_dist.pool.calling import Caller, Patience
 from hirag_dist.pool.chat import Pool, PricedModel
 from hirag_dist.pool.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
-from hirag_dist.pool.estimating import MOST_REPLY_TOKENS
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.probing import probe_forms
 from hirag_dist.pool.treasury import Treasury
@@ -65,60 +64,6 @@ class Resolved:
     embedder: str
     dim: int
     kernels: str
-
-
-def make_chat_model(name: str, config: Config, spending: bool = False) -> ChatModel:
-    """Return the chat model of an endpoint.
-
-    Args:
-        spending: limit each reply, so that what a call can cost is known.
-
-    Raises:
-        ConfigError: the endpoint cannot chat, or its key file cannot be read.
-        BackendUnavailable: its recording is not there.
-    """
-    endpoint = config.llm.endpoints[name]
-    count = counter(config.tokenizer)
-    if endpoint.kind == "extractive":
-        return ExtractiveModel(count, endpoint.seed)
-    if endpoint.kind == "recorded":
-        from hirag_dist.backends.recorded import RecordedModel
-
-        fallback = make_chat_model(endpoint.fallback, config) if endpoint.fallback else None
-        return RecordedModel(str(endpoint.path), fallback, count)
-    if endpoint.kind == "openai":
-        from hirag_dist.backends.openai_chat import OpenAiChat
-
-        return OpenAiChat(_settings(name, endpoint, config, spending), count)
-    raise ConfigError(f"endpoint {name!r} of kind {endpoint.kind} cannot chat")
-
-
-def make_embedder(config: Config) -> Embedder:
-    """Return the embedder, without ledger or limits.
-
-    Raises:
-        BackendUnavailable: its package is missing.
-        ConfigError: an endpoint whose vectors have another size than `dim`.
-    """
-    name = config.llm.roles.embed
-    endpoint = config.llm.endpoints[name]
-    if endpoint.kind == "hashing":
-        return HashingEmbedder(endpoint.dim or 384, endpoint.seed)
-    if endpoint.kind == "minilm":
-        from hirag_dist.backends.minilm import MiniLmEmbedder
-
-        return MiniLmEmbedder()
-    from hirag_dist.backends.openai_embeddings import OpenAiEmbedder
-
-    if endpoint.dim is None:
-        raise ConfigError(f"endpoint {name!r} embeds, so it needs `dim`, the size of its vectors")
-    tokens = encoding(config.tokenizer)
-    return OpenAiEmbedder(
-        _settings(name, endpoint, config),
-        endpoint.dim,
-        counter(config.tokenizer),
-        lambda text, limit: tokens.decode(tokens.encode_ordinary(text)[:limit]),
-    )
 
 
 def resolve(config: Config, ledger: Ledger | None = None, kernels: str | None = None) -> Resolved:
@@ -297,7 +242,7 @@ def _batch_target(name: str, config: Config, store: Store, spending: bool) -> Ba
             f"a batch is out at endpoint {name!r}, and the configuration has no such endpoint of kind openai: give the "
             f"one that it was sent with (`hirag-dist status --index {store.uri}` shows what is out)"
         )
-    chat = OpenAiChat(_settings(name, endpoint, config, spending), counter(config.tokenizer))
+    chat = OpenAiChat(endpoint_settings(name, endpoint, config, spending), counter(config.tokenizer))
     return BatchTarget(_priced(name, 1.0, chat, config), OpenAiBatches(chat))
 
 
@@ -347,30 +292,6 @@ def _limited_embedder(config: Config, ledger: Ledger | None, caller: Caller) -> 
 def _patience(config: Config) -> Patience:
     llm = config.llm
     return Patience(llm.attempts, llm.patience_s, llm.failover_s, llm.deadline_s, llm.hedge_s)
-
-
-def _settings(name: str, endpoint: Endpoint, config: Config, spending: bool = False) -> Any:
-    from hirag_dist.backends.openai_client import EndpointSettings
-
-    key = endpoint.api_key.get_secret_value() if endpoint.api_key else ""
-    if endpoint.api_key_file:
-        try:
-            key = Path(endpoint.api_key_file).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise ConfigError(f"endpoint {name!r}: cannot read api_key_file: {error}") from error
-    return EndpointSettings(
-        name=name,
-        base_url=str(endpoint.base_url),
-        api_key=key,
-        model=str(endpoint.model),
-        timeout_s=endpoint.timeout_s,
-        temperature=endpoint.temperature,
-        max_tokens_field=endpoint.max_tokens_field,
-        structured="none" if endpoint.output == "delimited" else endpoint.output,
-        extra_body=endpoint.extra_body,
-        batch_size=endpoint.batch_size,
-        max_reply_tokens=endpoint.max_reply_tokens or (MOST_REPLY_TOKENS if spending else None),
-    )
 
 
 class _AnswerPool:

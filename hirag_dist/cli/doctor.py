@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from hirag_dist.backends.endpoints import make_chat_model, make_embedder
 from hirag_dist.backends.kernels import resolve_kernels
 from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli.output import emit, out, use_json
@@ -25,7 +26,7 @@ from hirag_dist.core.tokens import counter
 from hirag_dist.errors import HiragError
 from hirag_dist.index.store import Store
 from hirag_dist.types import ChatRequest, Message
-from hirag_dist.wiring import CHAT_ROLES, make_chat_model, make_embedder, role_endpoints
+from hirag_dist.wiring import CHAT_ROLES, role_endpoints
 
 _UNTRIED = (
     "Not yet run on a GPU by the project: checked on the CPU through the same code, and calls to cuGraph against the "

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from hirag_dist.cli.serving import serve_index
 from hirag_dist.config import Config
-from hirag_dist.config import Service as ServiceConfig
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.station import Station
+from hirag_dist.service_config import Service as ServiceConfig
 from hirag_dist.web.options import PageOptions
 from hirag_dist.web.run import Page
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -11,7 +10,6 @@ import tempfile
 import threading
 import time
 import uuid
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,11 +21,10 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from hirag_dist.errors import StoreError
+from hirag_dist.index.local_files import Hold, append_durably, hold_file, sync_folder
 
 _TEMPORARY = ".tmp-"
 _SPOOLED_BYTES = 16 << 20
-
-
 _GROUP_BYTES = 4 << 20  # of a row group: a task that reads a few rows of a large file reads little more
 _LEAST_GROUP_ROWS = 64
 
@@ -43,17 +40,6 @@ class Entry:
 
     size: int
     modified: float
-
-
-class Hold:
-    """A file held by this process, until `release` or the end of the process, however it comes."""
-
-    def __init__(self, descriptor: int | None) -> None:
-        self._close = weakref.finalize(self, os.close, descriptor) if descriptor is not None else lambda: None
-
-    def release(self) -> None:
-        """Let go; a second time does nothing."""
-        self._close()
 
 
 class Store:
@@ -217,7 +203,7 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
         with self._errors("write", path):
-            _sync_folder(Path(self._full(path)).parent)
+            sync_folder(Path(self._full(path)).parent)
 
     def _upload(self, source: IO[bytes], target: str) -> None:
         stream = self._fs.open_output_stream(target, compression=None)
@@ -242,30 +228,8 @@ class Store:
         """
         if self.local is None:
             return Hold(None)
-        full = Path(self._full(path))
         with self._errors("hold", path):
-            if create:
-                full.parent.mkdir(parents=True, exist_ok=True)
-            while True:
-                try:
-                    descriptor = os.open(full, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
-                except FileNotFoundError:
-                    if create:
-                        raise
-                    return None
-                held = Hold(descriptor)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError as error:
-                    held.release()
-                    if create and error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-                        return Hold(None)  # no locks here: nobody else can hold it either, so nobody ends it
-                    return None
-                if _is_at(descriptor, full):
-                    if create:
-                        _sync_folder(full.parent)
-                    return held
-                held.release()  # removed by its holder between our opening and our locking
+            return hold_file(Path(self._full(path)), create)
 
     def sweep(self, folder: str, older_than_s: float) -> int:
         """Remove what killed processes left half written in a folder of this machine; return the bytes freed."""
@@ -294,7 +258,7 @@ class Store:
             full = Path(self._full(path))
             full.parent.mkdir(parents=True, exist_ok=True)
             with self._appending:
-                return path, _append(full, data)
+                return path, append_durably(full, data)
 
     def delete(self, path: str) -> None:
         """Remove a file or folder; nothing where it is not there."""
@@ -353,42 +317,6 @@ class Store:
             else:
                 said = f"cannot {verb} {where}: {_said(error)}"
             raise StoreError(said) from error
-
-
-def _append(file: Path, data: bytes) -> int:
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        offset = os.fstat(handle).st_size
-        written = 0
-        try:
-            while written < len(data):
-                written += os.write(handle, data[written:])
-            os.fsync(handle)
-        except OSError:
-            with suppress(OSError):
-                os.ftruncate(handle, offset)  # no half line for the next append to run into
-            raise
-        return offset
-    finally:
-        os.close(handle)
-
-
-def _sync_folder(path: Path) -> None:
-    """Make the names in a folder survive a power cut."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    try:
-        there = os.stat(path)
-    except FileNotFoundError:
-        return False
-    here = os.fstat(descriptor)
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
 def _without_credentials(uri: str) -> str:

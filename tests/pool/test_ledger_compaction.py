@@ -22,7 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.errors import StoreError
-from hirag_dist.index.store import Entry, Hold, Store
+from hirag_dist.index.local_files import Hold
+from hirag_dist.index.store import Entry, Store
 from hirag_dist.pool.ledger import Compacted, Ledger, Sizes, compact, survey
 from hirag_dist.pool.ledger.block import Record, pack_block
 from hirag_dist.pool.ledger.segment import write_segment

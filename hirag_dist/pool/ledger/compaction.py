@@ -23,7 +23,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from hirag_dist.index.layout import LEDGER
-from hirag_dist.index.store import Entry, Hold, Store
+from hirag_dist.index.local_files import Hold
+from hirag_dist.index.store import Entry, Store
 from hirag_dist.pool.ledger.block import Record
 from hirag_dist.pool.ledger.files import LogName, log_name, new_run, path_of, run_of, segment_name
 from hirag_dist.pool.ledger.log import scan_log

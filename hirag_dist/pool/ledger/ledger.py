@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hirag_dist.errors import StoreError
-from hirag_dist.index.store import Hold, Store
+from hirag_dist.index.local_files import Hold
+from hirag_dist.index.store import Store
 from hirag_dist.pool.ledger.block import Record, key_bytes, pack_block, pack_value, unpack_value
 from hirag_dist.pool.ledger.files import new_log, new_run, path_of, segment_name
 from hirag_dist.pool.ledger.segment import write_segment
