@@ -22,8 +22,14 @@ def sent_line(sent: Mapping[str, Any]) -> str:
     return f"{said} ({', '.join(again)}, all made again)" if again else said
 
 
-def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "") -> Any:
-    """Return the bill as a table, one row a stage, role, model and endpoint."""
+def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "", width: int | None = None) -> Any:
+    """Return the bill as a table, one row a stage, role, model and endpoint.
+
+    Args:
+        usage: rows of USAGE.
+        title: above it.
+        width: characters there are; None for the terminal's.
+    """
     numbers = ("calls", "ledger_hits", "input_tokens", "cached_tokens", "output_tokens", "rate_limited", "rejected")
     rows = [
         (
@@ -40,7 +46,7 @@ def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "") -> Any:
     rows.append(("total", "", "", "", *total, dollars(sum(row["cost_usd"] for row in usage))))
     columns = ["stage", "role", "endpoint", "model", "calls", "ledger", "in", "cached", "out", "429", "refused", "cost"]
     title = title or "Bill: what these replies cost, whenever they were paid"
-    return table(title, columns, rows, right=(4, 5, 6, 7, 8, 9, 10, 11), spare=(3, 10, 1, 7, 9, 5, 2))
+    return table(title, columns, rows, right=(4, 5, 6, 7, 8, 9, 10, 11), spare=(3, 10, 1, 7, 9, 5, 2), width=width)
 
 
 def tokens_per_corpus_token(snapshot: Snapshot) -> dict[str, Any] | None:

@@ -54,6 +54,7 @@ async def test_swapped_engines_are_let_go_with_their_files(tmp_path: Path, start
     answered: set[str] = set()
     files: list[int] = []
     maps: list[int] = []
+    threads: list[int] = []
     async with AsyncHiragClient(service.address) as client:
         for query in asked[:3]:  # what is compiled now leaves cycles behind
             await client.retrieve(query)
@@ -68,12 +69,13 @@ async def test_swapped_engines_are_let_go_with_their_files(tmp_path: Path, start
                 await _let_go(engines)
                 files.append(len(os.listdir("/proc/self/fd")))
                 maps.append(Path("/proc/self/maps").read_text().count(str(tmp_path)))
+                threads.append(threading.active_count())
     assert answered == {first, second}
     assert len(engines) == 7
     assert files[-1] == files[1], files
     assert maps[-1] == maps[1], maps
     assert maps[-1] > 0  # the engine that serves has files mapped, so that the count above says something
-    assert threading.active_count() < 40
+    assert threads[-1] <= threads[1] + 2, threads  # a pool may still be growing
 
 
 async def _let_go(engines: list[weakref.ref[QueryEngine]]) -> None:
