@@ -18,7 +18,6 @@ from hirag_dist.service.convert import (
     answer_to_proto,
     info_to_proto,
     level_to_proto,
-    query_from_proto,
     retrieval_to_proto,
     text_to_proto,
 )
@@ -27,6 +26,7 @@ from hirag_dist.service.gate import Gate
 from hirag_dist.service.handlers import read_request
 from hirag_dist.service.holder import EngineHolder
 from hirag_dist.service.limits import SharedLimits
+from hirag_dist.service.queries import query_from_proto
 from hirag_dist.service.status import (
     REQUEST_ID_KEY,
     DeadlinePassed,

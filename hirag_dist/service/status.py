@@ -33,7 +33,7 @@ from hirag_dist.errors import (
     StoreError,
     TimedOut,
 )
-from hirag_dist.service.convert import QUERY_FIELDS
+from hirag_dist.service.queries import QUERY_FIELDS
 
 DOMAIN = "hirag_dist"
 DETAILS_KEY = "grpc-status-details-bin"

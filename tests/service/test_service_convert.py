@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hirag_dist.errors import InvalidQuery
 from hirag_dist.service import convert
 from hirag_dist.service._pb import query_pb2 as pb
+from hirag_dist.service.queries import MODES
 from hirag_dist.types import (
     Answer,
     Citation,
@@ -20,7 +20,6 @@ from hirag_dist.types import (
     EntityItem,
     IndexInfo,
     PathItem,
-    Query,
     Retrieval,
     SourceItem,
     TripleItem,
@@ -39,7 +38,7 @@ def few(item: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
 RETRIEVAL = st.builds(
     Retrieval,
     question=TEXT,
-    mode=st.sampled_from(list(convert.MODES)),
+    mode=st.sampled_from(list(MODES)),
     snapshot_id=TEXT,
     local=few(ENTITY),
     communities=few(st.builds(CommunityItem, TEXT, SMALL, TEXT, TEXT, SCORE, SMALL, SCORE)),
@@ -73,30 +72,6 @@ def test_an_answer_comes_back_equal(
     assert convert.answer_from_proto(over_the_wire(message), sent) == answer
 
 
-@given(
-    st.builds(
-        Query,
-        question=TEXT.filter(lambda text: bool(text.strip())),
-        mode=st.sampled_from(list(convert.MODES)),
-        top_n=st.none() | st.integers(1, 2**31 - 1),
-        top_m=st.none() | st.integers(1, 99),
-        top_c=st.none() | st.integers(1, 99),
-        community_level=st.none() | TEXT,
-        context_tokens=st.none() | st.integers(1, 99),
-    )
-)
-def test_a_query_comes_back_equal(query: Query) -> None:
-    assert convert.query_from_proto(over_the_wire(convert.query_to_proto(query)), 4) == query
-
-
-def test_a_query_vector_comes_back_bit_by_bit() -> None:
-    vector = np.array([0.1, -1e-30, 3.0], dtype=np.float32)
-    back = convert.query_from_proto(convert.query_to_proto(Query("q", vector=vector)), len(vector)).vector
-    assert back is not None
-    assert back.dtype == np.float32
-    np.testing.assert_array_equal(back, vector)
-
-
 def test_an_index_description_comes_back_equal(fakes: Any) -> None:
     info: IndexInfo = fakes.INFO
     assert convert.info_from_proto(over_the_wire(convert.info_to_proto(info))) == info
@@ -110,39 +85,6 @@ def test_numbers_of_numpy_in_a_description_become_plain(fakes: Any) -> None:
 def test_a_description_with_a_list_in_it_is_refused(fakes: Any) -> None:
     with pytest.raises(TypeError, match="list"):
         convert.info_to_proto(replace(fakes.INFO, layers=({"ids": [1]},)))
-
-
-@pytest.mark.parametrize(
-    ("message", "words"),
-    [
-        (pb.Query(question=" \n"), "question must not be blank"),
-        (pb.Query(question="q", mode=99), "mode must be one of hirag, .*99"),  # type: ignore[arg-type]
-        (pb.Query(question="q", top_n=0), "top_n must be between 1"),
-        (pb.Query(question="q", top_m=-1), "top_m must be between 1"),
-        (pb.Query(question="q", top_c=0), "top_c must be between 1"),
-        (pb.Query(question="q", context_tokens=0), "context_tokens must be between 1"),
-        (pb.Query(question="q", vector=[1.0, float("nan")]), "vector must hold finite"),
-        (pb.Query(question="q", vector=[1.0] * 3), "vector: 3 numbers; this index has 2 dimensions"),
-        (pb.Query(question="q", labels=["a"] * 65), "labels must be at most 64, got 65"),
-        (pb.Query(question="q", labels=["a" * 1025]), "labels must have at most 1024 characters"),
-        (pb.Query(question="q", community_level="9" * 65), "community_level must be leaf"),
-    ],
-)
-def test_a_wrong_query_is_refused_by_the_name_of_its_field(message: pb.Query, words: str) -> None:
-    with pytest.raises(InvalidQuery, match=f"^{words}"):
-        convert.query_from_proto(message, 2)
-
-
-def test_an_absent_mode_is_left_to_the_server() -> None:
-    assert convert.query_from_proto(pb.Query(question="q"), 4).mode is None
-
-
-@pytest.mark.parametrize(
-    "query", [Query("q", mode="fast"), Query("q\ud800"), Query("q", top_n=2**40), Query("q", community_level="\udfff")]
-)
-def test_a_client_refuses_what_the_wire_cannot_hold(query: Query) -> None:
-    with pytest.raises(InvalidQuery):
-        convert.query_to_proto(query)
 
 
 def test_lone_surrogates_of_a_snapshot_do_not_fail_a_result(fakes: Any) -> None:
