@@ -59,6 +59,7 @@ def milvus_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.communicate(timeout=60)
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where two processes share the tests (`--dist loadgroup`), keep each file in one, and all that need Milvus: of a
     real server a machine takes one at a time."""
