@@ -18,7 +18,7 @@ demo: run-env ## index the sample corpus, serve it, ask two questions: no key, n
 
 test: dev-env ## the default tests; two at a time; ARGS="tests/core -x -n 0" runs others
 	@tools/browser.sh
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "not gpu and not slow" $(ARGS)
+	@$(BIN)/pytest -q -n 2 --dist loadfile -m "not gpu and not slow" $(ARGS)
 
 check: dev-env ## ruff, mypy, import layers, licences, buf lint, generated code, TypeScript; says all that is wrong
 	@$(MAKE) -k lint types layers licences wire

