@@ -59,7 +59,7 @@ class Cable:
         self._flows.set()
         await asyncio.gather(*self._pumps)
         self.pull()  # those that were joined meanwhile
-        for _ in range(3):  # a transport closes its socket a turn later
+        for _ in range(20):  # a transport closes its socket a turn later, one that is being joined some turns
             await asyncio.sleep(0)
 
 
