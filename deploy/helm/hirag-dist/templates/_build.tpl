@@ -1,0 +1,177 @@
+{{/* What builds: the RayJob, or the Job of one pod. */}}
+
+{{/* A pod of Ray's. Given: root, container, pod, resources, image, sharedMemory, component labels, token. */}}
+{{- define "hirag.rayPod" -}}
+metadata:
+  labels:
+    {{- include "hirag.labels" (dict "root" .root "component" "build") | nindent 4 }}
+    {{- with .pod.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with .pod.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  serviceAccountName: {{ include "hirag.serviceAccount" (dict "root" .root "component" "build") }}
+  automountServiceAccountToken: {{ .token }}
+  enableServiceLinks: false
+  securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 4 }}
+  {{- include "hirag.pullSecrets" .root | nindent 2 }}
+  {{- include "hirag.placement" .pod | nindent 2 }}
+  containers:
+    - name: {{ .container }}
+      image: {{ include "hirag.image" (dict "root" .root "image" .image) }}
+      imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+      env:
+        {{- include "hirag.env" (dict "root" .root "pod" .pod) | nindent 8 }}
+        - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
+        - {name: RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO, value: "0"}
+      securityContext: {{- include "hirag.containerSecurity" .root | nindent 8 }}
+      resources: {{- toYaml .resources | nindent 8 }}
+      volumeMounts:
+        {{- include "hirag.mounts" (dict "root" .root) | nindent 8 }}
+        - {name: shared-memory, mountPath: /dev/shm}
+  volumes:
+    {{- include "hirag.volumes" (dict "root" .root "component" "build" "scratch" .root.Values.build.scratch.size) | nindent 4 }}
+    - name: shared-memory
+      emptyDir: {medium: Memory, sizeLimit: {{ .sharedMemory }}}
+{{- end -}}
+
+{{/* The spec of a RayJob. */}}
+{{- define "hirag.rayJobSpec" -}}
+{{- $build := .Values.build -}}
+{{- $ray := $build.ray -}}
+# A path and nothing for a shell to read: arguments stand in order.json.
+entrypoint: python /etc/hirag/config/build.py /etc/hirag/config/order.json
+submissionMode: K8sJobMode
+{{- if $ray.gpu.enabled }}
+entrypointNumGpus: 0.01 # the driver chooses the kernels, so it must see a card; the head has none
+{{- end }}
+backoffLimit: {{ $build.backoffLimit }}
+{{- with $build.activeDeadlineSeconds }}
+activeDeadlineSeconds: {{ int64 . }}
+{{- end }}
+shutdownAfterJobFinishes: true
+ttlSecondsAfterFinished: {{ $build.ttlSecondsAfterFinished }}
+submitterConfig: {backoffLimit: {{ $ray.submitter.backoffLimit }}}
+submitterPodTemplate:
+  metadata:
+    labels: {{- include "hirag.labels" (dict "root" . "component" "build") | nindent 6 }}
+  spec:
+    serviceAccountName: {{ include "hirag.serviceAccount" (dict "root" . "component" "build") }}
+    automountServiceAccountToken: false
+    enableServiceLinks: false
+    restartPolicy: Never
+    securityContext: {{- toYaml .Values.podSecurityContext | nindent 6 }}
+    {{- include "hirag.pullSecrets" . | nindent 4 }}
+    containers:
+      - name: submitter
+        image: {{ include "hirag.image" (dict "root" . "image" .Values.image) }}
+        imagePullPolicy: {{ .Values.image.pullPolicy }}
+        env:
+          - {name: HOME, value: /tmp}
+          - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
+        securityContext: {{- include "hirag.containerSecurity" . | nindent 10 }}
+        resources: {{- toYaml $ray.submitter.resources | nindent 10 }}
+        volumeMounts:
+          - {name: tmp, mountPath: /tmp}
+    volumes:
+      - name: tmp
+        emptyDir: {sizeLimit: 1Gi}
+rayClusterSpec:
+  rayVersion: {{ $ray.version | quote }}
+  enableInTreeAutoscaling: {{ $ray.autoscaling.enabled }}
+  {{- if $ray.autoscaling.enabled }}
+  autoscalerOptions:
+    idleTimeoutSeconds: {{ $ray.autoscaling.idleSeconds }}
+    upscalingMode: Default
+    imagePullPolicy: {{ .Values.image.pullPolicy }}
+    resources: {{- toYaml $ray.autoscaling.resources | nindent 6 }}
+    env:
+      - {name: HOME, value: /tmp}
+    securityContext: {{- include "hirag.containerSecurity" . | nindent 6 }}
+    volumeMounts:
+      - {name: tmp, mountPath: /tmp}
+  {{- end }}
+  headGroupSpec:
+    serviceType: ClusterIP
+    rayStartParams:
+      num-cpus: "0" # no task runs where the cluster's state and the driver are
+      num-gpus: "0"
+      dashboard-host: 0.0.0.0 # of the API that jobs are submitted to; a NetworkPolicy says who reaches it
+    template:
+      {{- include "hirag.rayPod" (dict "root" . "container" "ray-head" "pod" $ray.head.pod "resources" $ray.head.resources "image" .Values.image "sharedMemory" "1Gi" "token" $ray.autoscaling.enabled) | nindent 6 }}
+  workerGroupSpecs:
+    {{- if gt (int $ray.cpu.maxReplicas) 0 }}
+    - groupName: cpu
+      replicas: {{ $ray.cpu.minReplicas }}
+      minReplicas: {{ $ray.cpu.minReplicas }}
+      maxReplicas: {{ $ray.cpu.maxReplicas }}
+      rayStartParams:
+        num-cpus: {{ $ray.cpu.cpus | quote }}
+        num-gpus: "0"
+      template:
+        {{- include "hirag.rayPod" (dict "root" . "container" "ray-worker" "pod" $ray.cpu.pod "resources" $ray.cpu.resources "image" .Values.image "sharedMemory" $ray.cpu.sharedMemory "token" false) | nindent 8 }}
+    {{- end }}
+    {{- if $ray.gpu.enabled }}
+    {{- $card := dict $ray.gpu.resourceName 1 }}
+    {{- $requests := merge (dict) $card (default dict $ray.gpu.resources.requests) }}
+    {{- $limits := merge (dict) $card (default dict $ray.gpu.resources.limits) }}
+    # One card a pod: a worker uses the first that it sees.
+    - groupName: gpu
+      replicas: {{ $ray.gpu.minReplicas }}
+      minReplicas: {{ $ray.gpu.minReplicas }}
+      maxReplicas: {{ $ray.gpu.maxReplicas }}
+      rayStartParams:
+        num-cpus: {{ $ray.gpu.cpus | quote }}
+        num-gpus: "1"
+      template:
+        {{- include "hirag.rayPod" (dict "root" . "container" "ray-worker" "pod" $ray.gpu.pod "resources" (dict "requests" $requests "limits" $limits) "image" $ray.gpu.image "sharedMemory" $ray.gpu.sharedMemory "token" false) | nindent 8 }}
+    {{- end }}
+{{- end -}}
+
+{{/* The spec of a Job of one pod. */}}
+{{- define "hirag.inlineJobSpec" -}}
+{{- $build := .Values.build -}}
+{{- $pod := $build.inline.pod -}}
+backoffLimit: {{ $build.backoffLimit }}
+{{- with $build.activeDeadlineSeconds }}
+activeDeadlineSeconds: {{ int64 . }}
+{{- end }}
+# A wrong configuration (2) and a spent budget (4) are the same at the next try.
+podFailurePolicy:
+  rules:
+    - action: FailJob
+      onExitCodes: {containerName: build, operator: In, values: [2, 4]}
+    - action: Ignore
+      onPodConditions: [{type: DisruptionTarget, status: "True"}]
+template:
+  metadata:
+    labels:
+      {{- include "hirag.labels" (dict "root" . "component" "build") | nindent 6 }}
+      {{- with $pod.labels }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
+    {{- with $pod.annotations }}
+    annotations: {{- toYaml . | nindent 6 }}
+    {{- end }}
+  spec:
+    serviceAccountName: {{ include "hirag.serviceAccount" (dict "root" . "component" "build") }}
+    automountServiceAccountToken: false
+    enableServiceLinks: false
+    restartPolicy: Never
+    terminationGracePeriodSeconds: 120 # for replies in flight to come and be stored: they are paid
+    securityContext: {{- toYaml .Values.podSecurityContext | nindent 6 }}
+    {{- include "hirag.pullSecrets" . | nindent 4 }}
+    {{- include "hirag.placement" $pod | nindent 4 }}
+    containers:
+      - name: build
+        image: {{ include "hirag.image" (dict "root" . "image" .Values.image) }}
+        imagePullPolicy: {{ .Values.image.pullPolicy }}
+        command: [python, /etc/hirag/config/build.py, /etc/hirag/config/order.json]
+        env: {{- include "hirag.env" (dict "root" . "pod" $pod) | nindent 10 }}
+        securityContext: {{- include "hirag.containerSecurity" . | nindent 10 }}
+        resources: {{- toYaml $build.inline.resources | nindent 10 }}
+        volumeMounts: {{- include "hirag.mounts" (dict "root" .) | nindent 10 }}
+    volumes: {{- include "hirag.volumes" (dict "root" . "component" "build" "scratch" $build.scratch.size) | nindent 6 }}
+{{- end -}}

@@ -1,0 +1,88 @@
+{{/* hirag.yaml as it is mounted: what the values say, and the keys that follow from the rest of them. */}}
+
+{{- define "hirag.config.common" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- if .Values.prompts.configMap -}}
+{{- $_ := set $config "prompts" "/etc/hirag/prompts" -}}
+{{- end -}}
+{{- if and .Values.milvus.enabled (not (dig "vectors" "uri" "" $config)) -}}
+{{- $_ := set $config "vectors" (merge (dict "uri" (include "hirag.milvusUri" .)) (default dict $config.vectors)) -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* Of the service: without what says where an index is built. */}}
+{{- define "hirag.config.query" -}}
+{{- $config := include "hirag.config.common" . | fromYaml -}}
+{{- $service := default dict $config.service -}}
+{{- $_ := set $service "listen" "0.0.0.0:50051" -}}
+{{- $_ := set $service "metrics_listen" "0.0.0.0:9464" -}}
+{{- $_ := set $service "metrics_public" true -}}
+{{- $_ := set $service "cache_dir" "/var/cache/hirag" -}}
+{{- if .Values.callers.existingSecret -}}
+{{- $_ := set $service "callers_file" (printf "/etc/hirag/callers/%s" .Values.callers.key) -}}
+{{- end -}}
+{{- if include "hirag.tlsSecret" . -}}
+{{- $_ := set $service "tls_cert" "/etc/hirag/tls/tls.crt" -}}
+{{- $_ := set $service "tls_key" "/etc/hirag/tls/tls.key" -}}
+{{- end -}}
+{{- if .Values.tls.clientCa.existingSecret -}}
+{{- $_ := set $service "tls_client_ca" (printf "/etc/hirag/client-ca/%s" .Values.tls.clientCa.key) -}}
+{{- end -}}
+{{- $_ := set $config "service" $service -}}
+{{- toYaml (omit $config "execution") -}}
+{{- end -}}
+
+{{/* Of a build: without what says how an index is served, so that it is not built again for that. */}}
+{{- define "hirag.config.build" -}}
+{{- $config := include "hirag.config.common" . | fromYaml -}}
+{{- $execution := default dict $config.execution -}}
+{{- if eq (include "hirag.executor" .) "ray" -}}
+{{- $_ := set $execution "ray_address" "auto" -}}
+{{- if not $execution.workers -}}
+{{- /* The cluster begins small: what it has at the start is not what it can have. Waiting workers make it grow. */ -}}
+{{- $ray := .Values.build.ray -}}
+{{- $cpu := mul $ray.cpu.maxReplicas $ray.cpu.cpus -}}
+{{- $gpu := ternary (mul $ray.gpu.maxReplicas $ray.gpu.cpus) 0 $ray.gpu.enabled -}}
+{{- $_ := set $execution "workers" (max 1 (add $cpu $gpu)) -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $config "execution" $execution -}}
+{{- toYaml (omit $config "service" "retrieval") -}}
+{{- end -}}
+
+{{- define "hirag.executor" -}}
+{{- dig "execution" "executor" "ray" .Values.config -}}
+{{- end -}}
+
+{{/* What files/build.py runs, as JSON. */}}
+{{- define "hirag.buildOrder" -}}
+{{- $build := .Values.build -}}
+{{- $arguments := concat (list "index") $build.inputs (list "--index" .Values.index.uri "--config" "/etc/hirag/config/hirag.yaml") -}}
+{{- $arguments = concat $arguments (list "--wait" (toString $build.waitSeconds)) -}}
+{{- if $build.maxUsd -}}{{- $arguments = concat $arguments (list "--max-usd" (toString $build.maxUsd)) -}}{{- end -}}
+{{- if $build.maxTokens -}}{{- $arguments = concat $arguments (list "--max-tokens" (int64 $build.maxTokens | toString)) -}}{{- end -}}
+{{- if $build.batch -}}{{- $arguments = append $arguments "--batch" -}}{{- end -}}
+{{- if $build.requireComplete -}}{{- $arguments = append $arguments "--require-complete" -}}{{- end -}}
+{{- dict "arguments" $arguments "accepted" (ternary (list 3) list (eq $build.incomplete "accept")) | toJson -}}
+{{- end -}}
+
+{{/* TCP ports that config's URLs name, beside 443: of models, Milvus and traces. A JSON list. */}}
+{{- define "hirag.egressPorts" -}}
+{{- $config := include "hirag.config.common" . | fromYaml -}}
+{{- $urls := list (dig "vectors" "uri" "" $config) (dig "service" "traces_endpoint" "" $config) -}}
+{{- range $endpoint := dig "llm" "endpoints" dict $config -}}
+{{- $urls = append $urls (dig "base_url" "" (default dict $endpoint)) -}}
+{{- end -}}
+{{- $ports := concat (list 443) .Values.networkPolicy.egressPorts -}}
+{{- range $url := $urls -}}
+{{- if and $url (regexMatch "^https?://[^$]+$" $url) -}}
+{{- $host := (urlParse $url).host -}}
+{{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $host) -}}
+{{- $ports = append $ports (int (default (ternary "80" "443" (hasPrefix "http:" $url)) $port)) -}}
+{{- end -}}
+{{- end -}}
+{{- $numbers := list -}}
+{{- range $ports -}}{{- $numbers = append $numbers (int .) -}}{{- end -}}
+{{- $numbers | uniq | toJson -}}
+{{- end -}}

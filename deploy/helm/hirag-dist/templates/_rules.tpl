@@ -1,0 +1,73 @@
+{{/* Groups of alerts. Every name is a heading of docs/operations.md, which says what to do. */}}
+{{- define "hirag.rules" -}}
+{{- $rules := .Values.monitoring.prometheusRule -}}
+{{- $these := printf "namespace=%q,service=%q" .Release.Namespace (printf "%s-metrics" (include "hirag.fullname" .)) -}}
+{{- $jobs := printf "namespace=%q,job_name=~%q" .Release.Namespace (printf "%s-build-.+" (include "hirag.fullname" .)) -}}
+groups:
+  - name: {{ include "hirag.fullname" . }}.service
+    rules:
+      {{- include "hirag.alert" (dict "root" . "name" "HiragDown" "severity" "critical" "for" "5m"
+        "expr" (printf "(sum(hirag_service_serving{%s}) or vector(0)) == 0" $these)
+        "summary" "No process answers questions"
+        "description" "For five minutes no pod has said that it serves.") | nindent 6 }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragErrors" "severity" "critical" "for" "10m"
+        "expr" (printf "sum(rate(hirag_service_requests_total{%s,code=~\"INTERNAL|UNKNOWN|UNAVAILABLE|DATA_LOSS\"}[5m])) / sum(rate(hirag_service_requests_total{%s}[5m])) > 0.01" $these $these)
+        "summary" "Questions fail"
+        "description" "{{ $value | humanizePercentage }} of the requests of the last five minutes failed within the service.") | nindent 6 }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragOverloaded" "severity" "warning" "for" "10m"
+        "expr" (printf "sum(rate(hirag_service_refused_total{%s,reason=~\"queue|deadline|full|answers\"}[5m])) / sum(rate(hirag_service_requests_total{%s}[5m])) > 0.05" $these $these)
+        "summary" "More is asked than the pods can answer"
+        "description" "{{ $value | humanizePercentage }} of the requests were turned away for load.") | nindent 6 }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragSlow" "severity" "warning" "for" "15m"
+        "expr" (printf "histogram_quantile(0.99, sum by (le) (rate(hirag_service_request_seconds_bucket{%s,method=\"Retrieve\"}[5m]))) > %v" $these $rules.slowSeconds)
+        "summary" "Retrievals are slow"
+        "description" "One in a hundred takes longer than {{ $value | humanizeDuration }}.") | nindent 6 }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragWorkersDie" "severity" "warning" "for" "0m"
+        "expr" (printf "sum(increase(hirag_service_worker_deaths_total{%s}[30m])) > 2" $these)
+        "summary" "Processes of the service die"
+        "description" "{{ $value | humanize }} processes ended unasked within half an hour.") | nindent 6 }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragSwapFailed" "severity" "warning" "for" "0m"
+        "expr" (printf "sum(increase(hirag_snapshot_swaps_total{%s,outcome=\"failed\"}[30m])) > 0" $these)
+        "summary" "A new snapshot was not taken up"
+        "description" "The pods go on with the snapshot that they have.") | nindent 6 }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragSnapshotsDiffer" "severity" "warning" "for" "15m"
+        "expr" (printf "count(count by (snapshot) (hirag_snapshot_info{%s})) > 1" $these)
+        "summary" "Pods serve different snapshots"
+        "description" "{{ $value }} snapshots have been served side by side for a quarter of an hour.") | nindent 6 }}
+      {{- with $rules.snapshotAgeHours }}
+      {{- include "hirag.alert" (dict "root" $ "name" "HiragSnapshotOld" "severity" "warning" "for" "15m"
+        "expr" (printf "time() - min(hirag_snapshot_created_timestamp_seconds{%s}) > %v * 3600" $these .)
+        "summary" "The index is old"
+        "description" "What is served was published {{ $value | humanizeDuration }} ago.") | nindent 6 }}
+      {{- end }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragCertificateEnds" "severity" "warning" "for" "15m"
+        "expr" (printf "min(hirag_service_certificate_expiry_timestamp_seconds{%s}) - time() < %v * 86400" $these $rules.expiryDays)
+        "summary" "The service's certificate ends soon"
+        "description" "It is good for {{ $value | humanizeDuration }} more.") | nindent 6 }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragTokenEnds" "severity" "info" "for" "15m"
+        "expr" (printf "min(hirag_service_token_expiry_timestamp_seconds{%s}) - time() < %v * 86400" $these $rules.expiryDays)
+        "summary" "A caller's token ends soon"
+        "description" "The next one is good for {{ $value | humanizeDuration }} more.") | nindent 6 }}
+  {{- if and $rules.kubeStateMetrics (or .Values.build.once .Values.build.schedule.enabled) }}
+  - name: {{ include "hirag.fullname" . }}.builds
+    rules:
+      {{- include "hirag.alert" (dict "root" . "name" "HiragBuildFailed" "severity" "warning" "for" "0m"
+        "expr" (printf "sum by (job_name) (kube_job_status_failed{%s}) > 0" $jobs)
+        "summary" "A build failed"
+        "description" "Job {{ $labels.job_name }} failed. What is served stays as it is.") | nindent 6 }}
+  {{- end }}
+{{- end -}}
+
+{{/* Given: root, name, expr, for, severity, summary, description. */}}
+{{- define "hirag.alert" -}}
+- alert: {{ .name }}
+  expr: {{ .expr | quote }}
+  for: {{ .for }}
+  labels: {severity: {{ .severity }}}
+  annotations:
+    summary: {{ .summary | quote }}
+    description: {{ .description | quote }}
+    {{- with .root.Values.monitoring.prometheusRule.runbookUrl }}
+    runbook_url: {{ . }}#{{ lower $.name }}
+    {{- end }}
+{{- end -}}
