@@ -1,7 +1,7 @@
 """Writes the schema of the chart's values: that of the chart's own switches, with the configuration's put in.
 
-    python tools/chart.py            write deploy/helm/hirag-dist/values.schema.json
-    python tools/chart.py --check    say whether it is as this would write it; exit code 1 if not
+python tools/chart.py            write deploy/helm/hirag-dist/values.schema.json
+python tools/chart.py --check    say whether it is as this would write it; exit code 1 if not
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.service.limits import SharedLimits
 from hirag_dist.service.listening import probe
-from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
+from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics, any_serving
 from hirag_dist.service.metrics_http import serve_metrics
 from hirag_dist.service.options import split_address
 from hirag_dist.service.station import open_station
@@ -93,7 +93,8 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Call
         station = held.enter_context(open_station(config.service.state_dir))
         metrics = WorkerMetrics(station.folder, n_processes)
         if alone.metrics_listen is not None:
-            held.enter_context(serve_metrics(alone.metrics_listen, metrics.registry))
+            serving = partial(any_serving, station.folder)
+            held.enter_context(serve_metrics(alone.metrics_listen, metrics.registry, serving))
 
         def died(place: int, process_id: int) -> None:
             if place == n_processes:  # the page, which shares nothing

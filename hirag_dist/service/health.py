@@ -47,6 +47,11 @@ class Health:
             health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, handlers
         )
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether `Check` says SERVING."""
+        return self._serving
+
     async def serving(self) -> None:
         """Say SERVING from now on, unless the service is stopping."""
         await self._set(serving=True, stopping=self._stopping)

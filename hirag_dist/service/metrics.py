@@ -160,6 +160,7 @@ class Facts:
         certificate_expires: when the service's certificate ends.
         token_expires: when the next of the callers' tokens ends.
         callers: number of callers in the callers file.
+        serving: whether it takes questions: health says SERVING.
     """
 
     snapshot: str = ""
@@ -168,6 +169,7 @@ class Facts:
     certificate_expires: float | None = None
     token_expires: float | None = None
     callers: int | None = None
+    serving: bool = False
 
     def write(self, folder: Path, process: int) -> None:
         """Leave it where the metrics are collected."""
@@ -188,10 +190,9 @@ class FactsCollector:
 
     def collect(self) -> Iterable[Metric]:
         """Yield a family for each kind of fact."""
-        read: list[dict[str, Any]] = []
-        for path in sorted(self._folder.glob(_FACTS)):
-            with contextlib.suppress(OSError, ValueError):  # the process has just gone
-                read.append(json.loads(path.read_text(encoding="utf-8")))
+        read = _read_facts(self._folder)
+        serving = sum(each["serving"] for each in read)
+        yield GaugeMetricFamily("hirag_service_serving", "Processes that take questions.", value=serving)
         info = GaugeMetricFamily(
             "hirag_snapshot_info", "Processes that serve a snapshot; several ids during a swap.", labels=["snapshot"]
         )
@@ -214,6 +215,19 @@ class FactsCollector:
             values = [each[key] for each in read if each[key] is not None]
             if values:
                 yield GaugeMetricFamily(name, said, value=choose(values))
+
+
+def any_serving(folder: Path) -> bool:
+    """Whether any of the processes that leave their facts in a folder takes questions."""
+    return any(each["serving"] for each in _read_facts(folder))
+
+
+def _read_facts(folder: Path) -> list[dict[str, Any]]:
+    read: list[dict[str, Any]] = []
+    for path in sorted(folder.glob(_FACTS)):
+        with contextlib.suppress(OSError, ValueError):  # the process has just gone
+            read.append(json.loads(path.read_text(encoding="utf-8")))
+    return read
 
 
 class WorkerMetrics:

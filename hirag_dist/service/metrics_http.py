@@ -1,11 +1,11 @@
-"""`GET /metrics`: one page, over HTTP, in a thread of its own."""
+"""`GET /metrics` and `GET /ready`, over HTTP, in a thread of its own."""
 
 from __future__ import annotations
 
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -22,8 +22,17 @@ _TIMEOUT_S = 10  # for a reader who does not get on
 
 
 @contextmanager
-def serve_metrics(address: str, registry: CollectorRegistry) -> Iterator[str]:
-    """Answer `GET /metrics` for as long as the block lasts. Yield HOST:PORT with the real port.
+def serve_metrics(
+    address: str, registry: CollectorRegistry, ready: Callable[[], bool] = lambda: False
+) -> Iterator[str]:
+    """Answer `GET /metrics`, and `GET /ready`, for as long as the block lasts. Yield HOST:PORT with the real port.
+
+    `/ready` is for who cannot ask gRPC's health, such as a kubelet where the service speaks TLS: 200 or 503.
+
+    Args:
+        address: HOST:PORT; port 0 takes a free one.
+        registry: what `/metrics` shows.
+        ready: whether questions are taken. Called in other threads.
 
     Raises:
         ConfigError: the address is no HOST:PORT.
@@ -37,12 +46,18 @@ def serve_metrics(address: str, registry: CollectorRegistry) -> Iterator[str]:
         server_version, sys_version = "hirag-dist", ""
 
         def do_GET(self) -> None:
-            if urlsplit(self.path).path != "/metrics":
+            path = urlsplit(self.path).path
+            if path == "/metrics":
+                encode, kind = choose_encoder(self.headers.get("Accept", ""))
+                self._reply(200, encode(registry), kind)
+            elif path == "/ready":
+                serving = ready()
+                self._reply(200 if serving else 503, b"serving\n" if serving else b"not serving\n", "text/plain")
+            else:
                 self.send_error(404)
-                return
-            encode, kind = choose_encoder(self.headers.get("Accept", ""))
-            body = encode(registry)
-            self.send_response(200)
+
+        def _reply(self, code: int, body: bytes, kind: str) -> None:
+            self.send_response(code)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -136,19 +136,24 @@ class QueryServer:
     async def serving(self) -> None:
         """Tell health checks that there is an engine."""
         self._loaded_at = time.time()
-        self._take_down()
         await self._health.serving()
+        self._take_down()
 
     async def leaving(self) -> None:
         """Tell health checks that the end is near; calls are still answered."""
         await self._health.stopping()
+        self._take_down()
+
+    def is_serving(self) -> bool:
+        """Whether health checks are told that questions are taken."""
+        return self._health.is_serving
 
     async def stop(self, drain_s: float) -> None:
         """Turn new requests away and let those at work finish, for at most `drain_s` seconds.
 
         A second call with a smaller value cuts the first one short.
         """
-        await self._health.stopping()
+        await self.leaving()
         if self._server is not None:
             if self._admission.present:
                 _LOG.info("stopping; %d requests have %g s to finish", self._admission.present, drain_s)
@@ -184,6 +189,7 @@ class QueryServer:
             certificate_expires=None if self._tls is None else self._tls.files.value.expires.timestamp(),
             token_expires=None if expiry is None else expiry.timestamp(),
             callers=None if callers is None else len(callers),
+            serving=self._health.is_serving,
         )
         if facts == self._facts:
             return
@@ -230,7 +236,7 @@ async def serve(
     server = QueryServer(holder, options, station)
     page: AbstractContextManager[Any] = nullcontext()
     if options.metrics_listen is not None and server.registry is not None:  # else the supervisor has them all
-        page = serve_metrics(options.metrics_listen, server.registry)
+        page = serve_metrics(options.metrics_listen, server.registry, server.is_serving)
     with _signals(stop, hurry), page:
         try:
             # Of a port that is shared the kernel gives each listener its part of the connections, ready or not; one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import logging
@@ -25,7 +26,8 @@ from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service._pb import query_pb2_grpc
 from hirag_dist.service.access import Access, AccessLog
 from hirag_dist.service.admission import Admission
-from hirag_dist.service.metrics import FOLDER_VARIABLE, Facts, FactsCollector, Metrics, WorkerMetrics
+from hirag_dist.service.holder import EngineHolder
+from hirag_dist.service.metrics import FOLDER_VARIABLE, Facts, FactsCollector, Metrics, WorkerMetrics, any_serving
 from hirag_dist.service.metrics_http import serve_metrics
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import serve
@@ -180,12 +182,13 @@ def test_the_page(tmp_path: Path) -> None:
 
 
 def test_facts_of_several_processes(tmp_path: Path) -> None:
-    Facts("s1", 100.0, 200.0, 5000.0, None, 2).write(tmp_path, 0)
-    Facts("s2", 150.0, 300.0, 5000.0, 900.0, 3).write(tmp_path, 1)
+    Facts("s1", 100.0, 200.0, 5000.0, None, 2, serving=True).write(tmp_path, 0)
+    Facts("s2", 150.0, 300.0, 5000.0, 900.0, 3, serving=True).write(tmp_path, 1)
     Facts("s2", 150.0, 250.0, 5000.0, 900.0, 3).write(tmp_path, 2)
     registry = CollectorRegistry()
     registry.register(FactsCollector(tmp_path))
     assert page(registry) == {
+        "hirag_service_serving{}": 2,
         "hirag_snapshot_info{snapshot=s1}": 1,
         "hirag_snapshot_info{snapshot=s2}": 2,
         "hirag_snapshot_created_timestamp_seconds{}": 100,
@@ -194,6 +197,52 @@ def test_facts_of_several_processes(tmp_path: Path) -> None:
         "hirag_service_token_expiry_timestamp_seconds{}": 900,
         "hirag_service_callers{}": 2,
     }
+
+
+def readiness(address: str) -> int:
+    try:
+        return int(urllib.request.urlopen(f"http://{address}/ready").status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_ready_while_any_process_serves(tmp_path: Path) -> None:
+    with serve_metrics("127.0.0.1:0", CollectorRegistry(), lambda: any_serving(tmp_path)) as address:
+        assert readiness(address) == 503
+        Facts(serving=True).write(tmp_path, 0)
+        Facts(serving=False).write(tmp_path, 1)
+        assert readiness(address) == 200
+        Facts(serving=False).write(tmp_path, 0)
+        assert readiness(address) == 503
+
+
+async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
+    engine: Any, fakes: Any, station: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "hirag_dist.service.metrics_http")
+    may_open, stop, ready = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def open_engine() -> Any:
+        await may_open.wait()
+        return engine
+
+    options = ServerOptions(listen="127.0.0.1:0", metrics_listen="127.0.0.1:0", drain_delay_s=60.0)
+    holder = EngineHolder(open_engine, lambda: "s1", poll_s=3600)
+    serving = asyncio.create_task(serve(holder, options, ready.set_result, stop, station))
+    while not (found := [record for record in caplog.records if "metrics on" in record.getMessage()]):
+        await asyncio.sleep(0)
+    address = found[0].getMessage().split()[-1].split("/")[2]
+    assert await asyncio.to_thread(readiness, address) == 503
+    may_open.set()
+    await ready
+    assert await asyncio.to_thread(readiness, address) == 200
+    stop.set()
+    while any_serving(station.folder):
+        await asyncio.sleep(0)
+    assert await asyncio.to_thread(readiness, address) == 503  # and it goes on answering for a minute
+    serving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
 
 
 COUNT = """

@@ -3,11 +3,7 @@
 {{/* A pod of Ray's. Given: root, container, pod, resources, image, sharedMemory, component labels, token. */}}
 {{- define "hirag.rayPod" -}}
 metadata:
-  labels:
-    {{- include "hirag.labels" (dict "root" .root "component" "build") | nindent 4 }}
-    {{- with .pod.labels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+  labels: {{- include "hirag.podLabels" (dict "root" .root "component" "build" "pod" .pod) | nindent 4 }}
   {{- with .pod.annotations }}
   annotations: {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -56,7 +52,7 @@ ttlSecondsAfterFinished: {{ $build.ttlSecondsAfterFinished }}
 submitterConfig: {backoffLimit: {{ $ray.submitter.backoffLimit }}}
 submitterPodTemplate:
   metadata:
-    labels: {{- include "hirag.labels" (dict "root" . "component" "build") | nindent 6 }}
+    labels: {{- include "hirag.podLabels" (dict "root" . "component" "build" "pod" dict) | nindent 6 }}
   spec:
     serviceAccountName: {{ include "hirag.serviceAccount" (dict "root" . "component" "build") }}
     automountServiceAccountToken: false
@@ -147,11 +143,7 @@ podFailurePolicy:
       onPodConditions: [{type: DisruptionTarget, status: "True"}]
 template:
   metadata:
-    labels:
-      {{- include "hirag.labels" (dict "root" . "component" "build") | nindent 6 }}
-      {{- with $pod.labels }}
-      {{- toYaml . | nindent 6 }}
-      {{- end }}
+    labels: {{- include "hirag.podLabels" (dict "root" . "component" "build" "pod" $pod) | nindent 6 }}
     {{- with $pod.annotations }}
     annotations: {{- toYaml . | nindent 6 }}
     {{- end }}

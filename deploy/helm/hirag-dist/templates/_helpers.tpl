@@ -31,6 +31,17 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 {{- end -}}
 
+{{/* Labels of a pod: what selects it, so that a chart's new version alone replaces none. Given: root, component, pod. */}}
+{{- define "hirag.podLabels" -}}
+{{ include "hirag.selector" . }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- with .pod.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
 {{/* An image. Given: root, and image with keys that win over those of values.image. */}}
 {{- define "hirag.image" -}}
 {{- $tag := default .root.Chart.AppVersion .image.tag -}}
