@@ -8,7 +8,7 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsa
 # bytecode is kept even where the environment says otherwise: each of Ray's processes would compile everything again
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check bench proto lock clean run-env dev-env lint types layers licences wire
+.PHONY: help demo test check bench proto chart lock clean run-env dev-env lint types layers licences wire charts
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
@@ -18,10 +18,11 @@ demo: run-env ## index the sample corpus, serve it, ask two questions: no key, n
 
 test: dev-env ## the default tests; two at a time; ARGS="tests/core -x -n 0" runs others
 	@tools/browser.sh
+	@tools/helm.sh
 	@$(BIN)/pytest -q -n 2 --dist loadfile -m "not gpu and not slow" $(ARGS)
 
 check: dev-env ## ruff, mypy, import layers, licences, buf lint, generated code, TypeScript; says all that is wrong
-	@$(MAKE) -k lint types layers licences wire
+	@$(MAKE) -k lint types layers licences wire charts
 
 bench: dev-env ## the benchmarks that fit a laptop
 	@$(BIN)/python -m benchmarks
@@ -29,12 +30,15 @@ bench: dev-env ## the benchmarks that fit a laptop
 proto: dev-env ## hirag_dist/service/_pb anew from proto/
 	@$(BIN)/python tools/proto.py
 
+chart: dev-env ## what of deploy/helm follows from the program: the schema of values, the dashboard
+	@$(BIN)/python -m tools.chart
+
 lock: dev-env ## requirements/ anew from pyproject.toml; UPGRADE=--upgrade takes newer versions
 	@CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --extra dev -o requirements/dev.txt
 	@CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) -c requirements/dev.txt -o requirements/run.txt
 
 clean: ## remove .venv, caches and what the demo left
-	@rm -rf .venv build dist hirag-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/buf/node_modules
+	@rm -rf .venv build dist hirag-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/buf/node_modules tools/helm/bin
 	@rm -rf examples/typescript/node_modules examples/typescript/gen examples/typescript/dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -61,3 +65,8 @@ wire:
 	@tools/buf/lint.sh
 	@$(BIN)/python tools/proto.py --check
 	@examples/typescript/build.sh
+
+charts:
+	@$(BIN)/python -m tools.chart --check
+	@tools/helm.sh
+	@tools/helm/lint.sh

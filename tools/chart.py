@@ -1,7 +1,9 @@
-"""Writes the schema of the chart's values: that of the chart's own switches, with the configuration's put in.
+"""Writes what of the chart follows from the program: the schema of its values, and the dashboard.
 
-python tools/chart.py            write deploy/helm/hirag-dist/values.schema.json
-python tools/chart.py --check    say whether it is as this would write it; exit code 1 if not
+    python -m tools.chart            write them
+    python -m tools.chart --check    say which are not as this would write them; exit code 1 if any
+
+The values' schema is that of the chart's own switches (deploy/helm/values.schema.yaml) with the configuration's put in.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from typing import Any
 import yaml
 
 from hirag_dist.config import Config
+from tools.dashboard import dashboard
 
-HELM = Path(__file__).parents[1] / "deploy" / "helm"
-OWN, WRITTEN = HELM / "values.schema.yaml", HELM / "hirag-dist" / "values.schema.json"
+ROOT = Path(__file__).parents[1]
+OWN = ROOT / "deploy/helm/values.schema.yaml"
+CHART = ROOT / "deploy/helm/hirag-dist"
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
 _SCALARS = {"integer", "number", "boolean"}
@@ -58,13 +62,29 @@ def _as_file(schema: Any) -> Any:
     return made | said
 
 
+def written() -> dict[Path, str]:
+    """Return the files that this writes, and what belongs in them."""
+    made = {"values.schema.json": values_schema(), "files/dashboard.json": dashboard()}
+    return {
+        CHART / name: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+        for name, value in made.items()
+    }
+
+
+def stale() -> list[Path]:
+    """Return those of the files that are not there as they should be."""
+    return [path for path, text in written().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+
+
 def main() -> None:
-    """Write it, or check that it is fresh."""
-    text = json.dumps(values_schema(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    if sys.argv[1:] != ["--check"]:
-        WRITTEN.write_text(text, encoding="utf-8")
-    elif not WRITTEN.exists() or WRITTEN.read_text(encoding="utf-8") != text:
-        sys.exit(f"{WRITTEN.relative_to(HELM.parents[1])} is not what the configuration says: run `make chart`")
+    """Write them, or check that they are fresh."""
+    if sys.argv[1:] == ["--check"]:
+        old = stale()
+        for path in old:
+            print(f"{path.relative_to(ROOT)} is not what the program says: run `make chart`", file=sys.stderr)
+        sys.exit(bool(old))
+    for path, text in written().items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

