@@ -1,0 +1,84 @@
+"""What a RayJob of KubeRay's (ray.io/v1) may hold, as far as the chart uses it.
+
+Restated from the API types of KubeRay 1.4 (ray-operator/apis/ray/v1), since no package registry holds its CRDs. Stricter
+than they are: a key that is not here is a fault, so that what the chart begins to use must be looked up first. Pod
+templates are left to the schemas of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+
+_COUNT = {"type": "integer", "minimum": 0}
+_PARAMS = {"type": "object", "additionalProperties": {"type": "string"}}
+_POD = {"type": "object", "required": ["spec"]}
+
+
+def _exact(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}
+
+
+_HEAD = _exact(
+    ["rayStartParams", "template"],
+    serviceType={"enum": ["ClusterIP", "NodePort", "LoadBalancer"]},
+    rayStartParams=_PARAMS,
+    template=_POD,
+)
+_GROUP = _exact(
+    ["groupName", "minReplicas", "maxReplicas", "rayStartParams", "template"],
+    groupName={"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"},
+    replicas=_COUNT,
+    minReplicas=_COUNT,
+    maxReplicas=_COUNT,
+    numOfHosts={"type": "integer", "minimum": 1},
+    rayStartParams=_PARAMS,
+    template=_POD,
+)
+_AUTOSCALER = _exact(
+    [],
+    resources={"type": "object"},
+    image={"type": "string"},
+    imagePullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
+    env={"type": "array", "items": {"type": "object"}},
+    volumeMounts={"type": "array", "items": {"type": "object"}},
+    securityContext={"type": "object"},
+    idleTimeoutSeconds=_COUNT,
+    upscalingMode={"enum": ["Default", "Aggressive", "Conservative"]},
+)
+_CLUSTER = _exact(
+    ["headGroupSpec"],
+    rayVersion={"type": "string"},
+    enableInTreeAutoscaling={"type": "boolean"},
+    autoscalerOptions=_AUTOSCALER,
+    headGroupSpec=_HEAD,
+    workerGroupSpecs={"type": "array", "items": _GROUP},
+)
+_JOB = _exact(
+    ["entrypoint", "rayClusterSpec"],
+    entrypoint={"type": "string"},
+    submissionMode={"enum": ["K8sJobMode", "HTTPMode", "InteractiveMode"]},
+    entrypointNumCpus={"type": "number"},
+    entrypointNumGpus={"type": "number"},
+    backoffLimit=_COUNT,
+    activeDeadlineSeconds={"type": "integer", "minimum": 1},
+    shutdownAfterJobFinishes={"type": "boolean"},
+    ttlSecondsAfterFinished=_COUNT,
+    submitterConfig=_exact([], backoffLimit=_COUNT),
+    submitterPodTemplate=_POD,
+    rayClusterSpec=_CLUSTER,
+)
+RAY_JOB = _exact(
+    ["apiVersion", "kind", "metadata", "spec"],
+    apiVersion={"const": "ray.io/v1"},
+    kind={"const": "RayJob"},
+    metadata={"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "maxLength": 47}}},
+    spec=_JOB,
+)
+_VALIDATOR = jsonschema.Draft202012Validator(RAY_JOB)
+
+
+def faults(job: dict[str, Any]) -> list[str]:
+    """Return what is wrong with a RayJob, its pods apart."""
+    return [f"{error.json_path}: {error.message[:200]}" for error in _VALIDATOR.iter_errors(job)]

@@ -1,0 +1,265 @@
+"""What can be switched in the chart's values, and combinations in which every two settings meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from tests.deploy.charts import Values, merged
+
+POD: Values = {
+    "annotations": {"team": "search"},
+    "labels": {"cost-centre": "42"},
+    "nodeSelector": {"kubernetes.io/arch": "amd64"},
+    "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "search", "effect": "NoSchedule"}],
+    "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}},
+    "priorityClassName": "high",
+    "env": [{"name": "HIRAG_DEBUG", "value": "1"}],
+}
+ENDPOINT: Values = {
+    "base_url": "http://vllm.models:8000/v1",
+    "model": "m",
+    "api_key": "${LLM_KEY}",
+    "rpm": 1_000_000,
+    "tpm": "${TPM:-100000}",
+    "price": {"input": 0.15, "output": 0.6},
+}
+
+SWITCHES: dict[str, dict[str, Values]] = {
+    "builds": {
+        "none": {},
+        "once": {"build": {"once": True, "inputs": ["s3://bucket/docs"]}},
+        "schedule": {"build": {"schedule": {"enabled": True}, "inputs": ["s3://bucket/it's $(here); `x`"]}},
+        "both": {"build": {"once": True, "schedule": {"enabled": True, "suspend": True}, "inputs": ["/data/a", "/data/b"]}},
+    },
+    "executor": {
+        "ray": {},
+        "inline": {"config": {"execution": {"executor": "inline"}}},
+    },
+    "gpu": {
+        "off": {},
+        "on": {
+            "config": {"kernels": "gpu"},
+            "build": {"ray": {"gpu": {"enabled": True, "pod": POD}, "cpu": {"maxReplicas": 0}}},
+        },
+        "fixed": {
+            "config": {"kernels": "gpu"},
+            "build": {
+                "ray": {
+                    "gpu": {"enabled": True, "minReplicas": 1, "image": {"digest": f"sha256:{'1' * 64}"}},
+                    "cpu": {"maxReplicas": 0},
+                    "autoscaling": {"enabled": False},
+                }
+            },
+        },
+    },
+    "ray autoscaling": {
+        "on": {},
+        "off": {"build": {"ray": {"autoscaling": {"enabled": False}, "cpu": {"minReplicas": 2}}}},
+    },
+    "workers": {"by the cluster": {}, "set": {"config": {"execution": {"workers": 3}}}},
+    "budget": {
+        "none": {},
+        "usd": {"build": {"maxUsd": 12.5}},
+        "tokens": {"build": {"maxTokens": 50_000_000, "activeDeadlineSeconds": 86_400}},
+        "retries": {"build": {"backoffLimit": 3}},
+    },
+    "incomplete": {
+        "fail": {},
+        "accept": {"build": {"incomplete": "accept", "batch": True}},
+        "require": {"build": {"requireComplete": True}},
+    },
+    "query": {"on": {}, "off": {"query": {"enabled": False}}},
+    "autoscaling": {"off": {}, "on": {"query": {"autoscaling": {"enabled": True}}}},
+    "disruptions": {
+        "on": {},
+        "share": {"query": {"podDisruptionBudget": {"maxUnavailable": "25%"}}},
+        "off": {"query": {"podDisruptionBudget": {"enabled": False}}},
+    },
+    "spread": {
+        "on": {},
+        "strict": {"query": {"topologySpread": {"zones": "DoNotSchedule"}}},
+        "off": {"query": {"topologySpread": {"enabled": False}}},
+    },
+    "service": {
+        "cluster": {},
+        "balancer": {"query": {"service": {"type": "LoadBalancer", "headless": False, "annotations": {"a": "b"}}}},
+    },
+    "cache": {"node": {}, "volume": {"query": {"cache": {"storageClass": "fast", "size": "50Gi"}}}},
+    "wait": {"on": {}, "off": {"query": {"waitForSnapshot": False}}},
+    "processes": {"two": {}, "one": {"config": {"service": {"processes": 1, "drain_s": 0, "drain_delay_s": 2.5}}}},
+    "query pod": {"plain": {}, "placed": {"query": {"pod": POD}}},
+    "build pods": {
+        "plain": {},
+        "placed": {
+            "build": {
+                "inline": {"pod": POD},
+                "ray": {"head": {"pod": POD}, "cpu": {"pod": POD}},
+            }
+        },
+    },
+    "tls": {
+        "none": {},
+        "secret": {"tls": {"existingSecret": "tls"}},
+        "cert-manager": {
+            "tls": {"certManager": {"enabled": True, "issuer": {"name": "ca"}, "extraDnsNames": ["rag.example.com"]}}
+        },
+    },
+    "client ca": {"none": {}, "secret": {"tls": {"clientCa": {"existingSecret": "clients"}}}},
+    "callers": {"file": {}, "none": {"callers": {"existingSecret": ""}}},
+    "accounts": {
+        "ours": {},
+        "roles": {
+            "query": {"serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/q"}}},
+            "build": {"serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/b"}}},
+        },
+        "theirs": {
+            "query": {"serviceAccount": {"create": False, "name": "rag"}},
+            "build": {"serviceAccount": {"create": False}},
+        },
+    },
+    "s3": {
+        "role": {"s3": {"region": "eu-central-1"}},
+        "secret": {"s3": {"existingSecret": "s3", "sessionTokenKey": "AWS_SESSION_TOKEN"}},
+    },
+    "storage": {
+        "object store": {},
+        "volume": {"storage": {"existingClaim": "indexes"}, "index": {"uri": "/data/index"}},
+    },
+    "prompts": {"built in": {}, "own": {"prompts": {"configMap": "prompts"}}},
+    "models": {
+        "built in": {},
+        "endpoint": {
+            "config": {"llm": {"endpoints": {"main": ENDPOINT}, "roles": {"extract": "main", "answer": "main"}}},
+            "secretEnv": [{"name": "LLM_KEY", "secretName": "llm", "secretKey": "key"}],
+        },
+    },
+    "vectors": {
+        "memory": {},
+        "milvus elsewhere": {
+            "config": {"vectors": {"backend": "milvus", "uri": "https://milvus.example.com:19530", "token": "${MILVUS}"}},
+            "secretEnv": [{"name": "MILVUS", "secretName": "milvus", "secretKey": "token"}],
+        },
+        "milvus here": {"milvus": {"enabled": True}, "config": {"vectors": {"backend": "milvus"}}},
+    },
+    "kuberay": {"elsewhere": {}, "here": {"kuberay-operator": {"enabled": True}}},
+    "network": {
+        "closed": {},
+        "wide": {
+            "networkPolicy": {
+                "callers": [],
+                "scrapers": [],
+                "kuberay": [],
+                "dns": [],
+                "egressPorts": [8443],
+                "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
+            }
+        },
+        "off": {"networkPolicy": {"enabled": False}},
+    },
+    "scraped": {"no": {}, "yes": {"monitoring": {"serviceMonitor": {"enabled": True, "labels": {"release": "prom"}}}}},
+    "alerts": {
+        "no": {},
+        "yes": {
+            "monitoring": {
+                "prometheusRule": {
+                    "enabled": True,
+                    "labels": {"release": "prom"},
+                    "runbookUrl": "https://example.com/operations",
+                    "snapshotAgeHours": 48,
+                }
+            }
+        },
+        "few": {"monitoring": {"prometheusRule": {"enabled": True, "kubeStateMetrics": False}}},
+    },
+    "dashboard": {"no": {}, "yes": {"monitoring": {"dashboard": {"enabled": True, "annotations": {"folder": "RAG"}}}}},
+    "test": {
+        "health": {},
+        "question": {"test": {"question": "Who lit the \"lamp\"?", "tokenSecret": {"name": "token"}}},
+        "certificate": {"test": {"question": "Who?", "clientCertificateSecret": "client"}},
+    },
+    "image": {
+        "tag": {},
+        "digest": {"image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["registry"], "repository": "r.example/h"}},
+    },
+    "names": {
+        "plain": {},
+        "own": {"fullnameOverride": "a-name-as-long-as-it-may-be-1234", "commonLabels": {"team": "search"}},
+    },
+}
+
+# Pairs that the chart refuses, each for a reason of its own.
+FORBIDDEN = {
+    (("executor", "inline"), ("gpu", "on")),
+    (("executor", "inline"), ("gpu", "fixed")),
+    # With a GPU group there is no CPU group, of which these values keep two pods.
+    (("ray autoscaling", "off"), ("gpu", "on")),
+    (("ray autoscaling", "off"), ("gpu", "fixed")),
+    (("tls", "none"), ("client ca", "secret")),
+    (("callers", "none"), ("client ca", "none")),
+    (("callers", "none"), ("tls", "none")),
+    # Lists are replaced, not merged: the second one's secret would be missing.
+    (("models", "endpoint"), ("vectors", "milvus elsewhere")),
+}
+
+Choice = dict[str, str]
+
+
+def values_of(choice: Choice) -> Values:
+    """Return the values of a choice."""
+    made: Values = {}
+    for name, setting in choice.items():
+        made = merged(made, SWITCHES[name][setting])
+    return made
+
+
+def fits(choice: Choice, name: str, setting: str) -> bool:
+    """Whether a setting may stand beside those chosen."""
+    one = (name, setting)
+    return not any((one, other) in FORBIDDEN or (other, one) in FORBIDDEN for other in choice.items())
+
+
+def flips() -> Iterator[Choice]:
+    """Yield the first settings, and each other setting by itself, with what it cannot be without."""
+    first = {name: next(iter(settings)) for name, settings in SWITCHES.items()}
+    yield first
+    for name, settings in SWITCHES.items():
+        for setting in list(settings)[1:]:
+            yield _completed({name: setting}, set(), first)
+
+
+def pairwise() -> list[Choice]:
+    """Return choices in which every two settings that may meet do."""
+    left = {
+        frozenset({(one, setting), (other, another)})
+        for one, other in combinations(SWITCHES, 2)
+        for setting in SWITCHES[one]
+        for another in SWITCHES[other]
+        if fits({one: setting}, other, another)
+    }
+    made = []
+    while left:
+        begin = min(left, key=lambda pair: sorted(pair))
+        choice = _completed(dict(begin), left, {})
+        met = {frozenset(pair) for pair in combinations(choice.items(), 2)}
+        if not met & left:
+            raise AssertionError(f"no choice has {sorted(begin)}: one of them belongs into FORBIDDEN")
+        left -= met
+        made.append(choice)
+    return made
+
+
+def _completed(begun: Choice, left: set[frozenset[tuple[str, str]]], wanted: Choice) -> Choice:
+    """Return a choice of every switch: what is wanted where it fits, else what makes most pairs meet."""
+    choice = dict(begun)
+    for name, settings in SWITCHES.items():
+        if name in choice:
+            continue
+        able = [setting for setting in settings if fits(choice, name, setting)]
+        if wanted.get(name) in able:
+            choice[name] = wanted[name]
+        else:
+            choice[name] = max(
+                able, key=lambda setting: sum(frozenset({(name, setting), other}) in left for other in choice.items())
+            )
+    return choice

@@ -1,0 +1,91 @@
+"""The chart in every setting, and in combinations in which every two settings meet, rendered by the real Helm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hirag_dist.config_file import load_config
+from tests.deploy.charts import Chart, Object
+from tests.deploy.policies import release_faults
+from tests.deploy.schemas import VERSIONS, faults
+from tests.deploy.switches import Choice, flips, pairwise, values_of
+
+ENVIRON = {"LLM_KEY": "k", "MILVUS": "t"}
+
+
+@pytest.fixture(scope="module")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
+    return Chart(tmp_path_factory.mktemp("chart"))
+
+
+def said(choice: Choice) -> str:
+    first = next(flips())
+    return ", ".join(f"{name}: {setting}" for name, setting in choice.items() if first[name] != setting) or "defaults"
+
+
+def configurations(objects: list[Object]) -> dict[str, str]:
+    return {
+        found["metadata"]["name"]: found["data"]["hirag.yaml"]
+        for found in objects
+        if found["kind"] == "ConfigMap" and "hirag.yaml" in found["data"]
+    }
+
+
+def check(objects: list[Object], tmp_path: Path) -> None:
+    wrong = [fault for found in objects for version in (VERSIONS[0], VERSIONS[-1]) for fault in faults(found, version)]
+    assert not wrong
+    assert not release_faults(objects)
+    for name, text in configurations(objects).items():
+        written = tmp_path / f"{name}.yaml"
+        written.write_text(text, encoding="utf-8")
+        load_config(str(written), ENVIRON)
+
+
+@pytest.mark.parametrize("choice", list(flips()), ids=said)
+def test_each_switch_by_itself(chart: Chart, choice: Choice, tmp_path: Path) -> None:
+    check(chart.render(values_of(choice)), tmp_path)
+
+
+@pytest.mark.parametrize("choice", pairwise(), ids=range(len(pairwise())))
+def test_every_two_settings_together(chart: Chart, choice: Choice, tmp_path: Path) -> None:
+    check(chart.render(values_of(choice)), tmp_path)
+
+
+def everything() -> Choice:
+    """Return the settings that make most objects."""
+    first = next(flips())
+    return first | {
+        "builds": "both",
+        "autoscaling": "on",
+        "tls": "cert-manager",
+        "client ca": "secret",
+        "scraped": "yes",
+        "alerts": "yes",
+        "dashboard": "yes",
+        "test": "question",
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("executor", ["ray", "inline"])
+def test_every_version_of_kubernetes(chart: Chart, version: str, executor: str) -> None:
+    objects = chart.render(values_of(everything() | {"executor": executor}), "--kube-version", f"{version}.0")
+    assert not [fault for found in objects for fault in faults(found, version)]
+
+
+def test_a_kubernetes_that_is_too_old_is_refused(chart: Chart) -> None:
+    oldest = int(VERSIONS[0].split(".")[1])
+    assert "incompatible with Kubernetes" in chart.refusal({}, "--kube-version", f"1.{oldest - 1}.0")
+
+
+def test_rendering_is_the_same_each_time(chart: Chart) -> None:
+    values = values_of(everything())
+    assert yaml.safe_dump_all(chart.render(values)) == yaml.safe_dump_all(chart.render(values))
+
+
+def test_lint(chart: Chart) -> None:
+    done = chart.run("lint", values_of(everything()) | {"index": {"uri": "s3://bucket/i"}}, "--strict")
+    assert done.returncode == 0, done.stdout
