@@ -228,6 +228,20 @@ def flips() -> Iterator[Choice]:
             yield _completed({name: setting}, set(), first)
 
 
+def everything() -> Choice:
+    """Return the settings that make most objects."""
+    return next(flips()) | {
+        "builds": "both",
+        "autoscaling": "on",
+        "tls": "cert-manager",
+        "client ca": "secret",
+        "scraped": "yes",
+        "alerts": "yes",
+        "dashboard": "yes",
+        "test": "question",
+    }
+
+
 def pairwise() -> list[Choice]:
     """Return choices in which every two settings that may meet do."""
     left = {

@@ -11,14 +11,9 @@ from hirag_dist.config_file import load_config
 from tests.deploy.charts import Chart, Object
 from tests.deploy.policies import release_faults
 from tests.deploy.schemas import VERSIONS, faults
-from tests.deploy.switches import Choice, flips, pairwise, values_of
+from tests.deploy.switches import Choice, everything, flips, pairwise, values_of
 
 ENVIRON = {"LLM_KEY": "k", "MILVUS": "t"}
-
-
-@pytest.fixture(scope="module")
-def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
-    return Chart(tmp_path_factory.mktemp("chart"))
 
 
 def said(choice: Choice) -> str:
@@ -52,21 +47,6 @@ def test_each_switch_by_itself(chart: Chart, choice: Choice, tmp_path: Path) -> 
 @pytest.mark.parametrize("choice", pairwise(), ids=range(len(pairwise())))
 def test_every_two_settings_together(chart: Chart, choice: Choice, tmp_path: Path) -> None:
     check(chart.render(values_of(choice)), tmp_path)
-
-
-def everything() -> Choice:
-    """Return the settings that make most objects."""
-    first = next(flips())
-    return first | {
-        "builds": "both",
-        "autoscaling": "on",
-        "tls": "cert-manager",
-        "client ca": "secret",
-        "scraped": "yes",
-        "alerts": "yes",
-        "dashboard": "yes",
-        "test": "question",
-    }
 
 
 @pytest.mark.parametrize("version", VERSIONS)

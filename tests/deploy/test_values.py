@@ -1,0 +1,197 @@
+"""What values the chart takes: its own, the configuration's key for key, and what it refuses with a reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from hirag_dist.config import Config
+from hirag_dist.config_file import load_config
+from tests.deploy.charts import ROOT, SOURCE, Chart, Values, merged, only
+from tools.chart import stale
+
+SCHEMA = json.loads((SOURCE / "values.schema.json").read_text(encoding="utf-8"))
+DEFAULTS = yaml.safe_load((SOURCE / "values.yaml").read_text(encoding="utf-8"))
+
+
+def test_what_is_written_is_fresh() -> None:
+    assert stale() == []
+
+
+def test_the_least_is_enough(chart: Chart) -> None:
+    assert chart.render({})
+
+
+@pytest.mark.parametrize("name", ["index.uri", "callers.existingSecret"])
+def test_what_must_be_given(chart: Chart, name: str) -> None:
+    section, key = name.split(".")
+    assert name in chart.refusal({section: {key: ""}})
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    found = []
+    for name, field in model.model_fields.items():
+        kind: Any = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found += keys(kind, f"{prefix}{name}.")
+        else:
+            found.append(f"{prefix}{name}")
+    return found
+
+
+def set_in(values: Values, dotted: str, value: Any) -> Values:
+    for key in reversed(dotted.split(".")):
+        value = {key: value}
+    return merged(values, value)
+
+
+def refused(values: Values) -> list[str]:
+    return [error.message for error in jsonschema.Draft7Validator(SCHEMA).iter_errors(values)]
+
+
+def test_every_key_of_the_configuration_is_known() -> None:
+    defaults = Config().model_dump(mode="json", warnings=False)
+    assert not refused(merged(DEFAULTS, {"config": defaults}))
+    for dotted in keys(Config):
+        close = dotted[:-1] + ("x" if dotted[-1] != "x" else "y")
+        assert refused(set_in(DEFAULTS, f"config.{close}", 1)), close
+
+
+def test_the_configuration_that_init_writes() -> None:
+    text = (ROOT / "hirag_dist/data/hirag.yaml").read_text(encoding="utf-8")
+    assert not refused(merged(DEFAULTS, {"config": yaml.safe_load(text)}))
+
+
+@pytest.mark.parametrize(
+    ("dotted", "value"),
+    [
+        ("chunk_tokens", 8),  # below its bound
+        ("stop", "papre"),
+        ("service.processes", 65),
+        ("retrieval.top_n", "twenty"),
+        ("llm.endpoints.main.kind", "azure"),
+        ("llm.endpoints.main.max_conccurent", 3),
+        ("llm.roles.extract", [{"endpoint": "a", "wieght": 1}]),
+        ("clustering", []),
+    ],
+)
+def test_wrong_values_of_the_configuration(chart: Chart, dotted: str, value: Any) -> None:
+    last = dotted.rsplit(".", 1)[-1]
+    said = chart.refusal(set_in({}, f"config.{dotted}", value))
+    assert "values don't meet the specifications of the schema" in said
+    assert "config" in said
+    assert last.split(".")[0] in said or "endpoints" in said
+
+
+def test_variables_stand_for_numbers(chart: Chart, tmp_path: Path) -> None:
+    endpoint = {"base_url": "https://m/v1", "model": "m", "rpm": "${RPM}", "max_concurrent": "${AT_ONCE:-8}"}
+    values = {"config": {"llm": {"endpoints": {"main": endpoint}, "roles": {"answer": "main"}}, "max_layers": "${DEEP}"}}
+    objects = chart.render(values)
+    written = tmp_path / "hirag.yaml"
+    written.write_text(only(objects, "ConfigMap", "-query")["data"]["hirag.yaml"], encoding="utf-8")
+    config = load_config(str(written), {"RPM": "500", "DEEP": "2"}).config
+    made = config.llm.endpoints["main"]
+    assert (made.rpm, made.max_concurrent, config.max_layers) == (500.0, 8, 2)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"replicas": 2},
+        {"query": {"replcas": 2}},
+        {"query": {"cache": {"size": "20 GB"}}},
+        {"image": {"digest": "sha256:abc"}},
+        {"secretEnv": [{"name": "A-B", "secretName": "s", "secretKey": "k"}]},
+        {"build": {"incomplete": "ignore"}},
+        {"fullnameOverride": "x" * 33},
+    ],
+    ids=lambda values: next(iter(values)),
+)
+def test_wrong_values_of_its_own(chart: Chart, values: Values) -> None:
+    assert "values don't meet the specifications of the schema" in chart.refusal(values)
+
+
+BUILD: Values = {"build": {"once": True, "inputs": ["s3://bucket/docs"]}}
+GPU: Values = {"config": {"kernels": "gpu"}, "build": {"ray": {"gpu": {"enabled": True}, "cpu": {"maxReplicas": 0}}}}
+MAIN: Values = {"base_url": "https://m/v1", "model": "m"}
+
+REFUSED: dict[str, tuple[Values, str]] = {
+    "a folder without a volume": ({"index": {"uri": "/data/i"}}, "set storage.existingClaim"),
+    "a folder elsewhere": (
+        {"index": {"uri": "/srv/i"}, "storage": {"existingClaim": "c"}},
+        "is not under storage.mountPath",
+    ),
+    "a folder beside the volume's": (
+        {"index": {"uri": "/database/i"}, "storage": {"existingClaim": "c"}},
+        "is not under storage.mountPath",
+    ),
+    "credentials in a URI": ({"index": {"uri": "s3://id:secret@bucket/i"}}, "must hold no credentials"),
+    "credentials in an input": (
+        {"build": {"once": True, "inputs": ["s3://a/b", "s3://id:secret@bucket/d"]}},
+        "must hold no credentials",
+    ),
+    "an address of its own": ({"config": {"service": {"listen": "127.0.0.1:1"}}}, "config.service.listen: leave it out"),
+    "prompts in a folder": ({"config": {"prompts": "/p"}}, "name a ConfigMap in prompts.configMap"),
+    "another Ray": ({"config": {"execution": {"ray_address": "auto"}}}, "a build has its own Ray"),
+    "a key in values": (
+        {"config": {"llm": {"endpoints": {"main": MAIN | {"api_key": "sk-1"}}}}},
+        "config.llm.endpoints.main.api_key: write ${NAME}",
+    ),
+    "a key as a default": (
+        {"config": {"llm": {"endpoints": {"main": MAIN | {"api_key": "${K:-sk-1}"}}}}},
+        "a key has no place in values",
+    ),
+    "a token in values": ({"config": {"vectors": {"token": "t"}}}, "config.vectors.token: write ${NAME}"),
+    "a Milvus that nothing uses": ({"milvus": {"enabled": True}}, "set config.vectors.backend to milvus too"),
+    "no Milvus to use": ({"config": {"vectors": {"backend": "milvus"}}}, "give config.vectors.uri"),
+    "Milvus Lite": ({"config": {"vectors": {"backend": "milvus-lite"}}}, "belongs to one process"),
+    "two certificates": (
+        {"tls": {"existingSecret": "t", "certManager": {"enabled": True, "issuer": {"name": "i"}}}},
+        "choose either",
+    ),
+    "no issuer": ({"tls": {"certManager": {"enabled": True}}}, "who issues the certificate"),
+    "certificates of clients alone": ({"tls": {"clientCa": {"existingSecret": "c"}}}, "a certificate of the service too"),
+    "a process a core": ({"config": {"service": {"processes": 0}}}, "counts the cores of the node"),
+    "a drain that is not known": ({"config": {"service": {"drain_s": "${D}"}}}, "grace period follows from it"),
+    "fewer than least": (
+        {"query": {"autoscaling": {"enabled": True, "minReplicas": 9, "maxReplicas": 3}}},
+        "must not be above maxReplicas",
+    ),
+    "nothing to build": ({"build": {"once": True}}, "build.inputs: say what is indexed"),
+    "a budget spent twice": (
+        merged(BUILD, {"build": {"maxUsd": 5, "backoffLimit": 1}}),
+        "another would spend as much again",
+    ),
+    "cards that idle": (merged(BUILD, merged(GPU, {"config": {"kernels": "auto"}})), "or the cards would idle"),
+    "workers without a card": (
+        merged(BUILD, merged(GPU, {"build": {"ray": {"cpu": {"maxReplicas": 4}}}})),
+        "one without a card fails",
+    ),
+    "kernels without cards": (merged(BUILD, {"config": {"kernels": "gpu"}}), "set build.ray.gpu.enabled"),
+    "kernels without Ray": (
+        merged(BUILD, {"config": {"kernels": "gpu", "execution": {"executor": "inline"}}}),
+        "needs config.execution.executor: ray",
+    ),
+    "no workers": (merged(BUILD, {"build": {"ray": {"cpu": {"maxReplicas": 0}}}}), "at least one worker"),
+    "workers that never come": (
+        merged(BUILD, {"build": {"ray": {"autoscaling": {"enabled": False}}}}),
+        "set minReplicas of its workers",
+    ),
+    "more workers at least than at most": (
+        merged(BUILD, {"build": {"ray": {"cpu": {"minReplicas": 5}}}}),
+        "build.ray.cpu.minReplicas must not be above",
+    ),
+    "a question from nobody": ({"test": {"question": "Who?"}}, "nobody may ask unknown"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_a_reason(chart: Chart, case: str) -> None:
+    values, said = REFUSED[case]
+    assert said in chart.refusal(values)
