@@ -1,8 +1,8 @@
 """What a RayJob of KubeRay's (ray.io/v1) may hold, as far as the chart uses it.
 
-Restated from the API types of KubeRay 1.4 (ray-operator/apis/ray/v1), since no package registry holds its CRDs. Stricter
-than they are: a key that is not here is a fault, so that what the chart begins to use must be looked up first. Pod
-templates are left to the schemas of Kubernetes.
+Restated from KubeRay's API types (ray-operator/apis/ray/v1, as of its versions 1.2 to 1.4), since no package registry
+holds its CRDs. Stricter than they are: a key that is not here is a fault, so that what the chart begins to use must be
+looked up first. Pod templates are left to the schemas of Kubernetes.
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ SWITCHES: dict[str, dict[str, Values]] = {
         "none": {},
         "once": {"build": {"once": True, "inputs": ["s3://bucket/docs"]}},
         "schedule": {"build": {"schedule": {"enabled": True}, "inputs": ["s3://bucket/it's $(here); `x`"]}},
-        "both": {"build": {"once": True, "schedule": {"enabled": True, "suspend": True}, "inputs": ["/data/a", "/data/b"]}},
+        "both": {
+            "build": {"once": True, "schedule": {"enabled": True, "suspend": True}, "inputs": ["/data/a", "/data/b"]}
+        },
     },
     "executor": {
         "ray": {},
@@ -137,7 +139,9 @@ SWITCHES: dict[str, dict[str, Values]] = {
     "vectors": {
         "memory": {},
         "milvus elsewhere": {
-            "config": {"vectors": {"backend": "milvus", "uri": "https://milvus.example.com:19530", "token": "${MILVUS}"}},
+            "config": {
+                "vectors": {"backend": "milvus", "uri": "https://milvus.example.com:19530", "token": "${MILVUS}"}
+            },
             "secretEnv": [{"name": "MILVUS", "secretName": "milvus", "secretKey": "token"}],
         },
         "milvus here": {"milvus": {"enabled": True}, "config": {"vectors": {"backend": "milvus"}}},
@@ -175,7 +179,7 @@ SWITCHES: dict[str, dict[str, Values]] = {
     "dashboard": {"no": {}, "yes": {"monitoring": {"dashboard": {"enabled": True, "annotations": {"folder": "RAG"}}}}},
     "test": {
         "health": {},
-        "question": {"test": {"question": "Who lit the \"lamp\"?", "tokenSecret": {"name": "token"}}},
+        "question": {"test": {"question": 'Who lit the "lamp"?', "tokenSecret": {"name": "token"}}},
         "certificate": {"test": {"question": "Who?", "clientCertificateSecret": "client"}},
     },
     "image": {

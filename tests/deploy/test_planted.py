@@ -39,7 +39,11 @@ def container(found: Object) -> Object:
 MISSHAPEN: dict[str, tuple[str, Spoil, str]] = {
     "a misspelt key": ("Deployment", lambda o: o["spec"].update(replcas=2), "replcas"),
     "a text for a number": ("Deployment", lambda o: o["spec"].update(replicas="two"), "two"),
-    "a misspelt key of a pod": ("CronJob", lambda o: o["spec"]["jobTemplate"]["spec"]["template"]["spec"].update(x=1), "x"),
+    "a misspelt key of a pod": (
+        "CronJob",
+        lambda o: o["spec"]["jobTemplate"]["spec"]["template"]["spec"].update(x=1),
+        "x",
+    ),
     "a Deployment without selector": ("Deployment", lambda o: o["spec"].pop("selector"), "selector"),
     "a port above all": ("Service", lambda o: o["spec"]["ports"][0].update(port="grpc"), ""),
     "a rule without a list": ("NetworkPolicy", lambda o: o["spec"].update(ingress={}), "ingress"),

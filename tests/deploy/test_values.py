@@ -91,7 +91,9 @@ def test_wrong_values_of_the_configuration(chart: Chart, dotted: str, value: Any
 
 def test_variables_stand_for_numbers(chart: Chart, tmp_path: Path) -> None:
     endpoint = {"base_url": "https://m/v1", "model": "m", "rpm": "${RPM}", "max_concurrent": "${AT_ONCE:-8}"}
-    values = {"config": {"llm": {"endpoints": {"main": endpoint}, "roles": {"answer": "main"}}, "max_layers": "${DEEP}"}}
+    values = {
+        "config": {"llm": {"endpoints": {"main": endpoint}, "roles": {"answer": "main"}}, "max_layers": "${DEEP}"}
+    }
     objects = chart.render(values)
     written = tmp_path / "hirag.yaml"
     written.write_text(only(objects, "ConfigMap", "-query")["data"]["hirag.yaml"], encoding="utf-8")
@@ -136,7 +138,10 @@ REFUSED: dict[str, tuple[Values, str]] = {
         {"build": {"once": True, "inputs": ["s3://a/b", "s3://id:secret@bucket/d"]}},
         "must hold no credentials",
     ),
-    "an address of its own": ({"config": {"service": {"listen": "127.0.0.1:1"}}}, "config.service.listen: leave it out"),
+    "an address of its own": (
+        {"config": {"service": {"listen": "127.0.0.1:1"}}},
+        "config.service.listen: leave it out",
+    ),
     "prompts in a folder": ({"config": {"prompts": "/p"}}, "name a ConfigMap in prompts.configMap"),
     "another Ray": ({"config": {"execution": {"ray_address": "auto"}}}, "a build has its own Ray"),
     "a key in values": (
@@ -156,7 +161,10 @@ REFUSED: dict[str, tuple[Values, str]] = {
         "choose either",
     ),
     "no issuer": ({"tls": {"certManager": {"enabled": True}}}, "who issues the certificate"),
-    "certificates of clients alone": ({"tls": {"clientCa": {"existingSecret": "c"}}}, "a certificate of the service too"),
+    "certificates of clients alone": (
+        {"tls": {"clientCa": {"existingSecret": "c"}}},
+        "a certificate of the service too",
+    ),
     "a process a core": ({"config": {"service": {"processes": 0}}}, "counts the cores of the node"),
     "a drain that is not known": ({"config": {"service": {"drain_s": "${D}"}}}, "grace period follows from it"),
     "fewer than least": (

@@ -1,0 +1,239 @@
+"""What rendered objects say, where a schema has no opinion."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hirag_dist.cli.serving import options_of
+from hirag_dist.config_file import load_config
+from hirag_dist.service_config import Service
+from tests.deploy.charts import Chart, Object, Values, merged, only, pod_templates
+
+RAY: Values = {"build": {"once": True, "inputs": ["s3://bucket/docs"]}}
+INLINE: Values = merged(RAY, {"config": {"execution": {"executor": "inline"}}})
+
+
+def pod(objects: list[Object]) -> Object:
+    found: Object = only(objects, "Deployment")["spec"]["template"]["spec"]
+    return found
+
+
+def config_of(objects: list[Object], component: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(only(objects, "ConfigMap", f"-{component}")["data"]["hirag.yaml"])
+    return found
+
+
+def ports(policy: Object, direction: str) -> set[int | str]:
+    return {port["port"] for rule in policy["spec"][direction] for port in rule.get("ports", ())}
+
+
+@pytest.mark.parametrize(
+    ("service", "grace"),
+    [({}, 10 + 30 + 15), ({"drain_s": 0, "drain_delay_s": 0}, 15), ({"drain_s": 20.5, "drain_delay_s": 2}, 23 + 15)],
+)
+def test_the_grace_period_covers_the_drain(chart: Chart, service: Values, grace: int) -> None:
+    assert pod(chart.render({"config": {"service": service}}))["terminationGracePeriodSeconds"] == grace
+
+
+def test_the_grace_period_covers_the_drain_of_hirag_dist_by_default(chart: Chart) -> None:
+    """Keys that are null in values are the program's own defaults."""
+    found = pod(chart.render({"config": {"service": {"drain_s": None, "drain_delay_s": None}}}))
+    assert found["terminationGracePeriodSeconds"] == Service().drain_delay_s + Service().drain_s + 15
+
+
+def test_a_roll_takes_no_pod_before_another_answers(chart: Chart) -> None:
+    found = only(chart.render({}), "Deployment")["spec"]
+    assert found["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert found["replicas"] == 2
+    assert "replicas" not in only(chart.render({"query": {"autoscaling": {"enabled": True}}}), "Deployment")["spec"]
+
+
+def test_probes_speak_grpc_unless_the_service_speaks_tls(chart: Chart) -> None:
+    plain = pod(chart.render({}))["containers"][0]
+    assert plain["readinessProbe"]["grpc"] == plain["startupProbe"]["grpc"] == {"port": 50051}
+    encrypted = pod(chart.render({"tls": {"existingSecret": "t"}}))["containers"][0]
+    assert encrypted["readinessProbe"]["httpGet"] == encrypted["startupProbe"]["httpGet"]
+    assert encrypted["readinessProbe"]["httpGet"] == {"port": "metrics", "path": "/ready"}
+    for container in (plain, encrypted):
+        startup = container["startupProbe"]
+        assert startup["periodSeconds"] * startup["failureThreshold"] == 600
+
+
+def test_the_service_listens_where_the_pod_says(chart: Chart, tmp_path: Path) -> None:
+    """With the files in place: `serve` takes the configuration as it is mounted."""
+    values = {"tls": {"existingSecret": "t", "clientCa": {"existingSecret": "c"}}}
+    objects = chart.render(values)
+    written = tmp_path / "hirag.yaml"
+    written.write_text(yaml.safe_dump(config_of(objects, "query")), encoding="utf-8")
+    options = options_of(load_config(str(written), {}).config)
+    container = pod(objects)["containers"][0]
+    assert {port["name"]: port["containerPort"] for port in container["ports"]} == {
+        "grpc": int(options.listen.rsplit(":", 1)[1]),
+        "metrics": int(options.metrics_listen.rsplit(":", 1)[1]) if options.metrics_listen else 0,
+    }
+    mounted = [mount["mountPath"] for mount in container["volumeMounts"]]
+    for path in (options.callers_file, options.tls_cert, options.tls_key, options.tls_client_ca):
+        assert path is not None
+        assert str(Path(path).parent) in mounted
+    assert config_of(objects, "query")["service"]["cache_dir"] in mounted
+
+
+def test_a_changed_configuration_rolls_the_pods(chart: Chart) -> None:
+    def checksum(values: Values) -> str:
+        annotations = only(chart.render(values), "Deployment")["spec"]["template"]["metadata"]["annotations"]
+        return str(annotations["checksum/config"])
+
+    assert checksum({}) == checksum({"config": {"execution": {"workers": 3}}})  # of builds alone
+    assert checksum({}) != checksum({"config": {"retrieval": {"top_n": 5}}})
+
+
+def test_a_build_is_another_when_what_decides_it_is(chart: Chart) -> None:
+    def name(values: Values) -> str:
+        return str(only(chart.render(merged(RAY, values)), "RayJob")["metadata"]["name"])
+
+    assert name({}) == name(
+        {"config": {"retrieval": {"top_n": 5}, "service": {"drain_s": 1}}, "query": {"replicas": 9}}
+    )
+    changed = [
+        {"config": {"max_layers": 2}},
+        {"build": {"inputs": ["s3://bucket/others"]}},
+        {"image": {"tag": "2"}},
+        {"build": {"incomplete": "accept"}},
+    ]
+    assert len({name(values) for values in ({}, *changed)}) == 1 + len(changed)
+
+
+@pytest.mark.parametrize(
+    ("values", "workers"),
+    [
+        ({}, 4 * 2),
+        ({"build": {"ray": {"cpu": {"maxReplicas": 10, "cpus": 8}}}}, 80),
+        ({"config": {"execution": {"workers": 3}}}, 3),
+        (
+            {
+                "config": {"kernels": "gpu"},
+                "build": {"ray": {"gpu": {"enabled": True, "maxReplicas": 2}, "cpu": {"maxReplicas": 0}}},
+            },
+            2 * 4,
+        ),
+    ],
+)
+def test_as_many_workers_as_the_cluster_can_grow_to(chart: Chart, values: Values, workers: int) -> None:
+    execution = config_of(chart.render(merged(RAY, values)), "build")["execution"]
+    assert execution == {"executor": "ray", "ray_address": "auto", "workers": workers}
+
+
+def test_nothing_runs_on_the_head_and_groups_shrink_to_nothing(chart: Chart) -> None:
+    gpu = {"config": {"kernels": "gpu"}, "build": {"ray": {"gpu": {"enabled": True}, "cpu": {"maxReplicas": 0}}}}
+    for values, group in (({}, "cpu"), (gpu, "gpu")):
+        spec = only(chart.render(merged(RAY, values)), "RayJob")["spec"]
+        cluster = spec["rayClusterSpec"]
+        assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+        (workers,) = cluster["workerGroupSpecs"]
+        assert (workers["groupName"], workers["minReplicas"], workers["replicas"]) == (group, 0, 0)
+        resources = workers["template"]["spec"]["containers"][0]["resources"]
+        assert ("nvidia.com/gpu" in resources["limits"]) == (group == "gpu")
+        assert spec.get("entrypointNumGpus", 0) == (0.01 if group == "gpu" else 0)
+
+
+def test_arguments_pass_no_shell(chart: Chart) -> None:
+    nasty = ['s3://bucket/it\'s $(here); `x` "y"', "s3://bucket/ü"]
+    objects = chart.render(merged(RAY, {"build": {"inputs": nasty}}))
+    entrypoint = only(objects, "RayJob")["spec"]["entrypoint"]
+    assert set(entrypoint) <= set("abcdefghijklmnopqrstuvwxyz/. ")
+    order = json.loads(only(objects, "ConfigMap", "-build")["data"]["order.json"])
+    assert order["arguments"][:3] == ["index", *nasty]
+
+
+def test_limits_of_a_build(chart: Chart) -> None:
+    limits = {"build": {"maxUsd": 12.5, "maxTokens": 50_000_000, "batch": True, "incomplete": "accept"}}
+    order = json.loads(only(chart.render(merged(INLINE, limits)), "ConfigMap", "-build")["data"]["order.json"])
+    given = order["arguments"]
+    assert given[given.index("--max-usd") + 1] == "12.5"
+    assert given[given.index("--max-tokens") + 1] == "50000000"
+    assert "--batch" in given
+    assert order["accepted"] == [3]
+
+
+def test_large_numbers_and_nulls_reach_the_configuration(chart: Chart) -> None:
+    endpoint = {"base_url": "https://m/v1", "model": "m", "tpm": 150_000_000, "temperature": None}
+    written = config_of(chart.render({"config": {"llm": {"endpoints": {"main": endpoint}}, "seed": 1 << 53}}), "query")
+    assert written["llm"]["endpoints"]["main"] == endpoint
+    assert written["seed"] == 1 << 53
+
+
+def test_the_schedules_rayjob_is_the_one_that_runs_once(chart: Chart) -> None:
+    objects = chart.render(merged(RAY, {"build": {"schedule": {"enabled": True}}}))
+    once = only(objects, "RayJob")
+    scheduled = json.loads(only(objects, "ConfigMap", "-schedule")["data"]["rayjob.json"])
+    assert scheduled["spec"] == once["spec"]
+    assert scheduled["metadata"]["labels"] == once["metadata"]["labels"]
+    assert "name" not in scheduled["metadata"]
+
+
+def test_a_schedule_without_ray_needs_no_rights(chart: Chart) -> None:
+    objects = chart.render(merged(INLINE, {"build": {"schedule": {"enabled": True}}}))
+    assert not [each for each in objects if each["kind"] in ("Role", "RoleBinding", "RayJob")]
+    once, scheduled = only(objects, "Job")["spec"], only(objects, "CronJob")["spec"]["jobTemplate"]["spec"]
+    assert once["template"] == scheduled["template"]
+    assert only(objects, "CronJob")["spec"]["concurrencyPolicy"] == "Forbid"
+
+
+def test_what_may_be_reached_follows_from_the_configuration(chart: Chart) -> None:
+    endpoints = {
+        "a": {"base_url": "http://vllm:8000/v1", "model": "m"},
+        "b": {"base_url": "http://plain/v1", "model": "m"},
+        "c": {"base_url": "https://api.example.com/v1", "model": "m"},
+        "d": {"base_url": "${ELSEWHERE}", "model": "m"},
+    }
+    config = {
+        "llm": {"endpoints": endpoints},
+        "vectors": {"backend": "milvus", "uri": "http://milvus:19530"},
+        "service": {"traces_endpoint": "http://collector:4318/v1/traces"},
+    }
+    objects = chart.render(merged(RAY, {"config": config, "networkPolicy": {"egressPorts": [9000, 443]}}))
+    reached = ports(only(objects, "NetworkPolicy", "-query"), "egress")
+    assert reached == {53, 443, 9000, 19530, 4318, 8000, 80}
+    assert ports(only(objects, "NetworkPolicy", "-build"), "egress") == reached | {6443}
+
+
+def test_only_rays_own_pods_and_the_operator_reach_ray(chart: Chart) -> None:
+    first, second = only(chart.render(RAY), "NetworkPolicy", "-build")["spec"]["ingress"]
+    assert [list(peer) for peer in first["from"]] == [["podSelector"]]
+    assert {port["port"] for port in second["ports"]} == {8265, 52365}
+    assert only(chart.render(INLINE), "NetworkPolicy", "-build")["spec"]["ingress"] == []
+
+
+def test_secrets_are_named_and_never_made(chart: Chart) -> None:
+    values = {
+        "secretEnv": [{"name": "LLM_KEY", "secretName": "llm", "secretKey": "key"}],
+        "s3": {"existingSecret": "s3", "region": "eu-central-1"},
+    }
+    objects = chart.render(merged(RAY, values))
+    for part, template in [each for found in objects for each in pod_templates(found)]:
+        for container in template["spec"]["containers"]:
+            given = {variable["name"]: variable for variable in container.get("env", ())}
+            if part == "submitter" or template["metadata"]["labels"]["app.kubernetes.io/component"] == "test":
+                assert "LLM_KEY" not in given
+                continue
+            assert given["LLM_KEY"]["valueFrom"] == {"secretKeyRef": {"name": "llm", "key": "key"}}
+            assert given["AWS_SECRET_ACCESS_KEY"]["valueFrom"]["secretKeyRef"]["name"] == "s3"
+            assert given["AWS_REGION"]["value"] == "eu-central-1"
+
+
+def test_a_certificate_for_every_name_that_clients_use(chart: Chart) -> None:
+    tls = {"certManager": {"enabled": True, "issuer": {"name": "ca"}, "extraDnsNames": ["rag.example.com"]}}
+    objects = chart.render({"tls": tls})
+    certificate = only(objects, "Certificate")["spec"]
+    names = certificate["dnsNames"]
+    for service in ("demo-hirag-dist-query", "demo-hirag-dist-headless"):
+        assert only(objects, "Service", service)
+        assert {service, f"{service}.search.svc", f"{service}.search.svc.cluster.local"} <= set(names)
+    assert "rag.example.com" in names
+    (volume,) = (each for each in pod(objects)["volumes"] if each["name"] == "tls")
+    assert volume["secret"]["secretName"] == certificate["secretName"]
