@@ -14,6 +14,8 @@ spec:
   securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 4 }}
   {{- include "hirag.pullSecrets" .root | nindent 2 }}
   {{- include "hirag.placement" .pod | nindent 2 }}
+  initContainers:
+    {{- include "hirag.compiled" (dict "root" .root "image" .image) | nindent 4 }}
   containers:
     - name: {{ .container }}
       image: {{ include "hirag.image" (dict "root" .root "image" .image) }}
@@ -156,6 +158,8 @@ template:
     securityContext: {{- toYaml .Values.podSecurityContext | nindent 6 }}
     {{- include "hirag.pullSecrets" . | nindent 4 }}
     {{- include "hirag.placement" $pod | nindent 4 }}
+    initContainers:
+      {{- include "hirag.compiled" (dict "root" . "image" .Values.image) | nindent 6 }}
     containers:
       - name: build
         image: {{ include "hirag.image" (dict "root" . "image" .Values.image) }}

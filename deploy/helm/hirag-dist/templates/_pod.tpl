@@ -25,6 +25,7 @@ priorityClassName: {{ . }}
 {{/* The environment. Given: root, pod. */}}
 {{- define "hirag.env" -}}
 - {name: HOME, value: /tmp}
+- {name: NUMBA_CACHE_DIR, value: /var/cache/numba}
 {{- range .root.Values.secretEnv }}
 - name: {{ .name }}
   valueFrom: {secretKeyRef: {name: {{ .secretName }}, key: {{ .secretKey }}}}
@@ -50,8 +51,23 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{/* Copies the compiled code of the image to where it can be used: it is looked up only where it could be written too. */}}
+{{- define "hirag.compiled" -}}
+- name: compiled
+  image: {{ include "hirag.image" (dict "root" .root "image" .image) }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  command: [cp, --recursive, --no-target-directory, /opt/hirag/numba, /var/cache/numba]
+  securityContext: {{- include "hirag.containerSecurity" .root | nindent 4 }}
+  resources:
+    requests: {cpu: 50m, memory: 32Mi}
+    limits: {memory: 64Mi}
+  volumeMounts:
+    - {name: compiled, mountPath: /var/cache/numba}
+{{- end -}}
+
 {{/* Given: root. */}}
 {{- define "hirag.mounts" -}}
+- {name: compiled, mountPath: /var/cache/numba}
 - {name: config, mountPath: /etc/hirag/config, readOnly: true}
 - {name: tmp, mountPath: /tmp}
 {{- if .root.Values.prompts.configMap }}
@@ -68,6 +84,8 @@ priorityClassName: {{ . }}
   configMap: {name: {{ include "hirag.fullname" .root }}-{{ .component }}}
 - name: tmp
   emptyDir: {sizeLimit: {{ .scratch }}}
+- name: compiled
+  emptyDir: {sizeLimit: 100Mi}
 {{- if .root.Values.prompts.configMap }}
 - name: prompts
   configMap: {name: {{ .root.Values.prompts.configMap }}}

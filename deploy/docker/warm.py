@@ -1,0 +1,72 @@
+"""Compiles what runs compiled: builds a small index and asks it, so that the image holds the machine code.
+
+    NUMBA_CACHE_DIR=… NUMBA_CPU_NAME=… python warm.py FOLDER
+
+The sample corpus, and four documents with labels, since what a caller may not see is left out by code of its own. Ends
+with exit code 1 where a compiled function was not met: then something here has to call it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+LABELLED = [
+    {"id": name, "title": name, "text": text, "labels": labels}
+    for name, text, labels in (
+        ("a", "Ada Lovelace met Charles Babbage in London. Charles Babbage built the Difference Engine.", ["left"]),
+        ("b", "Charles Babbage wrote to the Royal Society. The Royal Society is in London.", ["right"]),
+        ("c", "Mary Somerville taught Ada Lovelace. Mary Somerville knew the Royal Society.", ["left"]),
+        ("d", "The Difference Engine stands in the Science Museum. The Science Museum is in London.", []),
+    )
+]
+INLINED = {"_root"}  # only ever part of another
+
+
+def main() -> None:
+    """Build, ask, look."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True)
+    samples = Path(str(resources.files("hirag_dist.samples")))
+    question = (samples / "questions.txt").read_text(encoding="utf-8").splitlines()[0]
+    labelled = folder / "labelled.jsonl"
+    labelled.write_text("".join(json.dumps(each) + "\n" for each in LABELLED), encoding="utf-8")
+    memory = ("--set", "vectors.backend=memory")
+    for name, given, reading in (("plain", samples / "corpus", ()), ("labels", labelled, ("--label-field", "labels"))):
+        index = ("--index", str(folder / name))
+        _run("index", str(given), *index, "--executor", "inline", *memory, *reading)
+        _run("inspect", *index)
+        for asked in ((), ("--as-label", "left"), ("--set", "retrieval.community_level=all")):
+            _run("query", *index, *memory, "--context-only", *asked, question)
+    missing = compiled_functions() - found(Path(os.environ["NUMBA_CACHE_DIR"])) - INLINED
+    if missing:
+        sys.exit(f"not compiled: {', '.join(sorted(missing))}")
+
+
+def compiled_functions() -> set[str]:
+    """Return the names of the package's compiled functions."""
+    names = set()
+    for path in Path(str(resources.files("hirag_dist.core"))).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            decorators = getattr(node, "decorator_list", [])
+            if any(getattr(each, "id", "") in ("compiled", "compiled_apart") for each in decorators):
+                names.add(node.name)
+    return names
+
+
+def found(cache: Path) -> set[str]:
+    """Return the names of the functions whose machine code is kept: FILE.NAME-LINE.VERSION.nbi."""
+    return {path.name.split("-")[0].split(".", 1)[1] for path in cache.rglob("*.nbi")}
+
+
+def _run(*arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "hirag_dist", *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    main()
