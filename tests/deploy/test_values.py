@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,14 @@ REFUSED: dict[str, tuple[Values, str]] = {
 def test_refused_with_a_reason(chart: Chart, case: str) -> None:
     values, said = REFUSED[case]
     assert said in chart.refusal(values)
+
+
+def test_the_example_of_the_docs(chart: Chart, tmp_path: Path) -> None:
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n# values.yaml\n(.*?)```", page, re.DOTALL)
+    objects = chart.render(yaml.safe_load(example))
+    assert {"RayJob", "CronJob", "Deployment"} <= {found["kind"] for found in objects}
+    for found in objects:
+        if found["kind"] == "ConfigMap" and "hirag.yaml" in found["data"]:
+            (tmp_path / "hirag.yaml").write_text(found["data"]["hirag.yaml"], encoding="utf-8")
+            load_config(str(tmp_path / "hirag.yaml"), {"LLM_KEY": "k"})

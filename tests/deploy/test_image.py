@@ -1,0 +1,203 @@
+"""The images' Dockerfile: what it says, and (slow) what comes of it in a bare environment, without Docker."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.charts import ROOT, Chart, merged, only
+from tests.deploy.dockerfiles import DOCKERFILE, Bare, read, variables
+
+BEFORE, STAGES = read(DOCKERFILE.read_text(encoding="utf-8"))
+
+
+def environment(*names: str) -> dict[str, str]:
+    return {key: value for name in names for each in STAGES[name].of("ENV") for key, value in variables(each).items()}
+
+
+def test_the_stages() -> None:
+    assert list(STAGES) == ["wheel", "installed", "base", "cpu", "gpu"]
+    assert {stage.base for stage in list(STAGES.values())[:3]} == {"${PYTHON_IMAGE}"}
+    assert BEFORE["PYTHON_IMAGE"].startswith("python:3.11-slim")
+
+
+def test_what_runs_is_not_root_and_holds_no_build_tools() -> None:
+    (user,) = STAGES["base"].of("USER")
+    assert user == "10001:10001"
+    assert not STAGES["cpu"].of("USER") + STAGES["gpu"].of("USER")
+    assert [each.split()[0] for each in STAGES["base"].of("COPY")] == ["--from=installed"]
+    assert "--without-pip" in " ".join(STAGES["installed"].of("RUN"))
+
+
+def test_the_user_is_the_charts(chart: Chart) -> None:
+    context = only(chart.render({}), "Deployment")["spec"]["template"]["spec"]["securityContext"]
+    assert STAGES["base"].of("USER") == [f"{context['runAsUser']}:{context['runAsGroup']}"]
+
+
+def test_compiled_code_is_for_the_processor_that_it_is_looked_up_by() -> None:
+    built = " ".join(STAGES["installed"].of("RUN"))
+    (found,) = re.findall(r"amd64\) cpu=(\S+)", built)
+    for target in ("cpu", "gpu"):
+        environ = environment("base", target)
+        assert environ["NUMBA_CPU_NAME"] == found
+        assert environ["NUMBA_CPU_FEATURES"] == environment("installed")["NUMBA_CPU_FEATURES"]
+        assert environ["NUMBA_CACHE_DIR"] == environment("installed")["NUMBA_CACHE_DIR"]
+
+
+def test_the_chart_copies_compiled_code_from_where_it_is(chart: Chart) -> None:
+    pod = only(chart.render({}), "Deployment")["spec"]["template"]["spec"]
+    given = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+    *_, source, target = pod["initContainers"][0]["command"]
+    assert (source, target) == (environment("base")["NUMBA_CACHE_DIR"], given["NUMBA_CACHE_DIR"])
+    for container in (pod["initContainers"][0], pod["containers"][0]):
+        assert target in [mount["mountPath"] for mount in container["volumeMounts"]]
+
+
+def test_every_package_is_pinned_by_its_hash() -> None:
+    for name in ("wheel", "installed"):
+        for command in STAGES[name].of("RUN"):
+            for part in command.split("&&"):
+                if "install" in part and "/wheels/" not in part:
+                    assert {"--require-hashes", "--no-deps"} <= set(part.split())
+    locked = (ROOT / "requirements/image.txt").read_text(encoding="utf-8")
+    assert len(re.findall(r"^[a-z0-9._-]+==\S+ \\$", locked, re.MULTILINE)) > 50
+    assert "\nray==" in locked
+    assert "\nopencensus==" in locked  # of ray[default]: without it a cluster takes no jobs
+
+
+def test_the_ray_of_the_chart_is_that_of_the_image(chart: Chart) -> None:
+    (version,) = re.findall(r"^ray==(\S+)", (ROOT / "requirements/image.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    job = only(chart.render({"build": {"once": True, "inputs": ["s3://b/d"]}}), "RayJob")
+    assert job["spec"]["rayClusterSpec"]["rayVersion"] == version
+
+
+def test_labels() -> None:
+    (labels,) = map(variables, STAGES["base"].of("LABEL"))
+    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+    assert labels["hirag-dist.sbom"] == "/opt/hirag/sbom.cdx.json"
+    assert "> /opt/hirag/sbom.cdx.json" in " ".join(STAGES["installed"].of("RUN"))
+
+
+def test_all_that_is_copied_is_sent_to_the_builder() -> None:
+    ignore = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    sent = [line.removeprefix("!") for line in ignore if line.startswith("!")]
+    for name in ("wheel", "installed"):
+        for arguments in STAGES[name].of("COPY"):
+            *sources, _ = arguments.split()
+            for source in () if arguments.startswith("--from=") else sources:
+                assert any(source == each or source.startswith(f"{each}/") for each in sent), source
+
+
+def test_the_bill_of_materials() -> None:
+    command = [sys.executable, str(ROOT / "deploy/docker/sbom.py")]
+    first = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert first == subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    bill = json.loads(first)
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    by_name = {component["name"]: component for component in bill["components"]}
+    assert len(by_name) == len(bill["components"])
+    assert by_name["numpy"]["purl"] == f"pkg:pypi/numpy@{by_name['numpy']['version']}"
+    assert by_name["hirag-dist"]["licenses"] == [{"license": {"name": "Apache-2.0"}}]
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
+    """What the first two stages make. Kept where HIRAG_IMAGE_ROOT says, since it takes minutes."""
+    kept = os.environ.get("HIRAG_IMAGE_ROOT")
+    if kept is not None and (Path(kept) / "done").exists():
+        found = Bare.__new__(Bare)
+        found.root = Path(kept)
+        return found
+    root = Path(kept) if kept is not None else tmp_path_factory.mktemp("image")
+    made = Bare(root, sys.executable)
+    made.run(STAGES["wheel"], own_packages=True)
+    made.run(STAGES["installed"])
+    (root / "done").touch()
+    return made
+
+
+def inside(bare: Bare, tmp_path: Path, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a container of the image would, with its environment alone."""
+    environ = {name: bare.placed(value) for name, value in environment("base", "cpu").items()}
+    environ["PATH"] = f"{bare.root}/opt/hirag/bin:/usr/bin:/bin"
+    environ |= {"HOME": str(tmp_path)} | more
+    return subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=280)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_entry_points(bare: Bare, tmp_path: Path) -> None:
+    (entry,) = STAGES["base"].of("ENTRYPOINT")
+    said = inside(bare, tmp_path, *json.loads(entry), "--help")
+    assert said.returncode == 0, said.stderr
+    assert "serve" in said.stdout
+    assert inside(bare, tmp_path, "ray", "--version").stdout.startswith("ray, version")
+    where = inside(bare, tmp_path, "python", "-c", "import hirag_dist; print(hirag_dist.__file__)").stdout
+    assert where.startswith(f"{bare.root}/opt/hirag/lib")
+    assert inside(bare, tmp_path, "python", "-m", "pip", "--version").returncode != 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_nothing_is_compiled_at_the_first_start(bare: Bare, tmp_path: Path) -> None:
+    """A question to an index, with the compiled code where nothing has been written since."""
+    cache = Path(bare.placed("/opt/hirag/numba"))
+    before = {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")}
+    assert before
+    corpus = tmp_path / "corpus.jsonl"
+    texts = ("Ada Lovelace met Charles Babbage in London.", "Charles Babbage built the Difference Engine in London.")
+    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    index = ("--index", str(tmp_path / "index"), "--set", "vectors.backend=memory")
+    built = inside(bare, tmp_path, "hirag-dist", "index", str(corpus), *index, "--executor", "inline", "--json")
+    assert built.returncode == 0, built.stderr
+    asked = inside(bare, tmp_path, "hirag-dist", "query", *index, "Who met Charles Babbage?", "--json")
+    assert asked.returncode == 0, asked.stderr
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")} == before
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_job_on_ray_as_kuberay_submits_it(bare: Bare, chart: Chart, tmp_path: Path) -> None:
+    """The head and the job of a RayJob, by the commands that KubeRay makes of it, on this machine's loopback."""
+    values = merged(
+        {"build": {"once": True, "inputs": [str(tmp_path / "corpus.jsonl")]}}, {"index": {"uri": "s3://b/i"}}
+    )
+    objects = chart.render(values)
+    mounted = only(objects, "ConfigMap", "-build")["data"]
+    folder = tmp_path / "config"
+    folder.mkdir()
+    for name, text in mounted.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    order = json.loads(mounted["order.json"])
+    swap = {"s3://b/i": str(tmp_path / "index"), "/etc/hirag/config/hirag.yaml": str(folder / "hirag.yaml")}
+    order["arguments"] = [swap.get(each, each) for each in order["arguments"]] + ["--set", "execution.workers=1"]
+    (folder / "order.json").write_text(json.dumps(order), encoding="utf-8")
+    (tmp_path / "corpus.jsonl").write_text(
+        '{"text": "Ada Lovelace met Charles Babbage in London."}\n', encoding="utf-8"
+    )
+    spec = only(objects, "RayJob")["spec"]
+    given = spec["rayClusterSpec"]["headGroupSpec"]["rayStartParams"] | {
+        "num-cpus": "1",  # no other pod is there to do the work
+        "dashboard-host": "127.0.0.1",
+        "dashboard-port": "18265",
+        "port": "16379",
+        "node-ip-address": "127.0.0.1",
+        "temp-dir": str(tmp_path / "ray"),
+    }
+    start = ["ray", "start", "--head", *(f"--{key}={value}" for key, value in given.items())]
+    began = inside(bare, tmp_path, *start)
+    try:
+        assert began.returncode == 0, began.stdout + began.stderr
+        entrypoint = spec["entrypoint"].replace("/etc/hirag/config", str(folder))
+        job = ["ray", "job", "submit", "--address", "http://127.0.0.1:18265", "--", *entrypoint.split()]
+        done = inside(bare, tmp_path, *job, RAY_ADDRESS="127.0.0.1:16379")
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        assert (tmp_path / "index/current").exists()
+    finally:
+        inside(bare, tmp_path, "ray", "stop", "--force")
