@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -122,12 +128,34 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
     return made
 
 
-def inside(bare: Bare, tmp_path: Path, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as a container of the image would, with its environment alone."""
+def container(bare: Bare, tmp_path: Path) -> dict[str, str]:
+    """Return the environment that a container of the image has."""
     environ = {name: bare.placed(value) for name, value in environment("base", "cpu").items()}
-    environ["PATH"] = f"{bare.root}/opt/hirag/bin:/usr/bin:/bin"
-    environ |= {"HOME": str(tmp_path)} | more
-    return subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=280)
+    return environ | {"PATH": f"{bare.root}/opt/hirag/bin:/usr/bin:/bin", "HOME": str(tmp_path)}
+
+
+def inside(bare: Bare, tmp_path: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a container of the image would, with its environment alone."""
+    environ = container(bare, tmp_path)
+    return subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+def await_answer(url: str, process: subprocess.Popen[bytes]) -> None:
+    """Return once a URL is answered. Fails where the process ends before."""
+    give_up_at = time.monotonic() + 300
+    while time.monotonic() < give_up_at:
+        assert process.poll() is None, f"it ended with {process.returncode}"
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"no answer from {url}")
 
 
 @pytest.mark.slow
@@ -182,22 +210,27 @@ def test_a_job_on_ray_as_kuberay_submits_it(bare: Bare, chart: Chart, tmp_path: 
         '{"text": "Ada Lovelace met Charles Babbage in London."}\n', encoding="utf-8"
     )
     spec = only(objects, "RayJob")["spec"]
+    short = tempfile.mkdtemp(prefix="ray-")  # its sockets' paths may have 107 characters
     given = spec["rayClusterSpec"]["headGroupSpec"]["rayStartParams"] | {
         "num-cpus": "1",  # no other pod is there to do the work
         "dashboard-host": "127.0.0.1",
-        "dashboard-port": "18265",
-        "port": "16379",
+        "dashboard-port": str(free_port()),
+        "port": str(free_port()),
         "node-ip-address": "127.0.0.1",
-        "temp-dir": str(tmp_path / "ray"),
+        "temp-dir": short,
     }
-    start = ["ray", "start", "--head", *(f"--{key}={value}" for key, value in given.items())]
-    began = inside(bare, tmp_path, *start)
+    environ = container(bare, tmp_path)
+    start = ["ray", "start", "--head", "--block", *(f"--{key}={value}" for key, value in given.items())]
+    head = subprocess.Popen(start, env=environ, cwd=tmp_path, stdout=subprocess.DEVNULL)
     try:
-        assert began.returncode == 0, began.stdout + began.stderr
+        address = f"http://127.0.0.1:{given['dashboard-port']}"
+        await_answer(f"{address}/api/version", head)
         entrypoint = spec["entrypoint"].replace("/etc/hirag/config", str(folder))
-        job = ["ray", "job", "submit", "--address", "http://127.0.0.1:18265", "--", *entrypoint.split()]
-        done = inside(bare, tmp_path, *job, RAY_ADDRESS="127.0.0.1:16379")
+        job = ["ray", "job", "submit", "--address", address, "--", *entrypoint.split()]
+        done = subprocess.run(job, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         assert (tmp_path / "index/current").exists()
     finally:
-        inside(bare, tmp_path, "ray", "stop", "--force")
+        head.terminate()  # --block: it then ends what it started; `ray stop` would end every Ray of this machine
+        head.wait(timeout=60)
+        shutil.rmtree(short, ignore_errors=True)
