@@ -192,7 +192,7 @@ def test_nothing_is_compiled_at_the_first_start(bare: Bare, tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_job_on_ray_as_kuberay_submits_it(bare: Bare, chart: Chart, tmp_path: Path) -> None:
-    """The head and the job of a RayJob, by the commands that KubeRay makes of it, on this machine's loopback."""
+    """The head, a worker and the job of a RayJob, by the commands that KubeRay makes of them, on loopback."""
     values = merged(
         {"build": {"once": True, "inputs": [str(tmp_path / "corpus.jsonl")]}}, {"index": {"uri": "s3://b/i"}}
     )
@@ -212,7 +212,6 @@ def test_a_job_on_ray_as_kuberay_submits_it(bare: Bare, chart: Chart, tmp_path: 
     spec = only(objects, "RayJob")["spec"]
     short = tempfile.mkdtemp(prefix="ray-")  # its sockets' paths may have 107 characters
     given = spec["rayClusterSpec"]["headGroupSpec"]["rayStartParams"] | {
-        "num-cpus": "1",  # no other pod is there to do the work
         "dashboard-host": "127.0.0.1",
         "dashboard-port": str(free_port()),
         "port": str(free_port()),
@@ -221,16 +220,21 @@ def test_a_job_on_ray_as_kuberay_submits_it(bare: Bare, chart: Chart, tmp_path: 
     }
     environ = container(bare, tmp_path)
     start = ["ray", "start", "--head", "--block", *(f"--{key}={value}" for key, value in given.items())]
-    head = subprocess.Popen(start, env=environ, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    nodes = [subprocess.Popen(start, env=environ, cwd=tmp_path, stdout=subprocess.DEVNULL)]
     try:
         address = f"http://127.0.0.1:{given['dashboard-port']}"
-        await_answer(f"{address}/api/version", head)
+        await_answer(f"{address}/api/version", nodes[0])
+        (group,) = spec["rayClusterSpec"]["workerGroupSpecs"]
+        joined = group["rayStartParams"] | {"address": f"127.0.0.1:{given['port']}", "node-ip-address": "127.0.0.1"}
+        join = ["ray", "start", "--block", *(f"--{key}={value}" for key, value in joined.items())]
+        nodes.append(subprocess.Popen(join, env=environ, cwd=tmp_path, stdout=subprocess.DEVNULL))
         entrypoint = spec["entrypoint"].replace("/etc/hirag/config", str(folder))
         job = ["ray", "job", "submit", "--address", address, "--", *entrypoint.split()]
         done = subprocess.run(job, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         assert (tmp_path / "index/current").exists()
     finally:
-        head.terminate()  # --block: it then ends what it started; `ray stop` would end every Ray of this machine
-        head.wait(timeout=60)
+        for node in reversed(nodes):  # --block: it ends what it started; `ray stop` would end every Ray of this machine
+            node.terminate()
+            node.wait(timeout=60)
         shutil.rmtree(short, ignore_errors=True)
