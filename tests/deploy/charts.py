@@ -45,8 +45,8 @@ def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> Values:
 class Chart:
     """A copy of the chart in which the charts that it may bring are empty ones: theirs are not to be had everywhere."""
 
-    def __init__(self, folder: Path) -> None:
-        self._helm = tool("helm")
+    def __init__(self, folder: Path, helm: str = "helm") -> None:
+        self._helm = tool(helm)
         self.folder = folder / "hirag-dist"
         shutil.copytree(SOURCE, self.folder)
         about = yaml.safe_load((SOURCE / "Chart.yaml").read_text(encoding="utf-8"))

@@ -69,3 +69,19 @@ def test_rendering_is_the_same_each_time(chart: Chart) -> None:
 def test_lint(chart: Chart) -> None:
     done = chart.run("lint", values_of(everything()) | {"index": {"uri": "s3://bucket/i"}}, "--strict")
     assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def by_helm_3(tmp_path_factory: pytest.TempPathFactory) -> Chart:
+    return Chart(tmp_path_factory.mktemp("chart3"), "helm3")
+
+
+@pytest.mark.parametrize("choice", [everything(), *pairwise()[::4]], ids=range(len(pairwise()[::4]) + 1))
+def test_helm_3_renders_the_same(chart: Chart, by_helm_3: Chart, choice: Choice) -> None:
+    version = ("--kube-version", "1.33.0")  # each takes another one for granted
+    objects, others = (each.render(values_of(choice), *version) for each in (chart, by_helm_3))
+
+    def sorted_by_name(found: list[Object]) -> list[Object]:
+        return sorted(found, key=lambda each: (each["kind"], each["metadata"]["name"]))
+
+    assert sorted_by_name(objects) == sorted_by_name(others)
