@@ -202,6 +202,13 @@ def test_what_may_be_reached_follows_from_the_configuration(chart: Chart) -> Non
     assert ports(only(objects, "NetworkPolicy", "-build"), "egress") == reached | {6443}
 
 
+@pytest.mark.parametrize("colon", [":", "%3A", "%3a"])
+def test_an_object_store_of_ones_own_may_be_reached(chart: Chart, colon: str) -> None:
+    uri = f"s3://bucket/index?endpoint_override=minio.storage{colon}9000&scheme=http"
+    objects = chart.render({"index": {"uri": uri}})
+    assert ports(only(objects, "NetworkPolicy", "-query"), "egress") == {53, 443, 9000}
+
+
 def test_only_rays_own_pods_and_the_operator_reach_ray(chart: Chart) -> None:
     first, second = only(chart.render(RAY), "NetworkPolicy", "-build")["spec"]["ingress"]
     assert [list(peer) for peer in first["from"]] == [["podSelector"]]

@@ -67,7 +67,7 @@
 {{- dict "arguments" $arguments "accepted" (ternary (list 3) list (eq $build.incomplete "accept")) | toJson -}}
 {{- end -}}
 
-{{/* TCP ports that config's URLs name, beside 443: of models, Milvus and traces. A JSON list. */}}
+{{/* TCP ports that URLs name, beside 443: of models, Milvus, traces, and object stores of one's own. A JSON list. */}}
 {{- define "hirag.egressPorts" -}}
 {{- $config := include "hirag.config.common" . | fromYaml -}}
 {{- $urls := list (dig "vectors" "uri" "" $config) (dig "service" "traces_endpoint" "" $config) -}}
@@ -81,6 +81,10 @@
 {{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $host) -}}
 {{- $ports = append $ports (int (default (ternary "80" "443" (hasPrefix "http:" $url)) $port)) -}}
 {{- end -}}
+{{- end -}}
+{{- range $uri := concat (list .Values.index.uri) .Values.build.inputs -}}
+{{- $port := regexFind "[0-9]+$" (regexFind "endpoint_override=[^&]*(:|%3[Aa])[0-9]+" $uri) -}}
+{{- if $port -}}{{- $ports = append $ports (int $port) -}}{{- end -}}
 {{- end -}}
 {{- $numbers := list -}}
 {{- range $ports -}}{{- $numbers = append $numbers (int .) -}}{{- end -}}

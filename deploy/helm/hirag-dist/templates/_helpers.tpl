@@ -80,6 +80,7 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
+{{/* As the chart of Milvus names its Service: a release that is called after it is not called so twice. */}}
 {{- define "hirag.milvusUri" -}}
-{{- printf "http://%s-milvus:19530" .Release.Name -}}
+{{- printf "http://%s:19530" (ternary .Release.Name (printf "%s-milvus" .Release.Name) (contains "milvus" .Release.Name)) -}}
 {{- end -}}
