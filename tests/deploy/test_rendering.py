@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
 import yaml
 
 from hirag_dist.config_file import load_config
-from tests.deploy.charts import Chart, Object
+from tests.deploy.charts import SOURCE, Chart, Object, tool
 from tests.deploy.policies import release_faults
 from tests.deploy.schemas import VERSIONS, faults
 from tests.deploy.switches import Choice, everything, flips, pairwise, values_of
@@ -69,6 +71,15 @@ def test_rendering_is_the_same_each_time(chart: Chart) -> None:
 def test_lint(chart: Chart) -> None:
     done = chart.run("lint", values_of(everything()) | {"index": {"uri": "s3://bucket/i"}}, "--strict")
     assert done.returncode == 0, done.stdout
+
+
+def test_the_package_holds_the_chart_and_nothing_else(chart: Chart, tmp_path: Path) -> None:
+    subprocess.run([tool("helm"), "package", str(chart.folder), "--destination", str(tmp_path)], check=True)
+    (package,) = tmp_path.glob("hirag-dist-*.tgz")
+    with tarfile.open(package) as opened:
+        held = {name.removeprefix("hirag-dist/") for name in opened.getnames() if "/charts/" not in name}
+    tracked = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*") if path.is_file()}
+    assert held == tracked
 
 
 @pytest.fixture(scope="module")
