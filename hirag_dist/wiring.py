@@ -298,6 +298,7 @@ class _AnswerPool:
     """Implements `ports.AnswerModel` over the pool of one engine, which leaves the treasury when it is closed."""
 
     def __init__(self, pool: Pool, treasury: Treasury, holder: str) -> None:
+        self.ask = pool.ask
         self.stream = pool.stream
         self.model_name = pool.model_name
         self._pool = pool
