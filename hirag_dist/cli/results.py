@@ -57,9 +57,8 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
     if retrieval.map_work is not None:
         out.print(f"[bold]{work_line(retrieval.map_work)}[/bold]")
         if retrieval.map_work.failed:
-            out.print(
-                f"[yellow]No usable reply for {_parts(retrieval.map_work.failed)}: what they hold is missing.[/yellow]"
-            )
+            missing = f"No usable reply for {_parts(retrieval.map_work.failed)}: what they hold is missing."
+            out.print(f"[yellow]{missing}[/yellow]")
     times = ", ".join(f"{part} {retrieval.timings_ms[part]:.1f}" for part in _PARTS if part in retrieval.timings_ms)
     out.print(f"[dim]ms: {times} · context of {retrieval.context_tokens:,} tokens{_called(retrieval)}[/dim]")
     if retrieval.partial:
@@ -68,28 +67,19 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
 
 def plan_line(mode: str, work: MapWork) -> str:
     """Return what a map-reduce is about to cost."""
-    records = "chunks" if mode == "ts" else "reports"
-    return (
-        f"{mode}: {work.records:,} {records}, {work.part_tokens:,} tokens, read in {_parts(work.parts)}: as many calls to "
-        f"the model, and one for the answer."
-    )
+    what = f"{work.records:,} {'chunks' if mode == 'ts' else 'reports'}, {work.part_tokens:,} tokens"
+    return f"{mode}: {what}, read in {_parts(work.parts)}: as many calls to the model, and one for the answer."
 
 
 def work_line(work: MapWork) -> str:
     """Return what the calls of a map-reduce brought."""
-    rest = [
-        f"{count:,} {what}"
-        for count, what in (
-            (work.left_out, "for which there was no room"),
-            (work.uncited, "left out because they cite nothing"),
-        )
-        if count
-    ]
-    said = (
-        f"Map-reduce: {work.calls:,} calls about {_parts(work.parts)}, {work.unhelpful:,} of which hold nothing that "
-    )
-    said += f"helps; {work.points:,} points"
-    return said + (f", {', '.join(rest)}" if rest else "") + "."
+    kept = [f"{work.points:,} points"]
+    if work.left_out:
+        kept.append(f"{work.left_out:,} for which there was no room")
+    if work.uncited:
+        kept.append(f"{work.uncited:,} left out because they cite nothing")
+    calls = f"Map-reduce: {work.calls:,} calls about {_parts(work.parts)}, {work.unhelpful:,} without help"
+    return f"{calls}; {', '.join(kept)}."
 
 
 def _parts(count: int) -> str:
