@@ -151,6 +151,10 @@ class LoadedIndex:
             ranked.score,
         )
 
+    def reported(self) -> NDArray[np.bool_]:
+        """Return, for each community, whether it has a report that may be seen."""
+        return self._report_rows >= 0
+
     def paths(
         self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]], named: Named
     ) -> tuple[PathItem, ...]:

@@ -169,6 +169,11 @@ class SeenIndex(LoadedIndex):
         """Return a community with its report, None where not all that it was written from may be seen."""
         return super().community(ranked) if self._reported[ranked.community] else None
 
+    def reported(self) -> Flags:
+        """Return, for each community, whether it has a report that may be seen."""
+        found: Flags = super().reported() & self._reported
+        return found
+
     def info(self, whole: IndexInfo) -> IndexInfo:
         """Return what a caller may know of an index: what there is of each kind that may be seen.
 
