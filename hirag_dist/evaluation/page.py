@@ -113,7 +113,9 @@ def _letters(report: Mapping[str, Any]) -> list[Section]:
     rows = [[letter["step"], letter["id"], letter["reason"], letter["attempts"]] for letter in letters["shown"]]
     more = letters["count"] - len(rows)
     note = "They count in no figure above. The next run of the same command tries them again."
-    return [Table("Dead letters", ["step", "unit", "reason", "attempts"], rows, note + (f" {more:,} more." if more else ""))]
+    return [
+        Table("Dead letters", ["step", "unit", "reason", "attempts"], rows, note + (f" {more:,} more." if more else ""))
+    ]
 
 
 def _bill(report: Mapping[str, Any]) -> list[Section]:
