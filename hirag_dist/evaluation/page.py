@@ -13,7 +13,7 @@ from typing import Any
 from hirag_dist.core.statistics import Interval
 from hirag_dist.core.text import shorten
 from hirag_dist.evaluation.drawing import draw_bars, draw_lines, draw_matrix
-from hirag_dist.evaluation.sections import Bars, Cell, Lines, Matrix, Section, Table, Text
+from hirag_dist.evaluation.sections import Bars, Cell, Lines, Section, Table, Text
 from hirag_dist.inspection.page import html_table, page_part
 
 _CELL_CHARS = 2000

@@ -43,8 +43,8 @@ def read_json(text: str, maker: DocumentMaker) -> Iterator[Document | Unreadable
     """Yield the documents of a JSON file.
 
     It holds a list of strings or objects; one object with a text field; an object with such a list under a
-    key; or a map from id to text or to object, the id being the default title and the default id. A file of JSON Lines is read
-    as that.
+    key; or a map from id to text or to object, the id being the default title and the default id. A file of JSON
+    Lines is read as that.
     """
     text = clean_text(text)
     if not text or text.isspace():
