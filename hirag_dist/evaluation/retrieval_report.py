@@ -103,14 +103,13 @@ def findings(tally: Tally, ks: Sequence[int], n_chunks: int, counts: Mapping[str
         Text("What this shows", _explained(ks, n_chunks, counts, tally)),
         main,
         *(_bars(by_group[""]["systems"], f"{name}@", ks, title) for name, title in _TITLES.items()),
-        _difference_bars(by_group, f"recall@{_middle(ks)}"),
-        differences,
+        *([_difference_bars(by_group, f"recall@{_middle(ks)}"), differences] if len(tally.systems) > 1 else []),
         *_type_tables(tally, by_group, f"recall@{_middle(ks)}"),
         _level_table(levels, n_chunks),
         _time_table(times),
     ]
     brief = f"recall@{_middle(ks)}"
-    few = replace(differences, rows=[row for row in differences.rows if row[0] == brief], note="")
+    few = replace(differences, rows=[row for row in differences.rows if row[:2] == [brief, "all"]], note="")
     shown = [main, few] if len(tally.systems) > 1 else [main]
     return Findings(results, sections, shown, counts)
 

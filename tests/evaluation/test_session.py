@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -315,9 +314,3 @@ async def test_what_decides_replies_is_the_model_and_the_prompt_not_its_place(tm
         warm = opened.asks("judge", "answer")
     assert first == second != warm
     assert json.dumps(first)
-
-
-def test_the_hold_ends_with_its_process(tmp_path: Path) -> None:
-    assert killed(tmp_path, 2, 0) == -signal.SIGKILL
-    assert os.path.exists(tmp_path / "out")
-    assert killed(tmp_path, 2, 9) == 0
