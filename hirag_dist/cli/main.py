@@ -28,6 +28,7 @@ _MODULES = {  # command → its module here, in the order of the help
     "serve": "serve",
     "token": "token",
     "inspect": "inspect",
+    "eval": "eval",
     "export": "export",
     "prune": "prune",
     "simulate-llm": "simulate",
