@@ -45,6 +45,9 @@ class Service(Section):
     state_dir: str | None = Field(
         None, description="where callers' quotas outlive a restart, one service each; null: they begin anew"
     )
+    map_reduce: bool = Field(
+        False, description="answers in the modes graphrag-global and ts, which cost a call for each part of the corpus"
+    )
     concurrency: int | None = Field(
         None, ge=1, description="retrievals at a time in a process, the rest wait in line; null: by what they wait for"
     )

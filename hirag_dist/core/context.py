@@ -12,6 +12,7 @@ from hirag_dist.core.text import one_line, shorten
 from hirag_dist.types import Citation, Retrieval
 
 _SHARES = {"local": 0.25, "bridge": 0.2, "global": 0.25, "sources": 0.3}
+_GRAPHRAG = {"local": 0.15, "bridge": 0.2, "global": 0.15, "sources": 0.5}  # GraphRAG's own for its local search
 _KINDS = {"E": "entity", "R": "relation", "C": "community", "S": "chunk"}
 _BEGINNING = re.compile(rf"^[{UNSEEN}]*(?=\[|##)", re.MULTILINE)  # of a line that looks like a record or a section
 UNKNOWN_ANSWER = "I do not know"
@@ -52,9 +53,11 @@ def render_context(
             text = make()
             return text, count_tokens(text)
 
+    graphrag = retrieval.mode == "graphrag-local"
+    shares = _GRAPHRAG if graphrag else _SHARES
     sections = [
         ("Entities", "local", _entity_records(retrieval)),
-        ("Bridge", "bridge", _relation_records(retrieval)),
+        ("Relations" if graphrag else "Bridge", "bridge", _relation_records(retrieval)),
         ("Communities", "global", _community_records(retrieval)),
         ("Sources", "sources", _source_records(retrieval)),
     ]
@@ -65,13 +68,13 @@ def render_context(
         "sources": retrieval.sources,
     }
     present = [section for section in sections if held[section[1]]]
-    whole = sum(_SHARES[level] for _, level, _ in present) or 1.0
+    whole = sum(shares[level] for _, level, _ in present) or 1.0
     parts: list[str] = []
     refs: dict[str, str] = {}
     spare = 0
     used = 0
     for title, level, records in present:
-        room = int(max_tokens * _SHARES[level] / whole) + spare
+        room = int(max_tokens * shares[level] / whole) + spare
         lines, chosen, cost = _fit(title, records, room, count_tokens, partial(told, level))
         spare = room - cost
         used += cost

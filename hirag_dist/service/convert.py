@@ -7,6 +7,7 @@ they are an `InvalidQuery`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from hirag_dist.types import (
     CommunityItem,
     EntityItem,
     IndexInfo,
+    MapWork,
     PathItem,
     Retrieval,
     SourceItem,
@@ -135,6 +137,8 @@ def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_
     message.context_refs.update(retrieval.context_refs)
     message.timings_ms.update(retrieval.timings_ms)
     message.partial.extend(retrieval.partial)
+    if retrieval.map_work is not None:
+        message.map_work.CopyFrom(pb.MapWork(**asdict(retrieval.map_work)))
 
 
 def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
@@ -184,7 +188,12 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
         context_refs=dict(message.context_refs),
         timings_ms=dict(message.timings_ms),
         partial=tuple(message.partial),
+        map_work=_map_work(message.map_work) if message.HasField("map_work") else None,
     )
+
+
+def _map_work(message: pb.MapWork) -> MapWork:
+    return MapWork(**{each.name: getattr(message, each.name) for each in fields(MapWork)})
 
 
 def _entities(messages: Iterable[pb.Entity]) -> tuple[EntityItem, ...]:
