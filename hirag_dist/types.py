@@ -285,6 +285,33 @@ class TripleItem:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimItem:
+    """A claim of a text (GraphRAG paper §3.1.2).
+
+    Attributes:
+        subject, object: as the claim names them; `object` is empty where there is none.
+        subject_id, object_id: the entities of layer 0 of those names; empty where there are none.
+        status: true, false or suspected, as a rule; empty where it is not told.
+        start_date, end_date: ISO 8601, as a rule; empty where it is not told.
+        source_text: quoted from the chunk.
+        chunk_id: where it is claimed; empty where that is not known.
+    """
+
+    claim_id: str
+    subject: str
+    object: str
+    subject_id: str
+    object_id: str
+    type: str
+    status: str
+    start_date: str
+    end_date: str
+    description: str
+    source_text: str
+    chunk_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class SourceItem:
     """A chunk behind what was retrieved, with its place in its document (characters, half open)."""
 
@@ -366,12 +393,13 @@ class Retrieval:
     Attributes:
         key_entities: top-m members of each retrieved community, in the order that the bridge walks (Eq. 14).
         paths: one per consecutive pair of key entities; unconnected pairs are there too.
-        context_refs: reference in the context ("E3", "S1") → id of the entity, relation, community or chunk.
+        context_refs: reference in the context ("E3", "S1") → id of the entity, relation, claim, community or chunk.
         timings_ms: embed, search, communities, bridge, sources, render, total.
         partial: levels that the deadline cut off.
         map_work: of a map-reduce mode. Communities or sources are then those that the points in the context cite, by
             how the context has them; their `score` is the best helpfulness of those points in hundredths, and a
             community's `hits` is how many they are.
+        claims: about the local entities, in graphrag-local mode.
     """
 
     question: str
@@ -389,11 +417,12 @@ class Retrieval:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     partial: tuple[str, ...] = ()
     map_work: MapWork | None = None
+    claims: tuple[ClaimItem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """One reference of an answer: `kind` is entity, relation, community or chunk; `ref` stands in the text."""
+    """One reference of an answer: `kind` is entity, relation, claim, community or chunk; `ref` stands in the text."""
 
     ref: str
     kind: str
