@@ -185,8 +185,8 @@ def _report(last: str) -> Report | None:
 
 
 def _rows(text: str) -> list[dict[str, str]]:
-    """Return rows of CSV under their header; fields may be padded by tabs or blanks."""
-    lines = csv.reader(io.StringIO(text.strip()), skipinitialspace=True)
+    """Return rows of CSV under their header; a tab may stand behind a comma."""
+    lines = csv.reader(io.StringIO(text.strip().replace(",\t", ",")))
     table = [[field.strip() for field in line] for line in lines if line]
     return [dict(zip(table[0], line, strict=False)) for line in table[1:]]
 

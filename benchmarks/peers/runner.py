@@ -46,8 +46,8 @@ class Peer:
 PEERS: Mapping[str, Peer] = {
     "hirag-dist": Peer("hirag_dist", executor="inline", note="in one process; mode hirag"),
     "hirag-dist-ray": Peer("hirag_dist", executor="ray", note="Ray started and stopped by the command; mode hirag"),
-    "lightrag-hku": Peer("lightrag", "lightrag-hku", note="mode mix, no reranker"),
-    "nano-graphrag": Peer("nano_graphrag", "nano-graphrag", note="mode local"),
+    "lightrag-hku": Peer("lightrag", "lightrag-hku", note="mode mix, no reranker; cosine threshold 0"),
+    "nano-graphrag": Peer("nano_graphrag", "nano-graphrag", note="mode local; cosine threshold 0"),
     "fast-graphrag": Peer(
         "fast_graphrag", "fast-graphrag", note="index loaded once; embeddings without its rate limit"
     ),

@@ -68,6 +68,7 @@ QUERY: Mapping[str, Callable[[Row], str]] = {
     "p99 ms": _at("alone", "p99_ms", form=",.1f"),
     "context CPU ms": _at("context", "cpu_ms", form=",.1f"),
     "context p50 ms": _at("context", "p50_ms", form=",.1f"),
+    "context chars": _at("context", "chars"),
     "answers / s": _at("clients", "answers_s", form=",.1f"),
     "CPU ms each": _at("clients", "cpu_ms", form=",.1f"),
     "peak MB": _at("query", "peak_mb"),

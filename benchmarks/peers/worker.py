@@ -57,21 +57,23 @@ async def _queried(module: Any, job: Job) -> dict[str, Any]:
 
 
 async def alone(ask: Ask, questions: Sequence[str]) -> dict[str, Any]:
-    """Return what a question costs when nobody else asks: milliseconds, and how many got an empty reply."""
+    """Return what a question costs when nobody else asks: milliseconds, and what came: mean length, empty replies."""
     times: list[float] = []
-    empty = 0
+    empty = chars = 0
     cpu = time.process_time()
     for question in questions:
         started = time.perf_counter()
         reply = await ask(question)
         times.append((time.perf_counter() - started) * 1e3)
         empty += not reply.strip()
+        chars += len(reply)
     cpu = time.process_time() - cpu
     return {
         "questions": len(questions),
         "p50_ms": round(percentile(times, 50), 2),
         "p99_ms": round(percentile(times, 99), 2),
         "cpu_ms": round(cpu * 1e3 / len(questions), 2),
+        "chars": round(chars / len(questions)),
         "empty": empty,
     }
 
@@ -84,7 +86,8 @@ async def crowd(ask: Ask, questions: Sequence[str], clients: int) -> dict[str, A
     async def client() -> None:
         nonlocal empty
         for question in waiting:
-            empty += not (await ask(question)).strip()
+            reply = await ask(question)  # on a line of its own: `empty` is read after the wait
+            empty += not reply.strip()
 
     started, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*(client() for _ in range(clients)))

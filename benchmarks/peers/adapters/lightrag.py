@@ -9,7 +9,7 @@ from lightrag import LightRAG, QueryParam
 from lightrag.llm.openai import openai_complete_if_cache, openai_embed
 from lightrag.utils import EmbeddingFunc
 
-from benchmarks.peers.job import API_KEY, CHAT_MODEL, EMBEDDING_MODEL, Job
+from benchmarks.peers.job import API_KEY, CHAT_MODEL, EMBEDDING_MODEL, THRESHOLD, Job
 
 
 class Adapter:
@@ -28,6 +28,7 @@ class Adapter:
                 max_token_size=8192,
                 func=partial(openai_embed.func, model=EMBEDDING_MODEL, **at),
             ),
+            vector_db_storage_cls_kwargs={"cosine_better_than_threshold": THRESHOLD},
         )
 
     async def index(self, documents: list[str]) -> None:

@@ -10,7 +10,7 @@ from nano_graphrag import GraphRAG, QueryParam
 from nano_graphrag._llm import gpt_4o_mini_complete, openai_embedding
 from nano_graphrag._utils import EmbeddingFunc
 
-from benchmarks.peers.job import Job
+from benchmarks.peers.job import THRESHOLD, Job
 
 
 class Adapter:
@@ -25,6 +25,7 @@ class Adapter:
             best_model_func=gpt_4o_mini_complete,
             cheap_model_func=gpt_4o_mini_complete,
             embedding_func=EmbeddingFunc(embedding_dim=job.dim, max_token_size=8192, func=openai_embedding.func),
+            query_better_than_threshold=THRESHOLD,
         )
 
     async def index(self, documents: list[str]) -> None:
