@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.peers.asking import Description, Extraction, Fixed, Keywords, Question, Report, Wanted, wanted
+from benchmarks.peers.asking import Cluster, Description, Extraction, Fixed, Keywords, Question, Report, Wanted, wanted
 from hirag_dist.core.prompts import (
     Prompts,
     answer_request,
@@ -19,6 +19,7 @@ from hirag_dist.core.prompts import (
     extraction_request,
     gleaning_request,
     report_request,
+    summary_request,
 )
 from hirag_dist.errors import RequestRejected
 from hirag_dist.extractive import reply_to
@@ -60,6 +61,8 @@ def _reply(asked: Wanted, seed: int) -> str:
     match asked:
         case Extraction():
             return _extracted(asked, seed)
+        case Cluster():
+            return _summarised(asked, seed)
         case Description():
             request = describe_request(asked.name, "unknown", asked.descriptions, _PROMPTS, _MAX_WORDS)
             text = reply_to(request.messages, None, seed)
@@ -107,8 +110,30 @@ def _extracted(asked: Extraction, seed: int) -> str:
         ["relationship", each["source"], each["target"], each["description"], str(each["strength"])]
         for each in relations
     ]
-    kept = [[f'"{row[0]}"', *row[1:]] for row in rows if row[0] in asked.kinds]
-    return f"{asked.record}\n".join(f"({asked.field.join(row)})" for row in kept) + asked.done
+    return _tuples([row for row in rows if row[0] in asked.kinds], asked)
+
+
+def _summarised(asked: Cluster, seed: int) -> str:
+    members = [(name, "unknown", text) for name, text in asked.members]
+    request = summary_request(members, _PROMPTS, asked.types or _TYPES, "summarise")
+    found = json.loads(reply_to(request.messages, "summarise", seed))
+    rows = [["entity", each["name"], each["type"], each["description"]] for each in found["entities"]]
+    rows += [
+        [
+            "relationship",
+            asked.members[each["member"] - 1][0],
+            each["entity"],
+            each["description"],
+            str(each["strength"]),
+        ]
+        for each in found["relations"]
+    ]
+    return _tuples(rows, asked.tuples)
+
+
+def _tuples(rows: Sequence[Sequence[str]], asked: Extraction) -> str:
+    written = (asked.field.join([f'"{row[0]}"', *row[1:]]) for row in rows)
+    return f"{asked.record}\n".join(f"({row})" for row in written) + asked.done
 
 
 def _theme(description: str) -> str:

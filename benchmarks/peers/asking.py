@@ -13,7 +13,10 @@ from hirag_dist.types import Message
 _TUPLES = re.compile(r'\("(entity|relationship)"(\S+?)<')
 _LIST_DELIMITER = re.compile(r"Use \*\*(\S+?)\*\* as the list delimiter")
 _DONE = re.compile(r"output (<\|\w+\|>)")
-_TUPLE_TEXT = re.compile(r"Entity_types:[ \t]*(?P<types>[^\n]*)\nText:[ \t]*\n?(?P<text>.*)\n#{6,}", re.DOTALL)
+_TUPLE_TYPES = re.compile(r"^Entity_types:[ \t]*(.*)$", re.MULTILINE)
+_TUPLE_TEXT = re.compile(r"^Text:[ \t]*\n?(.*)\n#{6,}", re.DOTALL | re.MULTILINE)
+_CLUSTER = re.compile(r"Meta attribute list: (.*?)\nEntity description list: (.*?)\n#{6,}", re.DOTALL)
+_PAIR = re.compile(r"""\(\s*(['"])(.*?)\1\s*,\s*(['"])(.*?)\3\s*\)""", re.DOTALL)
 _ROW = re.compile(r"`entity(\S+?)entity_name\1")
 _ROW_TEXT = re.compile(r"---Input Text---\s*```\n(.*)\n```\s*---Output---", re.DOTALL)
 _ROW_TYPES = re.compile(r"^- (\w+): ", re.MULTILINE)
@@ -45,6 +48,15 @@ class Extraction:
     record: str = "##"
     done: str = "<|COMPLETE|>"
     round: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Summary entities of members, (name, description) each, are asked for, of the types given; `tuples` say how."""
+
+    members: tuple[tuple[str, str], ...]
+    types: tuple[str, ...]
+    tuples: Extraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +101,7 @@ class Fixed:
     text: str
 
 
-Wanted = Extraction | Description | Report | Keywords | Question | Fixed
+Wanted = Extraction | Cluster | Description | Report | Keywords | Question | Fixed
 
 
 def wanted(messages: Sequence[Message]) -> Wanted | None:
@@ -119,7 +131,7 @@ def _loop_word(last: str) -> Fixed | None:
     return None
 
 
-def _extraction(system: str, first: str, rounds: int) -> Extraction | None:
+def _extraction(system: str, first: str, rounds: int) -> Extraction | Cluster | None:
     if "---Input Text---" in first:
         text, field = _ROW_TEXT.search(first), _ROW.search(system)
         if text is None or field is None:
@@ -129,14 +141,18 @@ def _extraction(system: str, first: str, rounds: int) -> Extraction | None:
     if found:
         types = _OBJECT_TYPES.search(first)
         return Extraction(found[1], _split(types[1] if types else ""), "object", round=rounds)
+    return _tuples(first, rounds)
+
+
+def _tuples(first: str, rounds: int) -> Extraction | Cluster | None:
     head, _, data = first.rpartition("-Real Data-")
-    shapes, real = _TUPLES.findall(head), _TUPLE_TEXT.search(data)
-    if not shapes or real is None:
+    shapes, text, cluster = _TUPLES.findall(head), _TUPLE_TEXT.search(data), _CLUSTER.search(data)
+    if not shapes or (text is None and cluster is None):
         return None
-    record, done = _LIST_DELIMITER.search(head), _DONE.search(head)
-    return Extraction(
-        real["text"],
-        _split(real["types"]),
+    types, record, done = _TUPLE_TYPES.search(data), _LIST_DELIMITER.search(head), _DONE.search(head)
+    found = Extraction(
+        text[1] if text else "",
+        _split(types[1] if types else ""),
         "tuples",
         kinds=frozenset(kind for kind, _ in shapes),
         field=shapes[0][1],
@@ -144,6 +160,10 @@ def _extraction(system: str, first: str, rounds: int) -> Extraction | None:
         done=done[1] if done else "<|COMPLETE|>",
         round=rounds,
     )
+    if cluster is None:
+        return found
+    members = tuple((pair[1], pair[3]) for pair in _PAIR.findall(cluster[2]))
+    return Cluster(members, tuple(each.strip("'\"") for each in _split(cluster[1])), found)
 
 
 def _split(types: str) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from typing import ClassVar, Protocol
 
 API_KEY = "none-needed"
 CHAT_MODEL, EMBEDDING_MODEL = "gpt-4o-mini", "text-embedding-3-small"  # names that all packages know a tokenizer for
-# Least cosine of what is found. Two packages default to 0.2, which nearly all of the nearest pass in the vectors of a
-# model, and few in those of the hashing embedder: they would be quick because they found nothing.
+# Least cosine of what is found. Two packages default to 0.2; few of the nearest pass that in vectors of the hashing
+# embedder, and who finds nothing is quick.
 THRESHOLD = 0.0
 
 

@@ -103,6 +103,21 @@ def test_only_the_records_that_a_tuple_prompt_describes_are_written() -> None:
     assert '"relationship"' not in reply(user(only.format(text=TEXT)), None)
 
 
+def test_clusters_get_summary_entities_that_their_members_are_tied_to() -> None:
+    head = TUPLES.partition("-Real Data-")[0]
+    members = [("Instagram", "Instagram is an app of Meta."), ("WhatsApp", "WhatsApp is an app of Meta, for messages.")]
+    data = (
+        f'Input:\nMeta attribute list: ["company", "product"]\nEntity description list: {members}\n#######\nOutput:\n'
+    )
+    said = reply(user(f"{head}-Real Data-\n######################\n{data}"), None)
+    records = [record.strip("()").split("<|>") for record in said.removesuffix("<|COMPLETE|>").split("##\n")]
+    summaries = {record[1] for record in records if record[0] == '"entity"'}
+    tied = {record[1]: record[2] for record in records if record[0] == '"relationship"'}
+    assert summaries
+    assert set(tied) == {"Instagram", "WhatsApp"}
+    assert set(tied.values()) <= summaries
+
+
 def test_what_was_missed_is_asked_for_in_a_second_round() -> None:
     sample = next(iter(sorted((Path(str(resources.files("hirag_dist.samples"))) / "corpus").glob("*")))).read_text()
     first = TUPLES.format(text=sample)
