@@ -22,7 +22,7 @@ from rich.console import Console
 from benchmarks.peers import table
 from benchmarks.peers.corpus import CorpusRefused, take
 from benchmarks.peers.metering import adopt_orphans
-from benchmarks.peers.runner import PEERS, Settings, measure
+from benchmarks.peers.runner import PEERS, REFERENCE, Settings, measure
 
 
 def main() -> None:
@@ -31,13 +31,14 @@ def main() -> None:
     if arguments.reference is not None:
         names.append("hirag-reference")
     questions = arguments.questions or arguments.corpus.with_name("queries.jsonl")
+    out = arguments.out.resolve()
     try:
-        corpus = take(arguments.corpus, questions, arguments.fraction, arguments.out)
+        corpus = take(arguments.corpus, questions, arguments.fraction, out)
     except (CorpusRefused, OSError) as error:
         sys.exit(f"peers: {error}")
     settings = Settings(
         corpus=corpus,
-        out=arguments.out.resolve(),
+        out=out,
         cache=arguments.cache.expanduser().resolve(),
         dim=arguments.dim,
         clients=arguments.clients,
@@ -45,16 +46,16 @@ def main() -> None:
         reference=arguments.reference.resolve() if arguments.reference else None,
     )
     adopt_orphans()
-    path = arguments.out / "rows.jsonl"
+    path = out / "rows.jsonl"
     rows = read_rows(path)
     for name in names:
         if not arguments.again and is_done(rows, name, corpus.digest):
             continue
-        row = measure(name, settings)
+        row = measure(name, PEERS.get(name, REFERENCE), settings)
         print(json.dumps(row), flush=True)
-        rows = [each for each in rows if (each["peer"], each["digest"]) != (name, corpus.digest)] + [row]
+        rows = with_row(rows, row)
         _write(path, "".join(json.dumps(each) + "\n" for each in rows))
-        _write(arguments.out / "table.md", table.markdown(rows))
+        _write(out / "table.md", table.markdown(rows))
     console = Console(stderr=True, width=200)
     for each in table.terminal([row for row in rows if row["digest"] == corpus.digest and "failed" not in row]):
         console.print(each)
@@ -68,6 +69,17 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def with_row(rows: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows with one more, in the place of what it replaces; those of a corpus stand in one order."""
+    key = row["peer"], row["digest"]
+    order = {name: place for place, name in enumerate(PEERS)}
+    corpora = list(dict.fromkeys([*(each["digest"] for each in rows), row["digest"]]))
+    return sorted(
+        [*(each for each in rows if (each["peer"], each["digest"]) != key), row],
+        key=lambda each: (corpora.index(each["digest"]), order.get(each["peer"], len(order))),
+    )
 
 
 def is_done(rows: list[dict[str, Any]], name: str, digest: str) -> bool:

@@ -85,17 +85,17 @@ def metered(
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=dict(env), cwd=cwd, stdout=out, stderr=subprocess.STDOUT)
         peak_kib, most, usage = 0, 0, None
-        while usage is None:
-            tree = list(descendants(process.pid))
-            peak_kib, most = max(peak_kib, sum(map(_pss_kib, tree))), max(most, len(tree))
-            if time.perf_counter() - started > timeout_s:
-                break
-            usage = _waited(process.pid, _SAMPLE_S)
-    wall = time.perf_counter() - started
+        try:
+            while usage is None and time.perf_counter() - started <= timeout_s:
+                tree = list(descendants(process.pid))
+                peak_kib, most = max(peak_kib, sum(map(_pss_kib, tree))), max(most, len(tree))
+                usage = _waited(process.pid, _SAMPLE_S)
+        finally:
+            wall = time.perf_counter() - started
+            left_s = sum(_ended(pid) for pid in iter(lambda: _new_child(kept), None))
     returncode = None if usage is None else os.waitstatus_to_exitcode(usage[0])
-    cpu = 0.0 if usage is None else usage[1]
+    cpu = left_s + (0.0 if usage is None else usage[1])
     process.returncode = returncode if returncode is not None else -signal.SIGKILL  # it was waited for behind its back
-    cpu += sum(_ended(pid) for pid in iter(lambda: _new_child(kept), None))
     ours = cpu + sum(cpu_of(pid) - before for pid, before in known.items())
     return Cost(
         returncode=returncode,

@@ -80,9 +80,11 @@ class Settings:
     reference: Path | None = None
 
 
-def measure(name: str, settings: Settings) -> dict[str, Any]:
-    """Return a package's row; where it failed, one with `failed`, the reason, and what was measured before."""
-    peer = REFERENCE if name == "hirag-reference" else PEERS[name]
+def measure(name: str, peer: Peer, settings: Settings) -> dict[str, Any]:
+    """Return a package's row; where it failed, one with `failed`, the reason, and what was measured before.
+
+    Call `metering.adopt_orphans` once before.
+    """
     row: dict[str, Any] = {"benchmark": "peers", "peer": name, "note": peer.note, **settings.corpus.figures()}
     folder = settings.out / "peers" / name
     shutil.rmtree(folder, ignore_errors=True)

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from benchmarks.peers import environments, table
-from benchmarks.peers.__main__ import is_done, read_rows
+from benchmarks.peers.__main__ import is_done, read_rows, with_row
 from benchmarks.peers.corpus import CorpusRefused, split, take
 from benchmarks.peers.job import Job
-from benchmarks.peers.runner import PEERS
+from benchmarks.peers.runner import PEERS, Peer, Settings, measure
 from benchmarks.peers.settings import graphrag_settings, hirag_dist_settings
 from benchmarks.peers.worker import alone, crowd, percentile
 from hirag_dist.config_file import load_config
@@ -163,6 +163,28 @@ def test_a_run_goes_on_where_a_package_has_no_good_row(tmp_path: Path) -> None:
     assert [is_done(rows, name, "d") for name in ("done", "broken", "new")] == [True, False, False]
     assert not is_done(rows, "done", "another")
     assert read_rows(tmp_path / "none.jsonl") == []
+
+
+def test_a_row_takes_the_place_of_the_one_before_and_packages_keep_their_order() -> None:
+    rows = [row("hirag-dist", 1.0) | {"digest": "old"}, row("graphrag", 1.0), row("hirag-dist", 1.0, failed="why")]
+    rows = with_row(rows, row("hirag-dist", 2.0))
+    assert [(each["peer"], each["digest"], each["index"]["cpu_s"]) for each in rows] == [
+        ("hirag-dist", "old", 1.0),
+        ("hirag-dist", "d", 2.0),
+        ("graphrag", "d", 1.0),
+    ]
+
+
+def test_a_package_that_cannot_be_loaded_is_a_row_with_its_reason(tmp_path: Path) -> None:
+    documents = write(tmp_path / "corpus.jsonl", [{"text": "Newton wrote to Hooke."}])
+    asked = write(tmp_path / "queries.jsonl", [{"query": f"Who is {number}?"} for number in range(4)])
+    corpus = take(documents, asked, 1.0, tmp_path / "out")
+    settings = Settings(corpus, tmp_path / "out", tmp_path / "cache", dim=64, clients=2, timeout_s=120)
+    found = measure("odd", Peer("no_such_adapter"), settings)
+    assert "No module named 'benchmarks.peers.adapters.no_such_adapter'" in found["failed"]
+    log = Path(re.findall(r"log: (\S+)\)", found["failed"])[0])
+    assert "ModuleNotFoundError" in log.read_text()
+    assert table.markdown([found]).endswith(f"- **odd** failed: {found['failed']}\n")
 
 
 def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
