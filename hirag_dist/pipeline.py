@@ -36,7 +36,7 @@ from hirag_dist.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaT
 from hirag_dist.stages.packing import Packing
 from hirag_dist.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
-from hirag_dist.stages.report_lines import EntityLines, RelationLines
+from hirag_dist.stages.report_lines import ClaimLines, EntityLines, RelationLines
 from hirag_dist.wiring import Resolved
 
 log = logging.getLogger(__name__)
@@ -172,7 +172,7 @@ class Build:
         sources = source_table(inputs)
         files = self._run.put("sources", sources, table_digest(sources))
         reading = self._config.reading
-        options = ReadOptions(reading.text_field, reading.title_field, reading.label_field)
+        options = ReadOptions(reading.text_field, reading.title_field, reading.label_field, reading.id_field)
         found = self._run.stage(ReadDocuments(options), "documents", any_rejects=True, sources=files)
         if found["rejects"].rows:
             uris = self._run.read(found["documents"], ["uri"])["uri"].to_pylist()
@@ -215,9 +215,11 @@ class Build:
             )
             return found["communities"], found["reports"], Dataset(REJECTS, ())
         communities = run.stage(self._leiden(), "communities", entities=entities, relations=relations)["communities"]
-        return communities, *self._reports(communities, entities, relations)
+        return communities, *self._reports(communities, entities, relations, layers.claims)
 
-    def _reports(self, communities: Dataset, entities: Dataset, relations: Dataset) -> tuple[Dataset, Dataset]:
+    def _reports(
+        self, communities: Dataset, entities: Dataset, relations: Dataset, claims: Dataset
+    ) -> tuple[Dataset, Dataset]:
         """Reports of whole trees of communities, then of those communities that hold several trees."""
         run, config = self._run, self._config.communities
         outline = run.stage(
@@ -236,6 +238,11 @@ class Build:
             places=outline["relations"],
             relations=relations,
         )["lines"]
+        said: dict[str, Dataset] = {}
+        if claims.rows:
+            lines = ClaimLines(DESCRIPTION_CHARS)
+            label, places = "report material: claims", outline["entities"]
+            said["claims"] = run.stage(lines, label, places=places, entities=entities, claims=claims)["lines"]
         stage = WriteReports(
             structured=self._resolved.structured["report"],
             max_tokens=config.report_tokens,
@@ -248,9 +255,8 @@ class Build:
         )
 
         def written(label: str, outlines: Dataset, children: Dataset) -> dict[str, Dataset]:
-            return run.stage(
-                stage, label, outlines=outlines, entities=entity_lines, relations=relation_lines, children=children
-            )
+            given = {"outlines": outlines, "entities": entity_lines, "relations": relation_lines, "children": children}
+            return run.stage(stage, label, any_rejects=False, **given, **said)
 
         found = written("reports", outline["outlines"], Dataset(CHILD_REPORTS, ()))
         if not outline["above"].rows:

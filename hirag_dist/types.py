@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ FloatMatrix = NDArray[np.float32]
 FloatVector = NDArray[np.float64]
 IntVector = NDArray[np.int64]
 Covariance = Literal["diag", "spherical", "tied", "full"]
+MAP_REDUCE: Final = ("graphrag-global", "ts")  # modes that ask a model about every part of the corpus
 
 
 @dataclass(frozen=True, slots=True)

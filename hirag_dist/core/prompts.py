@@ -348,10 +348,15 @@ def summary_request(
 
 
 def report_request(
-    entities: Sequence[str], relations: Sequence[str], reports: Sequence[str], prompts: Prompts, form: str | None
+    entities: Sequence[str],
+    relations: Sequence[str],
+    reports: Sequence[str],
+    prompts: Prompts,
+    form: str | None,
+    claims: Sequence[str] = (),
 ) -> ChatRequest:
     """Return the call that reports on a community, from lines that begin with their reference ("E1. …")."""
-    sections = [("entities", entities), ("relations", relations), ("reports", reports)]
+    sections = [("entities", entities), ("relations", relations), ("claims", claims), ("reports", reports)]
     body = "\n".join(tagged(tag, "\n".join(lines)) for tag, lines in sections if lines)
     return ChatRequest(
         role="report",
