@@ -95,7 +95,7 @@ def gather(
         cheaper = "" if mode == "ts" else "a coarser community_level, "
         raise InvalidQuery(
             f"mode: {mode} takes more than {most} calls here, which is retrieval.map_reduce.max_calls; choose {cheaper}"
-            f"a larger context_tokens or only some labels, or raise the limit"
+            f"a larger retrieval.context_tokens or only some labels, or raise the limit"
         )
     took_ms = (time.perf_counter() - started) * 1e3
     return Material(question, mode, index.snapshot_id, parts, items, limits.context_tokens, limits.map_reduce, took_ms)
