@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -23,9 +22,9 @@ from hirag_dist.core.retrieval import RankedCommunity
 from hirag_dist.errors import InvalidQuery, RequestRejected
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.ports import ChatPool
+from hirag_dist.types import MAP_REDUCE as MAP_REDUCE
 from hirag_dist.types import ChatReply, CommunityItem, MapWork, Rejected, Retrieval, SourceItem
 
-MAP_REDUCE: Final = ("graphrag-global", "ts")
 _Item = CommunityItem | SourceItem
 
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from copy import copy
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
@@ -85,6 +86,12 @@ class QueryEngine:
         self._paths = PathFinder(self._index.graph, self._index.connect())
         self._compile()
         self._read_ahead = ReadAhead(self._index.pages())
+
+    def with_settings(self, config: RetrievalConfig) -> QueryEngine:
+        """Return an engine with other settings that shares everything with this one, which is the one to close."""
+        other = copy(self)
+        other._config = config
+        return other
 
     @property
     def info(self) -> IndexInfo:

@@ -42,6 +42,7 @@ _LEVELS = {
     "flat": ("local",),
     "graphrag-local": ("local", "global", "bridge"),
 }
+_CLAIMS = 100  # about the local entities, at most
 _LAYER_0 = ("flat", "graphrag-local")  # modes that know no other
 _TURN_S = 0.002  # that a question works before others get in
 
@@ -64,7 +65,7 @@ class Told:
         self._kept: dict[tuple[str, int], tuple[str, int]] = {}
 
     def once(self, make: Callable[[], str]) -> tuple[str, int]:
-        """Return the text and tokens of a record that others are told otherwise; it is not remembered."""
+        """Return the text and tokens of a record that is not remembered: others are told otherwise, or few ask."""
         text = make()
         return text, self._count(text)
 
@@ -210,6 +211,8 @@ class Search:
         self._end()
 
     def _tell(self, level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
+        if level == "claims":
+            return self._told.once(make)
         row = self._found[level][place]
         if self._index.tells_anew(level, row):
             return self._told.once(make)
@@ -247,7 +250,8 @@ class Search:
     async def _local(self) -> None:
         self._votes.of_entities(self._local_scored)
         self._found["local"] = [row for row, _ in self._local_scored]
-        self.result = replace(self.result, local=self._index.entities(self._local_scored))
+        claims = self._index.claims_about(self._found["local"])[:_CLAIMS] if self._mode == "graphrag-local" else ()
+        self.result = replace(self.result, local=self._index.entities(self._local_scored), claims=claims)
 
     async def _global(self) -> None:
         with self._timed("communities"):

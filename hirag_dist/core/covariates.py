@@ -6,34 +6,7 @@ tables call them covariates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimItem:
-    """A claim of a text.
-
-    Attributes:
-        subject, object: as the claim names them; `object` is empty where there is none.
-        subject_id, object_id: the entities of layer 0 of those names; empty where there are none.
-        status: true, false or suspected, as a rule; empty where it is not told.
-        start_date, end_date: ISO 8601, as a rule; empty where it is not told.
-        source_text: quoted from the chunk.
-        chunk_id: where it is claimed; empty where that is not known.
-    """
-
-    claim_id: str
-    subject: str
-    object: str
-    subject_id: str
-    object_id: str
-    type: str
-    status: str
-    start_date: str
-    end_date: str
-    description: str
-    source_text: str
-    chunk_id: str
+from hirag_dist.types import ClaimItem as ClaimItem
 
 
 def claim_text(claim: ClaimItem) -> str:

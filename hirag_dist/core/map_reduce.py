@@ -258,8 +258,13 @@ def gather_points(points: Sequence[Point], max_tokens: int, count_tokens: Callab
         if used + size > max_tokens:
             if taken:
                 break
-            line = shorten(line, max(len(line) * (max_tokens - used) // size - 40, 1))
-            line += "".join(f"[{known[ref]}]" for ref in point.refs if f"[{known[ref]}]" not in line)
+            refs_of = "".join(f"[{known[ref]}]" for ref in point.refs)
+            room = max_tokens - used - 1 - count_tokens(refs_of)
+            whole, n_chars = line, len(line) * room // size
+            line = f"{shorten(whole, n_chars)}{refs_of}"
+            while count_tokens(line) > max_tokens - used - 1 and n_chars > 1:
+                n_chars = n_chars * 9 // 10
+                line = f"{shorten(whole, n_chars)}{refs_of}"
             size = count_tokens(line) + 1
         lines.append(line)
         used += size

@@ -13,7 +13,7 @@ from hirag_dist.extractive.wordlists import word_set
 
 NOT_KNOWN = "I do not know."
 
-_RECORD = re.compile(r"^\[([ERCS]\d+)\] ?(.*)$", re.MULTILINE)
+_RECORD = re.compile(r"^\[([ERKCS]\d+)\] ?(.*)$", re.MULTILINE)
 _ASKING = frozenset(
     stem(word)
     for word in word_set(
@@ -21,8 +21,8 @@ _ASKING = frozenset(
         "key overall role kind type way example document context answer question according provide information",
     )
 )
-_WEIGHT = {"S": 1.0, "R": 0.9, "E": 0.85, "C": 0.7}
-_ORDER = "SREC"  # a sentence that several records hold is cited from the first of these
+_WEIGHT = {"S": 1.0, "R": 0.9, "K": 0.9, "E": 0.85, "C": 0.7}
+_ORDER = "SRKEC"  # a sentence that several records hold is cited from the first of these
 _MIN_COVERED = 0.34
 _MAX_SENTENCES = 5
 
@@ -83,7 +83,7 @@ def _units(context: str, wanted: Sequence[str]) -> list[Sentence]:
         ref = mark.group(1)
         body = context[mark.end() + 1 : end].partition("\n## ")[0]
         text = body if ref[0] in "SC" and body.strip() else f"{mark.group(2)}\n{body}"
-        if ref[0] in "ER":
+        if ref[0] in "ERK":
             head, colon, told = mark.group(2).partition(": ")
             text = f"{told}\n{body}" if colon and told.strip() else text
             named = frozenset(content_words(head)) & goal

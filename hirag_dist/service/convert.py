@@ -17,6 +17,7 @@ from hirag_dist.service.queries import MODE_NAMES, MODES
 from hirag_dist.types import (
     Answer,
     Citation,
+    ClaimItem,
     CommunityItem,
     EntityItem,
     IndexInfo,
@@ -137,6 +138,8 @@ def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_
     message.context_refs.update(retrieval.context_refs)
     message.timings_ms.update(retrieval.timings_ms)
     message.partial.extend(retrieval.partial)
+    for claim in retrieval.claims:
+        message.claims.add(**asdict(claim))
     if retrieval.map_work is not None:
         message.map_work.CopyFrom(pb.MapWork(**asdict(retrieval.map_work)))
 
@@ -188,6 +191,9 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
         context_refs=dict(message.context_refs),
         timings_ms=dict(message.timings_ms),
         partial=tuple(message.partial),
+        claims=tuple(
+            [ClaimItem(**{each.name: getattr(one, each.name) for each in fields(ClaimItem)}) for one in message.claims]
+        ),
         map_work=_map_work(message.map_work) if message.HasField("map_work") else None,
     )
 
@@ -325,6 +331,6 @@ def _cleaned(value: Any) -> Any:
             return {_cleaned(key): _cleaned(item) for key, item in value.items()}
         case Sequence():
             return tuple(map(_cleaned, value))
-        case Retrieval() | EntityItem() | CommunityItem() | PathItem() | TripleItem() | SourceItem():
+        case Retrieval() | ClaimItem() | EntityItem() | CommunityItem() | PathItem() | TripleItem() | SourceItem():
             return type(value)(**{name: _cleaned(getattr(value, name)) for name in value.__slots__})
     return value
