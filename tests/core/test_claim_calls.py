@@ -84,7 +84,7 @@ def test_a_reply_that_was_cut_off_is_refused() -> None:
 
 def test_a_reply_in_another_language_is_refused() -> None:
     text = "Скрудж должен Марли деньги, и он об этом знает. Они давно работали вместе в одной конторе. " * 5
-    told = "Scrooge was the partner of Marley and they had been in the same house for years, which is known to all of them."
+    told = "Scrooge was the partner of Marley and they had been in the same house for years, which all of them knew."
     with pytest.raises(Malformed, match="language of the text"):
         parsed(LINE.replace("Scrooge may owe Marley.", told), text)
 
