@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from hirag_dist.core.claim_calls import claims_request
 from hirag_dist.core.ids import unit_id
 from hirag_dist.core.prompts import (
     FIELD,
@@ -44,6 +45,7 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "extract-graph": graph_request(text),
         "extract-entities": extraction_request("extract-entities", text, prompts, TYPES, None),
         "extract-relations": extraction_request("extract-relations", text, prompts, TYPES, None, [(text, "person")]),
+        "extract-claims": claims_request(text, [text], prompts, None),
         "describe": describe_request(text, "person", [text, text], prompts, 100),
         "meta-types": meta_types_request([text], prompts),
         "summarise": summary_request([(text, "person", text)], prompts, TYPES, None),
