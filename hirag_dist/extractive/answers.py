@@ -28,7 +28,9 @@ _MAX_SENTENCES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class Unit:
+    """A sentence of the context, the reference of its record, and the wanted words that it holds."""
+
     ref: str
     text: str
     hits: frozenset[str]
@@ -36,29 +38,33 @@ class _Unit:
 
 def answer(ask: Asked) -> str:
     """Return the reply to answer: cited sentences, or that the context does not hold it."""
+    return " ".join(f"{unit.text} [{unit.ref}]" for unit in matching(ask)) or NOT_KNOWN
+
+
+def matching(ask: Asked) -> list[Unit]:
+    """Return the sentences of the context that answer the question best, best first; none where it is not held."""
     wanted = [word for word in dict.fromkeys(content_words(ask.between("question"))) if word not in _ASKING]
     if not wanted:
         wanted = list(dict.fromkeys(content_words(ask.between("question"))))
     if not wanted:
-        return NOT_KNOWN
+        return []
     units = _units(ask.between("context"), wanted)
     if not units:
-        return NOT_KNOWN
+        return []
     rarity = _rarity(wanted, units)
     covered = sum(rarity[word] for word in wanted if any(word in unit.hits for unit in units))
     if covered < _MIN_COVERED * sum(rarity.values()):
-        return NOT_KNOWN
-    chosen = _choose(units, rarity)
-    return " ".join(f"{unit.text} [{unit.ref}]" for unit in chosen) or NOT_KNOWN
+        return []
+    return _choose(units, rarity)
 
 
-def _units(context: str, wanted: Sequence[str]) -> list[_Unit]:
+def _units(context: str, wanted: Sequence[str]) -> list[Unit]:
     """Return the sentences of the context that hold a wanted word, with the record each belongs to."""
     pattern = _pattern(wanted)
     goal = frozenset(wanted)
     pairs = [word for word in wanted if UNSPACED.match(word)]
     marks = list(_RECORD.finditer(context))
-    units: list[_Unit] = []
+    units: list[Unit] = []
     seen: set[str] = set()
     ends = [*(mark.start() for mark in marks[1:]), len(context)]
     for mark, end in sorted(zip(marks, ends, strict=False), key=lambda item: _ORDER.index(item[0].group(1)[0])):
@@ -80,7 +86,7 @@ def _units(context: str, wanted: Sequence[str]) -> list[_Unit]:
             if not hits or sentence in seen or not _reads(sentence):
                 continue
             seen.add(sentence)
-            units.append(_Unit(ref, sentence.replace("[", "(").replace("]", ")"), hits))
+            units.append(Unit(ref, sentence.replace("[", "(").replace("]", ")"), hits))
     return units
 
 
@@ -99,14 +105,14 @@ def _reads(text: str) -> bool:
     return 12 <= len(text) <= 700 and text.rstrip("\"'”’»").endswith((".", "!", "?", ";"))
 
 
-def _rarity(wanted: Sequence[str], units: Sequence[_Unit]) -> dict[str, float]:
+def _rarity(wanted: Sequence[str], units: Sequence[Unit]) -> dict[str, float]:
     """Return each wanted word's weight: the fewer sentences hold it, the more; an absent one as much as the rarest."""
     counts = {word: sum(word in unit.hits for unit in units) for word in wanted}
     total = len(units) + 1
     return {word: 1.0 + 2.0 * (1.0 - counts[word] / total) ** 2 for word in wanted}
 
 
-def _choose(units: Sequence[_Unit], rarity: dict[str, float]) -> list[_Unit]:
+def _choose(units: Sequence[Unit], rarity: dict[str, float]) -> list[Unit]:
     """Take sentences one by one, each for what it adds to those before."""
     base = [
         _WEIGHT[unit.ref[0]] * sum(rarity[word] for word in sorted(unit.hits)) * (1.0 if len(unit.text) < 400 else 0.7)

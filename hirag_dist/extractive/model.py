@@ -13,6 +13,7 @@ from hirag_dist.extractive.meta_types import meta_types
 from hirag_dist.extractive.packs import each_unit
 from hirag_dist.extractive.reports import report
 from hirag_dist.extractive.same import same_entity
+from hirag_dist.extractive.short_answers import short_answer
 from hirag_dist.extractive.summaries import summarise
 from hirag_dist.types import Message
 
@@ -29,6 +30,7 @@ _TASKS: Mapping[str, Callable[[Asked], str]] = {
     "same-entity": same_entity,
     "same-entity-pack": each_unit(same_entity),
     "answer": answer,
+    "short-answer": short_answer,
 }
 
 

@@ -48,6 +48,7 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "report": report_request([text], [text], [text], prompts, None),
         "same-entity": same_entity_request([text, f"{text} (person)"], prompts, None),
         "answer": answer_request(text, text, prompts),
+        "short-answer": answer_request(text, text, prompts, "short-answer"),
     }
 
 
