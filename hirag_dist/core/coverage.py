@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hirag_dist.core.context import community_text, entity_text, relation_text
@@ -79,6 +79,21 @@ def rendered_levels(context: str) -> dict[str, str]:
 def retrieved_levels(found: Retrieval) -> dict[str, str]:
     """Return everything retrieved by level, as it would be written into a context without a limit."""
     return {level: "\n".join(text.strip() for text in _texts(level, found)) for level in LEVELS}
+
+
+def recall_in_bridge(
+    levels: Mapping[str, str], encode: Callable[[str], Sequence[Hashable]]
+) -> dict[str, TokenRecall | None]:
+    """Return how much of the local and of the global level the bridge holds, None of a level without text.
+
+    Paper: Table 7.
+
+    Args:
+        levels: as `rendered_levels` and `retrieved_levels` give them.
+        encode: text → tokens; the paper counts by cl100k_base.
+    """
+    bridge = encode(levels["bridge"])
+    return {level: token_recall(encode(levels[level]), bridge) for level in ("local", "global")}
 
 
 def _texts(level: str, found: Retrieval) -> Iterator[str]:
