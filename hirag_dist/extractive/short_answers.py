@@ -18,9 +18,8 @@ from hirag_dist.extractive.unspaced import find_unspaced
 from hirag_dist.extractive.wordlists import word_set
 
 _MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
-_DATE = re.compile(
-    rf"(?:\d{{1,2}}(?:st|nd|rd|th)? )?{_MONTH}(?: \d{{1,2}}(?:st|nd|rd|th)?\b)?(?:,? \d{{4}})?|\b1\d{{3}}\b|\b20\d{{2}}\b"
-)
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_DATE = re.compile(rf"(?:{_DAY} )?{_MONTH}(?: {_DAY}\b)?(?:,? \d{{4}})?|\b1\d{{3}}\b|\b20\d{{2}}\b")
 _YEAR = re.compile(r"\b(?:1\d{3}|20\d{2})\b")
 _AMOUNT = re.compile(r"[$€£]?\d[\d,.]*\d(?: (?:million|billion|thousand|percent))?%?|\d%?")
 _WHEN = re.compile(r"\b(?:when|what (?:date|day|month)|which (?:date|day|month))\b", re.IGNORECASE)
