@@ -56,9 +56,7 @@ def comma_list(text: str) -> list[str]:
     return list(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
 
 
-def read_variants(
-    given: list[str] | None, config: str | None, settings: list[str] | None
-) -> dict[str, Retrieval]:
+def read_variants(given: list[str] | None, config: str | None, settings: list[str] | None) -> dict[str, Retrieval]:
     """Return what --variant says: name → settings of retrieval.
 
     Raises:
@@ -138,7 +136,9 @@ def _show(order: Order, report: Mapping[str, Any], findings: Findings, title: st
 def _shown(each: Table) -> Any:
     rows = [[_cell(cell, each.form) for cell in row] for row in each.rows]
     right = [
-        place for place in range(len(each.columns)) if rows and not any(isinstance(row[place], str) for row in each.rows)
+        place
+        for place in range(len(each.columns))
+        if rows and not any(isinstance(row[place], str) for row in each.rows)
     ]
     return table(each.title, each.columns, rows, right=right)
 
