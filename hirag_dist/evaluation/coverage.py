@@ -143,7 +143,7 @@ class _Board:
                 level,
                 int((~np.isnan(self._recalls[:, at, self._columns.index((part, level, "recall"))])).sum()),
                 *(self._recall(at, part, level, reading) for reading in READINGS),
-                _mean(self._tokens[:, at, PARTS.index(part) * len(LEVELS) + LEVELS.index(level)]),
+                round(_mean(self._tokens[:, at, PARTS.index(part) * len(LEVELS) + LEVELS.index(level)])),
             ]
             for at, system in enumerate(self._systems)
             for part in PARTS

@@ -62,7 +62,7 @@ def index_tables(hierarchy: Hierarchy) -> Iterator[Table]:
         "Layers (Figure 4)",
         ["layer", "entities", "clusters", "median cluster", "sparsity CS", "change rate", "decision"],
         [[getattr(each, name) for name in _LAYER_COLUMNS] for each in hierarchy.layers],
-        form=".4f",
+        form=".4g",
     )
     graphs = (("layer 0", hierarchy.base), ("all layers", hierarchy.whole))
     yield Table(

@@ -27,7 +27,7 @@ _WHAT_YEAR = re.compile(r"\b(?:what|which) year\b", re.IGNORECASE)
 _HOW_MANY = re.compile(r"\bhow (?:many|much|long|old|far|tall|high|large|big)\b|\bpopulation\b", re.IGNORECASE)
 _YES_NO = word_set("is are was were do does did has have had can could will would should may might")
 _EITHER = re.compile(r",? or ", re.IGNORECASE)
-_MOST_HELD = 0.75  # share of the question's words in one sentence above which a statement holds
+_MOST_HELD = 0.75  # share of the question's words in the sentences from which on it is answered by yes
 
 
 def short_answer(ask: Asked) -> str:
@@ -38,8 +38,8 @@ def short_answer(ask: Asked) -> str:
         return NOT_KNOWN.rstrip(".")
     if question.split(maxsplit=1)[0].lower() in _YES_NO and not _EITHER.search(question):
         words = frozenset(content_words(question))
-        held = max(len(words.intersection(content_words(unit.text))) for unit in units)
-        return "yes" if held >= _MOST_HELD * len(words) else "no"
+        held = words.intersection(content_words(" ".join(unit.text for unit in units)))
+        return "yes" if len(held) >= _MOST_HELD * len(words) else "no"
     for asked_for, pick in _PICKS.items():
         if asked_for.search(question) and (found := _first(units, pick, question)):
             return found
