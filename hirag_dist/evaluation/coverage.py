@@ -77,9 +77,17 @@ async def evaluate_coverage(
         board.add(outcome.item.place, outcome.item.system.name, outcome.value)
     hierarchy = hierarchy_of(session.snapshot, build_seconds)
     results = {"systems": board.results(), "index": index_results(hierarchy)}
-    tables = [*board.tables(), *index_tables(hierarchy)]
-    sections: list[Section] = [*board.bars(), *index_curves(hierarchy), *tables, _EXPLAINED]
-    return Findings(results, sections, tables, questions.counts)
+    about_index = list(index_tables(hierarchy))
+    sections: list[Section] = [
+        *board.bars(),
+        *index_curves(hierarchy),
+        board.covered(PARTS),
+        board.times(_TIMES),
+        *about_index,
+        _EXPLAINED,
+    ]
+    headline = [board.covered(PARTS[:1]), board.times(("total",)), *about_index]
+    return Findings(results, sections, headline, questions.counts)
 
 
 def measured(found: Retrieval) -> Value:
@@ -134,36 +142,39 @@ class _Board:
             note="In a model's context, every occurrence counted; 95 % bootstrap intervals over questions.",
         )
 
-    def tables(self) -> Iterator[Table]:
-        """Yield every reading, and what a retrieval takes."""
+    def covered(self, parts: Sequence[str]) -> Table:
+        """Return both readings of Table 7 for some parts."""
         rows: list[list[Cell]] = [
             [
                 system,
                 _PART_NAMES[part],
                 level,
-                int((~np.isnan(self._recalls[:, at, self._columns.index((part, level, "recall"))])).sum()),
                 *(self._recall(at, part, level, reading) for reading in READINGS),
                 round(_mean(self._tokens[:, at, PARTS.index(part) * len(LEVELS) + LEVELS.index(level)])),
             ]
             for at, system in enumerate(self._systems)
-            for part in PARTS
+            for part in parts
             for level in _COVERED
         ]
-        columns = ["system", "of the text", "level", "questions", "of all tokens", "of distinct tokens", "tokens"]
-        yield Table("What the bridge holds of the other levels (Table 7)", columns, rows)
-        costs: list[list[Cell]] = [
+        columns = ["system", "of the text", "level", "of all tokens", "of distinct tokens", "tokens"]
+        return Table("What the bridge holds of the other levels (Table 7)", columns, rows)
+
+    def times(self, names: Sequence[str]) -> Table:
+        """Return what a retrieval takes, with the times of some of its parts."""
+        rows: list[list[Cell]] = [
             [
                 system,
-                _mean(self._facts[:, at, 0]),
-                *(_mean(self._times[:, at, _TIMES.index(name)]) for name in _TIMES),
+                round(_mean(self._facts[:, at, 0])),
+                *(_mean(self._times[:, at, _TIMES.index(name)]) for name in names),
             ]
             for at, system in enumerate(self._systems)
         ]
-        yield Table(
+        return Table(
             "A retrieval takes, on average",
-            ["system", "context tokens", *(f"{name} ms" for name in _TIMES)],
-            costs,
-            note="No chat model is asked: 0 tokens and one embedding of the question (Table 5, Retrieval).",
+            ["system", "context tokens", *(f"{name} ms" for name in names)],
+            rows,
+            note="No chat model is asked: 0 tokens, and one embedding of a question, which all systems share (Table 5, "
+            "Retrieval).",
             form=",.4g",
         )
 
