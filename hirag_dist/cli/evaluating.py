@@ -140,15 +140,17 @@ def _shown(each: Table) -> Any:
         for place in range(len(each.columns))
         if rows and not any(isinstance(row[place], str) for row in each.rows)
     ]
-    return table(each.title, each.columns, rows, right=right)
+    spare = [place for place in reversed(range(1, len(each.columns))) if place in right]
+    return table(each.title, each.columns, rows, right=right, spare=spare)
 
 
 def _cell(cell: Any, form: str) -> Any:
     if isinstance(cell, Interval):
         if cell.value != cell.value:
             return None
-        value, low, high = (format(each, form) for each in (cell.value, cell.low, cell.high))
-        return f"{value} ({low} to {high})"
+        rough = ".0%" if form.endswith("%") else form
+        low, high = (format(each, rough) for each in (cell.low, cell.high))
+        return f"{format(cell.value, form)} ({low} to {high})"
     if isinstance(cell, float):
         return format(cell, form) if cell == cell else None
     return cell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -102,12 +103,14 @@ def findings(tally: Tally, ks: Sequence[int], n_chunks: int, counts: Mapping[str
         Text("What this shows", _explained(ks, n_chunks, counts, tally)),
         main,
         *(_bars(by_group[""]["systems"], f"{name}@", ks, title) for name, title in _TITLES.items()),
-        differences,
+        *([_difference_bars(by_group, f"recall@{_middle(ks)}"), differences] if len(tally.systems) > 1 else []),
         *_type_tables(tally, by_group, f"recall@{_middle(ks)}"),
         _level_table(levels, n_chunks),
         _time_table(times),
     ]
-    shown = [main, differences] if len(tally.systems) > 1 else [main]
+    brief = f"recall@{_middle(ks)}"
+    few = replace(differences, rows=[row for row in differences.rows if row[:2] == [brief, "all"]], note="")
+    shown = [main, few] if len(tally.systems) > 1 else [main]
     return Findings(results, sections, shown, counts)
 
 
@@ -117,7 +120,7 @@ _TITLES = {"recall": "Recall of gold evidence", "all": "Questions with all of th
 def _of_group(tally: Tally, measures: Mapping[str, Numbers], rows: NDArray[np.bool_]) -> dict[str, Any]:
     """Return each system's measures over some questions, and its differences to the first and to the baseline."""
     names = [system.name for system in tally.systems]
-    against = list(dict.fromkeys([names[0], *(name for name in names if name == _BASELINE)]))
+    against = list(dict.fromkeys([*(name for name in names if name == _BASELINE), names[0]]))
     pairs = [(one, other) for other in against for one in names if one != other]
     pairs = [pair for at, pair in enumerate(pairs) if pair[::-1] not in pairs[:at]]
     place = {name: at for at, name in enumerate(names)}
@@ -188,7 +191,7 @@ def _explained(ks: Sequence[int], n_chunks: int, counts: Mapping[str, int], tall
 
 
 def _main_table(tally: Tally, systems: Mapping[str, Mapping[str, Interval]], measures: Sequence[str]) -> Table:
-    rows = [[name, *(systems[name][measure] for measure in measures)] for name in systems]
+    rows: list[list[Cell]] = [[name, *(systems[name][measure] for measure in measures)] for name in systems]
     return Table("Evidence found by mode", ["mode", *measures], rows, form=".1%")
 
 
@@ -210,12 +213,23 @@ def _difference_table(by_group: Mapping[str, Mapping[str, Any]], measure: str) -
     return Table("Differences between modes", columns, rows, note, "+.1%")
 
 
+def _difference_bars(by_group: Mapping[str, Mapping[str, Any]], measure: str) -> Bars:
+    series: dict[str, list[tuple[str, Interval]]] = {}
+    for kind, found in by_group.items():
+        for row in found["differences"]:
+            if row["measure"] == measure:
+                pair = f"{row['system']} − {row['against']}"
+                series.setdefault(kind or "all questions", []).append((pair, row["difference"]))
+    note = "An interval that does not touch zero tells the two apart; of many such intervals some do by chance."
+    return Bars(f"Differences in {measure}", series, note, "+.1%", None)
+
+
 def _type_tables(tally: Tally, by_group: Mapping[str, Mapping[str, Any]], measure: str) -> list[Section]:
     kinds = {kind: found for kind, found in by_group.items() if kind}
     if not kinds:
         return []
     names = [system.name for system in tally.systems]
-    rows = [
+    rows: list[list[Cell]] = [
         [kind, found["questions"], *(found["systems"][name][measure] for name in names)]
         for kind, found in kinds.items()
     ]
@@ -223,7 +237,7 @@ def _type_tables(tally: Tally, by_group: Mapping[str, Mapping[str, Any]], measur
 
 
 def _level_table(levels: Mapping[str, Mapping[str, Any]], n_chunks: int) -> Table:
-    rows = [
+    rows: list[list[Cell]] = [
         [name, level, found["reached"], found["only_by_it"], found["chunks"] / max(n_chunks, 1)]
         for name, by_level in levels.items()
         for level, found in by_level.items()
