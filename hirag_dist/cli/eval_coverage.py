@@ -60,8 +60,6 @@ def coverage(
     asked = read_questions(questions, QuestionFields(question=question_field), limit)
 
     async def work(session: Session) -> Findings:
-        for each in asked.unreadable:
-            session.refuse("questions", f"{each.uri}#{each.record}", each.reason)
         assert session.snapshot is not None
         seconds = build_seconds(Store(index), session.snapshot.manifest.snapshot_id)
         return await evaluate_coverage(session, asked, comma_list(modes), seconds)

@@ -20,7 +20,7 @@ from hirag_dist.core.context import UNKNOWN_ANSWER
 from hirag_dist.core.prompts import answer_request
 from hirag_dist.core.replies import parse_text
 from hirag_dist.core.text import one_line
-from hirag_dist.errors import InputError, StoreError
+from hirag_dist.errors import ConfigError, InputError, StoreError
 from hirag_dist.evaluation.answer_rules import Rules
 from hirag_dist.evaluation.questions import Question, Questions, rows_of, strings
 from hirag_dist.evaluation.scoreboard import Cost, Scoreboard
@@ -30,6 +30,7 @@ from hirag_dist.evaluation.units import Unit, Value
 from hirag_dist.pool.metering import Meter
 from hirag_dist.reading import Unreadable
 from hirag_dist.reading.making import find_field
+from hirag_dist.searching import MODES
 from hirag_dist.types import Query, Rejected
 
 SCORES = "scores.jsonl"
@@ -58,7 +59,15 @@ class _Asked:
 
 
 async def evaluate_answers(session: Session, questions: Questions, modes: Sequence[str], rules: Rules) -> Findings:
-    """Ask every question in every mode and variant, score the answers, and leave them in OUT/scores.jsonl."""
+    """Ask every question in every mode and variant, score the answers, and leave them in OUT/scores.jsonl.
+
+    Raises:
+        ConfigError: no index, or an unknown mode.
+    """
+    unknown = [mode for mode in modes if mode not in MODES]
+    if unknown or not modes:
+        raise ConfigError(f"--modes: there is no {', '.join(unknown) or 'mode'}; there are: {', '.join(MODES)}")
+    _tell_unreadable(session, questions)
     systems = session.systems(modes)
     asks = session.asks("answer", "short-answer")
     snapshot = session.snapshot.manifest.snapshot_id if session.snapshot else ""
@@ -98,6 +107,7 @@ async def score_recorded(
     Raises:
         InputError: the file holds no answer to any of the questions.
     """
+    _tell_unreadable(session, questions)
     answers = _read_answers(session, path, fields, {question.id for question in questions.items})
     if not answers:
         raise InputError(
@@ -114,6 +124,11 @@ async def score_recorded(
                 else:
                     _write(file, question, system, answer, board.add(place, system, question, answer))
     return board.findings(questions.counts)
+
+
+def _tell_unreadable(session: Session, questions: Questions) -> None:
+    for each in questions.unreadable:
+        session.refuse("questions", f"{each.uri}#{each.record}", each.reason)
 
 
 async def _answer(session: Session, asked: _Asked) -> Value | Rejected:

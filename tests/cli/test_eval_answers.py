@@ -189,6 +189,27 @@ def test_wrong_options(evaluate: Command, tmp_path: Path, options: tuple[str, ..
     assert said in report["error"]
 
 
+@pytest.mark.parametrize("kind", ["qa", "coverage"])
+@pytest.mark.parametrize(("modes", "said"), [("hirag,magic", "there is no magic"), (",", "there is no mode")])
+def test_unknown_modes(evaluate: Command, index: Path, kind: str, modes: str, said: str) -> None:
+    code, report = evaluate(
+        kind, "--index", index, "--questions", "questions.jsonl", "--modes", modes, *HERE, "--out", "out"
+    )
+    assert code == 2
+    assert said in report["error"]
+
+
+@pytest.mark.parametrize("kind", ["qa", "coverage"])
+def test_questions_that_cannot_be_read_are_told(evaluate: Command, index: Path, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "broken.jsonl").write_text(f'{json.dumps(QUESTIONS[0])}\n{{"id": "q9"}}\n')
+    asked = (kind, "--index", index, "--questions", "broken.jsonl", "--modes", "local", *HERE, "--out", "out")
+    code, report = evaluate(*asked)
+    assert code == 3
+    (letter,) = report["dead_letters"]["shown"]
+    assert (letter["step"], letter["reason"]) == ("questions", "no question; it has: id")
+    assert report["questions"]["questions"] == 1
+
+
 def test_coverage_of_an_index(evaluate: Command, index: Path, tmp_path: Path) -> None:
     asked = ("coverage", "--index", index, "--questions", "questions.jsonl", "--modes", "hirag,local", *HERE)
     code, report = evaluate(*asked, "--out", "out")
@@ -208,6 +229,7 @@ def test_coverage_of_an_index(evaluate: Command, index: Path, tmp_path: Path) ->
     assert built["build_seconds"] > 0
     assert 0 <= built["clustering"]["all_layers"]["transitivity"] <= 1
     assert report["this_run"]["calls"] == 0
+    assert hirag["timings_ms"]["retrieval"]["p50"] > 0
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "Table 7" in page
     code, again = evaluate(*asked, "--out", "out")
