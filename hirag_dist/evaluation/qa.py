@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from hirag_dist.core.context import UNKNOWN_ANSWER
-from hirag_dist.core.prompts import answer_request
+from hirag_dist.core.prompts import short_answer_request
 from hirag_dist.core.replies import parse_text
 from hirag_dist.core.text import one_line
 from hirag_dist.errors import ConfigError, InputError, StoreError
@@ -142,7 +142,7 @@ async def _answer(session: Session, asked: _Asked) -> Value | Rejected:
     }
     if not found.context_refs:
         return value
-    request = answer_request(question.text, found.context, session.prompts, "short-answer")
+    request = short_answer_request(question.text, found.context, session.prompts)
     reply = await session.pool.ask(request, parse_text)
     if isinstance(reply, Rejected):
         return reply

@@ -23,6 +23,7 @@ _TASKS: Mapping[str, Callable[[Asked], str]] = {
     "extract-relations": extract,
     "describe": describe,
     "meta-types": meta_types,
+    "short-answer": short_answer,
     "summarise": summarise,
     "summarise-pack": each_unit(summarise),
     "report": report,
@@ -30,7 +31,6 @@ _TASKS: Mapping[str, Callable[[Asked], str]] = {
     "same-entity": same_entity,
     "same-entity-pack": each_unit(same_entity),
     "answer": answer,
-    "short-answer": short_answer,
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from hirag_dist.extractive.answers import NOT_KNOWN, Unit, matching
+from hirag_dist.extractive.answers import NOT_KNOWN, Sentence, best_sentences, wanted_words
 from hirag_dist.extractive.conversation import Asked
 from hirag_dist.extractive.language import UNSPACED, content_words
 from hirag_dist.extractive.names import Spelling, find_names
@@ -33,7 +33,7 @@ _MOST_HELD = 0.75  # share of the question's words in the sentences from which o
 def short_answer(ask: Asked) -> str:
     """Return the reply to short-answer: a few words of the context, yes or no, or that it is not known."""
     question = ask.between("question")
-    units = matching(ask)
+    units = best_sentences(ask.between("context"), wanted_words(question))
     if not units:
         return NOT_KNOWN.rstrip(".")
     if question.split(maxsplit=1)[0].lower() in _YES_NO and not _EITHER.search(question):
@@ -46,12 +46,12 @@ def short_answer(ask: Asked) -> str:
     return _name(units, question) or NOT_KNOWN.rstrip(".")
 
 
-def _first(units: Sequence[Unit], pick: re.Pattern[str], question: str) -> str:
+def _first(units: Sequence[Sentence], pick: re.Pattern[str], question: str) -> str:
     """Return the first match in the best sentence that has one which the question does not name."""
     return next((match[0] for unit in units for match in pick.finditer(unit.text) if match[0] not in question), "")
 
 
-def _name(units: Sequence[Unit], question: str) -> str:
+def _name(units: Sequence[Sentence], question: str) -> str:
     """Return the name that stands in the best sentences and not in the question; of equal ones the first."""
     texts = [unit.text for unit in units]
     spaced = [words for text in texts if (words := tokens(text))]

@@ -23,6 +23,7 @@ from hirag_dist.core.prompts import (
     pack_request,
     report_request,
     same_entity_request,
+    short_answer_request,
     summary_request,
     tagged,
 )
@@ -44,11 +45,11 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "extract-relations": extraction_request("extract-relations", text, prompts, TYPES, None, [(text, "person")]),
         "describe": describe_request(text, "person", [text, text], prompts, 100),
         "meta-types": meta_types_request([text], prompts),
+        "short-answer": short_answer_request(text, text, prompts),
         "summarise": summary_request([(text, "person", text)], prompts, TYPES, None),
         "report": report_request([text], [text], [text], prompts, None),
         "same-entity": same_entity_request([text, f"{text} (person)"], prompts, None),
         "answer": answer_request(text, text, prompts),
-        "short-answer": answer_request(text, text, prompts, "short-answer"),
     }
 
 

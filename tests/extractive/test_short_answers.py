@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hirag_dist.core.answer_metrics import is_refusal
-from hirag_dist.core.prompts import Prompts, answer_request
+from hirag_dist.core.prompts import Prompts, short_answer_request
 from hirag_dist.extractive import reply_to
 
 CONTEXT = """\
@@ -23,7 +23,7 @@ Der Bildhauer Emil Nolde wohnte in Seebüll.
 
 
 def reply(question: str, context: str = CONTEXT) -> str:
-    return reply_to(answer_request(question, context, Prompts(), "short-answer").messages, None)
+    return reply_to(short_answer_request(question, context, Prompts()).messages, None)
 
 
 @pytest.mark.parametrize(
