@@ -384,14 +384,6 @@ def same_entity_request(entities: Sequence[str], prompts: Prompts, form: str | N
     )
 
 
-def short_answer_request(question: str, context: str, prompts: Prompts) -> ChatRequest:
-    """Return the call that answers a question from a rendered context in a few words, for `eval qa`."""
-    asked = answer_request(question, context, prompts)
-    body = asked.messages[1]
-    unit = unit_id(f"short-answer\n{body.content}")  # a recorded answer at length is none of these
-    return replace(asked, messages=(prompts.system("short-answer", None), body), unit=unit)
-
-
 def pack_request(task: str, requests: Sequence[ChatRequest], system: Message) -> ChatRequest:
     """Return the call that does several units at once, numbered from 1.
 
@@ -416,6 +408,13 @@ def pack_request(task: str, requests: Sequence[ChatRequest], system: Message) ->
 def answer_request(question: str, context: str, prompts: Prompts) -> ChatRequest:
     """Return the call that answers a question from a rendered context. Neither can hold a tag of the other."""
     return _question_request("answer", question, context, prompts)
+
+
+def short_answer_request(question: str, context: str, prompts: Prompts) -> ChatRequest:
+    """Return the call that answers a question from a rendered context in a few words, for `eval qa`."""
+    request = _question_request("short-answer", question, context, prompts)
+    unit = unit_id(f"short-answer\n{request.messages[1].content}")  # a recorded answer at length is none of these
+    return replace(request, unit=unit)
 
 
 def map_request(question: str, context: str, prompts: Prompts, max_tokens: int) -> ChatRequest:

@@ -27,11 +27,12 @@ from hirag_dist.evaluation.scoreboard import Cost, Scoreboard
 from hirag_dist.evaluation.sections import Findings
 from hirag_dist.evaluation.session import Session, System
 from hirag_dist.evaluation.units import Unit, Value
+from hirag_dist.map_reduce import MAP_REDUCE, map_parts
 from hirag_dist.pool.metering import Meter
 from hirag_dist.reading import Unreadable
 from hirag_dist.reading.making import find_field
 from hirag_dist.searching import MODES
-from hirag_dist.types import Query, Rejected
+from hirag_dist.types import Query, Rejected, Retrieval
 
 SCORES = "scores.jsonl"
 _REFERENCE = re.compile(r" ?\[([ERCS]\d+)\]")
@@ -64,19 +65,22 @@ async def evaluate_answers(session: Session, questions: Questions, modes: Sequen
     Raises:
         ConfigError: no index, or an unknown mode.
     """
-    unknown = [mode for mode in modes if mode not in MODES]
+    known = (*MODES, *MAP_REDUCE)
+    unknown = [mode for mode in modes if mode not in known]
     if unknown or not modes:
-        raise ConfigError(f"--modes: there is no {', '.join(unknown) or 'mode'}; there are: {', '.join(MODES)}")
+        raise ConfigError(f"--modes: there is no {', '.join(unknown) or 'mode'}; there are: {', '.join(known)}")
     _tell_unreadable(session, questions)
     systems = session.systems(modes)
-    asks = session.asks("answer", "short-answer")
+    short = session.asks("answer", "short-answer")
+    by_parts = session.asks("answer", "short-answer", "map-answer")
     snapshot = session.snapshot.manifest.snapshot_id if session.snapshot else ""
-    context = {"snapshot": snapshot, "tokenizer": session.config.tokenizer, **asks}
+    context = {"snapshot": snapshot, "tokenizer": session.config.tokenizer}
 
     def units() -> Iterator[Unit[_Asked]]:
         for place, question in enumerate(questions.items):
             for system in systems:
-                decides = {"question": question.text, **context, **system.decides}
+                asks = by_parts if system.mode in MAP_REDUCE else short
+                decides = {"question": question.text, **context, **system.decides, **asks}
                 yield Unit(f"{question.id} {system.name}", decides, _Asked(place, question, system))
 
     async def work(asked: _Asked) -> Value | Rejected:
@@ -132,8 +136,11 @@ def _tell_unreadable(session: Session, questions: Questions) -> None:
 
 
 async def _answer(session: Session, asked: _Asked) -> Value | Rejected:
-    question, system = asked.question, asked.system
-    found = await session.engine(system).retrieve(Query(question.text, mode=system.mode))
+    question = asked.question
+    found = await _context(session, question, asked.system)
+    if found.map_work is not None and found.map_work.failed:
+        work = found.map_work
+        return Rejected(question.id, f"{work.failed} of {work.parts} parts have no usable reply", 1)
     value: Value = {
         "answer": UNKNOWN_ANSWER,
         "reply": None,  # no model is asked where nothing was found
@@ -147,6 +154,14 @@ async def _answer(session: Session, asked: _Asked) -> Value | Rejected:
     if isinstance(reply, Rejected):
         return reply
     return value | {"answer": bare_answer(reply, found.context_refs), "reply": reply}
+
+
+async def _context(session: Session, question: Question, system: System) -> Retrieval:
+    """Return what the question is answered from; in a map-reduce mode its parts are asked about through the pool."""
+    engine, query = session.engine(system), Query(question.text, mode=system.mode)
+    if system.mode not in MAP_REDUCE:
+        return await engine.retrieve(query)
+    return await map_parts(await engine.material(query), session.pool, session.prompts, session.count_tokens)
 
 
 def bare_answer(reply: str, refs: Iterable[str]) -> str:

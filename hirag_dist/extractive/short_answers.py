@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from hirag_dist.extractive.answers import NOT_KNOWN, Sentence, best_sentences, wanted_words
+from hirag_dist.extractive.answers import NOT_KNOWN, best_sentences, wanted_words
 from hirag_dist.extractive.conversation import Asked
 from hirag_dist.extractive.language import UNSPACED, content_words
+from hirag_dist.extractive.map_reduce import points_of
 from hirag_dist.extractive.names import Spelling, find_names
 from hirag_dist.extractive.passages import tokens
 from hirag_dist.extractive.unspaced import find_unspaced
@@ -33,27 +34,27 @@ _MOST_HELD = 0.75  # share of the question's words in the sentences from which o
 def short_answer(ask: Asked) -> str:
     """Return the reply to short-answer: a few words of the context, yes or no, or that it is not known."""
     question = ask.between("question")
-    units = best_sentences(ask.between("context"), wanted_words(question))
-    if not units:
+    context = ask.between("context")
+    texts = [each.text for each in best_sentences(context, wanted_words(question))] or points_of(context)
+    if not texts:
         return NOT_KNOWN.rstrip(".")
     if question.split(maxsplit=1)[0].lower() in _YES_NO and not _EITHER.search(question):
         words = frozenset(content_words(question))
-        held = words.intersection(content_words(" ".join(unit.text for unit in units)))
+        held = words.intersection(content_words(" ".join(texts)))
         return "yes" if len(held) >= _MOST_HELD * len(words) else "no"
     for asked_for, pick in _PICKS.items():
-        if asked_for.search(question) and (found := _first(units, pick, question)):
+        if asked_for.search(question) and (found := _first(texts, pick, question)):
             return found
-    return _name(units, question) or NOT_KNOWN.rstrip(".")
+    return _name(texts, question) or NOT_KNOWN.rstrip(".")
 
 
-def _first(units: Sequence[Sentence], pick: re.Pattern[str], question: str) -> str:
+def _first(texts: Sequence[str], pick: re.Pattern[str], question: str) -> str:
     """Return the first match in the best sentence that has one which the question does not name."""
-    return next((match[0] for unit in units for match in pick.finditer(unit.text) if match[0] not in question), "")
+    return next((match[0] for text in texts for match in pick.finditer(text) if match[0] not in question), "")
 
 
-def _name(units: Sequence[Sentence], question: str) -> str:
+def _name(texts: Sequence[str], question: str) -> str:
     """Return the name that stands in the best sentences and not in the question; of equal ones the first."""
-    texts = [unit.text for unit in units]
     spaced = [words for text in texts if (words := tokens(text))]
     found = (
         find_unspaced(texts) if any(UNSPACED.search(text) for text in texts) else find_names(spaced, Spelling(spaced))

@@ -94,6 +94,19 @@ def test_answers_are_asked_and_scored_by_mode(evaluate: Command, index: Path, tm
     assert set(again["results"]["systems"]["naive"]["scores"]) == {"musique", "hirag"}
 
 
+def test_answers_by_map_reduce(evaluate: Command, index: Path, tmp_path: Path) -> None:
+    asked = ("qa", "--index", index, "--questions", "questions.jsonl", "--modes", "ts,graphrag-local", *HERE)
+    code, report = evaluate(*asked, "--out", "out")
+    assert code == 0
+    ts = report["results"]["systems"]["ts"]
+    assert ts["scores"]["hotpotqa"]["exact"]["value"] == 1.0
+    assert ts["unanswerable"]["refused"]["value"] == 1.0
+    assert ts["cost"]["calls"] > 1, "the parts are asked about too"
+    assert report["results"]["systems"]["graphrag-local"]["scored"] == 2
+    code, again = evaluate(*asked, "--out", "out")
+    assert (code, again["units"]["new"]) == (0, 0)
+
+
 def test_other_prompts_ask_anew(evaluate: Command, index: Path, tmp_path: Path) -> None:
     asked = ("qa", "--index", index, "--questions", "questions.jsonl", "--modes", "naive", *HERE, "--out", "out")
     evaluate(*asked)

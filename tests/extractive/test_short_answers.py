@@ -52,6 +52,15 @@ def test_an_answer_has_no_reference_and_no_sentence_around_it() -> None:
     assert answer == "Mary Grieve"
 
 
+def test_points_of_a_map_reduce_are_read_too() -> None:
+    context = (
+        "- (helpfulness 80) Mary Grieve finished the mural in Perth. [S1]\n"
+        "- (helpfulness 20) Albert Lamb lived in Dundee. [C2][C3]"
+    )
+    assert reply("Who finished the mural?", context) == "Mary Grieve"
+    assert reply("In what year was it?", "- (helpfulness 80) It was in 1873. [S1]") == "1873"
+
+
 def test_scripts_without_spaces() -> None:
     context = (
         "[S1] 西游记\n孙悟空大闹天宫。孙悟空拜菩提祖师为师。玉皇大帝请来如来佛祖。孙悟空说道。如来佛祖压住孙悟空。"
