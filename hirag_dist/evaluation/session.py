@@ -365,7 +365,9 @@ async def open_session(
         journal = Store(f"{order.out}/{JOURNAL}")
         for each in (store, journal):
             _tidy(each)
-        snapshot = None if order.index is None else open_snapshot(Store(order.index), order.snapshot)
+        snapshot = None
+        if order.index is not None:
+            snapshot = open_snapshot(Store(order.index), order.snapshot).cached_in(config.service.cache_dir)
         asking = Asking(config, store, order.max_usd, order.max_tokens, order.more_roles)
         session = Session(order, config, prompts, asking, Ledger(journal), snapshot, listeners)
         try:

@@ -19,8 +19,10 @@ from hirag_dist.core.prompts import (
     describe_request,
     extraction_request,
     gleaning_request,
+    map_request,
     meta_types_request,
     pack_request,
+    reduce_request,
     report_request,
     same_entity_request,
     summary_request,
@@ -48,6 +50,8 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "report": report_request([text], [text], [text], prompts, None),
         "same-entity": same_entity_request([text, f"{text} (person)"], prompts, None),
         "answer": answer_request(text, text, prompts),
+        "map-answer": map_request(text, text, prompts, 100),
+        "reduce-answer": reduce_request(text, text, prompts),
     }
 
 
@@ -56,7 +60,9 @@ def test_the_system_message_names_its_task_and_is_the_same_for_every_unit(task: 
     one, other = every_request("One text.")[task], every_request("Another text.")[task]
     assert one.messages[0] == other.messages[0], "or providers' prompt caches would not hit"
     assert one.messages[0].content.startswith(f"Task: {task}\n")
-    assert "{" not in one.messages[0].content.replace(FORMATS["report"], ""), "a placeholder was left"
+    assert "{" not in one.messages[0].content.replace(FORMATS["report"], "").replace(FORMATS["map-answer"], ""), (
+        "a placeholder was left"
+    )
     assert one.unit != other.unit
 
 
