@@ -14,13 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hirag_dist.core.context import community_text, entity_text, relation_text
+from hirag_dist.core.context import LEVEL_OF_HEADING, RECORD_LETTERS, community_text, entity_text, relation_text
 from hirag_dist.types import Retrieval
 
 LEVELS = ("local", "global", "bridge")
-_LEVEL_OF = {"Entities": "local", "Communities": "global", "Bridge": "bridge", "Sources": "sources"}
-_HEADING = re.compile(rf"^## ({'|'.join(_LEVEL_OF)})$", re.MULTILINE)
-_REFERENCE = re.compile(r"^\[[ERCS]\d+\]", re.MULTILINE)
+_HEADING = re.compile(rf"^## ({'|'.join(LEVEL_OF_HEADING)})$", re.MULTILINE)
+_REFERENCE = re.compile(rf"^\[[{RECORD_LETTERS}]\d+\]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def rendered_levels(context: str) -> dict[str, str]:
     ends = [heading.start() for heading in headings[1:]] + [len(context)]
     texts = dict.fromkeys(LEVELS, "")
     for heading, end in zip(headings, ends, strict=False):
-        texts[_LEVEL_OF[heading[1]]] = _REFERENCE.sub("", context[heading.end() : end]).strip()
+        texts[LEVEL_OF_HEADING[heading[1]]] = _REFERENCE.sub("", context[heading.end() : end]).strip()
     return texts
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from hirag_dist.core.context import UNKNOWN_ANSWER
+from hirag_dist.core.context import RECORD_LETTERS, UNKNOWN_ANSWER
 from hirag_dist.core.prompts import short_answer_request
 from hirag_dist.core.replies import parse_text
 from hirag_dist.core.text import one_line
@@ -35,7 +35,7 @@ from hirag_dist.searching import MODES
 from hirag_dist.types import Query, Rejected, Retrieval
 
 SCORES = "scores.jsonl"
-_REFERENCE = re.compile(r" ?\[([ERCS]\d+)\]")
+_REFERENCE = re.compile(rf" ?\[([{RECORD_LETTERS}]\d+)\]")
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "answer": ("answer", "predicted_answer", "prediction", "response", "output"),
     "id": ("question_id", "query_id", "qid", "id", "_id"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from hirag_dist.core.context import render_context
 from hirag_dist.core.coverage import TokenRecall, rendered_levels, retrieved_levels, token_recall
-from hirag_dist.types import CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
+from hirag_dist.types import ClaimItem, CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
 
 
 def found(report: str = "A report.", text: str = "A source.") -> Retrieval:
@@ -47,6 +50,18 @@ def test_a_rendered_context_comes_apart_into_its_levels() -> None:
         "bridge": "Anna — Ben: paints Ben",
         "sources": "Book, characters 0–9\nA source.",
     }
+
+
+def test_every_heading_of_a_context_begins_a_level() -> None:
+    claim = ClaimItem("k1", "Anna", "Ben", "e1", "e2", "rivalry", "true", "", "", "Anna envies Ben", "", "s1")
+    context = render_context(replace(found(), mode="graphrag-local", claims=(claim,)), 900, count).context
+    headings = [line for line in context.splitlines() if line.startswith("## ")]
+    texts = rendered_levels(context)
+    assert len(headings) == 5
+    assert set(texts) == {"local", "global", "bridge", "claims", "sources"}
+    assert not any(heading in text for heading in headings for text in texts.values())
+    assert not any(re.search(r"\[[A-Z]\d+\]", text) for text in texts.values()), "references are left out"
+    assert "envies" not in texts["bridge"]
 
 
 def test_what_the_limit_leaves_out_is_not_in_the_rendered_levels() -> None:
