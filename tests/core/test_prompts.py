@@ -26,6 +26,7 @@ from hirag_dist.core.prompts import (
     reduce_request,
     report_request,
     same_entity_request,
+    short_answer_request,
     summary_request,
     tagged,
 )
@@ -48,6 +49,7 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "extract-claims": claims_request(text, [text], prompts, None),
         "describe": describe_request(text, "person", [text, text], prompts, 100),
         "meta-types": meta_types_request([text], prompts),
+        "short-answer": short_answer_request(text, text, prompts),
         "summarise": summary_request([(text, "person", text)], prompts, TYPES, None),
         "report": report_request([text], [text], [text], prompts, None),
         "same-entity": same_entity_request([text, f"{text} (person)"], prompts, None),
