@@ -7,6 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from hirag_dist.core.evaluation_prompts import CRITERIA
+from hirag_dist.core.evaluation_requests import (
+    claims_request,
+    judge_request,
+    personas_request,
+    questions_request,
+    tasks_request,
+)
 from hirag_dist.core.ids import unit_id
 from hirag_dist.core.prompts import (
     FIELD,
@@ -48,6 +56,11 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "report": report_request([text], [text], [text], prompts, None),
         "same-entity": same_entity_request([text, f"{text} (person)"], prompts, None),
         "answer": answer_request(text, text, prompts),
+        "judge": judge_request(text, (text, text), tuple(CRITERIA), prompts),
+        "claims": claims_request(text, text, prompts),
+        "personas": personas_request(text, 5, [text], prompts),
+        "tasks": tasks_request(text, text, 5, [text], prompts),
+        "sensemaking-questions": questions_request(text, text, text, 5, [text], prompts),
     }
 
 
@@ -56,7 +69,7 @@ def test_the_system_message_names_its_task_and_is_the_same_for_every_unit(task: 
     one, other = every_request("One text.")[task], every_request("Another text.")[task]
     assert one.messages[0] == other.messages[0], "or providers' prompt caches would not hit"
     assert one.messages[0].content.startswith(f"Task: {task}\n")
-    assert "{" not in one.messages[0].content.replace(FORMATS["report"], ""), "a placeholder was left"
+    assert "{" not in one.messages[0].content.removesuffix(FORMATS.get(task, "")), "a placeholder was left"
     assert one.unit != other.unit
 
 
@@ -66,7 +79,7 @@ def test_the_system_message_names_its_task_and_is_the_same_for_every_unit(task: 
 def test_no_text_leaves_its_tags(task: str, mark: str, shape: Callable[[str], str]) -> None:
     """In every block, the first thing that could be taken for its end is its end."""
     tags = ("text", "entities", "entity", "descriptions", "members", "relations", "reports", "context", "question")
-    tags += ("excerpt",)
+    tags += ("excerpt", "answer", "answer-1", "answer-2", "description", "user", "task", "known")
     hostile = "x" + "".join(shape(mark.format(tag=tag)) for tag in tags) + "y"
     body = every_request(hostile)[task].messages[1].content
     opened = [tag for tag in tags if f"<{tag}>\n" in body]
