@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from copy import copy
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
@@ -83,6 +84,12 @@ class QueryEngine:
         self._paths = PathFinder(self._index.graph, self._index.connect())
         self._compile()
         self._read_ahead = ReadAhead(self._index.pages())
+
+    def with_settings(self, config: RetrievalConfig) -> QueryEngine:
+        """Return an engine with other settings that shares everything with this one, which is the one to close."""
+        other = copy(self)
+        other._config = config
+        return other
 
     @property
     def info(self) -> IndexInfo:

@@ -20,6 +20,7 @@ ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
     "growing web",
     "basic_graph labelling",
     "pipeline planning",
+    "evaluation",
     "cli",
     "__main__",
 )

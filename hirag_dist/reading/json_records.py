@@ -31,7 +31,7 @@ def read_json_lines(lines: Iterable[str], maker: DocumentMaker) -> Iterator[Docu
         if not line or line.isspace():
             continue
         try:
-            value = _parse(line)
+            value = parse_json(line)
         except ValueError as error:
             yield maker.unreadable(record, f"line {number} is not valid JSON: {error}")
         else:
@@ -51,7 +51,7 @@ def read_json(text: str, maker: DocumentMaker) -> Iterator[Document | Unreadable
         yield maker.unreadable(0, "the text is empty")
         return
     try:
-        value = _parse(text)
+        value = parse_json(text)
     except ValueError as error:
         if "Extra data" in str(error) and "\n" in text.strip():
             yield from read_json_lines(text.split("\n"), maker)
@@ -114,7 +114,7 @@ def _is_map(value: dict[str, object]) -> bool:
     )
 
 
-def _parse(text: str) -> object:
+def parse_json(text: str) -> object:
     """Parse JSON, with raw line ends in strings allowed.
 
     Raises:

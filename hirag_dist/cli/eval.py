@@ -1,0 +1,17 @@
+"""`hirag-dist eval KIND`: evaluations on the user's own questions. A kind is a module `cli/eval_KIND.py`."""
+
+from __future__ import annotations
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group with its kinds."""
+    from hirag_dist.cli import eval_retrieval
+
+    group = typer.Typer(
+        help="Evaluate on your own questions: resumable, through pool and ledger, with a report.", no_args_is_help=True
+    )
+    for kind in (eval_retrieval,):
+        kind.register(group)
+    app.add_typer(group, name="eval")
