@@ -56,34 +56,31 @@ def claims_request(
     return _request("claims", [("question", one_line(question)), ("answer", answer)], prompts, role, form)
 
 
-def personas_request(
-    description: str, count: int, known: Sequence[str], prompts: Prompts, *, form: str | None = "personas"
-) -> ChatRequest:
-    """Return the call that thinks of users of a collection, other than those that are known."""
-    return _request("personas", [("description", description)], prompts, "judge", form, known=known, count=str(count))
-
-
-def tasks_request(
-    description: str, user: str, count: int, known: Sequence[str], prompts: Prompts, *, form: str | None = "tasks"
-) -> ChatRequest:
-    """Return the call that thinks of a user's tasks, other than those that are known."""
-    parts = [("description", description), ("user", user)]
-    return _request("tasks", parts, prompts, "judge", form, known=known, count=str(count))
-
-
-def questions_request(
-    description: str,
-    user: str,
+def listing_request(
     task: str,
+    parts: Sequence[tuple[str, str]],
     count: int,
     known: Sequence[str],
     prompts: Prompts,
     *,
-    form: str | None = "sensemaking-questions",
+    form: str | None,
+    replicate: int = 0,
 ) -> ChatRequest:
-    """Return the call that writes a user's questions for a task, other than those that are known."""
-    parts = [("description", description), ("user", user), ("task", task)]
-    return _request("sensemaking-questions", parts, prompts, "judge", form, known=known, count=str(count))
+    """Return the call that thinks of users, of tasks of a user, or of questions of a user in a task.
+
+    Paper: GraphRAG, Algorithm 1. Role `judge`: whoever evaluates asks the questions, so that they are not made by the
+    model whose answers they test.
+
+    Args:
+        task: "personas", "tasks" or "sensemaking-questions".
+        parts: (tag, text): description; then user; then task.
+        count: how many are wanted.
+        known: what is there already, of which others are wanted.
+        form: the task, to ask for structured output, or None.
+        replicate: 1, 2, … to ask the same again.
+    """
+    listed = [("known", "\n".join(f"- {one_line(each)}" for each in known))] if known else []
+    return _request(task, [*parts, *listed], prompts, "judge", form, replicate=replicate, count=str(count))
 
 
 def _request(
@@ -93,12 +90,10 @@ def _request(
     role: str,
     form: str | None,
     *,
-    known: Sequence[str] = (),
     replicate: int = 0,
     **values: str,
 ) -> ChatRequest:
-    listed = [("known", "\n".join(f"- {one_line(each)}" for each in known))] if known else []
-    body = "\n".join(tagged(tag, _TAGS.sub(r"< \1", text)) for tag, text in [*parts, *listed])
+    body = "\n".join(tagged(tag, _TAGS.sub(r"< \1", text)) for tag, text in parts)
     return ChatRequest(
         role=role,
         messages=(prompts.system(task, None, **values), Message("user", body)),

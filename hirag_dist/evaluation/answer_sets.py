@@ -126,7 +126,9 @@ def _add(sets: AnswerSets, fields: Mapping[str, Any], file_method: str, named: b
     return ""
 
 
-async def add_made(sets: AnswerSets, session: Session, questions: Sequence[Question], systems: Sequence[System]) -> None:
+async def add_made(
+    sets: AnswerSets, session: Session, questions: Sequence[Question], systems: Sequence[System]
+) -> None:
     """Answer the questions with an index, each once a system, and add what came of it to the sets.
 
     A question that a system has a dead letter for is not in its answers.

@@ -159,9 +159,7 @@ async def judge(session: Session, sets: AnswerSets, judging: Judging) -> Verdict
     return columns.verdicts(pairs, judging.criteria)
 
 
-def _units(
-    session: Session, sets: AnswerSets, pairs: Sequence[Pair], judging: Judging
-) -> Iterator[Unit[Comparison]]:
+def _units(session: Session, sets: AnswerSets, pairs: Sequence[Pair], judging: Judging) -> Iterator[Unit[Comparison]]:
     """Yield the comparisons, question by question: one that is stopped early has whole questions."""
     asks = {role: session.asks(role, "judge") for role in judging.judges}
     criteria = {name: CRITERIA[name] for name in judging.criteria}

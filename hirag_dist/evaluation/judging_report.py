@@ -126,9 +126,7 @@ def _pair_results(
             "p_holm": each.p,
             "position": asdict(position_bias(part)),
             "length": None if lengths is None else asdict(length_bias(part, lengths)),
-            "by_judge": {
-                name: tally(part.where(judge=number)).rate for number, name in enumerate(verdicts.judges)
-            },
+            "by_judge": {name: tally(part.where(judge=number)).rate for number, name in enumerate(verdicts.judges)},
         }
     return {"name": pair.name, "first": pair.first, "second": pair.second, "criteria": criteria}
 
@@ -185,7 +183,10 @@ def win_rate_table(found: Sequence[Finding]) -> Table:
 def _bars(verdicts: Verdicts, found: Sequence[Finding]) -> list[Section]:
     note = "The share of verdicts that the first method of a pair wins, with 95 % intervals; half is no difference."
     if len(verdicts.pairs) <= _MOST_PAIRS:
-        series = {name: [(each.pair.title, each.win_rate) for each in found if each.criterion == name] for name in verdicts.criteria}
+        series = {
+            name: [(each.pair.title, each.win_rate) for each in found if each.criterion == name]
+            for name in verdicts.criteria
+        }
         return [Bars("Win rates of the first of two", series, note)]
     return [
         Bars(
@@ -258,7 +259,9 @@ def _judge_table(verdicts: Verdicts, results: Mapping[str, Any]) -> Table:
         for pair in results["pairs"]
         for criterion, cell in pair["criteria"].items()
     ]
-    return Table("Win rates of the first method, judge by judge", ["pair", "criterion", *verdicts.judges], rows, form=".1%")
+    return Table(
+        "Win rates of the first method, judge by judge", ["pair", "criterion", *verdicts.judges], rows, form=".1%"
+    )
 
 
 def _agreement_table(title: str, agreements: Mapping[str, Any]) -> Table:

@@ -211,7 +211,12 @@ def _read_record(
 
 
 def write_verdict(
-    shown: tuple[str, str], question: str, judge: str, replicate: int, swapped: bool, said: Mapping[str, tuple[int, str]]
+    shown: tuple[str, str],
+    question: str,
+    judge: str,
+    replicate: int,
+    swapped: bool,
+    said: Mapping[str, tuple[int, str]],
 ) -> dict[str, Any]:
     """Return a record of verdicts, as `read_verdicts` reads it.
 

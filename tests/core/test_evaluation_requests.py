@@ -10,14 +10,13 @@ from hirag_dist.core.evaluation_prompts import CRITERIA
 from hirag_dist.core.evaluation_requests import (
     claims_request,
     judge_request,
+    listing_request,
     parse_list,
-    personas_request,
-    questions_request,
 )
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.usable import Malformed
 from hirag_dist.pool.chat import request_hash
-from hirag_dist.types import ChatReply
+from hirag_dist.types import ChatReply, ChatRequest
 
 PROMPTS = Prompts()
 
@@ -56,15 +55,22 @@ def test_a_judge_is_asked_by_its_own_role() -> None:
     assert claims_request("Why?", "a", PROMPTS, role="judge:big").role == "judge:big"
 
 
+def listing(count: int = 3, known: tuple[str, ...] = (), replicate: int = 0) -> ChatRequest:
+    parts = [("description", "Letters.")]
+    return listing_request("personas", parts, count, known, PROMPTS, form="personas", replicate=replicate)
+
+
 def test_what_is_known_is_listed_only_where_there_is_something() -> None:
-    assert "<known>" not in personas_request("Letters.", 3, [], PROMPTS).messages[1].content
-    body = personas_request("Letters.", 3, ["A\nteacher"], PROMPTS).messages[1].content
-    assert body.endswith("<known>\n- A teacher\n</known>")
+    assert "<known>" not in listing().messages[1].content
+    assert listing(known=("A\nteacher",)).messages[1].content.endswith("<known>\n- A teacher\n</known>")
 
 
 def test_the_count_is_told() -> None:
-    request = questions_request("Letters.", "A teacher", "Teach", 7, [], PROMPTS)
-    assert "Write 7 questions" in request.messages[0].content
+    assert "Think of 7 people" in listing(7).messages[0].content
+
+
+def test_a_list_asked_for_again_is_another_request() -> None:
+    assert request_hash(listing()) != request_hash(listing(replicate=1))
 
 
 @pytest.mark.parametrize(

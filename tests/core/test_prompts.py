@@ -8,13 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hirag_dist.core.evaluation_prompts import CRITERIA
-from hirag_dist.core.evaluation_requests import (
-    claims_request,
-    judge_request,
-    personas_request,
-    questions_request,
-    tasks_request,
-)
+from hirag_dist.core.evaluation_requests import claims_request, judge_request, listing_request
 from hirag_dist.core.ids import unit_id
 from hirag_dist.core.prompts import (
     FIELD,
@@ -38,6 +32,11 @@ from hirag_dist.errors import ConfigError
 from hirag_dist.types import ChatRequest
 
 TYPES = ("person", "place")
+LISTS = {
+    "personas": ("description",),
+    "tasks": ("description", "user"),
+    "sensemaking-questions": ("description", "user", "task"),
+}
 
 
 def graph_request(text: str, form: str | None = None, prompts: Prompts | None = None) -> ChatRequest:
@@ -58,9 +57,10 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "answer": answer_request(text, text, prompts),
         "judge": judge_request(text, (text, text), tuple(CRITERIA), prompts),
         "claims": claims_request(text, text, prompts),
-        "personas": personas_request(text, 5, [text], prompts),
-        "tasks": tasks_request(text, text, 5, [text], prompts),
-        "sensemaking-questions": questions_request(text, text, text, 5, [text], prompts),
+        **{
+            task: listing_request(task, [(tag, text) for tag in tags], 5, [text], prompts, form=None)
+            for task, tags in LISTS.items()
+        },
     }
 
 
