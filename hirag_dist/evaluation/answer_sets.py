@@ -119,10 +119,13 @@ def _add(sets: AnswerSets, fields: Mapping[str, Any], file_method: str, named: b
     sets.texts.setdefault(own_id, text)
     method = file_method if named or not isinstance(said["method"], str) else said["method"].strip() or file_method
     answer = clean_text(said["answer"]).strip()
-    before = sets.answers.setdefault(method, {}).setdefault(own_id, answer)
-    if before != answer:
+    own = sets.answers.setdefault(method, {})
+    if own_id not in own:
+        own[own_id] = answer
+    elif own[own_id] == answer:
+        sets.copies += 1
+    else:
         return f"{method} answers question {own_id!r} a second time, in other words"
-    sets.copies += int(before is not answer)
     return ""
 
 
