@@ -145,6 +145,7 @@ class Reading(Section):
     text_field: str | None = None
     title_field: str | None = None
     label_field: str | None = None
+    id_field: str | None = Field(None, description="the owner's id of a record, by which evaluations know evidence")
 
 
 _FULL_DIMS = 64  # a component then has 2,080 covariances

@@ -166,7 +166,7 @@ class Build:
         sources = source_table(inputs)
         files = self._run.put("sources", sources, table_digest(sources))
         reading = self._config.reading
-        options = ReadOptions(reading.text_field, reading.title_field, reading.label_field)
+        options = ReadOptions(reading.text_field, reading.title_field, reading.label_field, reading.id_field)
         found = self._run.stage(ReadDocuments(options), "documents", any_rejects=True, sources=files)
         if found["rejects"].rows:
             uris = self._run.read(found["documents"], ["uri"])["uri"].to_pylist()

@@ -116,7 +116,8 @@ def make_plan(inputs: Sequence[str], config: Config, prompts: Prompts, latency_s
     seen: set[str] = set()
     unreadable: list[tuple[str, str]] = []
     n_chunks = n_tokens = copies = 0
-    options = ReadOptions(config.reading.text_field, config.reading.title_field, config.reading.label_field)
+    reading = config.reading
+    options = ReadOptions(reading.text_field, reading.title_field, reading.label_field, reading.id_field)
     for source in find_inputs(inputs):
         for found in read_source(source, options):
             if not isinstance(found, Document):

@@ -21,6 +21,7 @@ DOCUMENTS = pa.schema(
         _column("uri", _STRING),
         _column("record", pa.int32()),  # position in a file of many records, else 0
         _column("title", _STRING),
+        _column("source_ids", _STRINGS),  # what its records are called by their owner, one or, of copies, several
         _column("labels", _STRINGS),
         _column("n_chars", pa.int64()),
         _column("text", _STRING),

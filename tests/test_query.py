@@ -134,7 +134,8 @@ def snapshot(tmp_path: Path) -> Snapshot:
         relation("a", "S", 1.0, "summary"),
         relation("b", "S", 1.0, "summary"),
     ]
-    documents = [{"document_id": "doc", "uri": "doc.txt", "record": 0, "title": "Doc", "labels": [], "n_chars": 30}]
+    documents = [{"document_id": "doc", "uri": "doc.txt", "record": 0, "title": "Doc"}]
+    documents[0] |= {"source_ids": ["doc"], "labels": [], "n_chars": 30}
     chunks = [
         {"chunk_id": own, "document_id": "doc", "position": at, "start": 10 * at, "end": 10 * at + 10, "n_tokens": 3}
         | {"text": f"Text of {own}."}

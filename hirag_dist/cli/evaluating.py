@@ -56,9 +56,7 @@ def comma_list(text: str) -> list[str]:
     return list(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
 
 
-def read_variants(
-    given: list[str] | None, config: str | None, settings: list[str] | None
-) -> dict[str, Retrieval]:
+def read_variants(given: list[str] | None, config: str | None, settings: list[str] | None) -> dict[str, Retrieval]:
     """Return what --variant says: name → settings of retrieval.
 
     Raises:
@@ -138,17 +136,21 @@ def _show(order: Order, report: Mapping[str, Any], findings: Findings, title: st
 def _shown(each: Table) -> Any:
     rows = [[_cell(cell, each.form) for cell in row] for row in each.rows]
     right = [
-        place for place in range(len(each.columns)) if rows and not any(isinstance(row[place], str) for row in each.rows)
+        place
+        for place in range(len(each.columns))
+        if rows and not any(isinstance(row[place], str) for row in each.rows)
     ]
-    return table(each.title, each.columns, rows, right=right)
+    spare = [place for place in reversed(range(1, len(each.columns))) if place in right]
+    return table(each.title, each.columns, rows, right=right, spare=spare)
 
 
 def _cell(cell: Any, form: str) -> Any:
     if isinstance(cell, Interval):
         if cell.value != cell.value:
             return None
-        value, low, high = (format(each, form) for each in (cell.value, cell.low, cell.high))
-        return f"{value} ({low} to {high})"
+        rough = ".0%" if form.endswith("%") else form
+        low, high = (format(each, rough) for each in (cell.low, cell.high))
+        return f"{format(cell.value, form)} ({low} to {high})"
     if isinstance(cell, float):
         return format(cell, form) if cell == cell else None
     return cell

@@ -99,8 +99,12 @@ def draw_lines(lines: Lines) -> str:
                 f'<circle class="fill-l{_colour(number)}" cx="{across(x):.1f}" cy="{up(y):.1f}" r="4">'
                 f"<title>{said}</title></circle>"
             )
-    parts.append(f'<text class="soft mid" x="{(left + right) / 2:.0f}" y="{height - 6:.0f}">{escape(lines.x_label)}</text>')
-    parts.append(f'<text class="soft" x="4" y="{top - 4 if len(names) == 1 else top - 2:.0f}">{escape(lines.y_label)}</text>')
+    parts.append(
+        f'<text class="soft mid" x="{(left + right) / 2:.0f}" y="{height - 6:.0f}">{escape(lines.x_label)}</text>'
+    )
+    parts.append(
+        f'<text class="soft" x="4" y="{top - 4 if len(names) == 1 else top - 2:.0f}">{escape(lines.y_label)}</text>'
+    )
     return svg(_WIDTH, round(height), lines.title, parts)
 
 
@@ -123,7 +127,9 @@ def draw_matrix(matrix: Matrix) -> str:
     return f'<div class="scroll"><table class="matrix"><tr><th></th>{heads}</tr>{"".join(rows)}</table></div>'
 
 
-def _bar(value: Interval, number: int, name: str, label: str, y: float, across: Callable[[float], float], form: str) -> str:
+def _bar(
+    value: Interval, number: int, name: str, label: str, y: float, across: Callable[[float], float], form: str
+) -> str:
     if math.isnan(value.value):
         return f'<text class="soft" x="{across(0.0) + 4:.1f}" y="{y + 12:.1f}">–</text>'
     shown = format(value.value, form)

@@ -13,7 +13,7 @@ from typing import Any
 from hirag_dist.core.statistics import Interval
 from hirag_dist.core.text import shorten
 from hirag_dist.evaluation.drawing import draw_bars, draw_lines, draw_matrix
-from hirag_dist.evaluation.sections import Bars, Cell, Lines, Matrix, Section, Table, Text
+from hirag_dist.evaluation.sections import Bars, Cell, Lines, Section, Table, Text
 from hirag_dist.inspection.page import html_table, page_part
 
 _CELL_CHARS = 2000
@@ -113,7 +113,9 @@ def _letters(report: Mapping[str, Any]) -> list[Section]:
     rows = [[letter["step"], letter["id"], letter["reason"], letter["attempts"]] for letter in letters["shown"]]
     more = letters["count"] - len(rows)
     note = "They count in no figure above. The next run of the same command tries them again."
-    return [Table("Dead letters", ["step", "unit", "reason", "attempts"], rows, note + (f" {more:,} more." if more else ""))]
+    return [
+        Table("Dead letters", ["step", "unit", "reason", "attempts"], rows, note + (f" {more:,} more." if more else ""))
+    ]
 
 
 def _bill(report: Mapping[str, Any]) -> list[Section]:

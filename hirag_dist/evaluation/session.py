@@ -137,7 +137,8 @@ class Session:
 
     async def embed(self, text: str) -> NDArray[np.float32]:
         """Return the (dim,) vector of a question; those asked at a time are embedded together."""
-        return (await self._asking.embedder.embed([text]))[0]
+        vectors = await self._asking.embedder.embed([text])
+        return np.asarray(vectors[0], np.float32)
 
     async def structured(self, role: str) -> bool:
         """Return whether all models of a role have structured outputs; an endpoint is asked once a folder."""

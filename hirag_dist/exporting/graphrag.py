@@ -118,6 +118,7 @@ def _documents(documents: pa.Table, chunks: pa.Table, period: str) -> pa.Table:
                 columns, pa.struct([("uri", pa.string()), ("record", pa.int64()), ("labels", _STRINGS)])
             ),
             "uri": documents["uri"],
+            "source_ids": documents["source_ids"].cast(_STRINGS),
             "labels": documents["labels"].cast(_STRINGS),
         }
     )

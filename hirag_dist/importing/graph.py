@@ -50,7 +50,11 @@ class ImportedGraph:
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
-    """A document as the folder has it; `text` is None where it holds none."""
+    """A document as the folder has it; `text` is None where it holds none.
+
+    Attributes:
+        source_ids: what its owner calls it, where the folder says so besides the key.
+    """
 
     key: str
     text: str | None
@@ -59,6 +63,7 @@ class SourceDocument:
     record: int = 0
     labels: tuple[str, ...] = ()
     n_chars: int = 0
+    source_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ _DOCUMENTS = {
     "text|raw_content": True,
     "title": False,
     "uri": False,
+    "source_ids": False,  # ours
     "metadata": False,  # where GraphRAG puts the columns of its input
     **dict.fromkeys(LABEL_FIELDS, False),
 }
@@ -91,6 +92,7 @@ def _document(row: Mapping[str, Any]) -> SourceDocument:
         title=title,
         record=min(whole_of(record) or 0, 2**31 - 1),
         labels=labels_of(row, metadata),
+        source_ids=texts_of(row.get("source_ids")),
     )
 
 

@@ -120,7 +120,9 @@ def _object(value: object) -> Mapping[str, object] | str:
     return value if isinstance(value, dict) else f"the record is {kind_of(value)}, not an object"
 
 
-def _delimited(stream: io.BufferedReader, max_bytes: int, delimiter: str | None) -> Iterator[Mapping[str, object] | str]:
+def _delimited(
+    stream: io.BufferedReader, max_bytes: int, delimiter: str | None
+) -> Iterator[Mapping[str, object] | str]:
     csv.field_size_limit(max(csv.field_size_limit(), max_bytes))
     lines = text_lines(stream, max_bytes)
     first = next((line for line in lines if line and not line.isspace()), None)

@@ -23,7 +23,8 @@ TEXT = "Ray uses Arrow. Ray uses Arrow. Bob met Ray in 鲁迅's house."
 def snapshot() -> dict[str, pa.Table]:
     """Ray, Arrow and Bob in three chunks, one of which repeats another; Bob was never described. Above: `Ray` again."""
     document = document_id(TEXT, ["x", "y"])
-    row = {"document_id": document, "uri": "a/ray.txt", "record": 3, "title": "Ray", "labels": ["x", "y"]}
+    row = {"document_id": document, "uri": "a/ray.txt", "record": 3, "title": "Ray", "source_ids": ["r/1", "R"]}
+    row |= {"labels": ["x", "y"]}
     documents = pa.Table.from_pylist([row | {"n_chars": len(TEXT), "text": TEXT}], schemas.DOCUMENTS)
     spans = [(0, 15), (16, 31), (32, len(TEXT))]
     chunks = [

@@ -79,8 +79,8 @@ def random_tables(seed: int) -> dict[str, pa.Table]:
     ]
     rows: dict[str, list[dict[str, Any]]] = {
         "documents": [
-            {"document_id": own, "uri": f"{own}.txt", "record": 0, "title": own.upper(), "labels": [], "n_chars": 1}
-            | {"text": "x"}
+            {"document_id": own, "uri": f"{own}.txt", "record": 0, "title": own.upper(), "source_ids": []}
+            | {"labels": [], "n_chars": 1, "text": "x"}
             for own in documents
         ],
         "chunks": [
