@@ -56,10 +56,12 @@ class Endpoint:
     """Serves in threads of its own, also to other processes, until it is closed.
 
     Attributes:
+        tokens: of the prompt of each request, as it says.
         asked: every request, in the order in which they came.
     """
 
     script: Script
+    tokens: int = 100
     asked: list[Asked] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -77,7 +79,7 @@ class Endpoint:
                     self._send(said, {"error": {"message": "as the script says"}})
                 else:
                     message = {"role": "assistant", "content": said}
-                    usage = {"prompt_tokens": 100, "completion_tokens": 10}
+                    usage = {"prompt_tokens": endpoint.tokens, "completion_tokens": 10}
                     choice = {"message": message, "finish_reason": "stop"}
                     self._send(200, {"choices": [choice], "usage": usage, "model": body["model"]})
 

@@ -98,8 +98,8 @@ def judge(
     if not material.sources and index is None:
         raise ConfigError("give answers to compare: --answers FILE, or --index URI with --modes and --questions")
     roles = judge_roles(judges or [], loaded)
-    require_llm("judge", roles or {ROLE: loaded.llm.roles.judge}, loaded)
     judging = Judging(criteria_of(criteria), tuple(roles) or (ROLE,), replicates, against)
+    require_llm("judge", roles or {ROLE: loaded.llm.roles.judge}, loaded)
     order = Order(
         "judge",
         out,

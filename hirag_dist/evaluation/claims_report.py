@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hirag_dist.core.claim_measures import THRESHOLDS, label_agreement
-from hirag_dist.core.statistics import bootstrap_means, holm, wilcoxon_p
+from hirag_dist.core.statistics import bootstrap_means, holm, wilcoxon
 from hirag_dist.core.win_rates import Verdicts, majority
 from hirag_dist.evaluation.claims import MEASURES, ClaimCounts
 from hirag_dist.evaluation.sections import Bars, Cell, Lines, Section, Table, Text
@@ -61,9 +61,9 @@ def _pairs(counts: ClaimCounts, table: Any) -> list[dict[str, Any]]:
     differences = np.stack([table[one] - table[other] for one, other in pairs], axis=1)  # questions, pairs, measures
     intervals = bootstrap_means(differences.reshape(len(differences), -1))
     alone = [
-        [wilcoxon_p(differences[:, place, number]) for number in range(len(MEASURES))] for place in range(len(pairs))
+        [wilcoxon(differences[:, place, number]) for number in range(len(MEASURES))] for place in range(len(pairs))
     ]
-    corrected = [holm([row[number] for row in alone]) for number in range(len(MEASURES))]
+    corrected = [holm([row[number].p for row in alone]) for number in range(len(MEASURES))]
     return [
         {
             "first": counts.methods[one],
@@ -72,7 +72,8 @@ def _pairs(counts: ClaimCounts, table: Any) -> list[dict[str, Any]]:
             "measures": {
                 name: {
                     "difference": intervals[place * len(MEASURES) + number],
-                    "p": alone[place][number],
+                    "z": alone[place][number].z,
+                    "p": alone[place][number].p,
                     "p_holm": corrected[number][place],
                 }
                 for number, name in enumerate(MEASURES)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.core.statistics import NOTHING, Interval, bootstrap_means, holm, wilcoxon_p
+from hirag_dist.core.statistics import NOTHING, Interval, SignedRank, bootstrap_means, holm, wilcoxon
 from hirag_dist.core.win_rates import (
     Agreement,
     Pair,
@@ -42,7 +42,8 @@ class Finding:
     Attributes:
         win_rate: of the pair's first method.
         balanced: the same, with both orders weighing alike; None where an order has no verdict.
-        p: of the Wilcoxon test, corrected within the criterion; None without a verdict.
+        test: the Wilcoxon signed-rank test alone; None without a verdict.
+        p: its p-value, corrected within the criterion.
     """
 
     pair: Pair
@@ -50,7 +51,7 @@ class Finding:
     tally: Tally
     win_rate: Interval
     balanced: float | None
-    p_alone: float | None
+    test: SignedRank | None
     p: float | None
 
 
@@ -59,11 +60,11 @@ def findings_of(verdicts: Verdicts) -> list[Finding]:
     cells = [(pair, criterion) for pair in range(len(verdicts.pairs)) for criterion in range(len(verdicts.criteria))]
     parts = [verdicts.where(pair=pair, criterion=criterion) for pair, criterion in cells]
     rates = _rates(parts)
-    alone = [wilcoxon_p(score_differences(part)) if len(part) else None for part in parts]
+    alone = [wilcoxon(score_differences(part)) if len(part) else None for part in parts]
     corrected: dict[int, float] = {}
     for criterion in range(len(verdicts.criteria)):
-        family = [place for place, cell in enumerate(cells) if cell[1] == criterion and alone[place] is not None]
-        corrected |= dict(zip(family, holm([alone[place] or 0.0 for place in family]), strict=True))
+        family = {place: test.p for place, test in enumerate(alone) if test and cells[place][1] == criterion}
+        corrected |= dict(zip(family, holm(list(family.values())), strict=True))
     return [
         Finding(
             verdicts.pairs[pair],
@@ -122,7 +123,8 @@ def _pair_results(
             "losses": each.tally.losses,
             "win_rate": each.win_rate,
             "balanced_win_rate": each.balanced,
-            "p": each.p_alone,
+            "z": None if each.test is None else each.test.z,
+            "p": None if each.test is None else each.test.p,
             "p_holm": each.p,
             "position": asdict(position_bias(part)),
             "length": None if lengths is None else asdict(length_bias(part, lengths)),

@@ -47,7 +47,8 @@ def test_the_winner_is_whoever_wrote_the_answer(tmp_path: Path) -> None:
 
 
 def test_the_first_record_decides_who_is_first_unless_it_says_that_it_is_swapped(tmp_path: Path) -> None:
-    path = lines(tmp_path / "v.jsonl", record("q1", "Answer 1", swapped=True), record("q1", "Answer 1"))
+    exchanged = record("q1", "Answer 1", swapped=True) | {"swapped": True}
+    path = lines(tmp_path / "v.jsonl", exchanged, record("q1", "Answer 1"))
     found = read_verdicts([path]).verdicts
     assert found.pairs == (Pair("a", "b"),)
     assert found.score.tolist() == [0.0, 1.0]
