@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.scripted_endpoint import Asked, Endpoint, Script, run_command, write_config
+from tests.toy_builds import Bench
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, Any]]
@@ -213,6 +214,32 @@ def test_hostile_names_and_answers_stay_text(run: Run, serve: Any, tmp_path: Pat
     assert "&lt;img src=x" in page
     assert "<img src=x" not in page
     assert "<script>x" not in page
+
+
+def test_an_index_answers_each_question_once_a_mode_for_all_comparisons(run: Run, serve: Any, tmp_path: Path) -> None:
+    Bench(tmp_path).build(["alpha beta gamma delta", "epsilon zeta alpha eta"])
+
+    def script(asked: Asked) -> str:
+        return "It is told [S1]. ***" if asked.task == "answer" else by_merit(asked)
+
+    model = serve(script)
+    config_for(tmp_path, big=model)
+    questions = tmp_path / "questions.jsonl"
+    rows = [{"question_id": "q1", "question": "alpha beta"}, {"question_id": "q2", "question": "zeta"}]
+    questions.write_text("\n".join(map(json.dumps, rows)))
+    recorded = tmp_path / "a.jsonl"
+    recorded.write_text(json.dumps({"question_id": "q1", "method": "theirs", "answer": "*"}))
+    options = ("--index", "index", "--questions", questions, "--modes", "hirag,naive,flat", "--answers", recorded)
+    code, report = run(*options)
+    assert code == 0, report
+    assert report["results"]["answers"] == {"theirs": 1, "hirag": 2, "naive": 2, "flat": 2}
+    pairs = {(pair["first"], pair["second"]): pair["criteria"]["overall"] for pair in report["results"]["pairs"]}
+    assert len(pairs) == 6
+    assert (pairs["theirs", "hirag"]["losses"], pairs["hirag", "naive"]["ties"]) == (2, 4), "they share one question"
+    assert model.count("answer") <= 6, "equal contexts are one request"
+    n_asked = len(model.asked)
+    assert run(*options, "--against", "hirag")[1]["this_run"]["calls"] == 0, "the same answers, and the same verdicts"
+    assert len(model.asked) == n_asked
 
 
 @pytest.mark.parametrize(
