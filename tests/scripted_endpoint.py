@@ -118,10 +118,9 @@ class Endpoint:
 
 def write_config(path: Path, models: Mapping[str, str], roles: Mapping[str, str], **llm: Any) -> Path:
     """Write a configuration with one endpoint for each model, name → URL."""
-    endpoints = {
-        name: {"base_url": url, "model": name, "output": "delimited", "max_concurrent": 4}
-        for name, url in models.items()
-    }
+    own = {"output": "delimited", "max_concurrent": 4}
+    endpoints: dict[str, Any] = {name: {"base_url": url, "model": name, **own} for name, url in models.items()}
+    endpoints["builtin-embedder"] = {"kind": "hashing", "dim": 32}  # as `toy_builds.Bench` has it
     path.write_text(yaml.safe_dump({"llm": {"endpoints": endpoints, "roles": dict(roles), **llm}}))
     return path
 
