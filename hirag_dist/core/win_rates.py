@@ -7,6 +7,7 @@ scores the same way with 100, 50 and 0, and averages over its runs before it com
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -27,11 +28,20 @@ class Pair(NamedTuple):
     second: str
     name: str = ""
 
-    @property
-    def title(self) -> str:
-        """How it is shown."""
-        versus = f"{self.first} – {self.second}"
-        return f"{self.name}: {versus}" if self.name else versus
+
+def pair_titles(pairs: Sequence[Pair]) -> dict[Pair, str]:
+    """Return how each pair is shown: by its methods, and with its name where other pairs have the same methods.
+
+    >>> list(pair_titles([Pair("a", "b", "x"), Pair("a", "c"), Pair("a", "c", "y")]).values())
+    ['a – b', 'a – c', 'y: a – c']
+    """
+    times = Counter((pair.first, pair.second) for pair in pairs)
+    return {
+        pair: f"{pair.name}: {pair.first} – {pair.second}"
+        if pair.name and times[pair.first, pair.second] > 1
+        else f"{pair.first} – {pair.second}"
+        for pair in pairs
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from hirag_dist.core.claim_measures import THRESHOLDS, label_agreement
 from hirag_dist.core.statistics import bootstrap_means, holm, wilcoxon
 from hirag_dist.core.win_rates import Verdicts, majority
 from hirag_dist.evaluation.claims import MEASURES, ClaimCounts
+from hirag_dist.evaluation.judging_report import p_text
 from hirag_dist.evaluation.sections import Bars, Cell, Lines, Section, Table, Text
 
 _LABELS: Mapping[str, Sequence[int]] = {  # criterion of a judge → places of the measures that stand for it
@@ -155,11 +156,11 @@ def claim_table(results: Mapping[str, Any]) -> Table:
 
 def _pair_table(results: Mapping[str, Any]) -> Table:
     rows: list[list[Cell]] = [
-        [f"{pair['first']} – {pair['second']}", name, pair["questions"], found["difference"], found["p_holm"]]
+        [f"{pair['first']} – {pair['second']}", name, pair["questions"], found["difference"], p_text(found["p_holm"])]
         for pair in results["pairs"]
         for name, found in pair["measures"].items()
     ]
-    return Table("Pairs of methods", ["pair", "measure", "questions", "difference", "p (Holm)"], rows, form=".3g")
+    return Table("Pairs of methods", ["pair", "measure", "questions", "difference", "p (Holm)"], rows, form=".2f")
 
 
 def _agreement_table(results: Mapping[str, Any]) -> Table:

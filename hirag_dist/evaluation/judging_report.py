@@ -18,6 +18,7 @@ from hirag_dist.core.win_rates import (
     balanced_rate,
     by_question,
     length_bias,
+    pair_titles,
     position_bias,
     replicate_agreement,
     score_differences,
@@ -151,14 +152,18 @@ def _agreements(verdicts: Verdicts, wanted: bool, measure: Any) -> dict[str, Any
 
 def judging_sections(verdicts: Verdicts, results: Mapping[str, Any], found: Sequence[Finding]) -> list[Section]:
     """Return the sections of the page."""
+    titles = pair_titles(verdicts.pairs)
     sections: list[Section] = [Text("How to read this", [_RULE]), win_rate_table(found)]
     sections += _bars(verdicts, found)
     sections += _matrices(verdicts, found)
-    sections.append(_position_table(results))
-    lengths = _length_table(results)
+    sections.append(_position_table(results, titles))
+    lengths = _length_table(results, titles)
     sections += [lengths] if lengths.rows else []
     if len(verdicts.judges) > 1:
-        sections += [_judge_table(verdicts, results), _agreement_table("Agreement of the judges", results["agreement"])]
+        sections += [
+            _judge_table(verdicts, results, titles),
+            _agreement_table("Agreement of the judges", results["agreement"]),
+        ]
     if results["replicates"]:
         sections.append(_agreement_table("Agreement of the judges with themselves, asked again", results["replicates"]))
     return sections
@@ -166,34 +171,45 @@ def judging_sections(verdicts: Verdicts, results: Mapping[str, Any], found: Sequ
 
 def win_rate_table(found: Sequence[Finding]) -> Table:
     """Return the win rates as a table."""
+    titles = pair_titles(list(dict.fromkeys(each.pair for each in found)))
     rows: list[list[Cell]] = [
         [
-            each.pair.title,
+            titles[each.pair],
             each.criterion,
             each.win_rate,
             each.tally.wins,
             each.tally.ties,
             each.tally.losses,
-            each.p,
+            p_text(each.p),
         ]
         for each in found
     ]
     columns = ["pair", "criterion", "win rate of the first", "wins", "ties", "losses", "p (Holm)"]
-    return Table("Win rates", columns, rows, form=".3g")
+    return Table("Win rates", columns, rows, form=".1%")
+
+
+def p_text(p: float | None) -> str:
+    """Return a p-value as tables have it.
+
+    >>> p_text(0.0370), p_text(2e-7), p_text(None)
+    ('0.037', '<0.001', '–')
+    """
+    return "–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _bars(verdicts: Verdicts, found: Sequence[Finding]) -> list[Section]:
+    titles = pair_titles(verdicts.pairs)
     note = "The share of verdicts that the first method of a pair wins, with 95 % intervals; half is no difference."
     if len(verdicts.pairs) <= _MOST_PAIRS:
         series = {
-            name: [(each.pair.title, each.win_rate) for each in found if each.criterion == name]
+            name: [(titles[each.pair], each.win_rate) for each in found if each.criterion == name]
             for name in verdicts.criteria
         }
         return [Bars("Win rates of the first of two", series, note)]
     return [
         Bars(
             f"Win rates of the first of two: {name}",
-            {name: [(each.pair.title, each.win_rate) for each in found if each.criterion == name]},
+            {name: [(titles[each.pair], each.win_rate) for each in found if each.criterion == name]},
             note,
         )
         for name in verdicts.criteria
@@ -217,15 +233,20 @@ def _matrices(verdicts: Verdicts, found: Sequence[Finding]) -> list[Section]:
     return sections
 
 
-def _position_table(results: Mapping[str, Any]) -> Table:
+def _pair(said: Mapping[str, Any]) -> Pair:
+    return Pair(said["first"], said["second"], said["name"])
+
+
+def _position_table(results: Mapping[str, Any], titles: Mapping[Pair, str]) -> Table:
     rows: list[list[Cell]] = []
     for pair in results["pairs"]:
         for criterion, cell in pair["criteria"].items():
             bias = cell["position"]
             twice = bias["twice"]
-            title = Pair(pair["first"], pair["second"], pair["name"]).title
             shares = [bias[key] / twice if twice else None for key in ("flipped", "half_tied")]
-            rows.append([title, criterion, bias["first_shown"], bias["when_first"], bias["when_second"], *shares])
+            rows.append(
+                [titles[_pair(pair)], criterion, bias["first_shown"], bias["when_first"], bias["when_second"], *shares]
+            )
     columns = ["pair", "criterion", "first shown wins", "first method, shown first", "… shown second"]
     columns += ["verdicts that flip", "tie in one order"]
     note = (
@@ -235,7 +256,7 @@ def _position_table(results: Mapping[str, Any]) -> Table:
     return Table("Position", columns, rows, note, ".1%")
 
 
-def _length_table(results: Mapping[str, Any]) -> Table:
+def _length_table(results: Mapping[str, Any], titles: Mapping[Pair, str]) -> Table:
     rows: list[list[Cell]] = []
     for pair in results["pairs"]:
         for criterion, cell in pair["criteria"].items():
@@ -243,18 +264,17 @@ def _length_table(results: Mapping[str, Any]) -> Table:
             if bias is not None and bias["mean_first"] is not None:
                 shown = [bias[key] for key in ("longer_wins", "when_longer", "when_shorter")]
                 means = [round(bias["mean_first"]), round(bias["mean_second"])]
-                title = Pair(pair["first"], pair["second"], pair["name"]).title
-                rows.append([title, criterion, *means, *shown])
+                rows.append([titles[_pair(pair)], criterion, *means, *shown])
     columns = ["pair", "criterion", "mean tokens, first", "… second", "longer wins"]
     columns += ["first method, where longer", "… where shorter"]
     note = "How far the longer answer is preferred. A method that writes more gains by it whatever it says."
     return Table("Length", columns, rows, note, ".1%")
 
 
-def _judge_table(verdicts: Verdicts, results: Mapping[str, Any]) -> Table:
+def _judge_table(verdicts: Verdicts, results: Mapping[str, Any], titles: Mapping[Pair, str]) -> Table:
     rows: list[list[Cell]] = [
         [
-            Pair(pair["first"], pair["second"], pair["name"]).title,
+            titles[_pair(pair)],
             criterion,
             *(cell["by_judge"][judge] for judge in verdicts.judges),
         ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hirag_dist.core.win_rates import Pair, Verdicts, tally
+from hirag_dist.core.win_rates import Pair, Verdicts, pair_titles, tally
 from hirag_dist.evaluation.answer_sets import AnswerSets, add_made, add_recorded
 from hirag_dist.evaluation.judging import Judging, answer_lengths, judge
 from hirag_dist.evaluation.judging_report import findings_of, judging_results, judging_sections, win_rate_table
@@ -115,13 +115,15 @@ def row_rule(aligned: Verdicts, by_row: Verdicts) -> list[dict[str, Any]]:
 
 
 def _row_table(rows: Sequence[dict[str, Any]]) -> Table:
+    pairs = [Pair(row["first"], row["second"], row["name"]) for row in rows]
+    titles = pair_titles(list(dict.fromkeys(pairs)))
     shown = [
         [
-            Pair(row["first"], row["second"], row["name"]).title,
+            titles[pair],
             row["criterion"],
             *(row[rule][key] for rule in ("published", "aligned") for key in ("wins", "win_rate")),
         ]
-        for row in rows
+        for pair, row in zip(pairs, rows, strict=True)
     ]
     columns = ["pair", "criterion", "wins by row", "win rate by row", "wins by record", "win rate by record"]
     note = (

@@ -15,6 +15,7 @@ from hirag_dist.core.win_rates import (
     by_question,
     length_bias,
     majority,
+    pair_titles,
     position_bias,
     replicate_agreement,
     score_differences,
@@ -165,5 +166,5 @@ def test_a_part_of_the_verdicts() -> None:
 
 
 def test_a_pair_says_which_comparison_it_is_where_there_are_several() -> None:
-    assert Pair("a", "b").title == "a – b"
-    assert Pair("a", "b", "first try").title == "first try: a – b"
+    alone, one, other = Pair("a", "b", "x"), Pair("a", "c", "monday"), Pair("a", "c", "friday")
+    assert pair_titles([alone, one, other]) == {alone: "a – b", one: "monday: a – c", other: "friday: a – c"}
