@@ -200,10 +200,21 @@ class Communities(Section):
     report_pack_tokens: int = Field(8000, ge=0, description="of communities that share one call, about; 0: one a call")
 
 
+class MapReduce(Section):
+    """Answers in the modes graphrag-global and ts, which ask about every part of the corpus."""
+
+    max_calls: int = Field(
+        256, ge=1, description="about parts of the corpus, for one question; a question that takes more is refused"
+    )
+    concurrency: int = Field(16, ge=1, description="of these calls at a time, for one question")
+    reply_tokens: int = Field(1000, ge=50, description="of what is found in a part")
+    seed: int = Field(0, ge=0, lt=1 << 63, description="shuffles what is read")
+
+
 class Retrieval(Section):
     """Defaults of a question (§4.2 of the paper)."""
 
-    mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat"] = "hirag"
+    mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local"] = "hirag"
     top_n: int = Field(20, ge=1, le=1000, description="local entities (Eq. 12)")
     top_m: int = Field(10, ge=1, le=100, description="key entities of each community (Eq. 14)")
     top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
@@ -214,6 +225,7 @@ class Retrieval(Section):
     )
     community_level: Annotated[str, BeforeValidator(str)] = Field("leaf", pattern=r"^(leaf|all|\d+)$")
     context_tokens: int = Field(8000, ge=200)
+    map_reduce: MapReduce = MapReduce()
 
 
 class Vectors(Section):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.config import Retrieval as RetrievalConfig
 from hirag_dist.core.context import render_context
+from hirag_dist.core.local_search import community_order, relation_order, relations_at, text_order
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.core.retrieval import (
     RankedCommunity,
@@ -30,7 +31,7 @@ from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.ports import Embedder, VectorIndex
 from hirag_dist.types import IntVector, Query, Retrieval
 
-MODES = ("hirag", "local", "global", "bridge", "nobridge", "naive", "flat")
+MODES = ("hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local")
 _LEVELS = {
     "hirag": ("local", "global", "bridge"),
     "local": ("local",),
@@ -39,7 +40,10 @@ _LEVELS = {
     "nobridge": ("local", "global"),
     "naive": (),
     "flat": ("local",),
+    "graphrag-local": ("local", "global", "bridge"),
 }
+_CLAIMS = 100  # about the local entities, at most
+_LAYER_0 = ("flat", "graphrag-local")  # modes that know no other
 _TURN_S = 0.002  # that a question works before others get in
 
 T = TypeVar("T")
@@ -61,7 +65,7 @@ class Told:
         self._kept: dict[tuple[str, int], tuple[str, int]] = {}
 
     def once(self, make: Callable[[], str]) -> tuple[str, int]:
-        """Return the text and tokens of a record that others are told otherwise; it is not remembered."""
+        """Return the text and tokens of a record that is not remembered: others are told otherwise, or few ask."""
         text = make()
         return text, self._count(text)
 
@@ -167,6 +171,7 @@ class Search:
         self._found: dict[str, list[int]] = {}  # rows of what is in the result, by the context's levels
         self._local_scored: list[tuple[int, float]] = []
         self._ranked: list[RankedCommunity] = []
+        self._related = np.zeros(0, np.int64), np.zeros((0, 2), np.int32)  # relations of local entities, their ends
         self._mode = query.mode or limits.mode
         self.levels = _LEVELS[self._mode]
         self.result = Retrieval(query.question, self._mode, index.snapshot_id)
@@ -190,7 +195,8 @@ class Search:
         """Add a level to the result; return False where there was no time for it, and say so in `partial`."""
         try:
             await self._turns.next()
-            await {"local": self._local, "global": self._global, "bridge": self._bridge}[level]()
+            bridge = self._relations if self._mode == "graphrag-local" else self._bridge
+            await {"local": self._local, "global": self._global, "bridge": bridge}[level]()
         except _Late:
             self.result = replace(self.result, partial=(*self.result.partial, level))
             return False
@@ -205,6 +211,8 @@ class Search:
         self._end()
 
     def _tell(self, level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
+        if level == "claims":
+            return self._told.once(make)
         row = self._found[level][place]
         if self._index.tells_anew(level, row):
             return self._told.once(make)
@@ -227,19 +235,23 @@ class Search:
         if not self.levels:
             return
         with self._timed("search"):
-            top_layer = 0 if self._mode == "flat" else None
+            top_layer = 0 if self._mode in _LAYER_0 else None
             rows, scores = await vectors.search(self._vector, self._limits.top_n, top_layer, index.admission)
             self._local_scored = list(zip(rows.tolist(), scores.tolist(), strict=True))
         if "global" in self.levels or "bridge" in self.levels:
             with self._timed("communities"):
-                self._ranked = ranked_communities(
-                    index.communities, rows, scores, self._limits.community_level, self._limits.top_c
-                )
+                level, limit = self._limits.community_level, self._limits.top_c
+                if self._mode == "graphrag-local":
+                    every = ranked_communities(index.communities, rows, scores, level, len(index.communities.levels))
+                    self._ranked = community_order(index.communities, every)[:limit]
+                else:
+                    self._ranked = ranked_communities(index.communities, rows, scores, level, limit)
 
     async def _local(self) -> None:
         self._votes.of_entities(self._local_scored)
         self._found["local"] = [row for row, _ in self._local_scored]
-        self.result = replace(self.result, local=self._index.entities(self._local_scored))
+        claims = self._index.claims_about(self._found["local"])[:_CLAIMS] if self._mode == "graphrag-local" else ()
+        self.result = replace(self.result, local=self._index.entities(self._local_scored), claims=claims)
 
     async def _global(self) -> None:
         with self._timed("communities"):
@@ -281,6 +293,23 @@ class Search:
                 triples=index.triples(ranked, named),
             )
 
+    async def _relations(self) -> None:
+        """The relations of the local entities, as GraphRAG's local search ranks them."""
+        with self._timed("bridge"):
+            index, entities = self._index, [row for row, _ in self._local_scored]
+            at = await self._turns.work(relations_at(index.graph, index.parallel, index.layers, entities))
+
+            def related() -> tuple[IntVector, NDArray[np.int32], list[tuple[int, float]]]:
+                rows = index.known_relations(at)
+                ends, weights = index.ends[rows], index.relation_weights(rows)
+                told = relation_order(rows, ends, weights, entities)[: self._limits.max_triples]
+                return rows, ends, list(zip(rows[told].tolist(), weights[told].tolist(), strict=True))
+
+            rows, ends, ranked = await self._turns.apart(related)  # a hub has many
+            self._related = rows, ends
+            self._found["bridge"] = [row for row, _ in ranked]
+            self.result = replace(self.result, triples=index.triples(ranked))
+
     def _ranked_triples(
         self,
         rows: IntVector,
@@ -305,6 +334,10 @@ class Search:
             scores = exact_scores(index.chunk_vectors, rows, self._vector)
             best = top_rows(scores, rows, max(limit, self._limits.top_n))
             ranked = list(zip(rows[best].tolist(), scores[best].tolist(), strict=True))
+        elif self._mode == "graphrag-local":
+            entities = [row for row, _ in self._local_scored]
+            texts = text_order(index.origins, entities, *self._related, index.seen_chunks, limit)
+            ranked = [(row, 1.0 / place) for place, row in enumerate(texts, 1)]
         else:
             ranked = self._votes.ranked(index.chunk_vectors, self._vector, limit)
         self._found["sources"] = [row for row, _ in ranked]

@@ -287,6 +287,33 @@ class TripleItem:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimItem:
+    """A claim of a text (GraphRAG paper §3.1.2).
+
+    Attributes:
+        subject, object: as the claim names them; `object` is empty where there is none.
+        subject_id, object_id: the entities of layer 0 of those names; empty where there are none.
+        status: true, false or suspected, as a rule; empty where it is not told.
+        start_date, end_date: ISO 8601, as a rule; empty where it is not told.
+        source_text: quoted from the chunk.
+        chunk_id: where it is claimed; empty where that is not known.
+    """
+
+    claim_id: str
+    subject: str
+    object: str
+    subject_id: str
+    object_id: str
+    type: str
+    status: str
+    start_date: str
+    end_date: str
+    description: str
+    source_text: str
+    chunk_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class SourceItem:
     """A chunk behind what was retrieved, with its place in its document (characters, half open)."""
 
@@ -305,7 +332,8 @@ class Query:
     """A question and how to look for its answer. None takes the configured default.
 
     Attributes:
-        mode: hirag, local, global, bridge, nobridge, naive or flat; None the configured one.
+        mode: hirag, local, global, bridge, nobridge, naive, flat or graphrag-local; None the configured one. For an
+            answer also graphrag-global or ts, which ask a model about every part of the corpus.
         top_n: local entities (Eq. 12).
         top_m: key entities of each community (Eq. 14).
         top_c: communities at most.
@@ -329,15 +357,51 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class MapWork:
+    """What the calls of a map-reduce were and brought. Before they are made, all but the first three are 0.
+
+    Attributes:
+        records: reports or chunks that are read.
+        parts: into which they are cut, each read by one call.
+        part_tokens: of all parts, without the instructions that each call brings.
+        calls: replies that came, those that were refused and asked for again included.
+        points: that help to answer, of all parts.
+        unhelpful: parts that hold nothing that helps.
+        failed: parts without a usable reply: what they hold is missing from the answer.
+        uncited: points left out because they rest on no record.
+        dropped: references in points that named nothing, and were removed.
+        left_out: points, the least helpful, that the final answer's context had no room for.
+        input_tokens, output_tokens: of those replies.
+    """
+
+    records: int
+    parts: int
+    part_tokens: int
+    calls: int = 0
+    points: int = 0
+    unhelpful: int = 0
+    failed: int = 0
+    uncited: int = 0
+    dropped: int = 0
+    left_out: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Retrieval:
     """What was found for a question, level by level, and the context rendered from it.
 
     Attributes:
         key_entities: top-m members of each retrieved community, in the order that the bridge walks (Eq. 14).
         paths: one per consecutive pair of key entities; unconnected pairs are there too.
-        context_refs: reference in the context ("E3", "S1") → id of the entity, relation, community or chunk.
+        context_refs: reference in the context ("E3", "S1") → id of the entity, relation, claim, community or chunk.
         timings_ms: embed, search, communities, bridge, sources, render, total.
         partial: levels that the deadline cut off.
+        map_work: of a map-reduce mode. Communities or sources are then those that the points in the context cite, by
+            how the context has them; their `score` is the best helpfulness of those points in hundredths, and a
+            community's `hits` is how many they are.
+        claims: about the local entities, in graphrag-local mode.
     """
 
     question: str
@@ -354,11 +418,13 @@ class Retrieval:
     context_refs: Mapping[str, str] = field(default_factory=dict)
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     partial: tuple[str, ...] = ()
+    map_work: MapWork | None = None
+    claims: tuple[ClaimItem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """One reference of an answer: `kind` is entity, relation, community or chunk; `ref` stands in the text."""
+    """One reference of an answer: `kind` is entity, relation, claim, community or chunk; `ref` stands in the text."""
 
     ref: str
     kind: str
@@ -368,7 +434,10 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer with the items it cites. `dropped_citations` counts references that named nothing."""
+    """An answer with the items it cites. `dropped_citations` counts references that named nothing.
+
+    Tokens are those of all calls, the calls of a map-reduce included.
+    """
 
     text: str
     citations: tuple[Citation, ...]

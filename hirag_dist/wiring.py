@@ -315,6 +315,7 @@ class _AnswerPool:
     """Implements `ports.AnswerModel` over the pool of one engine, which leaves the treasury when it is closed."""
 
     def __init__(self, pool: Pool, treasury: Treasury, holder: str) -> None:
+        self.ask = pool.ask
         self.stream = pool.stream
         self.model_name = pool.model_name
         self._pool = pool
@@ -326,12 +327,20 @@ class _AnswerPool:
         await self._treasury.leave(self._holder)
 
 
-def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts, treasury: Treasury | None = None) -> QueryEngine:
+def make_engine(
+    config: Config,
+    snapshot: Snapshot,
+    prompts: Prompts,
+    treasury: Treasury | None = None,
+    *,
+    spending: bool = False,
+) -> QueryEngine:
     """Return what answers questions over a snapshot. Replies to questions are not kept in the index's ledger.
 
     Args:
         treasury: the endpoints' limits, where this process has other engines before or after this one; None for
             limits of its own.
+        spending: whether the treasury has a spending limit.
 
     Raises:
         BackendUnavailable: vectors or embedder are missing.
@@ -340,7 +349,7 @@ def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts, treasury: 
     count = counter(config.tokenizer)
     lender = make_treasury(config) if treasury is None else treasury
     holder = uuid.uuid4().hex
-    caller = Caller(Budget(lender, holder), patience(config), keeps=False)
+    caller = Caller(Budget(lender, holder, spending), patience(config), keeps=False)
     pool = make_pool(config, None, caller)
     embedder = QuestionEmbedder(limited_embedder(config, None, caller))
     snapshot = snapshot.cached_in(config.service.cache_dir)

@@ -13,7 +13,7 @@ ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
     "errors schemas types ports config config_section service_config data",
     "core",
     "index reading extractive importing config_file joining answers",
-    "searching",
+    "searching map_reduce",
     "pool stages query questions inspection exporting",
     "backends execution service",
     "publishing pruning resolving sources wiring layering client simulator",

@@ -281,12 +281,14 @@ PARTS = ("local", "communities", "key_entities", "sources")
         ("nobridge", {"local", "communities", "sources"}),
         ("naive", {"sources"}),
         ("flat", {"local", "sources"}),
+        ("graphrag-local", {"local", "communities", "sources"}),
     ],
 )
 async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[str]) -> None:
     found = await bench.ask("a?", mode)
     assert {part for part in PARTS if getattr(found, part)} == present
-    assert bool(found.paths) == bool(found.triples) == ("key_entities" in present)
+    assert bool(found.paths) == ("key_entities" in present)
+    assert bool(found.triples) == ("key_entities" in present or mode == "graphrag-local")
     assert (found.mode, found.question, found.partial) == (mode, "a?", ())
     assert found.context
     relations = {"a-b", "a-b again", "b-c", "c-d", "a-S", "b-S"}
@@ -294,7 +296,7 @@ async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[
 
 
 def test_every_mode_is_tested_above() -> None:
-    assert len(MODES) == 7
+    assert len(MODES) == 8
 
 
 async def test_flat_looks_at_layer_0_alone(bench: Bench) -> None:

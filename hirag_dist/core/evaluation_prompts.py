@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hirag_dist.core.schema_parts import TEXT, an_array, an_object
+from hirag_dist.core.reply_schemas import TEXT, an_array, an_object
 
 CRITERIA: Mapping[str, str] = {
     "comprehensiveness": "Which answer covers more of what the question asks, each aspect with the details it needs? "

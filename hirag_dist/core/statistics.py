@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import ndtr, ndtri
 
 from hirag_dist.types import FloatVector, IntVector
 
@@ -161,10 +161,12 @@ def wilcoxon(differences: ArrayLike, zeros: Zeros = "wilcox") -> SignedRank:
     known = known[~np.isnan(known)]
     if not np.any(known):
         return SignedRank(0.0, 1.0)
+    from scipy import stats  # here: it takes half a second, and most commands have no use for it
+
     # By `less` the statistic is the sum of the positive ranks, whatever its sign.
     found = stats.wilcoxon(known, zero_method=zeros, correction=False, alternative="less", method="asymptotic")
     z = float(found.zstatistic)
-    return SignedRank(z, float(min(1.0, 2 * stats.norm.sf(abs(z)))))
+    return SignedRank(z, float(min(1.0, 2 * ndtr(-abs(z)))))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -202,7 +204,7 @@ def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
         raise ValueError(f"successes must lie between 0 and n, got {successes} of {n}")
     if n == 0:
         return NOTHING
-    z = float(stats.norm.ppf((1 + level) / 2))
+    z = float(ndtri((1 + level) / 2))
     share = successes / n
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))

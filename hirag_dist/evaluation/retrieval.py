@@ -92,7 +92,10 @@ def _n_unknown(questions: Sequence[Question], evidence: Evidence) -> int:
 
 
 class _Work:
-    """Retrieves for one question at a time, so that the times are a question's own."""
+    """Retrieves for one question at a time, so that the times are a question's own.
+
+    Vectors are waited for beforehand where an endpoint makes them, for many questions together.
+    """
 
     def __init__(self, session: Session, evidence: Evidence) -> None:
         self._session = session
@@ -100,10 +103,12 @@ class _Work:
         self._alone = asyncio.Lock()
 
     async def __call__(self, asked: Asked) -> Value:
-        vector = await self._session.embed(asked.question.text)
-        query = Query(asked.question.text, asked.system.mode, vector=vector)
+        text = asked.question.text
+        vector = await self._session.embed(text) if self._session.embeds_elsewhere else None
         async with self._alone:
-            found = await self._session.engine(asked.system).retrieve(query)
+            if vector is None:
+                vector = await self._session.embed(text)
+            found = await self._session.engine(asked.system).retrieve(Query(text, asked.system.mode, vector=vector))
         behind = self._evidence.behind(found)
         gold = [self._evidence.of(own) for own in asked.question.gold]
         return {

@@ -103,13 +103,13 @@ def findings(tally: Tally, ks: Sequence[int], n_chunks: int, counts: Mapping[str
         Text("What this shows", _explained(ks, n_chunks, counts, tally)),
         main,
         *(_bars(by_group[""]["systems"], f"{name}@", ks, title) for name, title in _TITLES.items()),
-        differences,
+        *([_difference_bars(by_group, f"recall@{_middle(ks)}"), differences] if len(tally.systems) > 1 else []),
         *_type_tables(tally, by_group, f"recall@{_middle(ks)}"),
         _level_table(levels, n_chunks),
         _time_table(times),
     ]
     brief = f"recall@{_middle(ks)}"
-    few = replace(differences, rows=[row for row in differences.rows if row[0] == brief], note="")
+    few = replace(differences, rows=[row for row in differences.rows if row[:2] == [brief, "all"]], note="")
     shown = [main, few] if len(tally.systems) > 1 else [main]
     return Findings(results, sections, shown, counts)
 
@@ -211,6 +211,17 @@ def _difference_table(by_group: Mapping[str, Mapping[str, Any]], measure: str) -
     columns = ["measure", "questions", "mode", "against", "difference", "beyond zero"]
     note = "Paired: over the questions that both answered. Of types, only one measure is shown; report.json has all."
     return Table("Differences between modes", columns, rows, note, "+.1%")
+
+
+def _difference_bars(by_group: Mapping[str, Mapping[str, Any]], measure: str) -> Bars:
+    series: dict[str, list[tuple[str, Interval]]] = {}
+    for kind, found in by_group.items():
+        for row in found["differences"]:
+            if row["measure"] == measure:
+                pair = f"{row['system']} − {row['against']}"
+                series.setdefault(kind or "all questions", []).append((pair, row["difference"]))
+    note = "An interval that does not touch zero tells the two apart; of many such intervals some do by chance."
+    return Bars(f"Differences in {measure}", series, note, "+.1%", None)
 
 
 def _type_tables(tally: Tally, by_group: Mapping[str, Mapping[str, Any]], measure: str) -> list[Section]:

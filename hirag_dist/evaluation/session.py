@@ -140,6 +140,11 @@ class Session:
         vectors = await self._asking.embedder.embed([text])
         return np.asarray(vectors[0], np.float32)
 
+    @property
+    def embeds_elsewhere(self) -> bool:
+        """Whether an endpoint makes the vectors, rather than this process."""
+        return self.config.llm.endpoints[self.config.llm.roles.embed].kind == "openai"
+
     async def structured(self, role: str) -> bool:
         """Return whether all models of a role have structured outputs; an endpoint is asked once a folder."""
         return await self._asking.structured(self._target(role))

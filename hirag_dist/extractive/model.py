@@ -9,6 +9,7 @@ from hirag_dist.extractive.answers import answer
 from hirag_dist.extractive.conversation import Asked, asked
 from hirag_dist.extractive.descriptions import describe
 from hirag_dist.extractive.extraction import extract
+from hirag_dist.extractive.map_reduce import map_answer, reduce_answer
 from hirag_dist.extractive.meta_types import meta_types
 from hirag_dist.extractive.packs import each_unit
 from hirag_dist.extractive.reports import report
@@ -29,6 +30,8 @@ _TASKS: Mapping[str, Callable[[Asked], str]] = {
     "same-entity": same_entity,
     "same-entity-pack": each_unit(same_entity),
     "answer": answer,
+    "map-answer": map_answer,
+    "reduce-answer": reduce_answer,
 }
 
 

@@ -15,6 +15,7 @@ from hirag_dist.core.communities import membership
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.index.layout import (
     ALIASES,
+    CLAIMS,
     CURRENT,
     DROPPED,
     ENTITY_MENTIONS,
@@ -42,6 +43,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
     "usage": schemas.USAGE,
     "rejects": schemas.REJECTS,
     ALIASES: schemas.ALIASES,
+    CLAIMS: schemas.CLAIMS,
     DROPPED: schemas.DROPPED,
     ENTITY_MENTIONS: schemas.ENTITY_MENTIONS,
     STATEMENTS: schemas.STATEMENTS,

@@ -96,6 +96,8 @@ def _status(complete: bool | None) -> str:
 def _tiles(inspection: Inspection) -> str:
     names = ("documents", "chunks", "entities", "relations", "layers", "communities", "reports")
     tiles = [(name, f"{inspection.counts.get(name, 0):,}") for name in names]
+    if inspection.counts.get("claims"):
+        tiles.append(("claims", f"{inspection.counts['claims']:,}"))
     tiles.append(("cost", f"${inspection.total.cost_usd:,.2f}"))
     return "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in tiles)
 

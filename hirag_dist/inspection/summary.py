@@ -43,7 +43,7 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], 
     """Return what is in an index.
 
     Args:
-        tables: those named in `TABLES`, with the columns of `schemas`; `aliases` too where there are any.
+        tables: those named in `TABLES`, with the columns of `schemas`; `aliases` and `claims` too where there are any.
         manifest: `snapshot_id`, `created_at` and `complete` are used, where they are there.
         bfs: what counts hops, as of `ports.Kernels`.
 
@@ -88,6 +88,8 @@ def _counts(tables: Mapping[str, pa.Table]) -> dict[str, int]:
     counts["layers"] = tables["layers"].num_rows
     for pair in pc.value_counts(tables["relations"]["kind"]).to_pylist():
         counts[f"relations.{pair['values']}"] = pair["counts"]
+    if "claims" in tables and tables["claims"].num_rows:
+        counts["claims"] = tables["claims"].num_rows
     counts["chunk_tokens"] = int(pc.sum(tables["chunks"]["n_tokens"]).as_py() or 0)
     return counts
 

@@ -124,6 +124,7 @@ class Pool:
         self._roles = {role: _groups(models) for role, models in roles.items()}
         self._ledger = ledger
         self._caller = caller
+        self._count_tokens = count_tokens
         self._estimates = Estimates(count_tokens, caller.budget.spending)
         self._turns: dict[str, _Turn] = {}
 
@@ -300,11 +301,15 @@ class Pool:
             await self._ledger.put(ledger_key(request, target, attempt), record_of(reply, target.endpoint))
 
     async def _pieces(self, request: ChatRequest, target: PricedModel) -> AsyncGenerator[str]:
-        expected = self._estimates.of(request).expected
-        permit = await self._caller.budget.acquire(target.endpoint, expected, 0.0)
+        need = _need(request, target, 0, self._estimates.of(request))
+        permit = await self._caller.budget.acquire(
+            target.endpoint, need.tokens, need.most_usd, most_tokens=need.most_tokens
+        )
+        written: list[str] = []
         try:
             async with aclosing(target.model.stream(request)) as pieces:
                 async for piece in pieces:
+                    written.append(piece)
                     yield piece
         except RateLimited as error:
             permit.limited(error.retry_after_s, error.kind)
@@ -312,7 +317,16 @@ class Pool:
         except BaseException:
             permit.failed()
             raise
-        permit.answered(expected, 0.0)
+        permit.answered(*self._streamed(request, target, need, "".join(written)))
+
+    def _streamed(self, request: ChatRequest, target: PricedModel, need: Need, text: str) -> tuple[int, float]:
+        """Put a streamed reply on the bill, by our own count; return (tokens, US dollars), as expected for no bill."""
+        if current_meter.get() is None and not self._caller.budget.spending:
+            return need.tokens, 0.0  # nobody asks, and counting takes its time
+        read = sum(self._count_tokens(message.content) for message in request.messages)
+        reply = ChatReply("", "stop", target.name, input_tokens=read, output_tokens=self._count_tokens(text))
+        _count(request, reply, target, stored=False)
+        return reply.input_tokens + reply.output_tokens, target.cost(reply)
 
 
 @lru_cache(maxsize=256)  # asked for several times while a request is under way

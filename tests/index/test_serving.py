@@ -103,7 +103,8 @@ def vectors_of(tables: dict[str, pa.Table]) -> NDArray[np.float32]:
 
 def served(folder: Path, tables: dict[str, pa.Table]) -> ServingFiles:
     def batches(name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from tables[name].select(columns).to_batches(max_chunksize=3)
+        if name in tables:
+            yield from tables[name].select(columns).to_batches(max_chunksize=3)
 
     write_serving(batches, vectors_of(tables), Store(str(folder)).create)
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
