@@ -16,6 +16,7 @@ from hirag_dist.reading.making import find_field
 from hirag_dist.types import Query
 
 STEP: Final = "answers"
+_PROMPTS: Final = ("answer", "map-answer", "reduce-answer")
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("question_id", "query_id", "qid", "id", "_id"),
     "question": ("question", "query"),
@@ -32,11 +33,13 @@ class AnswerSets:
         answers: method → question id → answer; an empty text is an answer that says nothing.
         texts: question id → its text, of all questions that are known.
         copies: answers left out since their method had answered the question before, in the same words.
+        in_part: method → answers that lack some part of the index, whose call failed (map-reduce modes).
     """
 
     answers: dict[str, dict[str, str]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     copies: int = 0
+    in_part: dict[str, int] = field(default_factory=dict)
 
     @property
     def methods(self) -> list[str]:
@@ -145,7 +148,7 @@ async def add_made(
         raise InputError(f"{taken[0]} is a mode and the name of recorded answers too; name these, as in other=FILE")
     sets.texts.update({question.id: question.text for question in questions})
     snapshot_id = session.engine().info.snapshot_id
-    asks = session.asks("answer", "answer")
+    asks = session.asks("answer", *_PROMPTS)
     units = (
         Unit(
             f"{question.id} {system.name}",
@@ -159,10 +162,17 @@ async def add_made(
     async def answer(item: tuple[Question, System]) -> dict[str, Any]:
         question, system = item
         found = await session.engine(system).answer(Query(question.text, system.mode))
-        return {"answer": found.text, "context_tokens": found.retrieval.context_tokens}
+        work = found.retrieval.map_work
+        return {
+            "answer": found.text,
+            "context_tokens": found.retrieval.context_tokens,
+            "failed_parts": 0 if work is None else work.failed,
+        }
 
     for system in systems:
         sets.answers[system.name] = {}
     async for outcome in await session.map(STEP, units, answer):
         question, system = outcome.item
         sets.answers[system.name][question.id] = outcome.value["answer"]
+        if outcome.value["failed_parts"]:
+            sets.in_part[system.name] = sets.in_part.get(system.name, 0) + 1

@@ -11,7 +11,7 @@ from hirag_dist.evaluation.answer_sets import AnswerSets, add_made, add_recorded
 from hirag_dist.evaluation.judging import Judging, answer_lengths, judge
 from hirag_dist.evaluation.judging_report import findings_of, judging_results, judging_sections, win_rate_table
 from hirag_dist.evaluation.questions import Questions
-from hirag_dist.evaluation.sections import Findings, Section, Table
+from hirag_dist.evaluation.sections import Findings, Section, Table, Text
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.verdict_records import read_verdicts
 from hirag_dist.reading import Unreadable
@@ -86,7 +86,11 @@ def _findings(session: Session, verdicts: Verdicts, sets: AnswerSets, material: 
     results = judging_results(verdicts, answer_lengths(sets, verdicts, session.count_tokens), found)
     results["answers"] = sets.counts
     results["answer_copies"] = sets.copies
+    results["answers_in_part"] = sets.in_part
     sections: list[Section] = judging_sections(verdicts, results, found)
+    if sets.in_part:
+        said = [f"{method}: {count:,} answers lack parts whose call failed." for method, count in sets.in_part.items()]
+        sections.append(Text("Answers in part", said))
     counts = material.questions.counts if material.questions.items else {}
     return Findings(results, sections, [win_rate_table(found)], counts)
 
