@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hirag_dist.core.win_rates import Verdicts
 from hirag_dist.evaluation.claims import ClaimCounts, list_claims, read_claims
 from hirag_dist.evaluation.claims_report import claim_results, claim_sections, claim_table
 from hirag_dist.evaluation.judging_runs import Material, refuse_all
-from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.sections import Findings
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.verdict_records import read_verdicts
@@ -26,7 +25,7 @@ async def count_claims(session: Session, *, material: Material, role: str, judge
     """
     verdicts = _verdicts(session, judgements)  # before anything is paid
     counts = await list_claims(session, await material.gather(session), role)
-    return _findings(counts, verdicts, material.questions)
+    return _findings(counts, verdicts, material.counts)
 
 
 async def recount_claims(session: Session, *, paths: Sequence[str], judgements: Sequence[str] = ()) -> Findings:
@@ -37,7 +36,7 @@ async def recount_claims(session: Session, *, paths: Sequence[str], judgements: 
     """
     counts, unreadable = read_claims(paths)
     refuse_all(session, "claims", unreadable)
-    return _findings(counts, _verdicts(session, judgements), Questions(()))
+    return _findings(counts, _verdicts(session, judgements), {})
 
 
 def _verdicts(session: Session, judgements: Sequence[str]) -> Verdicts | None:
@@ -48,7 +47,6 @@ def _verdicts(session: Session, judgements: Sequence[str]) -> Verdicts | None:
     return recorded.verdicts
 
 
-def _findings(counts: ClaimCounts, verdicts: Verdicts | None, questions: Questions) -> Findings:
+def _findings(counts: ClaimCounts, verdicts: Verdicts | None, read: Mapping[str, int]) -> Findings:
     results = claim_results(counts, verdicts)
-    read = questions.counts if questions.items else {}
     return Findings(results, claim_sections(results), [claim_table(results)], read)

@@ -31,6 +31,12 @@ class Material:
     questions: Questions
     modes: tuple[str, ...] = ()
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was read of a question file; whether there are gold answers or evidence plays no part."""
+        counts = self.questions.counts if self.questions.items else {}
+        return {name: n for name, n in counts.items() if not name.startswith("without_")}
+
     async def gather(self, session: Session) -> AnswerSets:
         """Return the answers; what cannot be read is a dead letter of the session.
 
@@ -91,8 +97,7 @@ def _findings(session: Session, verdicts: Verdicts, sets: AnswerSets, material: 
     if sets.in_part:
         said = [f"{method}: {count:,} answers lack parts whose call failed." for method, count in sets.in_part.items()]
         sections.append(Text("Answers in part", said))
-    counts = material.questions.counts if material.questions.items else {}
-    return Findings(results, sections, [win_rate_table(found)], counts)
+    return Findings(results, sections, [win_rate_table(found)], material.counts)
 
 
 def row_rule(aligned: Verdicts, by_row: Verdicts) -> list[dict[str, Any]]:
