@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.core.claim_measures import THRESHOLDS, label_agreement
+from hirag_dist.core.claim_measures import THRESHOLDS, LabelAgreement, label_agreement
 from hirag_dist.core.statistics import bootstrap_means, holm, wilcoxon
 from hirag_dist.core.win_rates import Verdicts, majority
 from hirag_dist.evaluation.claims import MEASURES, ClaimCounts
 from hirag_dist.evaluation.judging_report import p_text
 from hirag_dist.evaluation.sections import Bars, Cell, Lines, Section, Table, Text
+from hirag_dist.types import FloatVector
 
 _LABELS: Mapping[str, Sequence[int]] = {  # criterion of a judge → places of the measures that stand for it
     "comprehensiveness": [0],
@@ -55,7 +56,7 @@ def claim_results(counts: ClaimCounts, verdicts: Verdicts | None = None) -> dict
     }
 
 
-def _pairs(counts: ClaimCounts, table: Any) -> list[dict[str, Any]]:
+def _pairs(counts: ClaimCounts, table: FloatVector) -> list[dict[str, Any]]:
     pairs = list(combinations(range(len(counts.methods)), 2))
     if not pairs:
         return []
@@ -84,7 +85,9 @@ def _pairs(counts: ClaimCounts, table: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _agreement(counts: ClaimCounts, questions: Sequence[str], table: Any, verdicts: Verdicts) -> list[dict[str, Any]]:
+def _agreement(
+    counts: ClaimCounts, questions: Sequence[str], table: FloatVector, verdicts: Verdicts
+) -> list[dict[str, Any]]:
     """Return, for each criterion and measure, how far they agree: over all pairs together, and pair by pair."""
     column_of = {question: column for column, question in enumerate(questions)}
     known = [place for place, question in enumerate(verdicts.questions) if question in column_of]
@@ -114,7 +117,7 @@ def _agreement(counts: ClaimCounts, questions: Sequence[str], table: Any, verdic
     return found
 
 
-def _said(agreed: Any) -> dict[str, Any]:
+def _said(agreed: LabelAgreement) -> dict[str, Any]:
     return {
         "compared": agreed.compared,
         "labelled": agreed.labelled,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
@@ -191,7 +191,7 @@ def _name(item: Comparison, judging: Judging) -> str:
     return name if judging.replicates == 1 else f"{name}, replicate {item.replicate + 1}"
 
 
-def answer_lengths(sets: AnswerSets, verdicts: Verdicts, count_tokens: Any) -> dict[int, IntVector]:
+def answer_lengths(sets: AnswerSets, verdicts: Verdicts, count_tokens: Callable[[str], int]) -> dict[int, IntVector]:
     """Return the lengths of each pair's answers, for pairs of which there are answers.
 
     Returns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -95,52 +95,75 @@ def judging_results(verdicts: Verdicts, lengths: Mapping[int, IntVector], found:
         lengths: place of a pair → (n_questions, 2) tokens of its answers, negative where unknown.
         found: `findings_of` the verdicts.
     """
+    several = len(verdicts.judges) > 1
+    apart = {name: findings_of(verdicts.where(judge=place)) for place, name in enumerate(verdicts.judges) if several}
     return {
         "criteria": list(verdicts.criteria),
         "judges": list(verdicts.judges),
         "questions": len(verdicts.questions),
         "verdicts": len(verdicts),
         "pairs": [
-            _pair_results(verdicts, place, pair, [each for each in found if each.pair == pair], lengths.get(place))
+            {
+                "name": pair.name,
+                "first": pair.first,
+                "second": pair.second,
+                "criteria": {
+                    each.criterion: _cell_results(
+                        verdicts.where(pair=place, criterion=verdicts.criteria.index(each.criterion)),
+                        each,
+                        lengths.get(place),
+                        {judge: own[number] for judge, own in apart.items()},
+                    )
+                    for number, each in enumerate(found)
+                    if each.pair == pair
+                },
+            }
             for place, pair in enumerate(verdicts.pairs)
         ],
         "position": {
             name: asdict(position_bias(verdicts.where(judge=place))) for place, name in enumerate(verdicts.judges)
         },
-        "agreement": _agreements(verdicts, len(verdicts.judges) > 1, agreement),
+        "agreement": _agreements(verdicts, several, agreement),
         "replicates": _agreements(verdicts, bool(np.any(verdicts.replicate > 0)), replicate_agreement),
     }
 
 
-def _pair_results(
-    verdicts: Verdicts, place: int, pair: Pair, found: Sequence[Finding], lengths: IntVector | None
+def _cell_results(
+    part: Verdicts, found: Finding, lengths: IntVector | None, apart: Mapping[str, Finding]
 ) -> dict[str, Any]:
-    criteria = {}
-    for number, each in enumerate(found):
-        part = verdicts.where(pair=place, criterion=number)
-        criteria[each.criterion] = {
-            "wins": each.tally.wins,
-            "ties": each.tally.ties,
-            "losses": each.tally.losses,
-            "win_rate": each.win_rate,
-            "balanced_win_rate": each.balanced,
-            "z": None if each.test is None else each.test.z,
-            "p": None if each.test is None else each.test.p,
-            "p_holm": each.p,
-            "position": asdict(position_bias(part)),
-            "length": None if lengths is None else asdict(length_bias(part, lengths)),
-            "by_judge": {name: tally(part.where(judge=number)).rate for number, name in enumerate(verdicts.judges)},
-        }
-    return {"name": pair.name, "first": pair.first, "second": pair.second, "criteria": criteria}
+    """Return the results of one pair by one criterion.
+
+    Args:
+        apart: judge → what its verdicts alone say, where there are several.
+    """
+    return {
+        **_rate_results(found),
+        "balanced_win_rate": found.balanced,
+        "position": asdict(position_bias(part)),
+        "length": None if lengths is None else asdict(length_bias(part, lengths)),
+        "by_judge": {judge: _rate_results(own) for judge, own in apart.items()},
+    }
 
 
-def _agreements(verdicts: Verdicts, wanted: bool, measure: Any) -> dict[str, Any]:
+def _rate_results(found: Finding) -> dict[str, Any]:
+    return {
+        "wins": found.tally.wins,
+        "ties": found.tally.ties,
+        "losses": found.tally.losses,
+        "win_rate": found.win_rate,
+        "z": None if found.test is None else found.test.z,
+        "p": None if found.test is None else found.test.p,
+        "p_holm": found.p,
+    }
+
+
+def _agreements(verdicts: Verdicts, wanted: bool, measure: Callable[[Verdicts], Agreement]) -> dict[str, Any]:
     """Return agreement by criterion; empty where there is nobody to agree with."""
     if not wanted:
         return {}
     found = {}
     for place, criterion in enumerate(verdicts.criteria):
-        agreed: Agreement = measure(verdicts.where(criterion=place))
+        agreed = measure(verdicts.where(criterion=place))
         found[criterion] = {
             "items": agreed.n_items,
             "same": agreed.same,
@@ -276,7 +299,7 @@ def _judge_table(verdicts: Verdicts, results: Mapping[str, Any], titles: Mapping
         [
             titles[_pair(pair)],
             criterion,
-            *(cell["by_judge"][judge] for judge in verdicts.judges),
+            *(cell["by_judge"][judge]["win_rate"] for judge in verdicts.judges),
         ]
         for pair in results["pairs"]
         for criterion, cell in pair["criteria"].items()

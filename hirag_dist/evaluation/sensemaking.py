@@ -8,7 +8,7 @@ in its requests, so the same replies give the same questions, whatever the order
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -176,7 +176,9 @@ async def make_questions(session: Session, description: str, wanted: Wanted) -> 
     return MadeQuestions(made, wanted.total, making.repeated, making.short)
 
 
-def describe_corpus(snapshot: Snapshot, count_tokens: Any, most_tokens: int = DESCRIPTION_TOKENS) -> str:
+def describe_corpus(
+    snapshot: Snapshot, count_tokens: Callable[[str], int], most_tokens: int = DESCRIPTION_TOKENS
+) -> str:
     """Return what an index says of its corpus: its broadest reports, highest rated first, as many as fit.
 
     Raises:

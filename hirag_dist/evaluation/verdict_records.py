@@ -33,7 +33,7 @@ class _Places:
 
 
 class VerdictColumns:
-    """Collects verdicts one by one, in 41 bytes each."""
+    """Collects verdicts one by one, in 49 bytes each."""
 
     def __init__(self) -> None:
         self._pairs, self._criteria, self._questions, self._judges = _Places(), _Places(), _Places(), _Places()

@@ -134,7 +134,9 @@ def test_several_judges_are_asked_apart(run: Run, serve: Any, tmp_path: Path) ->
     code, report = run("--answers", file, "--judge", "fair", "--judge", "lazy", "--criteria", "overall")
     assert (code, len(fair.asked), len(lazy.asked)) == (0, 6, 6)
     found = cell(report)
-    assert found["by_judge"] == {"judge:fair": 1.0, "judge:lazy": 0.5}
+    apart = found["by_judge"]
+    assert {name: cell["win_rate"]["value"] for name, cell in apart.items()} == {"judge:fair": 1.0, "judge:lazy": 0.5}
+    assert (apart["judge:fair"]["wins"], apart["judge:lazy"]["losses"], apart["judge:lazy"]["p_holm"]) == (6, 3, 1.0)
     assert found["win_rate"]["value"] == 0.75
     assert report["results"]["position"]["judge:lazy"]["first_shown"] == 1.0
     agreed = report["results"]["agreement"]["overall"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from hirag_dist.core.statistics import holm, wilcoxon
+from hirag_dist.core.statistics import Interval, holm, wilcoxon
 from hirag_dist.core.verdicts import FIRST, SECOND
 from hirag_dist.core.win_rates import Pair, Verdicts
 from hirag_dist.evaluation.judging_report import findings_of, judging_results, judging_sections
@@ -95,7 +95,8 @@ def test_lengths_and_judges_are_told_where_there_are_any() -> None:
     tables = {section.title: section for section in sections if isinstance(section, Table)}
     assert tables["Length"].rows[1] == ["a – b", "overall", 20, 20, 1.0, 1.0, 0.0]
     assert tables["Agreement of the judges"].rows[1] == ["overall", 4, 1.0, 1.0]
-    assert tables["Win rates of the first method, judge by judge"].rows[1] == ["a – b", "overall", 0.5, 0.5]
+    apart = tables["Win rates of the first method, judge by judge"].rows[1]
+    assert [cell.value if isinstance(cell, Interval) else cell for cell in apart] == ["a – b", "overall", 0.5, 0.5]
 
 
 def test_no_verdict_at_all() -> None:
