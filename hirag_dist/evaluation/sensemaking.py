@@ -51,17 +51,24 @@ class _List:
     Attributes:
         parts: what the call is told of, besides what is known.
         items: found so far.
+        elsewhere: what was named and stands in another list, so that it is not named again.
         dead: whether a call for it failed, so that it is not asked for again in this run.
     """
 
     parts: list[tuple[str, str]]
     wanted: int
     items: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
     dead: bool = False
 
     @property
     def missing(self) -> int:
         return max(self.wanted - len(self.items), 0)
+
+    @property
+    def known(self) -> list[str]:
+        """What a further call is told not to name."""
+        return [*self.items, *self.elsewhere]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +126,11 @@ class _Making:
 
     def _take(self, into: _List, texts: Sequence[str], seen: set[tuple[str, ...]]) -> None:
         for text in texts:
-            words = tuple(rouge_tokens(text))
+            words = _words(text)
             if words in seen or not words:
                 self.repeated += 1
+                if words and words not in map(_words, into.known):
+                    into.elsewhere.append(text)
             elif into.missing:
                 seen.add(words)
                 into.items.append(text)
@@ -136,7 +145,7 @@ class _Making:
                 task,
                 each.parts,
                 each.missing,
-                each.items,
+                each.known,
                 session.prompts,
                 form=task if self._form else None,
                 replicate=round_,
@@ -154,12 +163,17 @@ class _Making:
             decides = {
                 "parts": each.parts,
                 "count": each.missing,
-                "known": list(each.items),
+                "known": each.known,
                 "round": round_,
                 "asks": asks,
             }
             about = [shorten(one_line(text), 40) for tag, text in each.parts if tag != "description"]
             yield Unit(": ".join(about) or "the collection", decides, (number, each))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Return what equal texts have in common, however they are written."""
+    return tuple(rouge_tokens(text))
 
 
 async def make_questions(session: Session, description: str, wanted: Wanted) -> MadeQuestions:

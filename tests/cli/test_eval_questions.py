@@ -100,6 +100,9 @@ def test_a_question_that_two_users_ask_stands_there_once(run: Run, model: Endpoi
     code, report = run("--description", "Letters.")
     assert (code, report["results"]["questions"]) == (0, 12)
     assert report["results"]["repeated"] == 5
+    again = [asked for asked in model.asked if "<known>" in asked.user]
+    assert len(again) == 5
+    assert all("What changed?" in asked.between("known") for asked in again), "or it might be named once more"
 
 
 def test_what_lacks_in_the_end_is_counted(run: Run, model: Endpoint) -> None:
