@@ -295,6 +295,7 @@ class Config(Section):
     extraction: Literal["joint", "two_step"] = "joint"
     gleaning_rounds: int = Field(0, ge=0, le=5)
     entity_types: tuple[str, ...] = Field(ENTITY_TYPES, min_length=1)
+    claims: bool = Field(False, description="extract claims about the entities too: one more call a chunk")
     meta_types: Annotated[tuple[str, ...] | Literal["generate"], BeforeValidator(_meta_types)] = Field(
         META_TYPES, description="kinds that summaries are guided by; generate: the summarise model proposes them"
     )
@@ -328,6 +329,10 @@ class Config(Section):
             raise ValueError("chunk_overlap_tokens must be below chunk_tokens")
         if self.clustering.covariance == "full" and self.clustering.reduce_dims > _FULL_DIMS:
             raise ValueError(f"clustering.covariance: full takes clustering.reduce_dims up to {_FULL_DIMS}")
+        target = self.llm.roles.extract
+        extractors = [target] if isinstance(target, str) else [share.endpoint for share in target]
+        if self.claims and any(self.llm.endpoints[name].kind == "extractive" for name in extractors):
+            raise ValueError("claims: true needs a language model in llm.roles.extract; the built-in one finds none")
         if self.clustering.max_size < self.clustering.target_size:
             raise ValueError("clustering.max_size must be at least clustering.target_size")
         return self

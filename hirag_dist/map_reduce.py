@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -23,9 +22,9 @@ from hirag_dist.core.retrieval import RankedCommunity
 from hirag_dist.errors import InvalidQuery, RequestRejected
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.ports import ChatPool
+from hirag_dist.types import MAP_REDUCE as MAP_REDUCE
 from hirag_dist.types import ChatReply, CommunityItem, MapWork, Rejected, Retrieval, SourceItem
 
-MAP_REDUCE: Final = ("graphrag-global", "ts")
 _Item = CommunityItem | SourceItem
 
 
@@ -96,7 +95,7 @@ def gather(
         cheaper = "" if mode == "ts" else "a coarser community_level, "
         raise InvalidQuery(
             f"mode: {mode} takes more than {most} calls here, which is retrieval.map_reduce.max_calls; choose {cheaper}"
-            f"a larger context_tokens or only some labels, or raise the limit"
+            f"a larger retrieval.context_tokens or only some labels, or raise the limit"
         )
     took_ms = (time.perf_counter() - started) * 1e3
     return Material(question, mode, index.snapshot_id, parts, items, limits.context_tokens, limits.map_reduce, took_ms)

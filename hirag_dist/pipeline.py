@@ -277,7 +277,9 @@ class Build:
 
     def _provenance(self) -> dict[str, Any]:
         config = self._config
-        unused = set() if config.resolution.enabled else {"resolution"}
+        unused = {
+            name for name, used in (("resolution", config.resolution.enabled), ("claims", config.claims)) if not used
+        }
         return {
             "models": {role: list(names) for role, names in self._resolved.models.items()},
             "kernels": self._resolved.kernels,

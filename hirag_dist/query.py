@@ -179,12 +179,17 @@ class QueryEngine:
     async def material(self, query: Query) -> Material:
         """Return what a question in a map-reduce mode is answered from (`map_reduce.map_parts`).
 
+        A query's `context_tokens` makes parts smaller than the configured ones, never larger: all parts together are
+        in memory, and who asks does not know what the model can read.
+
         Raises:
             InvalidQuery: as `retrieve`; the mode is another, or takes more calls than the limit.
         """
         limits = self._limits(query)
         if query.mode not in MAP_REDUCE:
             raise InvalidQuery(f"mode: {query.mode} is no map-reduce; there are: {', '.join(MAP_REDUCE)}")
+        part_tokens = min(limits.context_tokens, self._config.context_tokens)
+        limits = limits.model_copy(update={"context_tokens": part_tokens})
         seen = self._labelled.seen_by(query.reach, query.labels)
         if seen is None:
             return nothing(query.question, query.mode, self._index.snapshot_id, limits)

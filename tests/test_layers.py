@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "hirag_dist"
 
 ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
-    "errors schemas types ports config config_section service_config data",
+    "errors schemas types results ports config config_section service_config data",
     "core",
     "index reading extractive importing config_file joining answers",
     "searching map_reduce",

@@ -276,6 +276,18 @@ async def test_a_question_that_takes_too_many_calls_is_refused_before_the_first(
         await long.engine.material(Query("a?", mode, context_tokens=1000))
 
 
+async def test_a_query_makes_parts_smaller_and_never_larger(snapshot: Snapshot) -> None:
+    bench = Bench(snapshot, RetrievalConfig(context_tokens=300))
+    bench.engine._count = lambda text: 30 * len(text.split())
+    sizes = []
+    for asked in (None, 200, 100_000):
+        material = await bench.engine.material(Query("a?", "ts", context_tokens=asked))
+        assert max(part.tokens for part in material.parts) <= min(asked or 300, 300)
+        sizes.append((len(material.parts), material.context_tokens))
+    assert sizes[0] == sizes[2]
+    assert sizes[1][0] > sizes[0][0]
+
+
 async def test_a_deadline_ends_the_calls(snapshot: Snapshot) -> None:
     bench = Asked(snapshot, helpful("C1"))
     bench.gate = asyncio.Event()

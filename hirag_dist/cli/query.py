@@ -28,10 +28,9 @@ from hirag_dist.config_file import load_prompts
 from hirag_dist.errors import ConfigError
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
-from hirag_dist.map_reduce import MAP_REDUCE
 from hirag_dist.pool.metering import Meter, current_meter
 from hirag_dist.service.status import DeadlinePassed
-from hirag_dist.types import Answer, Query, Retrieval
+from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
 
 _MODES = (
     "hirag, local, global, bridge, nobridge, naive, flat or graphrag-local; graphrag-global and ts read the whole "

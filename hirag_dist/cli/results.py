@@ -8,6 +8,7 @@ from typing import Any
 from rich.padding import Padding
 
 from hirag_dist.cli.output import out, table
+from hirag_dist.core.covariates import claim_text
 from hirag_dist.core.text import one_line, shorten
 from hirag_dist.types import Answer, MapWork, Retrieval
 
@@ -47,6 +48,11 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
         for triple in retrieval.triples[:2]:
             said = shorten(one_line(triple.description), 110)
             out.print(f"  {triple.source_name} — {triple.target_name}: {said}", markup=False)
+    if retrieval.claims:
+        title = f"Claims about these entities ({len(retrieval.claims)} found)"
+        out.print(f"[bold]{title}[/bold]")
+        for claim in retrieval.claims[: max(rows // 2, 1)]:
+            out.print(f"  {shorten(one_line(claim_text(claim)), 110)}", markup=False)
     if retrieval.sources:
         shown_s = [
             (shorten(item.title, 60), f"{item.start}–{item.end}", shorten(one_line(item.text), 70))
@@ -78,7 +84,8 @@ def work_line(work: MapWork) -> str:
         kept.append(f"{work.left_out:,} for which there was no room")
     if work.uncited:
         kept.append(f"{work.uncited:,} left out because they cite nothing")
-    calls = f"Map-reduce: {work.calls:,} calls about {_parts(work.parts)}, {work.unhelpful:,} without help"
+    asked = "1 call" if work.calls == 1 else f"{work.calls:,} calls"
+    calls = f"Map-reduce: {asked} about {_parts(work.parts)}, {work.unhelpful:,} without help"
     return f"{calls}; {', '.join(kept)}."
 
 

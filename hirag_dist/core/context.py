@@ -16,6 +16,15 @@ _SHARES = {"local": 0.25, "bridge": 0.2, "global": 0.25, "sources": 0.3}
 # GraphRAG's own for its local search: half for text units, 0.15 for reports, the rest for entities and their relations
 _GRAPHRAG = {"local": 0.15, "bridge": 0.15, "claims": 0.05, "global": 0.15, "sources": 0.5}
 _KINDS = {"E": "entity", "R": "relation", "K": "claim", "C": "community", "S": "chunk"}
+RECORD_LETTERS = "".join(_KINDS)
+LEVEL_OF_HEADING = {  # the headings of a rendered context
+    "Entities": "local",
+    "Bridge": "bridge",
+    "Relations": "bridge",
+    "Claims": "claims",
+    "Communities": "global",
+    "Sources": "sources",
+}
 _BEGINNING = re.compile(rf"^[{UNSEEN}]*(?=\[|##)", re.MULTILINE)  # of a line that looks like a record or a section
 UNKNOWN_ANSWER = "I do not know"
 

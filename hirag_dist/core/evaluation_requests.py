@@ -49,7 +49,7 @@ def judge_request(
     return _request("judge", parts, prompts, role, form, replicate=replicate, criteria=listed)
 
 
-def claims_request(
+def answer_claims_request(
     question: str, answer: str, prompts: Prompts, *, role: str = "judge", form: str | None = "claims"
 ) -> ChatRequest:
     """Return the call that lists the claims of an answer."""

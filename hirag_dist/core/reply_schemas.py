@@ -26,6 +26,16 @@ def an_array(item: dict[str, Any]) -> dict[str, Any]:
 
 _ENTITY_SCHEMA = an_object(name=TEXT, type=TEXT, description=TEXT)
 _RELATION_SCHEMA = an_object(source=TEXT, target=TEXT, description=TEXT, strength=NUMBER)
+_CLAIM_SCHEMA = an_object(
+    subject=TEXT,
+    object=TEXT,
+    type=TEXT,
+    status=TEXT,
+    start_date=TEXT,
+    end_date=TEXT,
+    description=TEXT,
+    source_text=TEXT,
+)
 _COVER_SCHEMA = an_object(member={"type": "integer"}, entity=TEXT, description=TEXT, strength=NUMBER)
 _POINT_SCHEMA = an_object(text=TEXT, helpfulness={"type": "integer"})
 _FINDING_SCHEMA = an_object(summary=TEXT, explanation=TEXT, references=an_array(TEXT))
@@ -34,6 +44,7 @@ PROPERTIES: Mapping[str, dict[str, Any]] = {  # task → properties of the reply
     "extract-graph": dict(entities=an_array(_ENTITY_SCHEMA), relations=an_array(_RELATION_SCHEMA)),
     "extract-entities": dict(entities=an_array(_ENTITY_SCHEMA)),
     "extract-relations": dict(relations=an_array(_RELATION_SCHEMA)),
+    "extract-claims": dict(claims=an_array(_CLAIM_SCHEMA)),
     "summarise": dict(entities=an_array(_ENTITY_SCHEMA), relations=an_array(_COVER_SCHEMA)),
     "same-entity": dict(same={"type": "boolean"}, reason=TEXT),
     "report": dict(

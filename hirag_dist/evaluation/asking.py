@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import asyncio
+import unicodedata
+from collections.abc import AsyncGenerator, Mapping, Sequence
+
+import numpy as np
 
 from hirag_dist.backends.vector_index import make_vector_index
 from hirag_dist.config import Config, RoleTarget
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.replies import parse_text
+from hirag_dist.core.text import one_line
 from hirag_dist.core.tokens import counter
 from hirag_dist.errors import RequestRejected
 from hirag_dist.index.reader import Snapshot
@@ -18,8 +23,7 @@ from hirag_dist.pool.chat import Pool
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.ports import ChatPool, Embedder
 from hirag_dist.query import QueryEngine
-from hirag_dist.questions import QuestionEmbedder
-from hirag_dist.types import ChatRequest, Rejected
+from hirag_dist.types import ChatRequest, FloatMatrix, Rejected
 from hirag_dist.wiring import has_forms, limited_embedder, make_pool, make_treasury, patience, shares
 
 
@@ -48,7 +52,7 @@ class Asking:
         spending = max_usd is not None or max_tokens is not None
         self._caller = Caller(Budget(lender, "", spending), patience(config))
         self.pool = make_pool(config, self._ledger, self._caller, more_roles)
-        self.embedder = QuestionEmbedder(limited_embedder(config, self._ledger, self._caller))
+        self.embedder = QuestionVectors(limited_embedder(config, self._ledger, self._caller))
 
     async def structured(self, target: RoleTarget) -> bool:
         """Return whether all models of a role have structured outputs; each endpoint is asked once a ledger."""
@@ -64,7 +68,7 @@ class Asking:
         return QueryEngine(
             snapshot,
             vectors,
-            _Shared(self.embedder),
+            _Lent(self.embedder),
             KeptAnswers(self.pool),
             config.retrieval,
             prompts,
@@ -80,7 +84,60 @@ class Asking:
         await self._ledger.close()
 
 
-class _Shared:
+class QuestionVectors:
+    """Implements `ports.Embedder` for questions that are asked several times, in mode after mode.
+
+    Whoever asks first has its vector on the bill; unlike `questions.QuestionEmbedder` it makes no calls on behalf of
+    others, which would be on the bill of a unit that is long on record. Equal but for spaces and forms of characters is
+    equal, as there.
+    """
+
+    def __init__(self, embedder: Embedder, remembered: int = 1024) -> None:
+        """Stand before an embedder.
+
+        Args:
+            remembered: vectors kept, those asked for first go first.
+        """
+        self.name, self.dim = embedder.name, embedder.dim
+        self._embedder = embedder
+        self._remembered = remembered
+        self._vectors: dict[str, asyncio.Future[FloatMatrix]] = {}
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return (len(texts), dim) float32 rows, as the embedder does, and raise what it raises."""
+        rows = np.zeros((len(texts), self.dim), np.float32)
+        for place, text in enumerate(texts):
+            rows[place] = await self._vector(unicodedata.normalize("NFC", one_line(text)))
+        return rows
+
+    async def close(self) -> None:
+        """Let go of the embedder."""
+        close = getattr(self._embedder, "close", None)
+        if close is not None:
+            await close()
+
+    async def _vector(self, text: str) -> FloatMatrix:
+        while (under_way := self._vectors.get(text)) is not None:
+            await asyncio.wait([under_way])
+            if not under_way.cancelled():
+                return under_way.result()
+        coming = self._vectors[text] = asyncio.get_running_loop().create_future()
+        try:
+            coming.set_result(np.asarray((await self._embedder.embed([text]))[0], np.float32))
+        except BaseException:  # whoever waits for it tries in turn
+            del self._vectors[text]
+            coming.cancel()
+            raise
+        while len(self._vectors) > self._remembered:
+            oldest = next(iter(self._vectors))
+            if not self._vectors[oldest].done():
+                break
+            del self._vectors[oldest]
+        vector: FloatMatrix = coming.result()
+        return vector
+
+
+class _Lent:
     """An embedder without its `close`: whoever made it closes it."""
 
     def __init__(self, embedder: Embedder) -> None:
@@ -92,7 +149,9 @@ class KeptAnswers:
     """Implements `ports.AnswerModel` by whole replies: they go through the ledger, and a bad one is asked again."""
 
     def __init__(self, pool: Pool) -> None:
+        self.ask = pool.ask
         self.model_name = pool.model_name
+        self.ask = pool.ask
         self._pool: ChatPool = pool
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:

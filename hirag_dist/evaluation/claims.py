@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from hirag_dist.core.claim_measures import THRESHOLDS, cluster_counts, distinct_claims
-from hirag_dist.core.evaluation_requests import claims_request, parse_list
+from hirag_dist.core.evaluation_requests import answer_claims_request, parse_list
 from hirag_dist.errors import InputError
 from hirag_dist.evaluation.answer_sets import AnswerSets
 from hirag_dist.evaluation.questions import rows_of, strings
@@ -81,7 +81,7 @@ async def list_claims(session: Session, sets: AnswerSets, role: str) -> ClaimCou
         answer = sets.answers[method][question]
         found: list[str] | Rejected = []
         if answer:
-            request = claims_request(sets.texts[question], answer, session.prompts, role=role, form=form)
+            request = answer_claims_request(sets.texts[question], answer, session.prompts, role=role, form=form)
             found = await session.pool.ask(request, lambda reply: parse_list(reply, "claims", may_be_empty=True))
         if isinstance(found, Rejected):
             return found

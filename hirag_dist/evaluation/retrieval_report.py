@@ -99,11 +99,14 @@ def findings(tally: Tally, ks: Sequence[int], n_chunks: int, counts: Mapping[str
     }
     main = _main_table(tally, by_group[""]["systems"], list(measures))
     differences = _difference_table(by_group, f"recall@{_middle(ks)}")
+    compared: list[Section] = []
+    if len(tally.systems) > 1:
+        compared = [_difference_bars(by_group, f"recall@{_middle(ks)}"), differences]
     sections: list[Section] = [
         Text("What this shows", _explained(ks, n_chunks, counts, tally)),
         main,
         *(_bars(by_group[""]["systems"], f"{name}@", ks, title) for name, title in _TITLES.items()),
-        *([_difference_bars(by_group, f"recall@{_middle(ks)}"), differences] if len(tally.systems) > 1 else []),
+        *compared,
         *_type_tables(tally, by_group, f"recall@{_middle(ks)}"),
         _level_table(levels, n_chunks),
         _time_table(times),

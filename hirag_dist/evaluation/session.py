@@ -136,7 +136,7 @@ class Session:
         return self._asking.count_tokens(text)
 
     async def embed(self, text: str) -> NDArray[np.float32]:
-        """Return the (dim,) vector of a question; those asked at a time are embedded together."""
+        """Return the (dim,) vector of a question; it is on the bill of the unit that asks first."""
         vectors = await self._asking.embedder.embed([text])
         return np.asarray(vectors[0], np.float32)
 
@@ -365,7 +365,9 @@ async def open_session(
         journal = Store(f"{order.out}/{JOURNAL}")
         for each in (store, journal):
             _tidy(each)
-        snapshot = None if order.index is None else open_snapshot(Store(order.index), order.snapshot)
+        snapshot = None
+        if order.index is not None:
+            snapshot = open_snapshot(Store(order.index), order.snapshot).cached_in(config.service.cache_dir)
         asking = Asking(config, store, order.max_usd, order.max_tokens, order.more_roles)
         session = Session(order, config, prompts, asking, Ledger(journal), snapshot, listeners)
         try:

@@ -29,6 +29,11 @@ def map_answer(ask: Asked) -> str:
     return json.dumps({"points": points}, ensure_ascii=False)
 
 
+def points_of(context: str) -> list[str]:
+    """Return the texts of the points in a final answer's context, without their references, the most helpful first."""
+    return [text.strip() for _, text, _ in _POINT.findall(context)]
+
+
 def reduce_answer(ask: Asked) -> str:
     """Return the reply to reduce-answer: points in their order, without those that repeat one before."""
     said: list[frozenset[str]] = []

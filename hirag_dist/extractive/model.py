@@ -14,6 +14,7 @@ from hirag_dist.extractive.meta_types import meta_types
 from hirag_dist.extractive.packs import each_unit
 from hirag_dist.extractive.reports import report
 from hirag_dist.extractive.same import same_entity
+from hirag_dist.extractive.short_answers import short_answer
 from hirag_dist.extractive.summaries import summarise
 from hirag_dist.types import Message
 
@@ -23,6 +24,7 @@ _TASKS: Mapping[str, Callable[[Asked], str]] = {
     "extract-relations": extract,
     "describe": describe,
     "meta-types": meta_types,
+    "short-answer": short_answer,
     "summarise": summarise,
     "summarise-pack": each_unit(summarise),
     "report": report,

@@ -18,6 +18,7 @@ from hirag_dist.pool.calling import Answered, Caller, Need
 from hirag_dist.pool.estimating import MOST_REPLY_TOKENS, Estimate, Estimates
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter, current_meter, retrying
+from hirag_dist.pool.records import record_of, reply_from
 from hirag_dist.ports import ChatModel
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -389,25 +390,3 @@ def _again(request: ChatRequest, reply: ChatReply, reason: str) -> ChatRequest:
     said = (Message("assistant", reply.text),) if reply.text.strip() else ()
     ask = Message("user", f"That reply cannot be used: {reason}. Reply again, in the requested form and complete.")
     return replace(request, messages=(*request.messages, *said, ask))
-
-
-def record_of(reply: ChatReply, endpoint: str) -> dict[str, Any]:
-    """Return what the ledger keeps of a reply."""
-    return {
-        "text": reply.text,
-        "finish_reason": reply.finish_reason,
-        "model": reply.model,
-        "usage": [reply.input_tokens, reply.cached_tokens, reply.output_tokens],
-        "endpoint": endpoint,
-    }
-
-
-def batch_record_of(reply: ChatReply, endpoint: str, run: str) -> dict[str, Any]:
-    """Return what the ledger keeps of a reply that a batch brought; `run` names the build that asked for it."""
-    return record_of(reply, endpoint) | {"price": BATCH_PRICE, "run": run}
-
-
-def reply_from(record: Mapping[str, Any]) -> ChatReply:
-    """Return the reply of what `record_of` gave."""
-    tokens = record["usage"]
-    return ChatReply(record["text"], record["finish_reason"], record["model"], tokens[0], tokens[1], tokens[2])

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from hirag_dist.errors import HiragError, InvalidQuery
-from hirag_dist.map_reduce import MAP_REDUCE
 from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.service.access import Access, Context
 from hirag_dist.service.admission import Admission
@@ -38,7 +37,7 @@ from hirag_dist.service.status import (
     status_of,
     trailers_of,
 )
-from hirag_dist.types import Answer, Query, Retrieval
+from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
 
 _LOG = logging.getLogger(__name__)
 MOST_CHARACTERS = 32_768  # of a question; embedding a longer one would keep the others waiting

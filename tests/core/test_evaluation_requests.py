@@ -8,7 +8,7 @@ import pytest
 
 from hirag_dist.core.evaluation_prompts import CRITERIA
 from hirag_dist.core.evaluation_requests import (
-    claims_request,
+    answer_claims_request,
     judge_request,
     listing_request,
     parse_list,
@@ -52,7 +52,7 @@ def test_the_other_order_and_another_replicate_are_other_requests() -> None:
 
 def test_a_judge_is_asked_by_its_own_role() -> None:
     assert judge_request("Why?", ("a", "b"), ("overall",), PROMPTS, role="judge:big", form=None).role == "judge:big"
-    assert claims_request("Why?", "a", PROMPTS, role="judge:big").role == "judge:big"
+    assert answer_claims_request("Why?", "a", PROMPTS, role="judge:big").role == "judge:big"
 
 
 def listing(count: int = 3, known: tuple[str, ...] = (), replicate: int = 0) -> ChatRequest:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from hirag_dist.core.claim_calls import claims_request
 from hirag_dist.core.evaluation_prompts import CRITERIA
-from hirag_dist.core.evaluation_requests import claims_request, judge_request, listing_request
+from hirag_dist.core.evaluation_requests import answer_claims_request, judge_request, listing_request
 from hirag_dist.core.ids import unit_id
 from hirag_dist.core.prompts import (
     FIELD,
@@ -27,6 +28,7 @@ from hirag_dist.core.prompts import (
     reduce_request,
     report_request,
     same_entity_request,
+    short_answer_request,
     summary_request,
     tagged,
 )
@@ -51,8 +53,10 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "extract-graph": graph_request(text),
         "extract-entities": extraction_request("extract-entities", text, prompts, TYPES, None),
         "extract-relations": extraction_request("extract-relations", text, prompts, TYPES, None, [(text, "person")]),
+        "extract-claims": claims_request(text, [text], prompts, None),
         "describe": describe_request(text, "person", [text, text], prompts, 100),
         "meta-types": meta_types_request([text], prompts),
+        "short-answer": short_answer_request(text, text, prompts),
         "summarise": summary_request([(text, "person", text)], prompts, TYPES, None),
         "report": report_request([text], [text], [text], prompts, None),
         "same-entity": same_entity_request([text, f"{text} (person)"], prompts, None),
@@ -60,7 +64,7 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "map-answer": map_request(text, text, prompts, 100),
         "reduce-answer": reduce_request(text, text, prompts),
         "judge": judge_request(text, (text, text), tuple(CRITERIA), prompts),
-        "claims": claims_request(text, text, prompts),
+        "claims": answer_claims_request(text, text, prompts),
         **{
             task: listing_request(task, [(tag, text) for tag in tags], 5, [text], prompts, form=None)
             for task, tags in LISTS.items()

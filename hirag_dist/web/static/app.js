@@ -92,7 +92,7 @@ async function run() {
       if (message.type === "retrieval") {
         last = message.retrieval;
         draw(last, message.level, performance.now() - started);
-        view.found(last);
+        if (last.map_work?.calls !== 0) view.found(last); // else it has yet to be read
       } else if (message.type === "text") view.add(message.text);
       else {
         view.finish(message.answer);
