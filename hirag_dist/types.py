@@ -51,6 +51,7 @@ class ChatRequest:
         round: 0 for a first pass, 1, 2, … for gleaning.
         max_tokens: limit on the reply, or None for the endpoint's own.
         packed: `unit` of each unit that shares this call; empty where it is about one.
+        replicate: 0, or 1, 2, … where the same is asked again for another reply, which is stored beside the first.
     """
 
     role: str
@@ -60,6 +61,7 @@ class ChatRequest:
     round: int = 0
     max_tokens: int | None = None
     packed: tuple[str, ...] = ()
+    replicate: int = 0
 
     @property
     def text(self) -> str:

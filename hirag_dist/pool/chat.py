@@ -332,12 +332,14 @@ class Pool:
 
 @lru_cache(maxsize=256)  # asked for several times while a request is under way
 def request_hash(request: ChatRequest) -> str:
-    """Return the SHA-256 (hex) of all that the model sees."""
-    seen = [
+    """Return the SHA-256 (hex) of all that the model sees, and of which time it is asked that."""
+    seen: list[Any] = [
         [(message.role, message.content) for message in request.messages],
         request.form,
         request.max_tokens,
     ]
+    if request.replicate:  # a first asking keeps the hash that it always had
+        seen.append(request.replicate)
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
 
