@@ -36,7 +36,7 @@ T = TypeVar("T")
 JOURNAL = "journal"
 _HOLD = ".held"
 _BLOCK = 256  # units looked up at a time
-_LOCAL_AT_ONCE = 8  # units at a time where nobody outside is asked: enough that a write of the journal serves several
+_LOCAL_AT_ONCE = 64  # units at a time where nobody outside is asked: one write of the journal serves them all
 _UNKNOWN_CONCURRENCY = 128
 
 
@@ -355,7 +355,7 @@ async def open_session(
     store = Store(order.out)
     if store.exists("snapshots") or store.exists("current"):
         raise ConfigError(f"--out {order.out} is an index; give the evaluation a folder of its own")
-    store.check_writable()
+    store.check_writable("a folder for an evaluation")
     hold = store.hold(_HOLD, create=True)
     if hold is None:
         raise ConfigError(f"another run evaluates into {order.out}; wait for its end, or give another --out")
