@@ -98,6 +98,15 @@ def test_variants_are_compared_side_by_side(hirag: Run, index: Path, questions: 
     assert report["units"] == {"new": 0, "from_before": 4}  # the settings decide, not their name
 
 
+def test_as_many_sources_are_returned_as_count(hirag: Run, index: Path, questions: Path) -> None:
+    arguments = ("eval", "retrieval", "-i", index, "-q", questions, "--modes", "hirag", "--k", "1,4", *MEMORY)
+    _, few = hirag(*arguments, "-o", "few", "--set", "retrieval.top_sources=1")
+    _, many = hirag(*arguments, "-o", "many", "--set", "retrieval.top_sources=10")
+    assert few["results"]["systems"] == many["results"]["systems"]
+    found = few["results"]["systems"]["hirag"]
+    assert found["recall@4"]["value"] > found["recall@1"]["value"]
+
+
 def test_a_changed_file_makes_its_own_units_again(hirag: Run, index: Path, questions: Path) -> None:
     arguments = ("eval", "retrieval", "-i", index, "-q", questions, "-o", "out", "--modes", "naive", *MEMORY)
     assert hirag(*arguments)[1]["units"] == {"new": 4, "from_before": 0}
