@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from hirag_dist.core import evaluation_prompts
@@ -169,7 +169,6 @@ Reply with one JSON object and nothing else; where nothing helps, points is an e
     **evaluation_prompts.FORMATS,
 }
 
-_ANSWER_TAG = re.compile(r"<(/?\s*(?:context|question)\s*>)", re.IGNORECASE)
 _TAG = re.compile(r"<(/?\s*unit-\d+\s*>)", re.IGNORECASE)
 CONTINUE = "Some {things} of the text are missing above. List only the missing ones, in the same form."
 
@@ -388,39 +387,3 @@ def pack_request(task: str, requests: Sequence[ChatRequest], system: Message) ->
         form=None if requests[0].form is None else PACKED[task],
         packed=tuple(request.unit for request in requests),
     )
-
-
-def answer_request(question: str, context: str, prompts: Prompts) -> ChatRequest:
-    """Return the call that answers a question from a rendered context. Neither can hold a tag of the other."""
-    return _question_request("answer", question, context, prompts)
-
-
-def short_answer_request(question: str, context: str, prompts: Prompts) -> ChatRequest:
-    """Return the call that answers a question from a rendered context in a few words, for `eval qa`."""
-    request = _question_request("short-answer", question, context, prompts)
-    unit = unit_id(f"short-answer\n{request.messages[1].content}")  # a recorded answer at length is none of these
-    return replace(request, unit=unit)
-
-
-def map_request(question: str, context: str, prompts: Prompts, max_tokens: int) -> ChatRequest:
-    """Return the call that finds in a part of the corpus what helps to answer a question.
-
-    The form of the reply is told in words too: endpoints of this role were not asked whether they keep to schemas.
-
-    Args:
-        context: of the part.
-        max_tokens: of the reply.
-    """
-    request = _question_request("map-answer", question, context, prompts)
-    return replace(request, form="map-answer", max_tokens=max_tokens)
-
-
-def reduce_request(question: str, context: str, prompts: Prompts) -> ChatRequest:
-    """Return the call that answers a question from the points that were found in the parts of the corpus."""
-    return _question_request("reduce-answer", question, context, prompts)
-
-
-def _question_request(task: str, question: str, context: str, prompts: Prompts) -> ChatRequest:
-    context, question = (_ANSWER_TAG.sub(r"< \1", text) for text in (context, one_line(question)))
-    body = tagged("context", context) + "\n" + tagged("question", question)
-    return ChatRequest(role="answer", messages=(prompts.system(task, None), Message("user", body)), unit=unit_id(body))
