@@ -219,6 +219,9 @@ class Retrieval(Section):
     top_m: int = Field(10, ge=1, le=100, description="key entities of each community (Eq. 14)")
     top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
     top_sources: int = Field(10, ge=0, le=100)
+    source_fusion: bool = Field(
+        True, description="whether the chunks nearest to the question are among the starting points of ranking sources"
+    )
     max_triples: int = Field(60, ge=1, le=1000, description="bridge relations at most")
     bridge_ranking: Literal["question", "plain"] = Field(
         "question", description="question: bridge relations near the question first; plain: along the paths"

@@ -20,7 +20,8 @@ from hirag_dist.core.access import LabelRule
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import bridge_relations, key_entities
-from hirag_dist.core.sources import Votes
+from hirag_dist.core.sources import Starts
+from hirag_dist.core.steps import all_at_once
 from hirag_dist.core.triples import nearest_chunks
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.index.loaded import LoadedIndex
@@ -149,7 +150,7 @@ class QueryEngine:
         for level in search.levels:
             if await search.run(level):
                 yield level, search.result
-        search.finish()
+        await search.finish()
         yield "done", search.result
 
     async def answer_stream(
@@ -237,10 +238,9 @@ class QueryEngine:
             )
             seen.similarities(none, query)
             nearest_chunks(seen.origins, seen.chunk_vectors, none, query, seen.seen_chunks)
-            votes = Votes(seen.origins, query, len(seen.chunk_vectors), seen.seen_chunks, seen.admission)
-            votes.of_entities([])
-            votes.of_relations([])
-            votes.ranked(seen.chunk_vectors, query, 1)
+            seen.nearest_chunks(query, 1)
+            starts = Starts(seen.ways, seen.origins, seen.seen_chunks, seen.admission)
+            all_at_once(starts.ranked_steps(1))
 
     def _limits(self, query: Query) -> RetrievalConfig:
         if not query.question.strip():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -23,8 +24,8 @@ from hirag_dist.core.retrieval import (
     key_entity_steps,
     ranked_communities,
 )
-from hirag_dist.core.scoring import exact_scores, top_rows
-from hirag_dist.core.sources import Votes
+from hirag_dist.core.scoring import AT_ONCE
+from hirag_dist.core.sources import NEAREST, Starts
 from hirag_dist.core.steps import Steps
 from hirag_dist.core.triples import nearest_chunks, path_order, question_order, question_scores
 from hirag_dist.index.loaded import LoadedIndex
@@ -112,9 +113,7 @@ class Turns:
         Raises:
             _Late: the deadline has passed.
         """
-        if self._clock() - self._since > _TURN_S:
-            await asyncio.sleep(0)
-            self._since = self._clock()
+        await self._let_in()
         if self._give_up_at is not None and self._clock() > self._give_up_at:
             raise _Late
 
@@ -136,13 +135,25 @@ class Turns:
         Raises:
             _Late: the deadline passed before it was done.
         """
+        return await self._work(steps, self.next)
+
+    async def finish(self, steps: Steps[T]) -> T:
+        """Do work of bounded length in turns, also where the deadline has passed."""
+        return await self._work(steps, self._let_in)
+
+    async def _work(self, steps: Steps[T], between: Callable[[], Awaitable[None]]) -> T:
         while True:
             try:
                 next(steps)
             except StopIteration as done:
                 result: T = done.value
                 return result
-            await self.next()
+            await between()
+
+    async def _let_in(self) -> None:
+        if self._clock() - self._since > _TURN_S:
+            await asyncio.sleep(0)
+            self._since = self._clock()
 
 
 class Search:
@@ -170,6 +181,7 @@ class Search:
         self._vector: NDArray[np.float32] = np.zeros(0, np.float32)
         self._found: dict[str, list[int]] = {}  # rows of what is in the result, by the context's levels
         self._local_scored: list[tuple[int, float]] = []
+        self._near_chunks: list[tuple[int, float]] = []
         self._ranked: list[RankedCommunity] = []
         self._related = np.zeros(0, np.int64), np.zeros((0, 2), np.int32)  # relations of local entities, their ends
         self._mode = query.mode or limits.mode
@@ -202,10 +214,10 @@ class Search:
             return False
         return True
 
-    def finish(self) -> None:
-        """Add the sources and render the context."""
+    async def finish(self) -> None:
+        """Add the sources and render the context, whether there is time for it or not."""
         with self._timed("sources"):
-            self._sources()
+            await self._sources()
         with self._timed("render"):
             self.result = render_context(self.result, self._limits.context_tokens, self._count, self._tell)
         self._end()
@@ -231,10 +243,13 @@ class Search:
                 self._vector = np.asarray(given / norm if norm else given, np.float32)
             else:
                 self._vector = (await embedder.embed([self._query.question]))[0]
-        self._votes = Votes(index.origins, self._vector, len(index.chunk_vectors), index.seen_chunks, index.admission)
-        if not self.levels:
-            return
+        self._starts = Starts(index.ways, index.origins, index.seen_chunks, index.admission)
         with self._timed("search"):
+            if not self.levels:
+                await self._find_chunks(max(self._limits.top_sources, self._limits.top_n))
+                return
+            if self._limits.source_fusion and self._mode != "graphrag-local":
+                await self._find_chunks(NEAREST)
             top_layer = 0 if self._mode in _LAYER_0 else None
             rows, scores = await vectors.search(self._vector, self._limits.top_n, top_layer, index.admission)
             self._local_scored = list(zip(rows.tolist(), scores.tolist(), strict=True))
@@ -247,8 +262,14 @@ class Search:
                 else:
                     self._ranked = ranked_communities(index.communities, rows, scores, level, limit)
 
+    async def _find_chunks(self, limit: int) -> None:
+        index = self._index
+        search = partial(index.nearest_chunks, self._vector, limit)
+        rows, scores = await asyncio.to_thread(search) if len(index.chunk_vectors) > AT_ONCE else search()
+        self._near_chunks = list(zip(rows.tolist(), scores.tolist(), strict=True))
+
     async def _local(self) -> None:
-        self._votes.of_entities(self._local_scored)
+        self._starts.of_entities(self._local_scored)
         self._found["local"] = [row for row, _ in self._local_scored]
         claims = self._index.claims_about(self._found["local"])[:_CLAIMS] if self._mode == "graphrag-local" else ()
         self.result = replace(self.result, local=self._index.entities(self._local_scored), claims=claims)
@@ -257,8 +278,8 @@ class Search:
         with self._timed("communities"):
             items = [(ranked.community, self._index.community(ranked)) for ranked in self._ranked]
             found = {community: item for community, item in items if item is not None}
-            if "local" not in self.levels:  # else they have voted
-                self._votes.of_entities(self._local_scored)
+            if "local" not in self.levels:  # else the sources start from them already
+                self._starts.of_entities(self._local_scored)
             self.result = replace(self.result, communities=tuple(found.values()))
             self._found["global"] = list(found)
 
@@ -283,8 +304,9 @@ class Search:
             weights = index.relation_weights(relations)
             ranked = self._ranked_triples(relations, weights, similarity, paths)[: self._limits.max_triples]
             self._found["bridge"] = [row for row, _ in ranked]
-            self._votes.of_relations(ranked)
-            self._votes.of_entities(keys)
+            self._starts.of_relations(ranked)
+            if "local" not in self.levels:  # else the nearest of them are known: they are the nearest of all
+                self._starts.of_entities(keys)
             named = index.named(nodes)
             self.result = replace(
                 self.result,
@@ -325,21 +347,18 @@ class Search:
             return question_order(rows, scores, weights)
         return path_order(rows, scores, weights, ends, paths)
 
-    def _sources(self) -> None:
+    async def _sources(self) -> None:
         index, limit = self._index, self._limits.top_sources
-        if self._mode == "naive":
-            rows = (
-                np.arange(len(index.chunk_vectors)) if index.seen_chunks is None else np.flatnonzero(index.seen_chunks)
-            )
-            scores = exact_scores(index.chunk_vectors, rows, self._vector)
-            best = top_rows(scores, rows, max(limit, self._limits.top_n))
-            ranked = list(zip(rows[best].tolist(), scores[best].tolist(), strict=True))
-        elif self._mode == "graphrag-local":
+        if self._mode == "graphrag-local":
             entities = [row for row, _ in self._local_scored]
-            texts = text_order(index.origins, entities, *self._related, index.seen_chunks, limit)
+            texts = text_order(index.ways, index.origins, entities, *self._related, index.seen_chunks, limit)
             ranked = [(row, 1.0 / place) for place, row in enumerate(texts, 1)]
+        elif self._mode == "naive":
+            ranked = self._near_chunks
         else:
-            ranked = self._votes.ranked(index.chunk_vectors, self._vector, limit)
+            self._starts.of_names(index.named_in(self._query.question))
+            self._starts.of_chunks(self._near_chunks)
+            ranked = await self._turns.finish(self._starts.ranked_steps(limit))
         self._found["sources"] = [row for row, _ in ranked]
         self.result = replace(self.result, sources=index.sources(ranked))
 

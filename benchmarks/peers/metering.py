@@ -1,9 +1,10 @@
 """What a command costs with all its processes: CPU seconds, peak memory, and how busy the machine was besides.
 
-CPU is counted by the system for every process that ended: the command's, its children's that it waited for, and those
-that it left behind, which become this process's children (`PR_SET_CHILD_SUBREAPER`) and are ended and waited for. So
-daemons that a command starts, as Ray does, are in the figure. Memory is sampled: the proportional set sizes (PSS) of
-all processes of the tree, which add up without counting shared pages twice. Linux only.
+CPU is what the system counted for every process that was waited for: the command's, its children's, and those that it
+left behind, which become this process's children (`PR_SET_CHILD_SUBREAPER`) and are ended. Who ignores SIGCHLD waits
+for nobody, and the system forgets what its children used; so each process is also read while it runs, and the larger
+of both sums counts. Memory is sampled: the proportional set sizes (PSS) of all processes of the tree, which add up
+without counting shared pages twice. Linux only.
 """
 
 from __future__ import annotations
@@ -85,16 +86,18 @@ def metered(
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=dict(env), cwd=cwd, stdout=out, stderr=subprocess.STDOUT)
         peak_kib, most, usage = 0, 0, None
+        seen_s: dict[int, float] = {}
         try:
             while usage is None and time.perf_counter() - started <= timeout_s:
-                tree = list(descendants(process.pid))
+                tree = [pid for child in _new_children(kept) for pid in descendants(child)]
+                seen_s.update((pid, max(cpu_of(pid), seen_s.get(pid, 0.0))) for pid in tree)
                 peak_kib, most = max(peak_kib, sum(map(_pss_kib, tree))), max(most, len(tree))
                 usage = _waited(process.pid, _SAMPLE_S)
         finally:
             wall = time.perf_counter() - started
-            left_s = sum(_ended(pid) for pid in iter(lambda: _new_child(kept), None))
+            left_s = sum(_ended(pid) for pid in iter(lambda: next(_new_children(kept), None), None))
     returncode = None if usage is None else os.waitstatus_to_exitcode(usage[0])
-    cpu = left_s + (0.0 if usage is None else usage[1])
+    cpu = max(left_s + (0.0 if usage is None else usage[1]), sum(seen_s.values()))
     process.returncode = returncode if returncode is not None else -signal.SIGKILL  # it was waited for behind its back
     ours = cpu + sum(cpu_of(pid) - before for pid, before in known.items())
     return Cost(
@@ -165,8 +168,8 @@ def _waited(pid: int, patience_s: float) -> tuple[int, float] | None:
         time.sleep(0.02)
 
 
-def _new_child(kept: set[int]) -> int | None:
-    return next((pid for pid in children(os.getpid()) if pid not in kept), None)
+def _new_children(kept: set[int]) -> Iterator[int]:
+    return (pid for pid in children(os.getpid()) if pid not in kept)
 
 
 def _ended(pid: int) -> float:

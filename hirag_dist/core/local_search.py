@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
 from hirag_dist.core.sources import Origins
 from hirag_dist.core.steps import Steps
+from hirag_dist.core.walk import Ways
 from hirag_dist.types import CsrGraph, IntVector
 
 _PER_ENTITY = 10  # relations that leave the chosen entities, for each of these: GraphRAG's default
@@ -76,6 +77,7 @@ def community_order(index: CommunityIndex, ranked: Sequence[RankedCommunity]) ->
 
 
 def text_order(
+    ways: Ways,
     origins: Origins,
     entities: Sequence[int],
     rows: IntVector,
@@ -86,7 +88,8 @@ def text_order(
     """Return the chunks of some entities: those of the first entity first, of these what states most of its relations.
 
     Args:
-        origins: of entities and relations.
+        ways: from entities to their chunks.
+        origins: of relations.
         entities: in the order of their likeness to the question.
         rows: (n,) of their relations that may be seen.
         ends: (n, 2) entity rows of each.
@@ -95,7 +98,7 @@ def text_order(
     """
     found: dict[int, None] = {}
     for entity in entities:
-        chunks = origins.entity_chunks[origins.entity_indptr[entity] : origins.entity_indptr[entity + 1]]
+        chunks = ways.entity_chunks[ways.entity_indptr[entity] : ways.entity_indptr[entity + 1]]
         chunks = np.unique(chunks if seen is None else chunks[seen[chunks]])
         own = rows[(ends == entity).any(axis=1)]
         stating, counts = np.unique(_listed(origins.relation_indptr, origins.relation_chunks, own), return_counts=True)

@@ -17,6 +17,7 @@ from hirag_dist.evaluation.sections import Bars, Cell, Lines, Section, Table, Te
 from hirag_dist.inspection.page import html_table, page_part
 
 _CELL_CHARS = 2000
+_TALL_ROWS = 24  # a longer table scrolls in its place
 
 
 def render_page(report: Mapping[str, Any], sections: Sequence[Section]) -> str:
@@ -48,6 +49,8 @@ def _section(section: Section) -> str:
         body = "".join(f'<p dir="auto">{escape(text)}</p>' for text in section.paragraphs)
     elif isinstance(section, Table):
         body = _table(section)
+        if len(section.rows) > _TALL_ROWS:
+            body = f'<div class="tall">{body}</div>'
     elif isinstance(section, Bars):
         body = f'<div class="chart">{draw_bars(section)}</div>'
     elif isinstance(section, Lines):

@@ -18,7 +18,7 @@ from hirag_dist.types import IntVector, Query
 
 STEP = "retrieve"
 _VERSION = 1  # of what is kept of a unit
-_AT_ONCE = 16  # questions under way: while one searches, others are embedded and put on record
+_AT_ONCE = 64  # questions under way: while one searches, others are embedded and put on record
 
 
 @dataclass(frozen=True, slots=True)

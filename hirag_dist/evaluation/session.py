@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -17,26 +15,22 @@ from numpy.typing import NDArray
 
 from hirag_dist.config import Config, Retrieval, RoleTarget
 from hirag_dist.core.prompts import INSTRUCTIONS, Prompts
-from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected, StoreError
+from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected
 from hirag_dist.evaluation.asking import Asking
 from hirag_dist.evaluation.units import Entry, Letter, Outcomes, Unit, Work, letter_key, unit_key
 from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
-from hirag_dist.index.reader import Snapshot, open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.index.reader import Snapshot
 from hirag_dist.pool.chat import Pool
-from hirag_dist.pool.ledger import Ledger, compact
+from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter, current_meter, retrying
 from hirag_dist.ports import Listener
 from hirag_dist.query import QueryEngine
 from hirag_dist.types import Rejected
 from hirag_dist.wiring import answerers
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
-JOURNAL = "journal"
-_HOLD = ".held"
 _BLOCK = 256  # units looked up at a time
-_LOCAL_AT_ONCE = 8  # units at a time where nobody outside is asked: enough that a write of the journal serves several
+_LOCAL_AT_ONCE = 64  # units at a time where nobody outside is asked: one write of the journal serves them all
 _UNKNOWN_CONCURRENCY = 128
 
 
@@ -119,7 +113,7 @@ class Session:
         self._asking = asking
         self._journal = journal
         self._listeners = listeners
-        self._engines: dict[str, QueryEngine] = {}
+        self._engines: dict[Retrieval, QueryEngine] = {}  # the configured settings' first: the others share its parts
 
     @property
     def out(self) -> Path:
@@ -177,14 +171,12 @@ class Session:
         """
         if self.snapshot is None:
             raise ConfigError("this evaluation asks an index: name it with --index URI")
-        if "" not in self._engines:
-            self._engines[""] = self._asking.engine(self.snapshot, self.prompts)
-        whole = self._engines[""]
-        if system is None or system.retrieval == self.config.retrieval:
-            return whole
-        if system.variant not in self._engines:
-            self._engines[system.variant] = whole.with_settings(system.retrieval)
-        return self._engines[system.variant]
+        if not self._engines:
+            self._engines[self.config.retrieval] = self._asking.engine(self.snapshot, self.prompts)
+        settings = self.config.retrieval if system is None else system.retrieval
+        if settings not in self._engines:
+            self._engines[settings] = self._engines[self.config.retrieval].with_settings(settings)
+        return self._engines[settings]
 
     def refuse(self, step: str, own_id: str, reason: str) -> None:
         """Count something that could not even become a unit, such as a record of a file without a question."""
@@ -230,8 +222,8 @@ class Session:
 
     async def close(self) -> None:
         """Wait for what was sent, and let go of everything."""
-        if "" in self._engines:
-            await self._engines[""].close()
+        if self._engines:
+            await self._engines[self.config.retrieval].close()
         await self._asking.close()
         await self._journal.close()
 
@@ -240,14 +232,15 @@ class Session:
         entries: list[Entry[T]] = []
         found = Outcomes(step, entries, self._journal)
         missing: dict[str, tuple[Entry[T], int]] = {}
+        seen: set[str] = set()
         for block in _blocks(units):
             new = [Entry(unit.id, unit_key(step, unit.decides), unit.item) for unit in block]
             entries += new
             records = await self._journal.get_many([entry.key for entry in new])
-            for entry in new:
-                if entry.key in records:
-                    found.n_done += 1
-                    found.usage.add(Meter.from_rows(records[entry.key]["usage"]))
+            found.n_done += sum(entry.key in records for entry in new)
+            for key in records.keys() - seen:  # equal units are paid once
+                found.usage.add(Meter.from_rows(records[key]["usage"]))
+            seen |= records.keys()
             open_ = {entry.key: entry for entry in new if entry.key not in records and entry.key not in missing}
             rounds = await self._rounds(list(open_))
             missing |= {key: (entry, rounds[key]) for key, entry in open_.items()}
@@ -337,52 +330,6 @@ class Session:
     def _tell(self, event: object) -> None:
         for listener in self._listeners:
             listener(event)
-
-
-@asynccontextmanager
-async def open_session(
-    order: Order, config: Config, prompts: Prompts, listeners: Sequence[Listener] = ()
-) -> AsyncIterator[Session]:
-    """Open an evaluation's folder, and hold it until the end of the block.
-
-    Raises:
-        ConfigError: the folder is no local one, is an index, or is in use by another run.
-        SnapshotError: the index cannot be opened.
-        StoreError: the folder cannot be written to.
-    """
-    if "://" in order.out:
-        raise ConfigError(f"--out {order.out}: give a folder of this machine")
-    store = Store(order.out)
-    if store.exists("snapshots") or store.exists("current"):
-        raise ConfigError(f"--out {order.out} is an index; give the evaluation a folder of its own")
-    store.check_writable()
-    hold = store.hold(_HOLD, create=True)
-    if hold is None:
-        raise ConfigError(f"another run evaluates into {order.out}; wait for its end, or give another --out")
-    try:
-        if order.fresh:
-            store.delete(JOURNAL)
-        journal = Store(f"{order.out}/{JOURNAL}")
-        for each in (store, journal):
-            _tidy(each)
-        snapshot = None
-        if order.index is not None:
-            snapshot = open_snapshot(Store(order.index), order.snapshot).cached_in(config.service.cache_dir)
-        asking = Asking(config, store, order.max_usd, order.max_tokens, order.more_roles)
-        session = Session(order, config, prompts, asking, Ledger(journal), snapshot, listeners)
-        try:
-            yield session
-        finally:
-            await session.close()
-    finally:
-        hold.release()
-
-
-def _tidy(store: Store) -> None:
-    try:
-        compact(store)
-    except StoreError as error:
-        log.warning("the ledger was not compacted: %s", error)
 
 
 def _repeats(entries: Sequence[Entry[Any]]) -> dict[str, int]:

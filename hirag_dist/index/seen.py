@@ -132,6 +132,11 @@ class SeenIndex(LoadedIndex):
         tell = partial(told_relations, files, in_reach)
         self._relations = Retold(whole._relations, files.relations, self.admission.relation_states, tell)
         self.seen_chunks: Flags = in_reach[files.chunk_sets]
+        # A chunk is of one document, so its label set is its pattern, and it is seen whole or not at all.
+        by_set = np.where(in_reach, WHOLE, HIDDEN).astype(np.uint8)
+        self.chunk_admission = read_only(
+            self.admission._replace(entity_patterns=files.chunk_sets, entity_states=by_set)
+        )
         self._reported = files.communities.states(in_reach)[files.communities.of] == WHOLE
         own = whole.communities
         self.communities = replace(own, ratings=np.where(self._reported, own.ratings, 0.0))

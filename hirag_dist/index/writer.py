@@ -73,6 +73,7 @@ def write_snapshot(
     write_serving(
         lambda name, columns: _batches(tables.get(name), columns),
         arrays["vectors/entities"],
+        arrays["vectors/chunks"],
         lambda name: create(f"{SERVING}/{name}"),
     )
     manifest = Manifest(

@@ -34,6 +34,13 @@ held = bytearray(40_000_000)
 time.sleep(0.5)
 print(child.pid)
 """
+# its child's CPU is in nobody's account: it is waited for by nobody
+FORGETFUL = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time\\nwhile time.process_time() < 1.0: pass"])
+child.wait()
+"""
 # in a process of its own: adopting orphans holds for the whole process
 METER = """
 import json, os, sys
@@ -62,6 +69,10 @@ def test_the_cost_of_a_command_holds_what_it_leaves_behind(tmp_path: Path) -> No
     orphan = int((tmp_path / "log").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(orphan, 0)
+
+
+def test_the_cost_of_a_command_holds_children_that_nobody_waits_for(tmp_path: Path) -> None:
+    assert metered([FORGETFUL], tmp_path / "log", timeout_s=60)["cpu_s"] >= 0.7  # read up to 0.2 s before its end
 
 
 def test_a_command_whose_time_is_up_is_ended(tmp_path: Path) -> None:

@@ -98,6 +98,15 @@ def test_variants_are_compared_side_by_side(hirag: Run, index: Path, questions: 
     assert report["units"] == {"new": 0, "from_before": 4}  # the settings decide, not their name
 
 
+def test_as_many_sources_are_returned_as_count(hirag: Run, index: Path, questions: Path) -> None:
+    arguments = ("eval", "retrieval", "-i", index, "-q", questions, "--modes", "hirag", "--k", "1,4", *MEMORY)
+    _, few = hirag(*arguments, "-o", "few", "--set", "retrieval.top_sources=1")
+    _, many = hirag(*arguments, "-o", "many", "--set", "retrieval.top_sources=10")
+    assert few["results"]["systems"] == many["results"]["systems"]
+    found = few["results"]["systems"]["hirag"]
+    assert found["recall@4"]["value"] > found["recall@1"]["value"]
+
+
 def test_a_changed_file_makes_its_own_units_again(hirag: Run, index: Path, questions: Path) -> None:
     arguments = ("eval", "retrieval", "-i", index, "-q", questions, "-o", "out", "--modes", "naive", *MEMORY)
     assert hirag(*arguments)[1]["units"] == {"new": 4, "from_before": 0}
@@ -156,7 +165,7 @@ def test_an_index_is_no_place_for_it(hirag: Run, index: Path, questions: Path) -
 
 
 def config_with(folder: Path, url: str, patience_s: float = 60.0) -> Path:
-    far = {"base_url": url, "model": "vectors", "dim": 64, "max_concurrent": 2, "batch_size": 1}
+    far = {"base_url": url, "model": "vectors", "dim": 64, "max_concurrent": 1, "batch_size": 1}
     llm = {"endpoints": {"far": far}, "roles": {"embed": "far"}, "patience_s": patience_s}
     (folder / "hirag.yaml").write_text(json.dumps({"llm": llm, "vectors": {"backend": "memory"}}))
     return folder / "hirag.yaml"
@@ -221,7 +230,7 @@ def test_a_run_that_is_ended_on_the_way_goes_on(
     with slow as url:
         os.chdir(root)
         process = start(tmp_path / "index", questions, tmp_path, config_with(tmp_path, url))
-        while slow.stats()["total"]["calls"] < 1 and process.poll() is None:
+        while slow.stats()["total"]["calls"] < 2 and process.poll() is None:  # the first is stored by then
             time.sleep(0.05)
         process.send_signal(with_signal)
         _, said = process.communicate(timeout=60)

@@ -14,6 +14,7 @@ from hirag_dist.core.local_search import community_order, relation_order, relati
 from hirag_dist.core.retrieval import CommunityIndex, RankedCommunity
 from hirag_dist.core.sources import Origins
 from hirag_dist.core.steps import all_at_once
+from hirag_dist.core.walk import Ways
 from hirag_dist.index.serving import parallel_relations
 from hirag_dist.schemas import RELATIONS
 
@@ -90,21 +91,26 @@ def test_communities_by_hits_then_rating_then_id() -> None:
 
 def texts(entities: list[int], seen: list[bool] | None = None, limit: int = 10) -> list[int]:
     """Entity 0 is in chunks 0, 1, 2, entity 1 in 2, 3; chunk 1 states two relations of 0, chunk 2 one."""
-    none = np.zeros((0, 4), np.float32)
     stated = [[1], [], [1, 2], [], [], [], [], [], []]
-    origins = Origins(
+    none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    ways = Ways(
         LAYERS,
+        np.array([len(LAYERS)]),
         np.zeros(7, np.int64),
-        np.zeros(0, np.int32),
-        none,
+        few,
+        few,
         np.array([0, 3, 5, 5, 5, 5, 5]),
         np.array([0, 1, 2, 2, 3], np.int32),
+        none,
+        few,
+    )
+    origins = Origins(
         np.concatenate([[0], np.cumsum([len(each) for each in stated])]),
         np.array([chunk for each in stated for chunk in each], np.int32),
     )
     rows = np.array([0, 1, 2, 3, 4])
     mask = None if seen is None else np.array(seen)
-    return text_order(origins, entities, rows, ENDS[rows], mask, limit)
+    return text_order(ways, origins, entities, rows, ENDS[rows], mask, limit)
 
 
 def test_chunks_of_the_first_entity_come_first_and_of_these_what_states_most() -> None:

@@ -243,6 +243,14 @@ async def test_replies_are_paid_once(tmp_path: Path) -> None:
         assert far.endpoint.stats()["total"]["calls"] == 3
 
 
+async def test_equal_units_are_on_the_bill_once(tmp_path: Path) -> None:
+    async with simulator(said) as far:
+        for _ in range(2):
+            async with session(tmp_path, config=endpoint(far.base_url)) as opened:
+                await opened.map("step", units([1, 1, 2]), judge(opened))
+                assert opened.usage["step"].rows()[0]["calls"] == 2
+
+
 async def test_failures_of_the_endpoint_are_tried_again(tmp_path: Path) -> None:
     async with (
         simulator(said, fail_rate=1.0, max_faults_per_request=1) as far,

@@ -17,20 +17,6 @@ from openai import AsyncOpenAI
 from benchmarks.peers.job import API_KEY, CHAT_MODEL, EMBEDDING_MODEL, Job
 
 
-class _Embedder:
-    """An embedding function with the attributes that its storages read."""
-
-    max_token_size = 8192
-
-    def __init__(self, client: AsyncOpenAI, dim: int) -> None:
-        self._client = client
-        self.embedding_dim = dim
-
-    async def __call__(self, texts: list[str]) -> Any:
-        reply = await self._client.embeddings.create(model=EMBEDDING_MODEL, input=texts, encoding_format="float")
-        return np.array([each.embedding for each in reply.data])
-
-
 class Adapter:
     """See `job.Adapter`."""
 
@@ -56,11 +42,17 @@ class Adapter:
                 await cache.upsert({key: {"return": text, "model": CHAT_MODEL}})
             return str(text)
 
+        async def embed(texts: list[str]) -> Any:
+            reply = await client.embeddings.create(model=EMBEDDING_MODEL, input=texts, encoding_format="float")
+            return np.array([each.embedding for each in reply.data])
+
+        # a function, and not an object with a call: it copies its settings deeply, and clients cannot be copied
+        vars(embed).update(embedding_dim=job.dim, max_token_size=8192)
         self._rag = HiRAG(
             working_dir=job.folder,
             best_model_func=complete,
             cheap_model_func=complete,
-            embedding_func=_Embedder(client, job.dim),
+            embedding_func=embed,
             enable_hierachical_mode=True,
         )
 
