@@ -79,8 +79,8 @@ def random_tables(seed: int) -> dict[str, pa.Table]:
     ]
     rows: dict[str, list[dict[str, Any]]] = {
         "documents": [
-            {"document_id": own, "uri": f"{own}.txt", "record": 0, "title": own.upper(), "labels": [], "n_chars": 1}
-            | {"text": "x"}
+            {"document_id": own, "uri": f"{own}.txt", "record": 0, "title": own.upper(), "source_ids": []}
+            | {"labels": [], "n_chars": 1, "text": "x"}
             for own in documents
         ],
         "chunks": [
@@ -96,16 +96,17 @@ def random_tables(seed: int) -> dict[str, pa.Table]:
     return {name: pa.Table.from_pylist(rows[name], getattr(schemas, name.upper())) for name in rows}
 
 
-def vectors_of(tables: dict[str, pa.Table]) -> NDArray[np.float32]:
-    rng = np.random.default_rng(tables["entities"].num_rows)
-    return rng.normal(size=(tables["entities"].num_rows, 5)).astype(np.float32)
+def vectors_of(tables: dict[str, pa.Table], what: str = "entities") -> NDArray[np.float32]:
+    rng = np.random.default_rng(tables[what].num_rows)
+    return rng.normal(size=(tables[what].num_rows, 5)).astype(np.float32)
 
 
 def served(folder: Path, tables: dict[str, pa.Table]) -> ServingFiles:
     def batches(name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from tables[name].select(columns).to_batches(max_chunksize=3)
+        if name in tables:
+            yield from tables[name].select(columns).to_batches(max_chunksize=3)
 
-    write_serving(batches, vectors_of(tables), Store(str(folder)).create)
+    write_serving(batches, vectors_of(tables), vectors_of(tables, "chunks"), Store(str(folder)).create)
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
     return ServingFiles(folder)
 
