@@ -134,7 +134,8 @@ def snapshot(tmp_path: Path) -> Snapshot:
         relation("a", "S", 1.0, "summary"),
         relation("b", "S", 1.0, "summary"),
     ]
-    documents = [{"document_id": "doc", "uri": "doc.txt", "record": 0, "title": "Doc", "labels": [], "n_chars": 30}]
+    documents = [{"document_id": "doc", "uri": "doc.txt", "record": 0, "title": "Doc"}]
+    documents[0] |= {"source_ids": ["doc"], "labels": [], "n_chars": 30}
     chunks = [
         {"chunk_id": own, "document_id": "doc", "position": at, "start": 10 * at, "end": 10 * at + 10, "n_tokens": 3}
         | {"text": f"Text of {own}."}
@@ -280,12 +281,14 @@ PARTS = ("local", "communities", "key_entities", "sources")
         ("nobridge", {"local", "communities", "sources"}),
         ("naive", {"sources"}),
         ("flat", {"local", "sources"}),
+        ("graphrag-local", {"local", "communities", "sources"}),
     ],
 )
 async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[str]) -> None:
     found = await bench.ask("a?", mode)
     assert {part for part in PARTS if getattr(found, part)} == present
-    assert bool(found.paths) == bool(found.triples) == ("key_entities" in present)
+    assert bool(found.paths) == ("key_entities" in present)
+    assert bool(found.triples) == ("key_entities" in present or mode == "graphrag-local")
     assert (found.mode, found.question, found.partial) == (mode, "a?", ())
     assert found.context
     relations = {"a-b", "a-b again", "b-c", "c-d", "a-S", "b-S"}
@@ -293,12 +296,41 @@ async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[
 
 
 def test_every_mode_is_tested_above() -> None:
-    assert len(MODES) == 7
+    assert len(MODES) == 8
 
 
 async def test_flat_looks_at_layer_0_alone(bench: Bench) -> None:
     assert "S" in ids((await bench.ask("S?", "local")).local)
     assert ids((await bench.ask("S?", "flat")).local) == ["a", "b", "c", "d", "e"]
+
+
+async def test_local_search_of_graphrag_is_of_layer_0_and_what_hangs_on_it(bench: Bench) -> None:
+    found = await bench.ask("a?", "graphrag-local", top_n=2)
+    assert ids(found.local) == ["a", "b"]
+    assert ids(found.triples, "relation_id") == ["a-b", "a-b again", "b-c"], "none to the summary entity S"
+    assert ids(found.communities, "community_id") == ["left"]
+    assert ids(found.sources, "chunk_id") == ["k0"]
+    assert (found.key_entities, found.paths) == ((), ())
+    assert "## Relations" in found.context
+    assert set(found.timings_ms) == {"embed", "search", "communities", "bridge", "sources", "render", "total"}
+    nearer = await bench.ask("c?", "graphrag-local", top_n=2)
+    assert ids(nearer.local) == ["c", "b"]
+    assert ids(nearer.sources, "chunk_id") == ["k1", "k0"], "in the order of the entities"
+
+
+async def test_local_search_without_time_for_relations_still_has_sources(snapshot: Snapshot) -> None:
+    now = [0.0]
+    bench = Bench(snapshot, clock=lambda: now[0])
+    asked = Query("a?", "graphrag-local")
+    levels = []
+    async for level, so_far in bench.engine.retrieve_stream(asked, deadline_s=1.0):
+        now[0] += 5.0 * (level == "global")
+        levels.append((level, so_far))
+    (*_, (last, found)) = levels
+    assert last == "done"
+    assert found.partial == ("bridge",)
+    assert found.triples == ()
+    assert ids(found.sources, "chunk_id") == ["k0", "k1", "k2"]
 
 
 async def test_naive_ranks_chunks_by_their_own_vectors(bench: Bench) -> None:

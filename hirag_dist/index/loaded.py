@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.admission import admitted
+from hirag_dist.core.covariates import ClaimItem
 from hirag_dist.core.naming import Names, found_names, longest_names, words
 from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
 from hirag_dist.core.scoring import Codes, exact_scores, nearest_of_all
 from hirag_dist.core.sources import Origins
 from hirag_dist.core.walk import Ways
-from hirag_dist.index import serving
+from hirag_dist.index import layout, serving
+from hirag_dist.index.claims import MappedClaims
 from hirag_dist.index.mapped import as_bytes
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import (
@@ -110,6 +112,7 @@ class LoadedIndex:
         self._documents = files.texts(serving.DOCUMENTS)
         self._communities = files.texts(serving.COMMUNITIES)
         self._reports = files.texts(serving.REPORTS)
+        self._claims = MappedClaims(files) if snapshot.manifest.counts.get(layout.CLAIMS) else None
 
     def pages(self) -> list[NDArray[np.uint8]]:
         """Return the bytes of all that is mapped: first what questions touch most."""
@@ -159,6 +162,10 @@ class LoadedIndex:
             ranked.hits,
             ranked.score,
         )
+
+    def reported(self) -> NDArray[np.bool_]:
+        """Return, for each community, whether it has a report that may be seen."""
+        return self._report_rows >= 0
 
     def paths(
         self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]], named: Named
@@ -217,6 +224,17 @@ class LoadedIndex:
         start, end = self._spans[row].tolist()
         own, document_id, text = (self._chunks.value(name, row) for name in ("chunk_id", "document_id", "text"))
         return SourceItem(own, document_id, title, uri, start, end, text, score)
+
+    def claims_about(self, rows: Iterable[int]) -> tuple[ClaimItem, ...]:
+        """Return the claims about entities that may be seen: those whose chunk may be.
+
+        Args:
+            rows: entities. Each one's claims come in their order, those of which it is the subject first; a claim that
+                is about several comes once. Nothing where the snapshot has no claims.
+        """
+        if self._claims is None:
+            return ()
+        return self._claims.items(self._claims.about(rows, self.seen_chunks))
 
     def tokens(self, level: str, row: int) -> int:
         """Return the tokens of a record as contexts hold it, without its reference; 0 where they were not counted.

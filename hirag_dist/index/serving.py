@@ -27,6 +27,7 @@ from hirag_dist.core.reports import report_text
 from hirag_dist.core.retrieval import invert
 from hirag_dist.core.scoring import encode
 from hirag_dist.core.tokens import counter
+from hirag_dist.index.claims import write_claims
 from hirag_dist.index.columns import (
     Batches,
     Create,
@@ -133,6 +134,7 @@ def write_serving(batches: Batches, vectors: FloatMatrix, chunk_vectors: FloatMa
     members = _save_communities(batches, save, entity_ids, *reported)
     made_of = MadeOf(entity_ids, chunk_ids, mentioned_in, stated_in, ends, members)
     write_labels(batches, create, save, made_of)
+    write_claims(batches, create, save, entity_ids, chunk_ids)
 
 
 def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> Lists:

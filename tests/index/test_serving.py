@@ -79,8 +79,8 @@ def random_tables(seed: int) -> dict[str, pa.Table]:
     ]
     rows: dict[str, list[dict[str, Any]]] = {
         "documents": [
-            {"document_id": own, "uri": f"{own}.txt", "record": 0, "title": own.upper(), "labels": [], "n_chars": 1}
-            | {"text": "x"}
+            {"document_id": own, "uri": f"{own}.txt", "record": 0, "title": own.upper(), "source_ids": []}
+            | {"labels": [], "n_chars": 1, "text": "x"}
             for own in documents
         ],
         "chunks": [
@@ -103,7 +103,8 @@ def vectors_of(tables: dict[str, pa.Table], what: str = "entities") -> NDArray[n
 
 def served(folder: Path, tables: dict[str, pa.Table]) -> ServingFiles:
     def batches(name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from tables[name].select(columns).to_batches(max_chunksize=3)
+        if name in tables:
+            yield from tables[name].select(columns).to_batches(max_chunksize=3)
 
     write_serving(batches, vectors_of(tables), vectors_of(tables, "chunks"), Store(str(folder)).create)
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
