@@ -364,20 +364,6 @@ async def test_the_nearest_chunks_are_sources_where_they_are_asked_for(snapshot:
         assert ids((await fused.ask("?", mode, vector=near)).sources, "chunk_id")[:2] == ["k2", "k1"]
 
 
-async def test_sources_are_ranked_though_the_deadline_has_passed(snapshot: Snapshot) -> None:
-    now = [0.0]
-
-    def clock() -> float:
-        now[0] += 1.0
-        return now[0]
-
-    bench = Bench(snapshot, clock=clock)
-    found = await bench.engine.retrieve(Query("a?"), deadline_s=3.5)
-    assert "bridge" in found.partial
-    assert found.local
-    assert found.sources
-
-
 async def test_times_of_every_part(bench: Bench) -> None:
     parts = {"embed", "search", "communities", "bridge", "sources", "render", "total"}
     times = (await bench.ask()).timings_ms
