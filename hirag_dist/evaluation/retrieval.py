@@ -119,7 +119,7 @@ class _Work:
             if vector is None:
                 vector = await self._session.embed(text)
             found = await self._session.engine(asked.system).retrieve(Query(text, asked.system.mode, vector=vector))
-        behind = self._evidence.behind(found)
+            behind = self._evidence.behind(found)  # here: work beside another question's would be in its times
         gold = [self._evidence.of(own) for own in asked.question.gold]
         return {
             "question": asked.question.id,
