@@ -100,8 +100,8 @@ def with_corpus(folder: Path, corpus: Path | None, place: Path) -> Path:
     if corpus is None or not documents.is_file() or any("text" in row for row in lines(documents)):
         return folder
     place.mkdir()
-    for path in (*folder.iterdir(), corpus.resolve()):
-        (place / ("corpus.jsonl" if path == corpus.resolve() else path.name)).symlink_to(path.resolve())
+    for name, path in ({path.name: path for path in folder.iterdir()} | {"corpus.jsonl": corpus}).items():
+        (place / name).symlink_to(path.resolve())
     return place
 
 

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 
+from hirag_dist.core.answer_requests import answer_request, reduce_request
 from hirag_dist.core.citations import CitationReader
 from hirag_dist.core.context import UNKNOWN_ANSWER, citations
-from hirag_dist.core.prompts import Prompts, answer_request, reduce_request
+from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import ModelError, ModelUnavailable
 from hirag_dist.ports import AnswerModel
 from hirag_dist.types import Answer, Retrieval

@@ -15,9 +15,10 @@ import numpy as np
 
 from hirag_dist.config import MapReduce
 from hirag_dist.config import Retrieval as RetrievalConfig
+from hirag_dist.core.answer_requests import map_request
 from hirag_dist.core.context import community_text, source_text
 from hirag_dist.core.map_reduce import Cut, Mapped, Part, gather_points, parse_points, reports_at
-from hirag_dist.core.prompts import Prompts, map_request
+from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import RankedCommunity
 from hirag_dist.errors import InvalidQuery, RequestRejected
 from hirag_dist.index.loaded import LoadedIndex

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.peers.asking import Cluster, Description, Extraction, Fixed, Keywords, Question, Report, Wanted, wanted
+from hirag_dist.core.answer_requests import answer_request
 from hirag_dist.core.prompts import (
     Prompts,
-    answer_request,
     describe_request,
     extraction_request,
     gleaning_request,

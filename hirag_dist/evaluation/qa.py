@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from hirag_dist.core.answer_requests import short_answer_request
 from hirag_dist.core.context import RECORD_LETTERS, UNKNOWN_ANSWER
-from hirag_dist.core.prompts import short_answer_request
 from hirag_dist.core.replies import parse_text
 from hirag_dist.core.text import one_line
 from hirag_dist.errors import ConfigError, InputError, StoreError

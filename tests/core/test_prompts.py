@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from hirag_dist.core.answer_requests import answer_request, map_request, reduce_request, short_answer_request
 from hirag_dist.core.claim_calls import claims_request
 from hirag_dist.core.evaluation_prompts import CRITERIA
 from hirag_dist.core.evaluation_requests import answer_claims_request, judge_request, listing_request
@@ -18,17 +19,13 @@ from hirag_dist.core.prompts import (
     PACKED,
     SCHEMAS,
     Prompts,
-    answer_request,
     describe_request,
     extraction_request,
     gleaning_request,
-    map_request,
     meta_types_request,
     pack_request,
-    reduce_request,
     report_request,
     same_entity_request,
-    short_answer_request,
     summary_request,
     tagged,
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from hirag_dist.core.answer_requests import map_request, reduce_request
 from hirag_dist.core.map_reduce import Mapped, Point, gather_points, parse_points
-from hirag_dist.core.prompts import Prompts, map_request, reduce_request
+from hirag_dist.core.prompts import Prompts
 from hirag_dist.extractive import reply_to
 from hirag_dist.types import ChatReply
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hirag_dist.core.answer_metrics import is_refusal
-from hirag_dist.core.prompts import Prompts, short_answer_request
+from hirag_dist.core.answer_requests import short_answer_request
+from hirag_dist.core.prompts import Prompts
 from hirag_dist.extractive import reply_to
 
 CONTEXT = """\
