@@ -25,6 +25,7 @@ from hirag_dist.evaluation.answer_sets import AnswerSets, add_recorded
 from hirag_dist.evaluation.judging import answer_lengths
 from hirag_dist.evaluation.judging_report import Finding, findings_of
 from hirag_dist.evaluation.verdict_records import read_verdicts
+from hirag_dist.types import IntVector
 
 _IN_TABLE_6 = ("NaiveRAG", "GraphRAG", "LightRAG", "FastGraphRAG", "KAG")
 
@@ -67,7 +68,7 @@ def compare(expected: list[dict[str, Any]], by_row: Verdicts, aligned: Verdicts)
         published, recounted = found["published"][key], found["aligned"][key]
         paper = cell.get("paper_table1")
         hirag_first = cell["first_method"] == "hirag"
-        shown = {
+        shown: dict[str, dict[str, Any]] = {
             rule: {
                 "wins": each.tally.wins,
                 "of": each.tally.n,
@@ -107,7 +108,7 @@ def percent(rate: Interval, of_first: bool) -> dict[str, float]:
 
 def biases(answers: Path, verdicts: Verdicts) -> Iterator[dict[str, Any]]:
     """Yield what position and length do to the overall verdicts of each comparison."""
-    lengths = {}
+    lengths: dict[int, IntVector] = {}
     if answers.is_dir():
         sets = AnswerSets()
         questions = read_questions(str(answers / "queries.jsonl"))
@@ -116,7 +117,7 @@ def biases(answers: Path, verdicts: Verdicts) -> Iterator[dict[str, Any]]:
     for place, pair in enumerate(verdicts.pairs):
         part = verdicts.where(pair=place, criterion=verdicts.criteria.index("overall"))
         position = position_bias(part)
-        line = {
+        line: dict[str, Any] = {
             "case": "bias",
             "comparison": pair.name,
             "first": pair.first,

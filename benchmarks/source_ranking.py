@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.bridge_ranking import configured, interval
+from hirag_dist.backends.endpoints import make_embedder
 from hirag_dist.cli.building import Order, build
 from hirag_dist.cli.builds import Given
 from hirag_dist.config import Config
@@ -129,6 +130,8 @@ async def _measured(
     own = {row["document_id"]: row["record"] for row in snapshot.table("documents").to_pylist()}
     chunks = snapshot.table("chunks").select(["chunk_id", "document_id"]).to_pylist()
     passage = {row["chunk_id"]: passages[own[row["document_id"]]][0] for row in chunks}
+    embedder = make_embedder(config)
+    vectors = [(await embedder.embed([question.text]))[0] for question in questions]
     found: dict[str, Figures] = {}
     for fusion in (True, False):
         changed = settings | {"source_fusion": fusion}
@@ -138,8 +141,8 @@ async def _measured(
             if mode == NAIVE and not fusion:
                 continue
             rows = []
-            for question in questions:
-                sources = (await engine.retrieve(Query(question.text, mode))).sources
+            for question, vector in zip(questions, vectors, strict=True):
+                sources = (await engine.retrieve(Query(question.text, mode, vector=vector))).sources
                 rows.append(figures_of([passage[source.chunk_id] for source in sources], question.gold))
             found[mode if fusion else f"{mode}, no fusion"] = np.array(rows)
         await engine.close()

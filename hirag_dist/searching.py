@@ -355,6 +355,8 @@ class Search:
             ranked = [(row, 1.0 / place) for place, row in enumerate(texts, 1)]
         elif self._mode == "naive":
             ranked = self._near_chunks
+        elif set(self.levels) <= set(self.result.partial):
+            ranked = []  # they are what is behind the levels, of which there was time for none
         else:
             self._starts.of_names(index.named_in(self._query.question))
             self._starts.of_chunks(self._near_chunks)

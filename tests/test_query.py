@@ -343,7 +343,25 @@ async def test_naive_ranks_chunks_by_their_own_vectors(bench: Bench) -> None:
 async def test_a_summary_entity_finds_sources_through_its_members(bench: Bench) -> None:
     found = await bench.ask("S?", "local", top_n=1)
     assert ids(found.local) == ["S"]
-    assert ids(found.sources, "chunk_id") == ["k0"]
+    assert ids(found.sources, "chunk_id")[0] == "k0"
+
+
+async def test_sources_come_from_what_the_question_names(snapshot: Snapshot) -> None:
+    """The question is near a alone; e, of chunk k2, is joined to nothing and stands in its words."""
+    bench = Bench(snapshot, RetrievalConfig(top_n=1, source_fusion=False))
+    near = AXES["a"]
+    asked = await bench.ask("What is near?", "local", vector=np.array(near, np.float32))
+    assert ids(asked.sources, "chunk_id") == ["k0", "k1"]
+    named = await bench.ask("What is E?", "local", vector=np.array(near, np.float32))
+    assert ids(named.sources, "chunk_id") == ["k2", "k0", "k1"]
+
+
+async def test_the_nearest_chunks_are_sources_where_they_are_asked_for(snapshot: Snapshot) -> None:
+    near = np.array([0, 0.1, 0, 0.9, 0], np.float32)  # to chunk k2, and then to k1
+    alone, fused = (Bench(snapshot, RetrievalConfig(top_n=1, source_fusion=fusion)) for fusion in (False, True))
+    for mode in ("hirag", "flat"):
+        assert "k1" not in ids((await alone.ask("?", mode, vector=near)).sources, "chunk_id")
+        assert ids((await fused.ask("?", mode, vector=near)).sources, "chunk_id")[:2] == ["k2", "k1"]
 
 
 async def test_times_of_every_part(bench: Bench) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ def main() -> None:
         reference=arguments.reference.resolve() if arguments.reference else None,
     )
     adopt_orphans()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what was started is ended
     path = out / "rows.jsonl"
     rows = read_rows(path)
     for name in names:

@@ -189,7 +189,7 @@ def _check(cost: Cost, log: Path, timeout_s: float) -> None:
     if cost.returncode == 0:
         return
     if cost.returncode is None:
-        raise PeerFailed(f"not done after {timeout_s / 60:.0f} minutes (log: {log})")
+        raise PeerFailed(f"not done after {timeout_s / 60:.0f} minutes and {cost.cpu_s:.0f} s of CPU (log: {log})")
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     raise PeerFailed(f"exit status {cost.returncode}: {lines[-1] if lines else 'no output'} (log: {log})")
 

@@ -26,12 +26,12 @@ _TIE: Final = re.compile(
     r"|(?:both|neither)(?:\s+answers?)?|both\s+are\s+equal|unentschieden|égalité|empate|pareggio|ничья|平局|引き分け"
     r"|무승부"
 )
+_SIDE = rf"(?i:{_NOUN})\s*[-_#:]?\s*(1|2|A|B)\b"  # in a sentence; small letters are words: "a better answer a reader …"
 _BETTER: Final = re.compile(
-    rf"{_NOUN}\s*(1|2|a|b)\b[^.]{{0,40}}?\b(?:is|was|performs?|does|wins?|covers?)\b[^.]{{0,30}}?\b(?:better|winner|wins?"
-    r"|more|superior|stronger|preferred)\b[^.]*?\bthan\b",
-    re.IGNORECASE,
+    rf"{_SIDE}[^.]{{0,40}}?\b(?:is|was|performs?|does|wins?|covers?)\b[^.]{{0,30}}?\b(?:better|winner|wins?|more|superior"
+    r"|stronger|preferred)\b[^.]*?\bthan\b"
 )
-_MENTIONS: Final = re.compile(rf"{_NOUN}\s*[-_#:]?\s*(1|2|a|b)\b", re.IGNORECASE)
+_MENTIONS: Final = re.compile(_SIDE)
 _DOUBT: Final = re.compile(
     r"\b(?:not|no|never|nor|worse|weaker|less|loses?|fails?|inferior|lacks?|hardly|barely|only\s+marginally)\b|n['’]t\b"
     r"|\b[12ab]\s*(?:and|or|/|&|,)\s*[12ab]\b"
@@ -71,7 +71,8 @@ def winner_of(said: object, names: tuple[str, str] = ("", "")) -> int | None:
     for place, name in enumerate(names, start=1):
         if name and said.strip() == name and names[0] != names[1]:
             return place
-    text = one_line(said).strip(_EDGES).casefold()
+    shown = one_line(said).strip(_EDGES)
+    text = shown.casefold()
     if _TIE.fullmatch(text):
         return TIE
     for winner, form in _FORMS:
@@ -79,9 +80,9 @@ def winner_of(said: object, names: tuple[str, str] = ("", "")) -> int | None:
             return winner
     if _DOUBT.search(text):  # who is said to be worse is no winner, and a "not" may stand anywhere
         return None
-    better = _BETTER.search(text)
-    named = {better[1]} if better else {match[1] for match in _MENTIONS.finditer(text)}
-    sides = {FIRST if name in "1a" else SECOND for name in named}
+    better = _BETTER.search(shown)
+    named = {better[1]} if better else {match[1] for match in _MENTIONS.finditer(shown)}
+    sides = {FIRST if name in "1A" else SECOND for name in named}
     if len(sides) == 1:
         return sides.pop()
     return TIE if re.search(r"\b(?:tie|draw)\b", text) and not better else None

@@ -25,8 +25,8 @@ from hirag_dist.core.steps import Steps, all_at_once
 from hirag_dist.types import Admission, FloatVector, IntVector
 
 RESTART: Final = 0.2
-TOLERANCE: Final = 1e-5
-_STEP_WAYS = 20_000  # walked in a step, which takes less than a millisecond
+TOLERANCE: Final = 1e-4
+STEP_WAYS: Final = 20_000  # walked in a step, which takes less than a millisecond
 _FIRST_PLACES = 1024
 
 
@@ -60,7 +60,7 @@ class _Work(NamedTuple):
         slots: (2^s,) hash table of places, −1 where there is none; at most half full.
         nodes: (capacity,) node of each place.
         settled, waiting: (capacity,) mass that stays there, and that is still to go on.
-        degrees: (capacity,) ways from it.
+        degrees: (capacity,) ways from it; −1: nobody needed to know yet.
         queued: (capacity,) whether it is in the queue.
         queue: (capacity,) ring of places.
         counts: (4,) places, first of the queue, length of the queue, ways walked.
@@ -95,6 +95,7 @@ def walk_steps(
     admission: Admission | None = None,
     seen: NDArray[np.bool_] | None = None,
     tolerance: float = TOLERANCE,
+    step_ways: int = STEP_WAYS,
 ) -> Steps[tuple[IntVector, FloatVector]]:
     """Return (chunk rows, ascending; share of the walk at each), step by step.
 
@@ -108,12 +109,13 @@ def walk_steps(
         admission: which entities and relations the caller may see; None: everything.
         seen: (n_chunks,) whether the caller may see a chunk; None: every one.
         tolerance: mass for each way of a node that is not pushed on.
+        step_ways: ways that are walked in a step, and those of one node more.
     """
     mask = np.zeros(0, np.bool_) if seen is None else seen
     work = _begin(max(_FIRST_PLACES, 2 * len(nodes)))
     work = _start(ways, admission, mask, work, nodes, shares, tolerance)
     while work.counts[2]:
-        work = _push(ways, admission, mask, work, tolerance, _STEP_WAYS)
+        work = _push(ways, admission, mask, work, tolerance, step_ways)
         yield
     n_reached = int(work.counts[0])
     reached = work.nodes[:n_reached]
@@ -131,7 +133,7 @@ def _begin(capacity: int) -> _Work:
         np.empty(capacity, np.int64),
         np.zeros(capacity),
         np.zeros(capacity),
-        np.zeros(capacity, np.int64),
+        np.full(capacity, -1, np.int64),
         np.zeros(capacity, np.bool_),
         np.empty(capacity, np.int32),
         np.zeros(4, np.int64),
@@ -150,9 +152,7 @@ def _start(
 ) -> Any:
     """Put the mass where the walk begins; there must be room for all starting points."""
     for at in range(len(nodes)):
-        place = _reach(ways, admission, seen, work, nodes[at])
-        work.waiting[place] += shares[at]
-        _queue(work, place, tolerance)
+        _give(ways, admission, seen, work, nodes[at], shares[at], tolerance)
     return work
 
 
@@ -207,23 +207,7 @@ def _give(
     share: float,
     tolerance: float,
 ) -> None:
-    place = _reach(ways, admission, seen, work, node)
-    work.waiting[place] += share
-    _queue(work, place, tolerance)
-
-
-@compiled
-def _queue(work: _Work, place: int, tolerance: float) -> None:
-    """Queue a place that holds more than its ways let it keep."""
-    if not work.queued[place] and work.waiting[place] > tolerance * max(work.degrees[place], 1):
-        work.queue[(work.counts[1] + work.counts[2]) % len(work.queue)] = place
-        work.counts[2] += 1
-        work.queued[place] = True
-
-
-@compiled
-def _reach(ways: Ways, admission: Admission | None, seen: NDArray[np.bool_], work: _Work, node: int) -> Any:
-    """Return the place of a node, a new one where it has none; there must be room for it."""
+    """Give a node some mass, and queue it where that is more than its ways let it keep; there must be room for it."""
     slot = _slot(work.slots, work.nodes, node)
     place = work.slots[slot]
     if place < 0:
@@ -231,8 +215,15 @@ def _reach(ways: Ways, admission: Admission | None, seen: NDArray[np.bool_], wor
         work.counts[0] += 1
         work.slots[slot] = place
         work.nodes[place] = node
+    work.waiting[place] += share
+    if work.queued[place] or work.waiting[place] <= tolerance:
+        return
+    if work.degrees[place] < 0:
         work.degrees[place] = _degree(ways, admission, seen, node)
-    return place
+    if work.waiting[place] > tolerance * work.degrees[place]:
+        work.queue[(work.counts[1] + work.counts[2]) % len(work.queue)] = place
+        work.counts[2] += 1
+        work.queued[place] = True
 
 
 @compiled
@@ -256,7 +247,7 @@ def _grown(work: _Work, needed: int) -> Any:
     slots = np.full(size, -1, np.int32)
     nodes = np.empty(capacity, np.int64)
     settled, waiting = np.zeros(capacity), np.zeros(capacity)
-    degrees, queued = np.zeros(capacity, np.int64), np.zeros(capacity, np.bool_)
+    degrees, queued = np.full(capacity, -1, np.int64), np.zeros(capacity, np.bool_)
     queue = np.empty(capacity, np.int32)
     nodes[:count] = work.nodes[:count]
     settled[:count] = work.settled[:count]

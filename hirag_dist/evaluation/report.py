@@ -47,7 +47,7 @@ def make_report(session: Session, findings: Findings, seconds: float) -> dict[st
     if snapshot is not None:
         built = snapshot.manifest
         index = {
-            "uri": order.index,
+            "uri": snapshot.store.uri,  # without the credentials that the option may hold
             "snapshot": built.snapshot_id,
             "complete": built.complete,
             "embedder": built.embedder,

@@ -185,6 +185,17 @@ def test_a_verdict_that_cannot_be_used_is_asked_again_and_then_a_dead_letter(
     assert (code, cell(report)["wins"], report["units"]) == (0, 6, {"new": 2, "from_before": 4})
 
 
+@pytest.mark.parametrize("output", ["json_schema", "delimited"])
+def test_a_schema_is_sent_where_the_endpoint_has_schemas(run: Run, serve: Any, tmp_path: Path, output: str) -> None:
+    judge = serve(by_merit)
+    config = config_for(tmp_path, big=judge)
+    config.write_text(config.read_text().replace("output: delimited", f"output: {output}"))
+    assert run("--answers", answers(tmp_path / "a.jsonl", a=(1,), b=(2,)))[0] == 0
+    for asked in judge.asked:
+        assert asked.body.get("response_format", {}).get("type") == ("json_schema" if output == "json_schema" else None)
+        assert '{"verdicts": [' in asked.system, "in words too"
+
+
 def test_a_baseline_is_compared_with_all_others_alone(run: Run, serve: Any, tmp_path: Path) -> None:
     judge = serve(by_merit)
     config_for(tmp_path, big=judge)

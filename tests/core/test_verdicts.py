@@ -83,7 +83,12 @@ def test_neither_wins(said: object) -> None:
             "12",
             "ab",
         ),
-        *("Answer 1 isn't better than Answer 2", "Both Answer 1 and Answer 2 are good", "Answer 1 and 2"),
+        *(
+            "Answer 1 isn't better than Answer 2",
+            "Both Answer 1 and Answer 2 are good",
+            "Answer 1 and 2",
+            "The one that gives the answer a reader wants",
+        ),
     ],
 )
 def test_no_winner_is_guessed(said: object) -> None:

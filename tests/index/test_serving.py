@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hirag_dist import schemas
 from hirag_dist.core.context import community_text, source_text
 from hirag_dist.core.graph import build_graph
+from hirag_dist.core.naming import Names, found_names, words
 from hirag_dist.core.reports import report_text
 from hirag_dist.core.scoring import encode
 from hirag_dist.core.tokens import counter
@@ -159,6 +160,25 @@ def test_every_number_and_text_is_that_of_the_tables(tmp_path: Path, seed: int) 
         count(source_text(titles.get(row["document_id"], ""), row["start"], row["end"], row["text"]))
         for row in rows["chunks"]
     ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_chunks_know_their_entities_and_names_whose_they_are(tmp_path: Path, seed: int) -> None:
+    tables = random_tables(seed)
+    files = served(tmp_path / "out", tables)
+    mentioned_in = lists(files, "entity_chunks_indptr", "entity_chunks")
+    assert lists(files, "chunk_entities_indptr", "chunk_entities") == [
+        [entity for entity, own in enumerate(mentioned_in) if chunk in own]
+        for chunk in range(tables["chunks"].num_rows)
+    ]
+    names = Names(files.array("entity_name_keys"), files.array("entity_name_rows"))
+    rows = tables["entities"].to_pylist()
+    for place, row in enumerate(rows):
+        found = [phrase.row for phrase in found_names(names, words(row["name"]))]
+        assert (place in found) == (row["layer"] == 0)
+    codes = encode(vectors_of(tables, "chunks"))
+    for part, wanted in zip(("codes", "scales", "errors"), codes, strict=True):
+        assert files.array(f"chunk_{part}").tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize("seed", range(12))
