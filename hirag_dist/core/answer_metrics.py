@@ -24,15 +24,14 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hirag_dist.core.text import UNSPACED
 from hirag_dist.core.tokens import encoding
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = {ord(mark): None for mark in string.punctuation}
 _NO_WORD = re.compile(r"\W+")
 _NO_WORD_NO_SPACE = re.compile(r"[^\w\s]")
-_UNSPACED = re.compile(  # scripts that write no spaces between words: Thai to Khmer, kana, Han
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _SENTENCE_END = re.compile(r"[.!?\n。！？]")
 
 REFUSALS = (

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
+from hirag_dist.core.admission import spans
+from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity, further_relations
 from hirag_dist.core.sources import Origins
 from hirag_dist.core.steps import Steps
 from hirag_dist.core.walk import Ways
@@ -40,9 +41,7 @@ def relations_at(
         found.append(graph.relation_rows[first:last][beside].astype(np.int64))
         yield
     heaviest = np.unique(np.concatenate(found))
-    places = np.flatnonzero(np.isin(parallel.of, heaviest))
-    further = [parallel.rows[parallel.indptr[place] : parallel.indptr[place + 1]] for place in places]
-    return np.unique(np.concatenate([heaviest, *further]).astype(np.int64))
+    return np.unique(np.concatenate([heaviest, further_relations(parallel, heaviest)]).astype(np.int64))
 
 
 def relation_order(rows: IntVector, ends: NDArray[Any], weights: NDArray[Any], entities: Sequence[int]) -> IntVector:
@@ -101,7 +100,8 @@ def text_order(
         chunks = ways.entity_chunks[ways.entity_indptr[entity] : ways.entity_indptr[entity + 1]]
         chunks = np.unique(chunks if seen is None else chunks[seen[chunks]])
         own = rows[(ends == entity).any(axis=1)]
-        stating, counts = np.unique(_listed(origins.relation_indptr, origins.relation_chunks, own), return_counts=True)
+        _, places = spans(origins.relation_indptr[own], origins.relation_indptr[own + 1])
+        stating, counts = np.unique(origins.relation_chunks[places], return_counts=True)
         stated = np.zeros(len(chunks), np.int64)
         _, at, place = np.intersect1d(chunks, stating, assume_unique=True, return_indices=True)
         stated[at] = counts[place]
@@ -109,10 +109,3 @@ def text_order(
         if len(found) >= limit:
             break
     return list(found)[:limit]
-
-
-def _listed(indptr: IntVector, values: NDArray[np.int32], rows: IntVector) -> NDArray[np.int32]:
-    """Return the values of some rows of a CSR, one after another."""
-    first, sizes = indptr[rows], indptr[rows + 1] - indptr[rows]
-    before = np.cumsum(sizes) - sizes
-    return values[np.repeat(first - before, sizes) + np.arange(int(sizes.sum()))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -17,16 +17,17 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.access import Flags
+from hirag_dist.core.text import UNSPACED
 from hirag_dist.types import IntVector
 
-MOST_WORDS: Final = 8  # of a name that is looked for
+MOST_WORDS: Final = 16  # of a name that is looked for: where there are no spaces these are letters
 _MOST_ROWS = 16  # entities of one name
 _MOST_READ = 512  # words of a question
-# Han, kana, bopomofo; Thai, Lao, Myanmar, Khmer: written without spaces
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3100-\u312f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_UNSPACED}\U00020000-\U0003134f]|[^\W_{_UNSPACED}\U00020000-\U0003134f]+")
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 _FACTOR = 0x9E3779B97F4A7C15
 _ALL_BITS = (1 << 64) - 1
+_OF_LENGTH = [n * pow(_FACTOR, n, 1 << 64) & _ALL_BITS for n in range(MOST_WORDS + 1)]  # added to a key of n words
 
 Key = NDArray[np.uint64]
 
@@ -84,21 +85,32 @@ def sorted_names(keys: Key, rows: IntVector) -> Names:
     return Names(keys[order], rows[order].astype(np.int32))
 
 
-def found_names(names: Names, read: Sequence[str]) -> list[Phrase]:
+def found_names(
+    names: Names, read: Sequence[str], admits: Callable[[NDArray[np.int32]], Flags] | None = None
+) -> list[Phrase]:
     """Return every phrase that has the name of an entity, by its start, end and row.
 
     Args:
         names: of entities.
         read: the words of the question; those after the first 512 are not looked at.
+        admits: entity rows → which of them count, before the first 16 of a name are taken; None: all.
     """
-    read = read[:_MOST_READ]
-    n, longest = len(read), min(MOST_WORDS, len(read))
-    spans = [(start, end) for start in range(n) for end in range(start + 1, min(start + longest, n) + 1)]
-    keys = np.array([_key(read[start:end]) for start, end in spans], np.uint64)
-    first = np.searchsorted(names.keys, keys, "left")
-    last = np.minimum(np.searchsorted(names.keys, keys, "right"), first + _MOST_ROWS)
-    found = np.flatnonzero(last > first).tolist()
-    return [Phrase(*spans[at], row) for at in found for row in names.rows[first[at] : last[at]].tolist()]
+    numbers = [_number(word) for word in read[:_MOST_READ]]
+    places, keys = [], []
+    for start in range(len(numbers)):
+        key = 0
+        for length, number in enumerate(numbers[start : start + MOST_WORDS], 1):
+            key = (key * _FACTOR + number) & _ALL_BITS
+            keys.append((key + _OF_LENGTH[length]) & _ALL_BITS)
+            places.append((start, start + length))
+    wanted = np.array(keys, np.uint64)
+    first, last = (np.searchsorted(names.keys, wanted, side) for side in ("left", "right"))
+    found: list[Phrase] = []
+    for at in np.flatnonzero(last > first).tolist():
+        rows = names.rows[first[at] : last[at]]
+        rows = rows if admits is None else rows[admits(rows)]
+        found += [Phrase(*places[at], row) for row in rows[:_MOST_ROWS].tolist()]
+    return found
 
 
 def longest_names(phrases: Iterable[Phrase]) -> list[int]:
@@ -122,10 +134,10 @@ def longest_names(phrases: Iterable[Phrase]) -> list[int]:
 
 
 def _key(phrase: Sequence[str]) -> int:
-    key = len(phrase)
+    key = 0
     for word in phrase:
         key = (key * _FACTOR + _number(word)) & _ALL_BITS
-    return key
+    return (key + _OF_LENGTH[len(phrase)]) & _ALL_BITS
 
 
 @lru_cache(1 << 16)

@@ -7,6 +7,7 @@ character by character, so that no script vanishes, as it would where only a to 
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -14,21 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.compiling import compiled_apart
+from hirag_dist.core.text import UNSPACED
 from hirag_dist.types import FloatVector
 
-_UNSPACED = (  # writing in which words are not set apart
-    ("\u0e00", "\u0eff"),  # Thai, Lao
-    ("\u0f00", "\u0fff"),  # Tibetan
-    ("\u1000", "\u109f"),  # Myanmar
-    ("\u1780", "\u17ff"),  # Khmer
-    ("\u3005", "\u3007"),
-    ("\u3040", "\u30ff"),  # kana
-    ("\u31f0", "\u31ff"),
-    ("\u3400", "\u4dbf"),  # Chinese characters
-    ("\u4e00", "\u9fff"),
-    ("\uf900", "\ufaff"),
-    ("\U00020000", "\U0003ffff"),
-)
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def rouge_tokens(text: str) -> list[str]:
@@ -42,11 +32,11 @@ def rouge_tokens(text: str) -> list[str]:
     open_word = False  # whether the next letter goes on with the last word
     for char in folded:
         kind = unicodedata.category(char)[0]
-        if kind == "M" and words and (open_word or _unspaced(words[-1][0])):
+        if kind == "M" and words and (open_word or _UNSPACED.match(words[-1])):
             words[-1] += char  # a vowel sign or accent belongs to what stands before it
         elif kind not in "LN":
             open_word = False
-        elif _unspaced(char):
+        elif _UNSPACED.match(char):
             words.append(char)
             open_word = False
         elif open_word:
@@ -80,10 +70,6 @@ def rouge_l_distances(texts: Sequence[str]) -> FloatVector:
     np.cumsum([len(row) for row in rows], out=starts[1:])
     words = np.array([word for row in rows for word in row], np.int64)
     return _distances(words, starts)
-
-
-def _unspaced(char: str) -> bool:
-    return any(first <= char <= last for first, last in _UNSPACED)
 
 
 @compiled_apart

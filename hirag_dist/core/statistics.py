@@ -149,7 +149,7 @@ def wilcoxon(differences: ArrayLike, zeros: Zeros = "wilcox") -> SignedRank:
     Ties share their ranks, and the variance is corrected for them; there is no correction for continuity.
 
     Args:
-        differences: (n,) first minus second of each pair; NaN are left out.
+        differences: (n,) first minus second of each pair; NaN are left out. Those that tie are equal to the last bit.
         zeros: as scipy names them. wilcox: pairs without a difference are left out (the original test); pratt: they
             are ranked and then left out; zsplit: their ranks are split between both signs. The GraphRAG paper
             (appendix G) does not say which it takes.

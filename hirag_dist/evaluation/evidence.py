@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hirag_dist.core.admission import spans
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import IntVector, Retrieval
 
@@ -125,8 +126,8 @@ class _Rows:
 def _listed(lists: tuple[NDArray[np.int64], NDArray[np.int32]], rows: IntVector) -> IntVector:
     """Return what the lists of some rows hold, one after the other."""
     indptr, values = lists
-    parts = [values[indptr[row] : indptr[row + 1]] for row in rows.tolist()]
-    return np.concatenate(parts).astype(np.int64) if parts else _NOTHING
+    _, places = spans(indptr[rows], indptr[rows + 1])
+    return values[places].astype(np.int64)
 
 
 def _inverted(document_of: IntVector, documents: set[int]) -> Mapping[int, list[int]]:

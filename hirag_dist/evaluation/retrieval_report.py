@@ -27,7 +27,11 @@ class Tally:
     """Outcomes, question by question and system by system; a few numbers each.
 
     Attributes:
-        best: (n_questions, n_systems) object: ranks of the gold ids, None where a unit is a dead letter.
+        ranks: (question, system) → the place of each gold id among the sources, None where it is none of them; a dead
+            letter is missing.
+        reached, only: level → (n_questions, n_systems) share of gold ids behind the level, and behind it alone.
+        chunks: level → how many chunks are behind it.
+        ms: part → milliseconds.
     """
 
     def __init__(self, questions: Sequence[Question], systems: Sequence[System]) -> None:

@@ -213,6 +213,8 @@ class Session:
             self._tell(StageStopped(step))
             raise
         self.n_reused += n_reused
+        place = {entry.id: place for place, (entry, _) in enumerate(missing)}
+        found.letters.sort(key=lambda letter: place[letter.id])  # not as they happened to end
         self.letters += found.letters
         self.usage.setdefault(step, Meter()).add(found.usage)
         self.steps.append(found)
@@ -238,7 +240,8 @@ class Session:
             entries += new
             records = await self._journal.get_many([entry.key for entry in new])
             found.n_done += sum(entry.key in records for entry in new)
-            for key in records.keys() - seen:  # equal units are paid once
+            paid = dict.fromkeys(entry.key for entry in new if entry.key in records and entry.key not in seen)
+            for key in paid:  # equal units are paid once; in their order, since sums of dollars depend on it
                 found.usage.add(Meter.from_rows(records[key]["usage"]))
             seen |= records.keys()
             open_ = {entry.key: entry for entry in new if entry.key not in records and entry.key not in missing}

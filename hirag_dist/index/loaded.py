@@ -7,6 +7,7 @@ its row when a question needs it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -265,13 +266,9 @@ class LoadedIndex:
         An entity is named by what the caller is told that its name is.
         """
         read = words(question)
-        phrases = found_names(self._names, read)
-        rows = [phrase.row for phrase in phrases]
-        if self.admission is not None and rows:
-            known = admitted(self.admission, np.array(rows, np.int64)).tolist()
-            phrases = [phrase for phrase, seen in zip(phrases, known, strict=True) if seen]
-            rows = [phrase.row for phrase in phrases]
-        told = map(words, self._entities.values("name", rows))
+        admits = None if self.admission is None else partial(admitted, self.admission)
+        phrases = found_names(self._names, read, admits)
+        told = map(words, self._entities.values("name", [phrase.row for phrase in phrases]))
         return longest_names(
             phrase for phrase, name in zip(phrases, told, strict=True) if name == read[phrase.start : phrase.end]
         )

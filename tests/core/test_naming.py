@@ -27,6 +27,8 @@ def named(question: str, names: list[str]) -> list[str]:
         ("Who founded ＮＡＳＡ?", ["nasa"], ["nasa"]),
         ("Is «Straße» in A.B. Smith's book?", ["STRASSE", "A. B. Smith"], ["STRASSE", "A. B. Smith"]),
         ("東京タワーはどこにありますか", ["東京タワー", "京"], ["東京タワー"]),
+        ("レオナルド・ダ・ヴィンチの絵は", ["ダ", "レオナルド・ダ・ヴィンチ"], ["レオナルド・ダ・ヴィンチ"]),
+        ("กรุงเทพมหานครอยู่ที่ไหน", ["กรุงเทพมหานคร"], ["กรุงเทพมหานคร"]),
         ("Кто написал «Войну и мир»?", ["Войну и мир", "Мир"], ["Войну и мир"]),
         ("the cat and the hat", ["hat", "the cat", "dog"], ["the cat", "hat"]),
         ("Paris, Paris!", ["Paris"], ["Paris"]),
@@ -43,6 +45,12 @@ def test_entities_of_one_name_are_all_found_up_to_a_limit() -> None:
     names = ["Mercury", "mercury", "MERCURY"]
     assert longest_names(found_names(names_of(names), ["mercury"])) == [0, 1, 2]
     assert len(found_names(names_of(["x"] * 100), ["x"])) == naming._MOST_ROWS
+
+
+def test_what_may_not_be_seen_takes_no_place_of_what_may() -> None:
+    names = names_of(["x"] * 100)
+    found = found_names(names, ["x"], lambda rows: rows >= 50)
+    assert [phrase.row for phrase in found] == list(range(50, 50 + naming._MOST_ROWS))
 
 
 def test_names_of_many_words_or_none_cannot_be_looked_for() -> None:

@@ -85,6 +85,15 @@ def test_verdicts_on_a_question_stay_together() -> None:
     assert score_differences(verdicts([(2, False, WIN)])).tolist() == [100], "questions without a verdict are left out"
 
 
+@pytest.mark.parametrize("n", [3, 6, 7, 9, 11])
+def test_as_many_wins_as_losses_tie_in_ranks_whatever_the_number_of_verdicts(n: int) -> None:
+    for n_wins in range(n + 1):
+        rows = [(0, False, WIN if at < n_wins else LOSS) for at in range(n)]
+        rows += [(1, False, LOSS if at < n_wins else WIN) for at in range(n)]
+        one, other = score_differences(verdicts(rows)).tolist()
+        assert one == -other
+
+
 def test_position_bias_by_hand() -> None:
     bias = position_bias(BOTH_ORDERS)
     # The answer shown first got 1, 0, 1, 1, 0.5, 1, 0.
