@@ -50,6 +50,7 @@ class Chunks:
                 "uri": [f"generated/{at:07d}.txt" for at in range(len(firsts))],
                 "record": np.zeros(len(firsts), np.int32),
                 "title": _named(prose, np.arange(len(firsts)), rng),
+                "source_ids": _lists(np.arange(len(firsts) + 1), own),
                 "labels": _lists(np.zeros(len(firsts) + 1, np.int64), pa.array([], pa.string())),
                 "n_chars": np.diff(whole).astype(np.int64),
                 "text": documents,

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 
+from hirag_dist.core.answer_requests import answer_request, reduce_request
 from hirag_dist.core.citations import CitationReader
 from hirag_dist.core.context import UNKNOWN_ANSWER, citations
-from hirag_dist.core.prompts import Prompts, answer_request
+from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import ModelError, ModelUnavailable
 from hirag_dist.ports import AnswerModel
 from hirag_dist.types import Answer, Retrieval
@@ -24,7 +25,8 @@ async def answer_pieces(
     """Yield the answer's text in pieces, and at last the answer, whose text is those pieces.
 
     Where nothing was retrieved no model is asked, and the answer is that it is not known; so too where a model says
-    nothing at all. Close the generator to close the model's stream at once.
+    nothing at all. What a map-reduce gathered is answered from by a prompt of its own, and the tokens of its calls
+    count. Close the generator to close the model's stream at once.
 
     Args:
         deadline_s: seconds left.
@@ -33,11 +35,14 @@ async def answer_pieces(
         TimeoutError: the deadline passed before the answer was complete.
         ModelError: no model answers, or the one that did broke off.
     """
+    work = retrieval.map_work
+    before = (0, 0) if work is None else (work.input_tokens, work.output_tokens)
     if not retrieval.context_refs:
         yield UNKNOWN_ANSWER
-        yield Answer(UNKNOWN_ANSWER, (), 0, retrieval)
+        yield Answer(UNKNOWN_ANSWER, (), 0, retrieval, "", *before)
         return
-    request = answer_request(retrieval.question, retrieval.context, prompts)
+    asking = answer_request if work is None else reduce_request
+    request = asking(retrieval.question, retrieval.context, prompts)
     reader = CitationReader(retrieval.context_refs)
     written: list[str] = []
     shown: list[str] = []
@@ -64,8 +69,8 @@ async def answer_pieces(
         reader.dropped,
         retrieval,
         model.model_name(request),
-        sum(count_tokens(message.content) for message in request.messages),
-        count_tokens("".join(written)),
+        before[0] + sum(count_tokens(message.content) for message in request.messages),
+        before[1] + count_tokens("".join(written)),
     )
 
 

@@ -11,6 +11,7 @@ from hirag_dist.execution.run import Dataset, Run
 from hirag_dist.growing import Layers, embed_layer
 from hirag_dist.resolving import Layer0, find_aliases, rename
 from hirag_dist.schemas import CLUSTERS
+from hirag_dist.stages.claims import ExtractClaims
 from hirag_dist.stages.extract import ExtractGraph
 from hirag_dist.stages.merge import DescribeEntities, MergeEntities, MergeRelations
 from hirag_dist.wiring import Resolved
@@ -57,6 +58,8 @@ class BasicGraph:
             layers = self._resolved_layer(layers, found["mentions"], found["relation_mentions"])
         layers.rejects = found["rejects"] + layers.rejects
         layers.mentions, layers.relation_mentions = found["mentions"], found["relation_mentions"]
+        if config.claims:
+            self._add_claims(layers, chunks, found["mentions"])
         return layers
 
     def described(self, entities: Dataset, relations: Dataset, label: str = "") -> Layers:
@@ -82,6 +85,18 @@ class BasicGraph:
             clusters=Dataset(CLUSTERS, ()),
             rejects=described["rejects"],
         )
+
+    def _add_claims(self, layers: Layers, chunks: Dataset, mentions: Dataset) -> None:
+        """Have the extract model list what chunks claim of the entities found in them."""
+        extract = ExtractClaims(
+            structured=self._resolved.structured["extract"],
+            same_language=self._config.reply_language == "text",
+            prompts=self._prompts,
+            models=self._resolved.models["extract"],
+        )
+        found = self._run.stage(extract, "claims", chunks=chunks, mentions=mentions, aliases=layers.aliases)
+        layers.claims = found["claims"]
+        layers.rejects += found["rejects"]
 
     def _merged(self, mentions: Dataset, relation_mentions: Dataset, label: str = "merge") -> tuple[Dataset, Dataset]:
         """Return entities and relations."""

@@ -145,6 +145,7 @@ class Reading(Section):
     text_field: str | None = None
     title_field: str | None = None
     label_field: str | None = None
+    id_field: str | None = Field(None, description="the owner's id of a record, by which evaluations know evidence")
 
 
 _FULL_DIMS = 64  # a component then has 2,080 covariances
@@ -199,20 +200,35 @@ class Communities(Section):
     report_pack_tokens: int = Field(8000, ge=0, description="of communities that share one call, about; 0: one a call")
 
 
+class MapReduce(Section):
+    """Answers in the modes graphrag-global and ts, which ask about every part of the corpus."""
+
+    max_calls: int = Field(
+        256, ge=1, description="about parts of the corpus, for one question; a question that takes more is refused"
+    )
+    concurrency: int = Field(16, ge=1, description="of these calls at a time, for one question")
+    reply_tokens: int = Field(1000, ge=50, description="of what is found in a part")
+    seed: int = Field(0, ge=0, lt=1 << 63, description="shuffles what is read")
+
+
 class Retrieval(Section):
     """Defaults of a question (§4.2 of the paper)."""
 
-    mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat"] = "hirag"
+    mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local"] = "hirag"
     top_n: int = Field(20, ge=1, le=1000, description="local entities (Eq. 12)")
     top_m: int = Field(10, ge=1, le=100, description="key entities of each community (Eq. 14)")
     top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
     top_sources: int = Field(10, ge=0, le=100)
+    source_fusion: bool = Field(
+        True, description="whether the chunks nearest to the question are among the starting points of ranking sources"
+    )
     max_triples: int = Field(60, ge=1, le=1000, description="bridge relations at most")
     bridge_ranking: Literal["question", "plain"] = Field(
         "question", description="question: bridge relations near the question first; plain: along the paths"
     )
     community_level: Annotated[str, BeforeValidator(str)] = Field("leaf", pattern=r"^(leaf|all|\d+)$")
     context_tokens: int = Field(8000, ge=200)
+    map_reduce: MapReduce = MapReduce()
 
 
 class Vectors(Section):
@@ -282,6 +298,7 @@ class Config(Section):
     extraction: Literal["joint", "two_step"] = "joint"
     gleaning_rounds: int = Field(0, ge=0, le=5)
     entity_types: tuple[str, ...] = Field(ENTITY_TYPES, min_length=1)
+    claims: bool = Field(False, description="extract claims about the entities too: one more call a chunk")
     meta_types: Annotated[tuple[str, ...] | Literal["generate"], BeforeValidator(_meta_types)] = Field(
         META_TYPES, description="kinds that summaries are guided by; generate: the summarise model proposes them"
     )
@@ -315,6 +332,10 @@ class Config(Section):
             raise ValueError("chunk_overlap_tokens must be below chunk_tokens")
         if self.clustering.covariance == "full" and self.clustering.reduce_dims > _FULL_DIMS:
             raise ValueError(f"clustering.covariance: full takes clustering.reduce_dims up to {_FULL_DIMS}")
+        target = self.llm.roles.extract
+        extractors = [target] if isinstance(target, str) else [share.endpoint for share in target]
+        if self.claims and any(self.llm.endpoints[name].kind == "extractive" for name in extractors):
+            raise ValueError("claims: true needs a language model in llm.roles.extract; the built-in one finds none")
         if self.clustering.max_size < self.clustering.target_size:
             raise ValueError("clustering.max_size must be at least clustering.target_size")
         return self

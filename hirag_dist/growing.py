@@ -14,7 +14,7 @@ from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.sparsity import Limits, change_rate, stop_after_clustering, stop_before_clustering
 from hirag_dist.execution.run import Dataset, Run
 from hirag_dist.layering import Clustered, Clustering, cluster_layer
-from hirag_dist.schemas import ALIASES
+from hirag_dist.schemas import ALIASES, CLAIMS
 from hirag_dist.stages.embed import EmbedEntities
 from hirag_dist.stages.next_layer import (
     LinkMembers,
@@ -44,6 +44,14 @@ _NOTHING: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True)
+class Kept:
+    """Communities of layer 0 that another tool found, and their reports."""
+
+    communities: Dataset
+    reports: Dataset
+
+
 @dataclass
 class Layers:
     """The hierarchy as it grows: entities and vectors by layer, relations of all, a record a layer.
@@ -51,6 +59,8 @@ class Layers:
     Attributes:
         mentions, relation_mentions: what layer 0 was merged from, by the names before resolution; None where it was
             imported.
+        claims: what texts claim of entities.
+        kept: communities to take over; None: they are found when all layers are there.
         summary_mentions: what each layer above was merged from, the first one's first.
     """
 
@@ -60,6 +70,8 @@ class Layers:
     clusters: Dataset
     rejects: Dataset
     aliases: Dataset = field(default_factory=lambda: Dataset(ALIASES, ()))
+    claims: Dataset = field(default_factory=lambda: Dataset(CLAIMS, ()))
+    kept: Kept | None = None
     records: list[dict[str, Any]] = field(default_factory=list)
     mentions: Dataset | None = None
     relation_mentions: Dataset | None = None

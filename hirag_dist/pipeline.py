@@ -17,7 +17,7 @@ from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import InputError, StageFailed
 from hirag_dist.execution.letters import split_letters
 from hirag_dist.execution.run import Dataset, Run
-from hirag_dist.growing import DESCRIPTION_CHARS, Growth, Layers
+from hirag_dist.growing import DESCRIPTION_CHARS, Growth, Kept, Layers
 from hirag_dist.importing import ImportedGraph
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.layout import DROPPED
@@ -30,13 +30,13 @@ from hirag_dist.reading import ReadOptions
 from hirag_dist.schemas import LAYERS, REJECTS
 from hirag_dist.sources import check_read, source_table
 from hirag_dist.stages.chunk import ChunkDocuments
-from hirag_dist.stages.communities import DetectCommunities, OutlineReports
+from hirag_dist.stages.communities import DetectCommunities, KeepCommunities, OutlineReports
 from hirag_dist.stages.embed import EmbedChunks
 from hirag_dist.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
 from hirag_dist.stages.packing import Packing
 from hirag_dist.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
-from hirag_dist.stages.report_lines import EntityLines, RelationLines
+from hirag_dist.stages.report_lines import ClaimLines, EntityLines, RelationLines
 from hirag_dist.wiring import Resolved
 
 log = logging.getLogger(__name__)
@@ -88,28 +88,36 @@ class Build:
     def index_graph(self, graph: ImportedGraph) -> BuildResult:
         """Build the hierarchy on a graph that another tool extracted, and publish the snapshot.
 
+        Where its communities came too they are kept, with their reports, and no report is written; else both are made
+        anew, over all layers.
+
         Raises:
             StageFailed: too many dead letters in a stage.
         """
         if self._config.resolution.enabled:
             log.warning("resolution is left out: it works on mentions, and an imported graph has entities alone")
         put = self._run.put
-        documents, chunks, entities, relations = (
-            put(f"imported_{name}", table, table_digest(table))
-            for name, table in (
-                ("documents", graph.documents),
-                ("chunks", graph.chunks),
-                ("entities", graph.entities),
-                ("relations", graph.relations),
-            )
-        )
+        given = {
+            "documents": graph.documents,
+            "chunks": graph.chunks,
+            "entities": graph.entities,
+            "relations": graph.relations,
+            "claims": graph.claims,
+        }
+        if graph.communities is not None and graph.reports is not None:
+            given |= {"communities": graph.communities, "reports": graph.reports}
+        there = {name: put(f"imported_{name}", table, table_digest(table)) for name, table in given.items()}
         rejects = [
             {"stage": "import", "unit_id": what, "reason": reason, "attempts": 1, "request": "", "reply": ""}
             for what, reason in graph.left_out
         ]
         table = pa.Table.from_pylist(rejects, REJECTS)
-        layers = self._basic.described(entities, relations)
-        return self._finish(documents, chunks, layers, put("imported_rejects", table, table_digest(table)), False)
+        layers = self._basic.described(there["entities"], there["relations"])
+        layers.claims = there["claims"]
+        if "reports" in there:
+            layers.kept = Kept(there["communities"], there["reports"])
+        letters = put("imported_rejects", table, table_digest(table))
+        return self._finish(there["documents"], there["chunks"], layers, letters, False)
 
     def _finish(
         self, documents: Dataset, chunks: Dataset, layers: Layers, rejects: Dataset, require_complete: bool
@@ -122,10 +130,7 @@ class Build:
         )
         growth.grow(layers)
         entities = sum(layers.entities[1:], layers.entities[0])
-        communities = self._run.stage(self._leiden(), "communities", entities=entities, relations=layers.relations)[
-            "communities"
-        ]
-        reports, report_rejects = self._reports(communities, entities, layers.relations)
+        communities, reports, report_rejects = self._communities(layers, entities)
         parts = Parts(
             documents=documents,
             chunks=chunks,
@@ -139,6 +144,7 @@ class Build:
             entity_vectors=sum(layers.vectors[1:], layers.vectors[0]),
             chunk_vectors=chunk_vectors,
             aliases=layers.aliases,
+            claims=layers.claims,
             labelled=keep_apart(self._run, self._config, self._resolved, documents, chunks, layers),
         )
         if require_complete and parts.rejects.rows:
@@ -166,7 +172,7 @@ class Build:
         sources = source_table(inputs)
         files = self._run.put("sources", sources, table_digest(sources))
         reading = self._config.reading
-        options = ReadOptions(reading.text_field, reading.title_field, reading.label_field)
+        options = ReadOptions(reading.text_field, reading.title_field, reading.label_field, reading.id_field)
         found = self._run.stage(ReadDocuments(options), "documents", any_rejects=True, sources=files)
         if found["rejects"].rows:
             uris = self._run.read(found["documents"], ["uri"])["uri"].to_pylist()
@@ -195,7 +201,25 @@ class Build:
             communities.max_size, communities.resolution, self._config.seed, self._resolved.kernels
         )
 
-    def _reports(self, communities: Dataset, entities: Dataset, relations: Dataset) -> tuple[Dataset, Dataset]:
+    def _communities(self, layers: Layers, entities: Dataset) -> tuple[Dataset, Dataset, Dataset]:
+        """Return communities, their reports, and dead letters."""
+        run, kept, relations = self._run, layers.kept, layers.relations
+        if kept is not None:
+            found = run.stage(
+                KeepCommunities(),
+                "communities",
+                communities=kept.communities,
+                reports=kept.reports,
+                entities=entities,
+                relations=relations,
+            )
+            return found["communities"], found["reports"], Dataset(REJECTS, ())
+        communities = run.stage(self._leiden(), "communities", entities=entities, relations=relations)["communities"]
+        return communities, *self._reports(communities, entities, relations, layers.claims)
+
+    def _reports(
+        self, communities: Dataset, entities: Dataset, relations: Dataset, claims: Dataset
+    ) -> tuple[Dataset, Dataset]:
         """Reports of whole trees of communities, then of those communities that hold several trees."""
         run, config = self._run, self._config.communities
         outline = run.stage(
@@ -214,6 +238,11 @@ class Build:
             places=outline["relations"],
             relations=relations,
         )["lines"]
+        said: dict[str, Dataset] = {}
+        if claims.rows:
+            lines = ClaimLines(DESCRIPTION_CHARS)
+            label, places = "report material: claims", outline["entities"]
+            said["claims"] = run.stage(lines, label, places=places, entities=entities, claims=claims)["lines"]
         stage = WriteReports(
             structured=self._resolved.structured["report"],
             max_tokens=config.report_tokens,
@@ -226,9 +255,8 @@ class Build:
         )
 
         def written(label: str, outlines: Dataset, children: Dataset) -> dict[str, Dataset]:
-            return run.stage(
-                stage, label, outlines=outlines, entities=entity_lines, relations=relation_lines, children=children
-            )
+            given = {"outlines": outlines, "entities": entity_lines, "relations": relation_lines, "children": children}
+            return run.stage(stage, label, any_rejects=False, **given, **said)
 
         found = written("reports", outline["outlines"], Dataset(CHILD_REPORTS, ()))
         if not outline["above"].rows:
@@ -249,7 +277,9 @@ class Build:
 
     def _provenance(self) -> dict[str, Any]:
         config = self._config
-        unused = set() if config.resolution.enabled else {"resolution"}
+        unused = {
+            name for name, used in (("resolution", config.resolution.enabled), ("claims", config.claims)) if not used
+        }
         return {
             "models": {role: list(names) for role, names in self._resolved.models.items()},
             "kernels": self._resolved.kernels,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from hirag_dist.config import META_TYPES, Config, Endpoint, RoleTarget
 from hirag_dist.core.chunking import chunk_spans
+from hirag_dist.core.claim_calls import claims_request
 from hirag_dist.core.ids import document_id
 from hirag_dist.core.prompts import (
     Prompts,
@@ -32,6 +33,8 @@ from hirag_dist.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 ENTITIES_PER_TOKEN = 0.0133  # distinct, of layer 0
 EXTRACT_OUT_PER_TOKEN = 2.5  # of the text; the least a call writes is LEAST_OUT
 LEAST_OUT = 150
+CLAIMS_OUT_PER_TOKEN = 0.8  # of the text: 0.55 and 1.01 in two recorded GraphRAG indexes
+CLAIM_NAMES_PER_TOKEN = 0.06  # names of entities shown, in the same two
 CHARS_PER_TOKEN = 4
 DESCRIBED_SHARE = 0.0025  # entities whose descriptions grow past the limit
 DESCRIBE_OUT = 240
@@ -116,7 +119,8 @@ def make_plan(inputs: Sequence[str], config: Config, prompts: Prompts, latency_s
     seen: set[str] = set()
     unreadable: list[tuple[str, str]] = []
     n_chunks = n_tokens = copies = 0
-    options = ReadOptions(config.reading.text_field, config.reading.title_field, config.reading.label_field)
+    reading = config.reading
+    options = ReadOptions(reading.text_field, reading.title_field, reading.label_field, reading.id_field)
     for source in find_inputs(inputs):
         for found in read_source(source, options):
             if not isinstance(found, Document):
@@ -168,6 +172,10 @@ def _works(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> It
     # Two steps, or several rounds, write the same records in parts.
     written = max(n_tokens * EXTRACT_OUT_PER_TOKEN, calls * LEAST_OUT)
     yield _Work("extract", roles.extract, calls, n_tokens * passes + calls * fixed["extract"], written)
+    if config.claims:
+        system = count(claims_request("", [], prompts, None).messages[0].content)
+        shown = n_tokens * (1 + CLAIM_NAMES_PER_TOKEN) + n_chunks * system
+        yield _Work("claims", roles.extract, n_chunks, shown, n_tokens * CLAIMS_OUT_PER_TOKEN)
     described = entities * DESCRIBED_SHARE
     describe_in = described * (2 * config.description_tokens + fixed["describe"])
     yield _Work("describe", roles.summarise, described, describe_in, described * DESCRIBE_OUT)

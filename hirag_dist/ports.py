@@ -69,8 +69,8 @@ class ChatPool(Protocol):
         ...
 
 
-class AnswerModel(Protocol):
-    """Whoever answers questions, in pieces."""
+class AnswerModel(ChatPool, Protocol):
+    """Whoever answers questions, in pieces; asked for whole replies where an answer takes several calls."""
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield the reply's text in pieces."""

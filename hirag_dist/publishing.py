@@ -17,7 +17,7 @@ from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.letters import Drops, split_letters
 from hirag_dist.execution.run import Dataset, Run
 from hirag_dist.index import layout
-from hirag_dist.index.layout import ALIASES, CONTENT_TABLES, DROPPED, LABEL_TABLES, PART_ARRAYS
+from hirag_dist.index.layout import ALIASES, CLAIMS, CONTENT_TABLES, DROPPED, OPTIONAL_CONTENT, PART_ARRAYS
 from hirag_dist.index.manifest import Manifest
 from hirag_dist.index.reader import current_id, open_snapshot
 from hirag_dist.index.store import Store
@@ -69,6 +69,7 @@ class Parts:
     entity_vectors: Dataset
     chunk_vectors: Dataset
     aliases: Dataset
+    claims: Dataset
     labelled: Labelled | None = None
 
 
@@ -92,6 +93,8 @@ def publish(run: Run, parts: Parts, *, embedder: str, dim: int, build: Mapping[s
     }
     if parts.aliases.rows:
         tables[ALIASES] = run.read(parts.aliases).sort_by("name_key")
+    if parts.claims.rows:
+        tables[CLAIMS] = run.read(parts.claims).sort_by("claim_id")
     tables |= _letter_tables(run.read(parts.rejects), run.drops)
     tables = {name: table.combine_chunks() for name, table in tables.items()}
     graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
@@ -126,7 +129,7 @@ def republish(store: Store, own_id: str, drops: Drops) -> Manifest:
     before = open_snapshot(store, own_id)
     # Parquet names the items of lists otherwise, and the id is a hash of types too.
     tables = {name: before.table(name).cast(getattr(schemas, name.upper())) for name in (*CONTENT_TABLES, "usage")}
-    for name in (ALIASES, *LABEL_TABLES):
+    for name in OPTIONAL_CONTENT:
         if name in before.manifest.counts:
             tables[name] = before.table(name).cast(getattr(schemas, name.upper()))
     letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
+from copy import copy
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
@@ -18,13 +20,15 @@ from hirag_dist.core.access import LabelRule
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import bridge_relations, key_entities
-from hirag_dist.core.sources import Votes
+from hirag_dist.core.sources import Starts
+from hirag_dist.core.steps import all_at_once
 from hirag_dist.core.triples import nearest_chunks
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.mapped import ReadAhead
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.index.seen import LabelledIndex, SeenIndex, info_of_nothing
+from hirag_dist.map_reduce import MAP_REDUCE, Material, gather, map_parts, nothing
 from hirag_dist.ports import AnswerModel, Embedder, VectorIndex
 from hirag_dist.searching import MODES, Search, Told, Turns
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
@@ -84,6 +88,12 @@ class QueryEngine:
         self._compile()
         self._read_ahead = ReadAhead(self._index.pages())
 
+    def with_settings(self, config: RetrievalConfig) -> QueryEngine:
+        """Return an engine with other settings that shares everything with this one, which is the one to close."""
+        other = copy(self)
+        other._config = config
+        return other
+
     @property
     def info(self) -> IndexInfo:
         """What the snapshot holds."""
@@ -120,6 +130,11 @@ class QueryEngine:
     ) -> AsyncIterator[tuple[str, Retrieval]]:
         """Yield (level, what is known so far) as each level is ready, and ("done", everything) at the end."""
         limits, turns = self._limits(query), Turns(self._clock, deadline_s)
+        if query.mode in MAP_REDUCE:
+            raise InvalidQuery(
+                f"mode: {query.mode} reads all there is and answers, it retrieves nothing; ask for an answer, or "
+                f"choose another mode: {', '.join(MODES)}"
+            )
         seen = self._labelled.seen_by(query.reach, query.labels)
         if seen is None:  # nothing is worth searching
             mode = query.mode or limits.mode
@@ -135,19 +150,51 @@ class QueryEngine:
         for level in search.levels:
             if await search.run(level):
                 yield level, search.result
-        search.finish()
+        await search.finish()
         yield "done", search.result
 
     async def answer_stream(
         self, query: Query, *, deadline_s: float | None = None
     ) -> AsyncIterator[Retrieval | str | Answer]:
-        """Yield the retrieval, the answer's text in pieces, and at last the answer with checked citations."""
+        """Yield the retrieval, the answer's text in pieces, and at last the answer with checked citations.
+
+        In a map-reduce mode what is going to be read comes before the retrieval, as one that holds `map_work` alone.
+
+        Raises:
+            TimeoutError: the deadline passed before the answer was complete.
+        """
         turns = Turns(self._clock, deadline_s)
-        retrieval = await self.retrieve(query, deadline_s=deadline_s)
+        if query.mode in MAP_REDUCE:
+            async with _in_time(turns.left_s):
+                material = await self.material(query)
+            yield material.planned
+            async with _in_time(turns.left_s):
+                retrieval = await map_parts(material, self._model, self._prompts, self._count)
+        else:
+            retrieval = await self.retrieve(query, deadline_s=deadline_s)
         yield retrieval
         async with aclosing(answer_pieces(retrieval, self._model, self._prompts, self._count, turns.left_s)) as pieces:
             async for piece in pieces:
                 yield piece
+
+    async def material(self, query: Query) -> Material:
+        """Return what a question in a map-reduce mode is answered from (`map_reduce.map_parts`).
+
+        A query's `context_tokens` makes parts smaller than the configured ones, never larger: all parts together are
+        in memory, and who asks does not know what the model can read.
+
+        Raises:
+            InvalidQuery: as `retrieve`; the mode is another, or takes more calls than the limit.
+        """
+        limits = self._limits(query)
+        if query.mode not in MAP_REDUCE:
+            raise InvalidQuery(f"mode: {query.mode} is no map-reduce; there are: {', '.join(MAP_REDUCE)}")
+        part_tokens = min(limits.context_tokens, self._config.context_tokens)
+        limits = limits.model_copy(update={"context_tokens": part_tokens})
+        seen = self._labelled.seen_by(query.reach, query.labels)
+        if seen is None:
+            return nothing(query.question, query.mode, self._index.snapshot_id, limits)
+        return await asyncio.to_thread(gather, seen, query.question, query.mode, limits, self._count)
 
     async def answer(self, query: Query, *, deadline_s: float | None = None) -> Answer:
         """Return the answer with its citations."""
@@ -191,16 +238,15 @@ class QueryEngine:
             )
             seen.similarities(none, query)
             nearest_chunks(seen.origins, seen.chunk_vectors, none, query, seen.seen_chunks)
-            votes = Votes(seen.origins, query, len(seen.chunk_vectors), seen.seen_chunks, seen.admission)
-            votes.of_entities([])
-            votes.of_relations([])
-            votes.ranked(seen.chunk_vectors, query, 1)
+            seen.nearest_chunks(query, 1)
+            starts = Starts(seen.ways, seen.origins, seen.seen_chunks, seen.admission)
+            all_at_once(starts.ranked_steps(1))
 
     def _limits(self, query: Query) -> RetrievalConfig:
         if not query.question.strip():
             raise InvalidQuery("question: it is empty")
-        if query.mode is not None and query.mode not in MODES:
-            raise InvalidQuery(f"mode: there is no {query.mode!r}; there are: {', '.join(MODES)}")
+        if query.mode is not None and query.mode not in (*MODES, *MAP_REDUCE):
+            raise InvalidQuery(f"mode: there is no {query.mode!r}; there are: {', '.join((*MODES, *MAP_REDUCE))}")
         dim = self._index.vectors.shape[1]
         if query.vector is not None and query.vector.shape != (dim,):
             raise InvalidQuery(f"vector: {query.vector.size} numbers; this index has {dim} dimensions")
@@ -213,3 +259,19 @@ class QueryEngine:
         except ValidationError as error:
             faults = error.errors(include_url=False, include_input=False)
             raise InvalidQuery("; ".join(f"{fault['loc'][-1]}: {fault['msg']}" for fault in faults)) from None
+
+
+@asynccontextmanager
+async def _in_time(left_s: float | None) -> AsyncIterator[None]:
+    """End what the block does when the time is up.
+
+    Raises:
+        TimeoutError: it is.
+    """
+    try:
+        async with asyncio.timeout(left_s) as limit:
+            yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise TimeoutError("the deadline passed before every part was read; allow more time") from error
+        raise

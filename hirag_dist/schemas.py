@@ -21,6 +21,7 @@ DOCUMENTS = pa.schema(
         _column("uri", _STRING),
         _column("record", pa.int32()),  # position in a file of many records, else 0
         _column("title", _STRING),
+        _column("source_ids", _STRINGS),  # what its records are called by their owner, one or, of copies, several
         _column("labels", _STRINGS),
         _column("n_chars", pa.int64()),
         _column("text", _STRING),
@@ -121,6 +122,23 @@ ALIASES = pa.schema(
     ]
 )
 
+CLAIMS = pa.schema(  # what texts claim of entities (GraphRAG paper §3.1.2; GraphRAG's covariates)
+    [
+        _column("claim_id", _STRING),  # hash of chunk and statement
+        _column("subject", _STRING),  # as the claim names it
+        _column("object", _STRING),  # empty where there is none
+        _column("subject_id", _STRING, nullable=True),  # the entity of layer 0 of that name, where there is one
+        _column("object_id", _STRING, nullable=True),
+        _column("type", _STRING),
+        _column("status", _STRING),  # true | false | suspected, as a rule; empty where it is not told
+        _column("start_date", _STRING),  # ISO 8601, as a rule; empty where it is not told
+        _column("end_date", _STRING),
+        _column("description", _STRING),
+        _column("source_text", _STRING),  # quoted from the chunk
+        _column("chunk_id", _STRING),  # who may see the chunk may see the claim; empty: not known
+    ]
+)
+
 CLUSTERS = pa.schema(
     [
         _column("cluster_id", _STRING),
@@ -178,7 +196,7 @@ REPORTS = pa.schema(
         _column("rating", pa.float64()),  # 0 to 10
         _column("rating_explanation", _STRING),
         _column("findings", pa.list_(pa.field("item", _FINDING, nullable=False))),
-        _column("origin", _STRING),  # model, or members: too small to be worth a call
+        _column("origin", _STRING),  # model; members: too small to be worth a call; or imported
         _column("n_dropped_references", pa.int32()),  # ids in the reply that named nothing
     ]
 )

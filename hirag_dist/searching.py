@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.config import Retrieval as RetrievalConfig
 from hirag_dist.core.context import render_context
+from hirag_dist.core.local_search import community_order, relation_order, relations_at, text_order
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.core.retrieval import (
     RankedCommunity,
@@ -22,15 +24,15 @@ from hirag_dist.core.retrieval import (
     key_entity_steps,
     ranked_communities,
 )
-from hirag_dist.core.scoring import exact_scores, top_rows
-from hirag_dist.core.sources import Votes
+from hirag_dist.core.scoring import AT_ONCE
+from hirag_dist.core.sources import NEAREST, Starts
 from hirag_dist.core.steps import Steps
 from hirag_dist.core.triples import nearest_chunks, path_order, question_order, question_scores
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.ports import Embedder, VectorIndex
 from hirag_dist.types import IntVector, Query, Retrieval
 
-MODES = ("hirag", "local", "global", "bridge", "nobridge", "naive", "flat")
+MODES = ("hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local")
 _LEVELS = {
     "hirag": ("local", "global", "bridge"),
     "local": ("local",),
@@ -39,7 +41,10 @@ _LEVELS = {
     "nobridge": ("local", "global"),
     "naive": (),
     "flat": ("local",),
+    "graphrag-local": ("local", "global", "bridge"),
 }
+_CLAIMS = 100  # about the local entities, at most
+_LAYER_0 = ("flat", "graphrag-local")  # modes that know no other
 _TURN_S = 0.002  # that a question works before others get in
 
 T = TypeVar("T")
@@ -61,7 +66,7 @@ class Told:
         self._kept: dict[tuple[str, int], tuple[str, int]] = {}
 
     def once(self, make: Callable[[], str]) -> tuple[str, int]:
-        """Return the text and tokens of a record that others are told otherwise; it is not remembered."""
+        """Return the text and tokens of a record that is not remembered: others are told otherwise, or few ask."""
         text = make()
         return text, self._count(text)
 
@@ -108,9 +113,7 @@ class Turns:
         Raises:
             _Late: the deadline has passed.
         """
-        if self._clock() - self._since > _TURN_S:
-            await asyncio.sleep(0)
-            self._since = self._clock()
+        await self._let_in()
         if self._give_up_at is not None and self._clock() > self._give_up_at:
             raise _Late
 
@@ -132,13 +135,25 @@ class Turns:
         Raises:
             _Late: the deadline passed before it was done.
         """
+        return await self._work(steps, self.next)
+
+    async def finish(self, steps: Steps[T]) -> T:
+        """Do work of bounded length in turns, also where the deadline has passed."""
+        return await self._work(steps, self._let_in)
+
+    async def _work(self, steps: Steps[T], between: Callable[[], Awaitable[None]]) -> T:
         while True:
             try:
                 next(steps)
             except StopIteration as done:
                 result: T = done.value
                 return result
-            await self.next()
+            await between()
+
+    async def _let_in(self) -> None:
+        if self._clock() - self._since > _TURN_S:
+            await asyncio.sleep(0)
+            self._since = self._clock()
 
 
 class Search:
@@ -166,7 +181,9 @@ class Search:
         self._vector: NDArray[np.float32] = np.zeros(0, np.float32)
         self._found: dict[str, list[int]] = {}  # rows of what is in the result, by the context's levels
         self._local_scored: list[tuple[int, float]] = []
+        self._near_chunks: list[tuple[int, float]] = []
         self._ranked: list[RankedCommunity] = []
+        self._related = np.zeros(0, np.int64), np.zeros((0, 2), np.int32)  # relations of local entities, their ends
         self._mode = query.mode or limits.mode
         self.levels = _LEVELS[self._mode]
         self.result = Retrieval(query.question, self._mode, index.snapshot_id)
@@ -190,21 +207,24 @@ class Search:
         """Add a level to the result; return False where there was no time for it, and say so in `partial`."""
         try:
             await self._turns.next()
-            await {"local": self._local, "global": self._global, "bridge": self._bridge}[level]()
+            bridge = self._relations if self._mode == "graphrag-local" else self._bridge
+            await {"local": self._local, "global": self._global, "bridge": bridge}[level]()
         except _Late:
             self.result = replace(self.result, partial=(*self.result.partial, level))
             return False
         return True
 
-    def finish(self) -> None:
-        """Add the sources and render the context."""
+    async def finish(self) -> None:
+        """Add the sources and render the context, whether there is time for it or not."""
         with self._timed("sources"):
-            self._sources()
+            await self._sources()
         with self._timed("render"):
             self.result = render_context(self.result, self._limits.context_tokens, self._count, self._tell)
         self._end()
 
     def _tell(self, level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
+        if level == "claims":
+            return self._told.once(make)
         row = self._found[level][place]
         if self._index.tells_anew(level, row):
             return self._told.once(make)
@@ -223,30 +243,43 @@ class Search:
                 self._vector = np.asarray(given / norm if norm else given, np.float32)
             else:
                 self._vector = (await embedder.embed([self._query.question]))[0]
-        self._votes = Votes(index.origins, self._vector, len(index.chunk_vectors), index.seen_chunks, index.admission)
-        if not self.levels:
-            return
+        self._starts = Starts(index.ways, index.origins, index.seen_chunks, index.admission)
         with self._timed("search"):
-            top_layer = 0 if self._mode == "flat" else None
+            if not self.levels:
+                await self._find_chunks(max(self._limits.top_sources, self._limits.top_n))
+                return
+            if self._limits.source_fusion and self._mode != "graphrag-local":
+                await self._find_chunks(NEAREST)
+            top_layer = 0 if self._mode in _LAYER_0 else None
             rows, scores = await vectors.search(self._vector, self._limits.top_n, top_layer, index.admission)
             self._local_scored = list(zip(rows.tolist(), scores.tolist(), strict=True))
         if "global" in self.levels or "bridge" in self.levels:
             with self._timed("communities"):
-                self._ranked = ranked_communities(
-                    index.communities, rows, scores, self._limits.community_level, self._limits.top_c
-                )
+                level, limit = self._limits.community_level, self._limits.top_c
+                if self._mode == "graphrag-local":
+                    every = ranked_communities(index.communities, rows, scores, level, len(index.communities.levels))
+                    self._ranked = community_order(index.communities, every)[:limit]
+                else:
+                    self._ranked = ranked_communities(index.communities, rows, scores, level, limit)
+
+    async def _find_chunks(self, limit: int) -> None:
+        index = self._index
+        search = partial(index.nearest_chunks, self._vector, limit)
+        rows, scores = await asyncio.to_thread(search) if len(index.chunk_vectors) > AT_ONCE else search()
+        self._near_chunks = list(zip(rows.tolist(), scores.tolist(), strict=True))
 
     async def _local(self) -> None:
-        self._votes.of_entities(self._local_scored)
+        self._starts.of_entities(self._local_scored)
         self._found["local"] = [row for row, _ in self._local_scored]
-        self.result = replace(self.result, local=self._index.entities(self._local_scored))
+        claims = self._index.claims_about(self._found["local"])[:_CLAIMS] if self._mode == "graphrag-local" else ()
+        self.result = replace(self.result, local=self._index.entities(self._local_scored), claims=claims)
 
     async def _global(self) -> None:
         with self._timed("communities"):
             items = [(ranked.community, self._index.community(ranked)) for ranked in self._ranked]
             found = {community: item for community, item in items if item is not None}
-            if "local" not in self.levels:  # else they have voted
-                self._votes.of_entities(self._local_scored)
+            if "local" not in self.levels:  # else the sources start from them already
+                self._starts.of_entities(self._local_scored)
             self.result = replace(self.result, communities=tuple(found.values()))
             self._found["global"] = list(found)
 
@@ -271,8 +304,9 @@ class Search:
             weights = index.relation_weights(relations)
             ranked = self._ranked_triples(relations, weights, similarity, paths)[: self._limits.max_triples]
             self._found["bridge"] = [row for row, _ in ranked]
-            self._votes.of_relations(ranked)
-            self._votes.of_entities(keys)
+            self._starts.of_relations(ranked)
+            if "local" not in self.levels:  # else the nearest of them are known: they are the nearest of all
+                self._starts.of_entities(keys)
             named = index.named(nodes)
             self.result = replace(
                 self.result,
@@ -280,6 +314,23 @@ class Search:
                 paths=index.paths(pairwise(rows), paths, named),
                 triples=index.triples(ranked, named),
             )
+
+    async def _relations(self) -> None:
+        """The relations of the local entities, as GraphRAG's local search ranks them."""
+        with self._timed("bridge"):
+            index, entities = self._index, [row for row, _ in self._local_scored]
+            at = await self._turns.work(relations_at(index.graph, index.parallel, index.layers, entities))
+
+            def related() -> tuple[IntVector, NDArray[np.int32], list[tuple[int, float]]]:
+                rows = index.known_relations(at)
+                ends, weights = index.ends[rows], index.relation_weights(rows)
+                told = relation_order(rows, ends, weights, entities)[: self._limits.max_triples]
+                return rows, ends, list(zip(rows[told].tolist(), weights[told].tolist(), strict=True))
+
+            rows, ends, ranked = await self._turns.apart(related)  # a hub has many
+            self._related = rows, ends
+            self._found["bridge"] = [row for row, _ in ranked]
+            self.result = replace(self.result, triples=index.triples(ranked))
 
     def _ranked_triples(
         self,
@@ -296,17 +347,20 @@ class Search:
             return question_order(rows, scores, weights)
         return path_order(rows, scores, weights, ends, paths)
 
-    def _sources(self) -> None:
+    async def _sources(self) -> None:
         index, limit = self._index, self._limits.top_sources
-        if self._mode == "naive":
-            rows = (
-                np.arange(len(index.chunk_vectors)) if index.seen_chunks is None else np.flatnonzero(index.seen_chunks)
-            )
-            scores = exact_scores(index.chunk_vectors, rows, self._vector)
-            best = top_rows(scores, rows, max(limit, self._limits.top_n))
-            ranked = list(zip(rows[best].tolist(), scores[best].tolist(), strict=True))
+        if self._mode == "graphrag-local":
+            entities = [row for row, _ in self._local_scored]
+            texts = text_order(index.ways, index.origins, entities, *self._related, index.seen_chunks, limit)
+            ranked = [(row, 1.0 / place) for place, row in enumerate(texts, 1)]
+        elif self._mode == "naive":
+            ranked = self._near_chunks
+        elif set(self.levels) <= set(self.result.partial):
+            ranked = []  # they are what is behind the levels, of which there was time for none
         else:
-            ranked = self._votes.ranked(index.chunk_vectors, self._vector, limit)
+            self._starts.of_names(index.named_in(self._query.question))
+            self._starts.of_chunks(self._near_chunks)
+            ranked = await self._turns.finish(self._starts.ranked_steps(limit))
         self._found["sources"] = [row for row, _ in ranked]
         self.result = replace(self.result, sources=index.sources(ranked))
 

@@ -17,6 +17,11 @@ def _labels(given: Any) -> Any:
     return tuple(given)
 
 
+def _word(given: Any) -> Any:
+    """YAML reads a bare off as a truth value."""
+    return "off" if given is False else given
+
+
 class Service(Section):
     """The gRPC service."""
 
@@ -39,6 +44,9 @@ class Service(Section):
     )
     state_dir: str | None = Field(
         None, description="where callers' quotas outlive a restart, one service each; null: they begin anew"
+    )
+    map_reduce: bool = Field(
+        False, description="answers in the modes graphrag-global and ts, which cost a call for each part of the corpus"
     )
     concurrency: int | None = Field(
         None, ge=1, description="retrievals at a time in a process, the rest wait in line; null: by what they wait for"
@@ -66,7 +74,9 @@ class Service(Section):
     drain_s: float = Field(20.0, ge=0, description="for requests to finish when the service stops")
     metrics_listen: str | None = Field(None, description="HOST:PORT of Prometheus /metrics, for all processes")
     metrics_public: bool = Field(False, description="lets metrics_listen be an address that others can reach")
-    access_log: Literal["text", "json", "off"] = Field("text", description="form of the log's line for each request")
+    access_log: Annotated[Literal["text", "json", "off"], BeforeValidator(_word)] = Field(
+        "text", description="form of the log's line for each request"
+    )
     log_questions: bool = Field(False, description="puts the question into that line")
     traces_endpoint: str | None = Field(None, description="OTLP over HTTP, such as http://collector:4318/v1/traces")
     traces_ratio: float = Field(1.0, ge=0, le=1, description="share of the traces that are sent")

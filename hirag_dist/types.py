@@ -1,13 +1,29 @@
-"""Small frozen records that pass between layers. Rows of data are Arrow tables (`schemas`), not these."""
+"""Small frozen records that pass between layers. Rows of data are Arrow tables (`schemas`), not these.
+
+Those of a question and its answer lie in `results`, and are imported from here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hirag_dist.results import MAP_REDUCE as MAP_REDUCE
+from hirag_dist.results import Answer as Answer
+from hirag_dist.results import Citation as Citation
+from hirag_dist.results import ClaimItem as ClaimItem
+from hirag_dist.results import CommunityItem as CommunityItem
+from hirag_dist.results import EntityItem as EntityItem
+from hirag_dist.results import IndexInfo as IndexInfo
+from hirag_dist.results import MapWork as MapWork
+from hirag_dist.results import PathItem as PathItem
+from hirag_dist.results import Query as Query
+from hirag_dist.results import Retrieval as Retrieval
+from hirag_dist.results import SourceItem as SourceItem
+from hirag_dist.results import TripleItem as TripleItem
 
 FloatMatrix = NDArray[np.float32]
 FloatVector = NDArray[np.float64]
@@ -35,6 +51,7 @@ class ChatRequest:
         round: 0 for a first pass, 1, 2, … for gleaning.
         max_tokens: limit on the reply, or None for the endpoint's own.
         packed: `unit` of each unit that shares this call; empty where it is about one.
+        replicate: 0, or 1, 2, … where the same is asked again for another reply, which is stored beside the first.
     """
 
     role: str
@@ -44,6 +61,7 @@ class ChatRequest:
     round: int = 0
     max_tokens: int | None = None
     packed: tuple[str, ...] = ()
+    replicate: int = 0
 
     @property
     def text(self) -> str:
@@ -227,165 +245,3 @@ class Projection:
 
     axes: FloatMatrix
     shift: NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class EntityItem:
-    """An entity in a result. `score` is the cosine similarity to the question, None where it was not scored."""
-
-    entity_id: str
-    name: str
-    type: str
-    description: str
-    layer: int
-    score: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CommunityItem:
-    """A community in a result, with its report. `hits` counts the local entities that it holds."""
-
-    community_id: str
-    level: int
-    title: str
-    report: str
-    rating: float
-    hits: int
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class PathItem:
-    """A shortest path between two consecutive key entities (Eq. 15); empty `entity_ids` when unconnected."""
-
-    source_id: str
-    target_id: str
-    entity_ids: tuple[str, ...]
-    entity_names: tuple[str, ...]
-
-    @property
-    def connected(self) -> bool:
-        """Whether the pair is joined in the graph."""
-        return bool(self.entity_ids)
-
-
-@dataclass(frozen=True, slots=True)
-class TripleItem:
-    """A relation between path nodes (Eq. 16)."""
-
-    relation_id: str
-    source_id: str
-    target_id: str
-    source_name: str
-    target_name: str
-    kind: str
-    description: str
-    weight: float
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class SourceItem:
-    """A chunk behind what was retrieved, with its place in its document (characters, half open)."""
-
-    chunk_id: str
-    document_id: str
-    title: str
-    uri: str
-    start: int
-    end: int
-    text: str
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A question and how to look for its answer. None takes the configured default.
-
-    Attributes:
-        mode: hirag, local, global, bridge, nobridge, naive or flat; None the configured one.
-        top_n: local entities (Eq. 12).
-        top_m: key entities of each community (Eq. 14).
-        top_c: communities at most.
-        community_level: leaf, all, or a level number as text.
-        context_tokens: limit of the rendered context.
-        vector: (dim,) the question's embedding, where the caller has it.
-        labels: what every document searched must carry; a wish, within `reach`.
-        reach: the labels that the caller holds, which decide what may be seen; None: everything may.
-    """
-
-    question: str
-    mode: str | None = None
-    top_n: int | None = None
-    top_m: int | None = None
-    top_c: int | None = None
-    community_level: str | None = None
-    context_tokens: int | None = None
-    vector: FloatMatrix | None = None
-    labels: tuple[str, ...] = ()
-    reach: frozenset[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Retrieval:
-    """What was found for a question, level by level, and the context rendered from it.
-
-    Attributes:
-        key_entities: top-m members of each retrieved community, in the order that the bridge walks (Eq. 14).
-        paths: one per consecutive pair of key entities; unconnected pairs are there too.
-        context_refs: reference in the context ("E3", "S1") → id of the entity, relation, community or chunk.
-        timings_ms: embed, search, communities, bridge, sources, render, total.
-        partial: levels that the deadline cut off.
-    """
-
-    question: str
-    mode: str
-    snapshot_id: str
-    local: tuple[EntityItem, ...] = ()
-    communities: tuple[CommunityItem, ...] = ()
-    key_entities: tuple[EntityItem, ...] = ()
-    paths: tuple[PathItem, ...] = ()
-    triples: tuple[TripleItem, ...] = ()
-    sources: tuple[SourceItem, ...] = ()
-    context: str = ""
-    context_tokens: int = 0
-    context_refs: Mapping[str, str] = field(default_factory=dict)
-    timings_ms: Mapping[str, float] = field(default_factory=dict)
-    partial: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Citation:
-    """One reference of an answer: `kind` is entity, relation, community or chunk; `ref` stands in the text."""
-
-    ref: str
-    kind: str
-    id: str
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer with the items it cites. `dropped_citations` counts references that named nothing."""
-
-    text: str
-    citations: tuple[Citation, ...]
-    dropped_citations: int
-    retrieval: Retrieval
-    model: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class IndexInfo:
-    """What `DescribeIndex` and `inspect` say of a snapshot."""
-
-    snapshot_id: str
-    created_at: str
-    complete: bool
-    counts: Mapping[str, int]
-    layers: tuple[Mapping[str, Any], ...]
-    communities_by_level: Mapping[int, int]
-    embedder: str
-    dim: int

@@ -80,10 +80,7 @@ def resolve(config: Config, ledger: Ledger | None = None, kernels: str | None = 
     if config.clustering.reduction == "umap":
         require_umap()
     structured = asyncio.run(_probe(config, ledger))
-    models = {
-        role: tuple(_answerer(name, weight, config) for name, weight in _shares(getattr(config.llm.roles, role)))
-        for role in CHAT_ROLES
-    }
+    models = {role: answerers(config, getattr(config.llm.roles, role)) for role in CHAT_ROLES}
     embedder = make_embedder(config)
     return Resolved(
         structured={role: all(structured[name] for name in role_endpoints(config, role)) for role in BUILD_ROLES},
@@ -96,23 +93,29 @@ def resolve(config: Config, ledger: Ledger | None = None, kernels: str | None = 
 
 async def _probe(config: Config, ledger: Ledger | None) -> dict[str, bool]:
     used = {name for role in BUILD_ROLES for name in role_endpoints(config, role)}
-    caller = Caller(Budget(make_treasury(config)), _patience(config))
+    caller = Caller(Budget(make_treasury(config)), patience(config))
     found: dict[str, bool] = {}
     try:
         for name in sorted(used):
-            endpoint = config.llm.endpoints[name]
-            found[name] = endpoint.output == "json_schema"
-            if endpoint.kind == "openai" and endpoint.output == "auto":
-                target = _priced(name, 1.0, make_chat_model(name, config), config)
-                try:
-                    found[name] = await probe_forms(target, ledger, caller)
-                finally:
-                    await target.model.close()
-                log.info("endpoint %s: structured outputs %s", name, "on" if found[name] else "off")
+            found[name] = await has_forms(name, config, ledger, caller)
     finally:
         await caller.close()
         if ledger is not None:
             await ledger.close()
+    return found
+
+
+async def has_forms(name: str, config: Config, ledger: Ledger | None, caller: Caller) -> bool:
+    """Return whether an endpoint is asked for JSON schemas: as configured, else as it answers a small call."""
+    endpoint = config.llm.endpoints[name]
+    if endpoint.kind != "openai" or endpoint.output != "auto":
+        return endpoint.output == "json_schema"
+    target = _priced(name, 1.0, make_chat_model(name, config), config)
+    try:
+        found = await probe_forms(target, ledger, caller)
+    finally:
+        await target.model.close()
+    log.info("endpoint %s: structured outputs %s", name, "on" if found else "off")
     return found
 
 
@@ -136,12 +139,19 @@ def make_treasury(
     return Treasury(allowances, max_usd, max_tokens)
 
 
-def make_pool(config: Config, ledger: Ledger | None, caller: Caller) -> Pool:
-    """Compose ledger → retry → limit → endpoint for every role."""
+def make_pool(
+    config: Config, ledger: Ledger | None, caller: Caller, more_roles: Mapping[str, RoleTarget] | None = None
+) -> Pool:
+    """Compose ledger → retry → limit → endpoint for every role.
+
+    Args:
+        more_roles: besides those of the configuration: role → who plays it.
+    """
     models: dict[str, ChatModel] = {}
     roles: dict[str, list[PricedModel]] = {}
-    for role in CHAT_ROLES:
-        for name, weight in _shares(getattr(config.llm.roles, role)):
+    targets = {role: getattr(config.llm.roles, role) for role in CHAT_ROLES} | dict(more_roles or {})
+    for role, target in targets.items():
+        for name, weight in shares(target):
             if name not in models:
                 models[name] = make_chat_model(name, config, caller.budget.spending)
             roles.setdefault(role, []).append(_priced(name, weight, models[name], config))
@@ -161,9 +171,9 @@ def make_services(
     """
     ledger = Ledger(store)
     count = counter(config.tokenizer)
-    caller = Caller(Budget(lender, holder, spending), _patience(config))
+    caller = Caller(Budget(lender, holder, spending), patience(config))
     chat = make_pool(config, ledger, caller)
-    embedder = _limited_embedder(config, ledger, caller)
+    embedder = limited_embedder(config, ledger, caller)
 
     async def close() -> None:
         await chat.close()
@@ -248,13 +258,19 @@ def _batch_target(name: str, config: Config, store: Store, spending: bool) -> Ba
 
 def role_endpoints(config: Config, role: str) -> list[str]:
     """Return the names of the endpoints that play a role."""
-    return [name for name, _ in _shares(getattr(config.llm.roles, role))]
+    return [name for name, _ in shares(getattr(config.llm.roles, role))]
 
 
-def _shares(target: RoleTarget) -> list[tuple[str, float]]:
+def shares(target: RoleTarget) -> list[tuple[str, float]]:
+    """Return who plays a role, each with its weight."""
     if isinstance(target, str):
         return [(target, 1.0)]
     return [(share.endpoint, share.weight) for share in target]
+
+
+def answerers(config: Config, target: RoleTarget) -> tuple[str, ...]:
+    """Return the models that may answer a role, each with whatever else decides its replies: for keys."""
+    return tuple(_answerer(name, weight, config) for name, weight in shares(target))
 
 
 def _answerer(name: str, weight: float, config: Config) -> str:
@@ -279,7 +295,7 @@ def _priced(name: str, weight: float, model: ChatModel, config: Config) -> Price
     return PricedModel(name, model, _reply_settings(endpoint), prices, paid, weight, endpoint.max_reply_tokens)
 
 
-def _limited_embedder(config: Config, ledger: Ledger | None, caller: Caller) -> Embedder:
+def limited_embedder(config: Config, ledger: Ledger | None, caller: Caller) -> Embedder:
     """Return the embedder, within the endpoint's limits where it has any."""
     embedder = make_embedder(config)
     if not isinstance(embedder, PaidEmbedder):
@@ -289,7 +305,8 @@ def _limited_embedder(config: Config, ledger: Ledger | None, caller: Caller) -> 
     return LedgerEmbedder(target, ledger, caller)
 
 
-def _patience(config: Config) -> Patience:
+def patience(config: Config) -> Patience:
+    """Return how long calls are tried, as configured."""
     llm = config.llm
     return Patience(llm.attempts, llm.patience_s, llm.failover_s, llm.deadline_s, llm.hedge_s)
 
@@ -298,6 +315,7 @@ class _AnswerPool:
     """Implements `ports.AnswerModel` over the pool of one engine, which leaves the treasury when it is closed."""
 
     def __init__(self, pool: Pool, treasury: Treasury, holder: str) -> None:
+        self.ask = pool.ask
         self.stream = pool.stream
         self.model_name = pool.model_name
         self._pool = pool
@@ -309,12 +327,20 @@ class _AnswerPool:
         await self._treasury.leave(self._holder)
 
 
-def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts, treasury: Treasury | None = None) -> QueryEngine:
+def make_engine(
+    config: Config,
+    snapshot: Snapshot,
+    prompts: Prompts,
+    treasury: Treasury | None = None,
+    *,
+    spending: bool = False,
+) -> QueryEngine:
     """Return what answers questions over a snapshot. Replies to questions are not kept in the index's ledger.
 
     Args:
         treasury: the endpoints' limits, where this process has other engines before or after this one; None for
             limits of its own.
+        spending: whether the treasury has a spending limit.
 
     Raises:
         BackendUnavailable: vectors or embedder are missing.
@@ -323,9 +349,9 @@ def make_engine(config: Config, snapshot: Snapshot, prompts: Prompts, treasury: 
     count = counter(config.tokenizer)
     lender = make_treasury(config) if treasury is None else treasury
     holder = uuid.uuid4().hex
-    caller = Caller(Budget(lender, holder), _patience(config), keeps=False)
+    caller = Caller(Budget(lender, holder, spending), patience(config), keeps=False)
     pool = make_pool(config, None, caller)
-    embedder = QuestionEmbedder(_limited_embedder(config, None, caller))
+    embedder = QuestionEmbedder(limited_embedder(config, None, caller))
     snapshot = snapshot.cached_in(config.service.cache_dir)
     vectors = make_vector_index(config, snapshot)
     rule = config.service.label_rule

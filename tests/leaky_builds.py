@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -24,10 +26,11 @@ from hirag_dist.core.prompts import DONE, Prompts
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.query import QueryEngine
 from hirag_dist.service.convert import answer_to_proto, retrieval_to_proto
-from hirag_dist.types import Answer, ChatRequest, Retrieval
+from hirag_dist.types import Answer, ChatReply, ChatRequest, Retrieval
 from tests.labelled_builds import build
 from tests.toy_builds import Bench, between, members, task_of
 
+T = TypeVar("T")
 HIDDEN = "zqx"  # hidden words begin so
 Documents = list[tuple[str, list[str]]]
 
@@ -86,6 +89,12 @@ class Echo:
         self.model = ScriptedModel(lambda request: request.messages[-1].content + " [E1] [S1] [R1] [C1]")
         self.stream = self.model.stream
         self.close = self.model.close
+
+    async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T:
+        """A point that says all that a part holds, and cites every record of it."""
+        told = request.messages[-1].content
+        refs = "".join(f"[{ref}]" for ref in re.findall(r"^\[([CS]\d+)\]", told, re.MULTILINE))
+        return accept(ChatReply(json.dumps({"points": [{"text": f"{told} {refs}", "helpfulness": 50}]})))
 
     def model_name(self, request: ChatRequest) -> str:
         return "echo"

@@ -50,6 +50,10 @@ def test_an_empty_file_changes_nothing(load: Loader, text: str) -> None:
     assert load(text).config == Config()
 
 
+def test_off_is_a_word_where_yaml_has_a_truth_value(load: Loader) -> None:
+    assert load("service: {access_log: off}").config.service.access_log == "off"
+
+
 def test_later_origins_win(load: Loader) -> None:
     text = "seed: 1\nchunk_tokens: 300\nclustering: {target_size: 5, max_size: 9}\n"
     loaded = load(text, {"HIRAG__SEED": "2", "HIRAG__CLUSTERING__TARGET_SIZE": "6"}, seed=3, clustering__max_size=None)

@@ -10,16 +10,17 @@ import pytest
 ROOT = Path(__file__).parents[1] / "hirag_dist"
 
 ROOMS = (  # lowest rank first; hirag_dist/__init__.py is free
-    "errors schemas types ports config config_section service_config data",
+    "errors schemas types results ports config config_section service_config data",
     "core",
     "index reading extractive importing config_file joining answers",
-    "searching",
+    "searching map_reduce",
     "pool stages query questions inspection exporting",
     "backends execution service",
     "publishing pruning resolving sources wiring layering client simulator",
     "growing web",
     "basic_graph labelling",
     "pipeline planning",
+    "evaluation",
     "cli",
     "__main__",
 )

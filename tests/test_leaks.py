@@ -11,11 +11,24 @@ from typing import Any
 
 import pytest
 
+from hirag_dist.core.context import UNKNOWN_ANSWER
 from hirag_dist.index.layout import LABEL_TABLES
 from hirag_dist.index.reader import Snapshot
+from hirag_dist.map_reduce import MAP_REDUCE
 from hirag_dist.searching import MODES
-from hirag_dist.types import Query, Retrieval
-from tests.leaky_builds import HIDDEN, NOBODY, QUESTIONS, Indexes, all_text, corpus, engine_of, public, topics
+from hirag_dist.types import Answer, MapWork, Query, Retrieval
+from tests.leaky_builds import (
+    HIDDEN,
+    NOBODY,
+    QUESTIONS,
+    Documents,
+    Indexes,
+    all_text,
+    corpus,
+    engine_of,
+    public,
+    topics,
+)
 from tests.toy_builds import rows
 
 
@@ -99,6 +112,22 @@ async def test_without_communities_a_reply_is_that_of_an_index_without_the_hidde
         same(found, wanted)
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_relations_and_texts_of_local_search_are_those_of_an_index_without_the_hidden_documents(
+    made: Indexes, seed: int
+) -> None:
+    """Which communities there are is another matter: they are of the whole graph, so reports and context differ."""
+    documents = corpus(seed)
+    engine = made(documents, max_layers=0)
+    other = made(public(documents), max_layers=0)
+    for question in QUESTIONS:
+        found = await engine.retrieve(Query(question, "graphrag-local", top_n=30, reach=NOBODY))
+        wanted = await other.retrieve(Query(question, "graphrag-local", top_n=30))
+        assert wanted.triples
+        none = {"communities": (), "context": "", "context_tokens": 0, "context_refs": {}}
+        same(replace(found, **none), replace(wanted, **none))
+
+
 async def test_a_wish_for_labels_is_an_index_of_the_documents_that_carry_them(made: Indexes) -> None:
     documents = corpus(1)
     engine = made(documents, max_layers=0)
@@ -178,8 +207,7 @@ async def test_bridges_are_of_what_the_documents_in_reach_say(made: Indexes) -> 
 
 
 async def test_a_report_is_there_for_those_who_may_see_all_that_it_was_written_from(made: Indexes) -> None:
-    documents = corpus(1)
-    documents += [(text.replace("word", "term"), labels) for text, labels in topics(1) if not labels]
+    documents = with_public_topics()
     engine = made(documents)
     snapshot = made.snapshot(documents)
     hidden = hidden_ids(snapshot)
@@ -191,6 +219,58 @@ async def test_a_report_is_there_for_those_who_may_see_all_that_it_was_written_f
     assert found < there
     assert not found & hidden
     assert there & hidden
+
+
+def with_public_topics() -> Documents:
+    """So that there are communities of which everything may be seen."""
+    return [*corpus(1), *((text.replace("word", "term"), labels) for text, labels in topics(1) if not labels)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "level"), [("ts", None), *(("graphrag-global", at) for at in ("0", "1", "leaf", "all"))]
+)
+@pytest.mark.parametrize("question", [*QUESTIONS, "termaa"])
+async def test_no_trace_in_answers_from_all_of_the_corpus(
+    made: Indexes, mode: str, level: str | None, question: str
+) -> None:
+    documents = with_public_topics()
+    engine, snapshot = made(documents), made.snapshot(documents)
+    asked = Query(question, mode, community_level=level, reach=NOBODY)
+    material = await engine.material(replace(asked, context_tokens=500))
+    assert len(material.parts) > 1
+    assert not [part for part in material.parts if HIDDEN in part.context]
+    answer = await engine.answer(asked)
+    text = all_text(answer)
+    assert HIDDEN not in text
+    assert not [own for own in hidden_ids(snapshot) if own in text]
+    assert answer.citations
+    everything = await engine.answer(replace(asked, reach=None))
+    assert HIDDEN in all_text(everything), "else there was nothing to leak"
+    holder = await engine.answer(replace(asked, reach=frozenset({"secret", "other"})))
+    assert untimed(holder) == untimed(everything)
+    assert untimed(await engine.answer(asked)) == untimed(answer), "whoever asked in between"
+
+
+async def test_the_corpus_is_read_as_if_the_hidden_documents_were_not_there(made: Indexes) -> None:
+    """Order, numbers and parts, none of which is to tell that something was left out."""
+    engine, other = made(corpus(1), max_layers=0), made(public(corpus(1)), max_layers=0)
+    found = await engine.answer(Query("wordaa", "ts", context_tokens=200, reach=NOBODY))
+    wanted = await other.answer(Query("wordaa", "ts", context_tokens=200))
+    assert found.text == wanted.text
+    assert found.retrieval.map_work == wanted.retrieval.map_work
+    same(found.retrieval, wanted.retrieval)
+
+
+@pytest.mark.parametrize("mode", MAP_REDUCE)
+async def test_nothing_in_reach_is_nothing_read(made: Indexes, mode: str) -> None:
+    engine = made([(text, ["secret"]) for text, _ in corpus(1)[:3]], max_layers=0)
+    answer = await engine.answer(Query("wordaa", mode, reach=NOBODY))
+    assert (answer.text, answer.citations) == (UNKNOWN_ANSWER, ())
+    assert answer.retrieval.map_work == MapWork(0, 0, 0)
+
+
+def untimed(answer: Answer) -> Answer:
+    return replace(answer, retrieval=replace(answer.retrieval, timings_ms={}))
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

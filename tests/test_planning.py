@@ -43,6 +43,14 @@ def test_proposing_meta_types_is_one_call_more() -> None:
     assert sum(stage.calls for stage in proposed.stages) == sum(stage.calls for stage in given.stages) + 1
 
 
+def test_claims_are_one_call_a_chunk_more() -> None:
+    given, asked = plan([CORPUS], llm=priced()), plan([CORPUS], llm=priced(), claims=True)
+    (more,) = [stage for stage in asked.stages if stage.stage == "claims"]
+    assert more.calls == asked.chunks
+    assert more.input_tokens > asked.tokens
+    assert sum(stage.calls for stage in asked.stages) == sum(stage.calls for stage in given.stages) + more.calls
+
+
 def test_counts_documents_copies_and_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The same words.")
     (tmp_path / "b.txt").write_text("The same words.")

@@ -134,7 +134,8 @@ def snapshot(tmp_path: Path) -> Snapshot:
         relation("a", "S", 1.0, "summary"),
         relation("b", "S", 1.0, "summary"),
     ]
-    documents = [{"document_id": "doc", "uri": "doc.txt", "record": 0, "title": "Doc", "labels": [], "n_chars": 30}]
+    documents = [{"document_id": "doc", "uri": "doc.txt", "record": 0, "title": "Doc"}]
+    documents[0] |= {"source_ids": ["doc"], "labels": [], "n_chars": 30}
     chunks = [
         {"chunk_id": own, "document_id": "doc", "position": at, "start": 10 * at, "end": 10 * at + 10, "n_tokens": 3}
         | {"text": f"Text of {own}."}
@@ -280,12 +281,14 @@ PARTS = ("local", "communities", "key_entities", "sources")
         ("nobridge", {"local", "communities", "sources"}),
         ("naive", {"sources"}),
         ("flat", {"local", "sources"}),
+        ("graphrag-local", {"local", "communities", "sources"}),
     ],
 )
 async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[str]) -> None:
     found = await bench.ask("a?", mode)
     assert {part for part in PARTS if getattr(found, part)} == present
-    assert bool(found.paths) == bool(found.triples) == ("key_entities" in present)
+    assert bool(found.paths) == ("key_entities" in present)
+    assert bool(found.triples) == ("key_entities" in present or mode == "graphrag-local")
     assert (found.mode, found.question, found.partial) == (mode, "a?", ())
     assert found.context
     relations = {"a-b", "a-b again", "b-c", "c-d", "a-S", "b-S"}
@@ -293,12 +296,41 @@ async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[
 
 
 def test_every_mode_is_tested_above() -> None:
-    assert len(MODES) == 7
+    assert len(MODES) == 8
 
 
 async def test_flat_looks_at_layer_0_alone(bench: Bench) -> None:
     assert "S" in ids((await bench.ask("S?", "local")).local)
     assert ids((await bench.ask("S?", "flat")).local) == ["a", "b", "c", "d", "e"]
+
+
+async def test_local_search_of_graphrag_is_of_layer_0_and_what_hangs_on_it(bench: Bench) -> None:
+    found = await bench.ask("a?", "graphrag-local", top_n=2)
+    assert ids(found.local) == ["a", "b"]
+    assert ids(found.triples, "relation_id") == ["a-b", "a-b again", "b-c"], "none to the summary entity S"
+    assert ids(found.communities, "community_id") == ["left"]
+    assert ids(found.sources, "chunk_id") == ["k0"]
+    assert (found.key_entities, found.paths) == ((), ())
+    assert "## Relations" in found.context
+    assert set(found.timings_ms) == {"embed", "search", "communities", "bridge", "sources", "render", "total"}
+    nearer = await bench.ask("c?", "graphrag-local", top_n=2)
+    assert ids(nearer.local) == ["c", "b"]
+    assert ids(nearer.sources, "chunk_id") == ["k1", "k0"], "in the order of the entities"
+
+
+async def test_local_search_without_time_for_relations_still_has_sources(snapshot: Snapshot) -> None:
+    now = [0.0]
+    bench = Bench(snapshot, clock=lambda: now[0])
+    asked = Query("a?", "graphrag-local")
+    levels = []
+    async for level, so_far in bench.engine.retrieve_stream(asked, deadline_s=1.0):
+        now[0] += 5.0 * (level == "global")
+        levels.append((level, so_far))
+    (*_, (last, found)) = levels
+    assert last == "done"
+    assert found.partial == ("bridge",)
+    assert found.triples == ()
+    assert ids(found.sources, "chunk_id") == ["k0", "k1", "k2"]
 
 
 async def test_naive_ranks_chunks_by_their_own_vectors(bench: Bench) -> None:
@@ -311,7 +343,25 @@ async def test_naive_ranks_chunks_by_their_own_vectors(bench: Bench) -> None:
 async def test_a_summary_entity_finds_sources_through_its_members(bench: Bench) -> None:
     found = await bench.ask("S?", "local", top_n=1)
     assert ids(found.local) == ["S"]
-    assert ids(found.sources, "chunk_id") == ["k0"]
+    assert ids(found.sources, "chunk_id")[0] == "k0"
+
+
+async def test_sources_come_from_what_the_question_names(snapshot: Snapshot) -> None:
+    """The question is near a alone; e, of chunk k2, is joined to nothing and stands in its words."""
+    bench = Bench(snapshot, RetrievalConfig(top_n=1, source_fusion=False))
+    near = AXES["a"]
+    asked = await bench.ask("What is near?", "local", vector=np.array(near, np.float32))
+    assert ids(asked.sources, "chunk_id") == ["k0", "k1"]
+    named = await bench.ask("What is E?", "local", vector=np.array(near, np.float32))
+    assert ids(named.sources, "chunk_id") == ["k2", "k0", "k1"]
+
+
+async def test_the_nearest_chunks_are_sources_where_they_are_asked_for(snapshot: Snapshot) -> None:
+    near = np.array([0, 0.1, 0, 0.9, 0], np.float32)  # to chunk k2, and then to k1
+    alone, fused = (Bench(snapshot, RetrievalConfig(top_n=1, source_fusion=fusion)) for fusion in (False, True))
+    for mode in ("hirag", "flat"):
+        assert "k1" not in ids((await alone.ask("?", mode, vector=near)).sources, "chunk_id")
+        assert ids((await fused.ask("?", mode, vector=near)).sources, "chunk_id")[:2] == ["k2", "k1"]
 
 
 async def test_times_of_every_part(bench: Bench) -> None:

@@ -125,6 +125,18 @@ class Bench:
         **keys: Any,
     ) -> BuildResult:
         """Build an index of INPUT."""
+        return self.run_work(lambda build: build.index(inputs), script, retry=retry, fresh=fresh, **keys)
+
+    def run_work(
+        self,
+        work: Callable[[Build], BuildResult],
+        script: Script = lambda request: None,
+        *,
+        retry: bool = False,
+        fresh: bool = False,
+        **keys: Any,
+    ) -> BuildResult:
+        """Do something with a build."""
         config = Config.model_validate(
             {
                 "chunking": "none",
@@ -161,7 +173,7 @@ class Bench:
         try:
             self.events = []
             run = Run(store, executor, (self.events.append,), config.max_reject_ratio, fresh, retry)
-            return Build(config, Prompts(), resolved, run).index(inputs)
+            return work(Build(config, Prompts(), resolved, run))
         finally:
             executor.close()
 

@@ -35,7 +35,7 @@ def make_chat_model(name: str, config: Config, spending: bool = False) -> ChatMo
         from hirag_dist.backends.recorded import RecordedModel
 
         fallback = make_chat_model(endpoint.fallback, config) if endpoint.fallback else None
-        return RecordedModel(str(endpoint.path), fallback, count)
+        return RecordedModel(str(endpoint.path), fallback, count, endpoint.model)
     if endpoint.kind == "openai":
         from hirag_dist.backends.openai_chat import OpenAiChat
 

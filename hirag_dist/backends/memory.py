@@ -8,11 +8,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.scoring import Codes, nearest_of_all
+from hirag_dist.core.scoring import AT_ONCE, Codes, nearest_of_all
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import Admission, FloatMatrix
-
-_AT_ONCE = 50_000  # rows, which take a millisecond: more of them are read in a thread, and others get in
 
 
 class MemoryVectors:
@@ -37,7 +35,7 @@ class MemoryVectors:
         """Return (rows, similarities), best first, ties by row."""
         end = int(self._ends[min(max_layer, len(self._ends) - 1)]) if max_layer is not None else len(self._vectors)
         search = partial(nearest_of_all, self._vectors, self._codes, vector, limit, end, admission)
-        return await asyncio.to_thread(search) if end > _AT_ONCE else search()
+        return await asyncio.to_thread(search) if end > AT_ONCE else search()
 
     def prepare(self, admission: Admission | None = None) -> None:
         """Compile, or load what was compiled."""

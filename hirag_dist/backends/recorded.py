@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from hirag_dist.ports import ChatModel
 from hirag_dist.reading.clean import clean_text
 from hirag_dist.types import ChatReply, ChatRequest
 
+log = logging.getLogger(__name__)
 _PIECE_CHARS = 16
 _NANO_KINDS = {"extract": "extract", "extract_glean": "extract"}
 _TEXT_KEYS = ("chunk_id", "passage_id")
@@ -74,6 +76,8 @@ class RecordedModel:
         if not self._replies and not self._by_request:
             of_model = f" of the model {model}" if model else ""
             raise ConfigError(f"recorded: {', '.join(shown)} holds no reply{of_model} that can be replayed")
+        if self.bad_triples:
+            log.warning("%s: %d triples are not three strings, and are left out", ", ".join(shown), self.bad_triples)
         items = sorted((*key[:2], str(key[2]), reply.text) for key, reply in self._replies.items())
         items += sorted((key, reply.text) for key, reply in self._by_request.items())  # type: ignore[misc]
         digest = content_id(*(part for item in items for part in item))[:12]

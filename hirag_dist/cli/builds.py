@@ -38,6 +38,7 @@ class Given:
         folder: what was imported; empty for none.
         reading: the reading options in force.
         left_out: (what, why) of what an import could not take over.
+        communities: new, or keep where an import took those of its folder over.
     """
 
     command: str
@@ -45,6 +46,7 @@ class Given:
     folder: str
     reading: Mapping[str, Any]
     left_out: tuple[tuple[str, str], ...] = ()
+    communities: str = "new"
 
     @classmethod
     def index(cls, inputs: list[str], config: Config) -> Given:
@@ -52,9 +54,11 @@ class Given:
         return cls("index", tuple(map(lasting, inputs)), "", config.reading.model_dump())
 
     @classmethod
-    def imported(cls, folder: str, left_out: tuple[tuple[str, str], ...], config: Config) -> Given:
+    def imported(
+        cls, folder: str, left_out: tuple[tuple[str, str], ...], config: Config, communities: str = "new"
+    ) -> Given:
         """Return what `import` was given."""
-        return cls("import", (), lasting(folder), config.reading.model_dump(), left_out)
+        return cls("import", (), lasting(folder), config.reading.model_dump(), left_out, communities)
 
 
 class BuildRecord:

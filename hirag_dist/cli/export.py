@@ -48,14 +48,14 @@ def export(
 
 
 def _graphml(snapshot: Snapshot, to: str) -> list[str]:
-    tables = {name: snapshot.table(name) for name in ("entities", "relations", "communities")}
+    tables = {name: snapshot.table(name) for name in ("entities", "relations", "communities", "claims")}
     with open(to, "wb") as stream:
         write_graphml(tables, stream)
     return [to]
 
 
 def _parquet(snapshot: Snapshot, to: str) -> list[str]:
-    names = ("documents", "chunks", "entities", "relations", "communities", "reports")
+    names = ("documents", "chunks", "entities", "relations", "communities", "reports", "claims")
     tables: dict[str, pa.Table] = {name: snapshot.table(name) for name in names}
     folder = Path(to)
     folder.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -27,6 +27,8 @@ from hirag_dist.core.tokens import counter
 from hirag_dist.importing import read_working_folder
 from hirag_dist.index.store import Store
 
+Communities = Literal["new", "keep"]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -43,19 +45,24 @@ def import_graph(
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
     batch: BatchOption = False,
+    communities: Annotated[
+        Communities,
+        typer.Option(help="new: found over all layers, reports written; keep: the folder's, and its reports."),
+    ] = "new",
     json: JsonOption = False,
 ) -> None:
     """Take over a graph that another tool extracted, build the hierarchy on it, and publish a snapshot."""
     use_json(json)
     loaded = configuration(config, settings, running(executor, workers, batch)).config
     started = time.perf_counter()
-    graph = read_working_folder(folder, counter(loaded.tokenizer))
+    graph = read_working_folder(folder, counter(loaded.tokenizer), communities == "keep")
     if not json:
         err.print(
             f"{folder} is of kind {graph.kind}: {graph.entities.num_rows:,} entities, "
-            f"{graph.relations.num_rows:,} relations, {graph.chunks.num_rows:,} chunks."
+            f"{graph.relations.num_rows:,} relations, {graph.chunks.num_rows:,} chunks, "
+            f"{graph.claims.num_rows:,} claims."
         )
     store = Store(index)
-    order = Order("import", Given.imported(folder, graph.left_out, loaded), max_usd, max_tokens)
+    order = Order("import", Given.imported(folder, graph.left_out, loaded, communities), max_usd, max_tokens)
     result, sent = build(loaded, store, order, lambda made: made.index_graph(graph), bars=not json)
     conclude(summary(store, result, sent, time.perf_counter() - started), json)

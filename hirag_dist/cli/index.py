@@ -42,6 +42,7 @@ def index(
     text_field: Annotated[str | None, typer.Option(help="Field of JSON, CSV and Parquet records that is read.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Field with the title.")] = None,
     label_field: Annotated[str | None, typer.Option(help="Field with the labels.")] = None,
+    id_field: Annotated[str | None, typer.Option(help="Field with your own id of a record, as `eval` has it.")] = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
     batch: BatchOption = False,
@@ -60,6 +61,7 @@ def index(
             "reading.text_field": text_field,
             "reading.title_field": title_field,
             "reading.label_field": label_field,
+            "reading.id_field": id_field,
         },
     ).config
     started = time.perf_counter()

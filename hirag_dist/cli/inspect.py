@@ -54,7 +54,7 @@ def inspect(
 
 def inspect_snapshot(snapshot: Snapshot) -> Inspection:
     """Return a snapshot in numbers. Hops are counted on a GPU where one can be used: the numbers are the same."""
-    tables = {name: snapshot.table(name) for name in (*TABLES, "aliases")}
+    tables = {name: snapshot.table(name) for name in (*TABLES, "aliases", "claims")}
     return inspect_tables(tables, snapshot.manifest.model_dump(mode="json"), _hops)
 
 

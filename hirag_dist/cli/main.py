@@ -6,6 +6,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 
 import typer
 
@@ -15,6 +17,25 @@ from hirag_dist.cli.output import claim_stdout, emit_error
 from hirag_dist.errors import HiragError
 
 _INTERRUPTED = 130
+_MODULES = {  # command → its module here, in the order of the help
+    "init": "init",
+    "plan": "plan",
+    "index": "index",
+    "import": "import_graph",
+    "status": "status",
+    "retry": "retry",
+    "query": "query",
+    "serve": "serve",
+    "token": "token",
+    "inspect": "inspect",
+    "eval": "eval",
+    "export": "export",
+    "prune": "prune",
+    "simulate-llm": "simulate",
+    "config": "config",
+    "doctor": "doctor",
+    "demo": "demo",
+}
 
 app = typer.Typer(
     name="hirag-dist",
@@ -43,45 +64,11 @@ def _common(
         os.environ["HIRAG_DEBUG"] = "1"
 
 
-def _add_commands() -> None:
-    from hirag_dist.cli import (
-        config,
-        demo,
-        doctor,
-        export,
-        import_graph,
-        index,
-        init,
-        inspect,
-        plan,
-        prune,
-        query,
-        retry,
-        serve,
-        simulate,
-        status,
-        token,
-    )
-
-    for module in (
-        init,
-        plan,
-        index,
-        import_graph,
-        status,
-        retry,
-        query,
-        serve,
-        token,
-        inspect,
-        export,
-        prune,
-        simulate,
-        config,
-        doctor,
-        demo,
-    ):
-        module.register(app)
+def _add_commands(arguments: Sequence[str] = ()) -> None:
+    """Add the command that the arguments name, alone: the others' libraries take seconds to load. Else all of them."""
+    named = next((argument for argument in arguments if not argument.startswith("-")), "")
+    for module in [_MODULES[named]] if named in _MODULES else _MODULES.values():
+        import_module(f"hirag_dist.cli.{module}").register(app)
 
 
 def main() -> None:
@@ -89,7 +76,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")
-    _add_commands()
+    _add_commands(sys.argv[1:])
     if "--json" in sys.argv[1:]:  # before the command line is understood: a wrong one is answered in JSON too
         claim_stdout()
     try:

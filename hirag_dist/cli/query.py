@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, SnapshotOption, configuration
-from hirag_dist.cli.output import emit, out, use_json
-from hirag_dist.cli.results import answer_as_json, retrieval_as_json, show_answer, show_retrieval
+from hirag_dist.cli.bill import sent_line
+from hirag_dist.cli.builds import sent_sums
+from hirag_dist.cli.options import (
+    ConfigOption,
+    JsonOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    SetOption,
+    SnapshotOption,
+    configuration,
+)
+from hirag_dist.cli.output import emit, err, out, use_json
+from hirag_dist.cli.results import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
+from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
 from hirag_dist.errors import ConfigError
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
+from hirag_dist.pool.metering import Meter, current_meter
 from hirag_dist.service.status import DeadlinePassed
-from hirag_dist.types import Answer, Query, Retrieval
+from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
+
+_MODES = (
+    "hirag, local, global, bridge, nobridge, naive, flat or graphrag-local; graphrag-global and ts read the whole "
+    "corpus, for a call to the model for each part of it."
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +49,10 @@ def query(
     server: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")] = None,
     config: ConfigOption = None,
     settings: SetOption = None,
-    mode: Annotated[str | None, typer.Option(help="hirag, local, global, bridge, nobridge, naive or flat.")] = None,
+    mode: Annotated[str | None, typer.Option(help=_MODES)] = None,
+    community_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="Reports of which level: 0 (the coarsest), 1, …, leaf or all.")
+    ] = None,
     context_only: Annotated[bool, typer.Option("--context-only", help="Retrieve, and do not answer.")] = False,
     top_n: Annotated[int | None, typer.Option(help="Local entities (Eq. 12).")] = None,
     top_m: Annotated[int | None, typer.Option(help="Key entities of each community (Eq. 14).")] = None,
@@ -42,6 +63,8 @@ def query(
         list[str] | None,
         typer.Option("--as-label", help="See what a caller sees who holds this label, or several; '' for none."),
     ] = None,
+    max_usd: MaxUsdOption = None,
+    max_tokens: MaxTokensOption = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it comes.")] = False,
     deadline: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Time allowed; what was found until then is shown.")
@@ -76,16 +99,29 @@ def query(
         "tls": tls,
     }
     reach = None if as_labels is None else frozenset(filter(None, as_labels))
-    asked = Query(question, mode, top_n=top_n, top_m=top_m, labels=tuple(labels or ()), reach=reach)
+    asked = Query(
+        question,
+        mode,
+        top_n=top_n,
+        top_m=top_m,
+        community_level=community_level,
+        labels=tuple(labels or ()),
+        reach=reach,
+    )
+    limits = {"--max-usd": max_usd, "--max-tokens": max_tokens}
+    sent: dict[str, Any] | None = None  # of a service's calls the answer tells alone
     say = _print_piece if stream and not json else _swallow
     if server is not None:
-        _refuse({"--config": config, "--set": settings, "--snapshot": snapshot}, "--server", _NOT_THERE)
+        _refuse({"--config": config, "--set": settings, "--snapshot": snapshot} | limits, "--server", _NOT_THERE)
         result = _ask_server(server, asked, context_only, say, deadline, connection)
     else:
         _refuse(dict(zip(_CONNECTION, connection.values(), strict=True)), "--index", "they are for a connection")
-        result = asyncio.run(_ask_here(str(index), snapshot, config, settings, asked, context_only, say, deadline))
+        loaded = configuration(config, settings).config
+        with _billed(asked) as sent:
+            here = _ask_here(str(index), snapshot, loaded, (max_usd, max_tokens), asked, context_only, say, deadline)
+            result = asyncio.run(here)
     if json:
-        emit(answer_as_json(result) if isinstance(result, Answer) else retrieval_as_json(result))
+        emit(answer_as_json(result) | {"sent": sent} if isinstance(result, Answer) else retrieval_as_json(result))
         return
     if isinstance(result, Retrieval):
         show_retrieval(result)
@@ -112,29 +148,44 @@ def _refuse(given: Mapping[str, Any], with_option: str, why: str) -> None:
         raise ConfigError(f"{', '.join(idle)} cannot go with {with_option}: {why}; leave them out")
 
 
+@contextmanager
+def _billed(asked: Query) -> Iterator[dict[str, Any]]:
+    """Fill a record of what is sent to models meanwhile, and tell it where it is worth telling, failure or not."""
+    meter, sent = Meter(), dict[str, Any]()
+    token = current_meter.set(meter)
+    try:
+        yield sent
+    finally:
+        current_meter.reset(token)
+        sent.update(sent_sums(meter))
+        if sent["calls"] and (sent["usd"] or asked.mode in MAP_REDUCE):
+            err.print(f"[dim]This question {sent_line(sent)}.[/dim]")
+
+
 async def _ask_here(
     index: str,
     snapshot_id: str | None,
-    config: str | None,
-    settings: list[str] | None,
+    config: Config,
+    limits: tuple[float | None, int | None],
     asked: Query,
     context_only: bool,
     say: Any,
     deadline_s: float | None,
 ) -> Retrieval | Answer:
-    from hirag_dist.wiring import make_engine
+    from hirag_dist.wiring import make_engine, make_treasury
 
-    loaded = configuration(config, settings).config
     snapshot = open_snapshot(Store(index), snapshot_id)
-    engine = make_engine(loaded, snapshot, load_prompts(loaded.prompts))
+    limited = limits != (None, None)
+    engine = make_engine(
+        config, snapshot, load_prompts(config.prompts), make_treasury(config, *limits), spending=limited
+    )
     try:
         if context_only:
             return await engine.retrieve(asked, deadline_s=deadline_s)
         last: Any = None
         async with asyncio.timeout(deadline_s):
             async for last in engine.answer_stream(asked, deadline_s=deadline_s):
-                if isinstance(last, str):
-                    say(last)
+                _tell(last, say)
         assert isinstance(last, Answer)
         return last
     except TimeoutError as error:
@@ -153,10 +204,17 @@ def _ask_server(
             return client.retrieve(asked, timeout_s=deadline_s)
         last: Any = None
         for last in client.answer_stream(asked, timeout_s=deadline_s):
-            if isinstance(last, str):
-                say(last)
+            _tell(last, say)
         assert isinstance(last, Answer)
         return last
+
+
+def _tell(part: Retrieval | str | Answer, say: Any) -> None:
+    """Say a piece of an answer, and what is going to be read where that takes many calls."""
+    if isinstance(part, str):
+        say(part)
+    elif isinstance(part, Retrieval) and part.map_work is not None and not part.map_work.calls:
+        err.print(plan_line(part.mode, part.map_work), style="dim", markup=False)
 
 
 def _print_piece(piece: str) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 from rich.padding import Padding
 
 from hirag_dist.cli.output import out, table
+from hirag_dist.core.covariates import claim_text
 from hirag_dist.core.text import one_line, shorten
-from hirag_dist.types import Answer, Retrieval
+from hirag_dist.types import Answer, MapWork, Retrieval
 
-_PARTS = ("embed", "search", "communities", "bridge", "sources", "render", "total")
+_PARTS = ("embed", "search", "communities", "bridge", "sources", "render", "gather", "map", "total")
 
 
 def retrieval_as_json(retrieval: Retrieval) -> dict[str, Any]:
@@ -47,6 +48,11 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
         for triple in retrieval.triples[:2]:
             said = shorten(one_line(triple.description), 110)
             out.print(f"  {triple.source_name} — {triple.target_name}: {said}", markup=False)
+    if retrieval.claims:
+        title = f"Claims about these entities ({len(retrieval.claims)} found)"
+        out.print(f"[bold]{title}[/bold]")
+        for claim in retrieval.claims[: max(rows // 2, 1)]:
+            out.print(f"  {shorten(one_line(claim_text(claim)), 110)}", markup=False)
     if retrieval.sources:
         shown_s = [
             (shorten(item.title, 60), f"{item.start}–{item.end}", shorten(one_line(item.text), 70))
@@ -54,10 +60,41 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
         ]
         title = f"Sources: the passages behind it ({len(retrieval.sources)} found)"
         out.print(table(title, ["document", "characters", "text"], shown_s))
+    if retrieval.map_work is not None:
+        out.print(f"[bold]{work_line(retrieval.map_work)}[/bold]")
+        if retrieval.map_work.failed:
+            missing = f"No usable reply for {_parts(retrieval.map_work.failed)}: what they hold is missing."
+            out.print(f"[yellow]{missing}[/yellow]")
     times = ", ".join(f"{part} {retrieval.timings_ms[part]:.1f}" for part in _PARTS if part in retrieval.timings_ms)
-    out.print(f"[dim]ms: {times} · context of {retrieval.context_tokens:,} tokens · no model was called[/dim]")
+    out.print(f"[dim]ms: {times} · context of {retrieval.context_tokens:,} tokens{_called(retrieval)}[/dim]")
     if retrieval.partial:
         out.print(f"[yellow]Cut off by the deadline: {', '.join(retrieval.partial)}[/yellow]")
+
+
+def plan_line(mode: str, work: MapWork) -> str:
+    """Return what a map-reduce is about to cost."""
+    what = f"{work.records:,} {'chunks' if mode == 'ts' else 'reports'}, {work.part_tokens:,} tokens"
+    return f"{mode}: {what}, read in {_parts(work.parts)}: as many calls to the model, and one for the answer."
+
+
+def work_line(work: MapWork) -> str:
+    """Return what the calls of a map-reduce brought."""
+    kept = [f"{work.points:,} points"]
+    if work.left_out:
+        kept.append(f"{work.left_out:,} for which there was no room")
+    if work.uncited:
+        kept.append(f"{work.uncited:,} left out because they cite nothing")
+    asked = "1 call" if work.calls == 1 else f"{work.calls:,} calls"
+    calls = f"Map-reduce: {asked} about {_parts(work.parts)}, {work.unhelpful:,} without help"
+    return f"{calls}; {', '.join(kept)}."
+
+
+def _parts(count: int) -> str:
+    return f"{count:,} {'part' if count == 1 else 'parts'}"
+
+
+def _called(retrieval: Retrieval) -> str:
+    return " · no model was called" if retrieval.map_work is None else ""
 
 
 def show_answer(answer: Answer) -> None:

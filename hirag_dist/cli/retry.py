@@ -99,13 +99,14 @@ def _given(record: Mapping[str, Any], store: Store) -> Given:
             "once more"
         )
     left_out = tuple((what, why) for what, why in found["left_out"])
-    return Given(found["command"], tuple(found["inputs"]), found["folder"], found["reading"], left_out)
+    inputs, communities = tuple(found["inputs"]), found.get("communities", "new")
+    return Given(found["command"], inputs, found["folder"], found["reading"], left_out, communities)
 
 
 def _work(given: Given, config: Config, require_complete: bool) -> Callable[[Build], BuildResult]:
     if given.command == "index":
         return lambda made: made.index(given.inputs, require_complete)
-    graph = read_working_folder(given.folder, counter(config.tokenizer))
+    graph = read_working_folder(given.folder, counter(config.tokenizer), given.communities == "keep")
     return lambda made: made.index_graph(graph)
 
 

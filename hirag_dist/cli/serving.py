@@ -46,6 +46,7 @@ def options_of(config: Config, *, listen: str | None = None, shared: bool = Fals
         places=service.concurrency or _places(config),
         max_wait_s=service.max_wait_s,
         max_answers=service.max_answers,
+        map_reduce=service.map_reduce,
         max_concurrent=service.max_concurrent,
         send_timeout_s=service.send_timeout_s,
         keepalive_s=service.keepalive_s,

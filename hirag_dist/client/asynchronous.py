@@ -128,7 +128,10 @@ class AsyncHiragClient:
         omit_source_text: bool = False,
         **options: Unpack[CallOptions],
     ) -> AsyncGenerator[Retrieval | str | Answer, None]:
-        """Yield the retrieval, the text in pieces, and the answer. Closing the iterator cancels the call."""
+        """Yield the retrieval, the text in pieces, and the answer. Closing the iterator cancels the call.
+
+        In a map-reduce mode there are two retrievals: what is going to be read, in numbers, and what came of it.
+        """
         reader = AnswerReader(self._options.target)
         request = pb.AnswerRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text

@@ -1,6 +1,6 @@
 """References in an answer: found in the forms that models write them, checked, and written in one form.
 
-A reference is a letter that says what kind of record it is, and the record's number: E1, R2, C3, S4. It counts as a
+A reference is a letter that says what kind of record it is, and the record's number: E1, R2, K3, C4, S5. It counts as a
 citation inside brackets that hold references and nothing else: `[S1]`, `[S1, E2]`, `[s1 and s3]`, `[S1–S3]`,
 `[S1-3]`, `[Source S1]`, `[^S1]`, `[S1, p. 3]`, `【S1†source】`, `(S1)`. All become `[S1]`, `[S1][E2]`. Every other
 bracket is left as it is. Text of documents that would read as a citation is put between ‹ and › before a model sees
@@ -36,7 +36,7 @@ _PLACES: Final = _words(  # that begin a place inside a source, which is left ou
 )
 UNSEEN: Final = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"  # a model that copies a text leaves them out
 _TOKEN: Final = re.compile(
-    rf"(?P<ref>(?P<kind>[ERCSercs])[\s_#{UNSEEN}]*(?P<number>\d{{1,6}})(?![^\W_]))"
+    rf"(?P<ref>(?P<kind>[ERKCSerkcs])[\s_#{UNSEEN}]*(?P<number>\d{{1,6}})(?![^\W_]))"
     r"|(?P<range>-|–|—|‒|‐|‑|−|\.\.\.?|…|~|〜|～)"
     r"|(?P<bare>\d{1,6}(?![^\W_]))"
     r"|(?P<word>[^\W\d_]+)"

@@ -8,11 +8,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from hirag_dist.core.citations import UNSEEN, CitationReader, defused
+from hirag_dist.core.covariates import claim_text
 from hirag_dist.core.text import one_line, shorten
-from hirag_dist.types import Citation, Retrieval
+from hirag_dist.types import Citation, ClaimItem, Retrieval
 
 _SHARES = {"local": 0.25, "bridge": 0.2, "global": 0.25, "sources": 0.3}
-_KINDS = {"E": "entity", "R": "relation", "C": "community", "S": "chunk"}
+# GraphRAG's own for its local search: half for text units, 0.15 for reports, the rest for entities and their relations
+_GRAPHRAG = {"local": 0.15, "bridge": 0.15, "claims": 0.05, "global": 0.15, "sources": 0.5}
+_KINDS = {"E": "entity", "R": "relation", "K": "claim", "C": "community", "S": "chunk"}
+RECORD_LETTERS = "".join(_KINDS)
+LEVEL_OF_HEADING = {  # the headings of a rendered context
+    "Entities": "local",
+    "Bridge": "bridge",
+    "Relations": "bridge",
+    "Claims": "claims",
+    "Communities": "global",
+    "Sources": "sources",
+}
 _BEGINNING = re.compile(rf"^[{UNSEEN}]*(?=\[|##)", re.MULTILINE)  # of a line that looks like a record or a section
 UNKNOWN_ANSWER = "I do not know"
 
@@ -52,26 +64,30 @@ def render_context(
             text = make()
             return text, count_tokens(text)
 
+    graphrag = retrieval.mode == "graphrag-local"
+    shares = _GRAPHRAG if graphrag else _SHARES
     sections = [
         ("Entities", "local", _entity_records(retrieval)),
-        ("Bridge", "bridge", _relation_records(retrieval)),
+        ("Relations" if graphrag else "Bridge", "bridge", _relation_records(retrieval)),
+        ("Claims", "claims", _claim_records(retrieval)),
         ("Communities", "global", _community_records(retrieval)),
         ("Sources", "sources", _source_records(retrieval)),
     ]
     held = {
         "local": retrieval.local,
         "bridge": retrieval.triples,
+        "claims": retrieval.claims,
         "global": retrieval.communities,
         "sources": retrieval.sources,
     }
     present = [section for section in sections if held[section[1]]]
-    whole = sum(_SHARES[level] for _, level, _ in present) or 1.0
+    whole = sum(shares[level] for _, level, _ in present) or 1.0
     parts: list[str] = []
     refs: dict[str, str] = {}
     spare = 0
     used = 0
     for title, level, records in present:
-        room = int(max_tokens * _SHARES[level] / whole) + spare
+        room = int(max_tokens * shares[level] / whole) + spare
         lines, chosen, cost = _fit(title, records, room, count_tokens, partial(told, level))
         spare = room - cost
         used += cost
@@ -127,6 +143,14 @@ def _relation_records(retrieval: Retrieval) -> Iterator[_Record]:
         )
         for at, item in enumerate(retrieval.triples, 1)
     )
+
+
+def _claim_records(retrieval: Retrieval) -> Iterator[_Record]:
+    return (_Record(f"K{at}", item.claim_id, partial(_claim_line, item)) for at, item in enumerate(retrieval.claims, 1))
+
+
+def _claim_line(item: ClaimItem) -> str:
+    return f" {_safe(claim_text(item))}"
 
 
 def _community_records(retrieval: Retrieval) -> Iterator[_Record]:
@@ -190,6 +214,9 @@ def citations(refs: Iterable[str], retrieval: Retrieval) -> tuple[Citation, ...]
 def _titles(retrieval: Retrieval) -> dict[str, str]:
     titles = {f"E{at}": item.name for at, item in enumerate(retrieval.local, 1)}
     titles |= {f"R{at}": f"{item.source_name} — {item.target_name}" for at, item in enumerate(retrieval.triples, 1)}
+    titles |= {
+        f"K{at}": " → ".join(filter(None, (item.subject, item.object))) for at, item in enumerate(retrieval.claims, 1)
+    }
     titles |= {f"C{at}": item.title for at, item in enumerate(retrieval.communities, 1)}
     titles |= {
         f"S{at}": f"{item.title}, characters {item.start}–{item.end}" for at, item in enumerate(retrieval.sources, 1)

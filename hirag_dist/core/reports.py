@@ -35,6 +35,15 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimLine:
+    """A claim about a member, as a prompt shows it."""
+
+    claim_id: str
+    entity_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChildReport:
     """The report of a sub-community, which can stand in for its members.
 
@@ -63,6 +72,7 @@ class Material:
     reports: tuple[str, ...]
     refs: dict[str, str]
     complete: bool
+    claims: tuple[str, ...] = ()
 
 
 class Draft:
@@ -75,11 +85,13 @@ class Draft:
         max_tokens: int,
         count_tokens: Callable[[str], int],
         max_description_chars: int = 400,
+        claims: Sequence[ClaimLine] = (),
     ) -> None:
         """Render the lines, most prominent first, and count them.
 
         Args:
             max_tokens: of all lines of the material together.
+            claims: shown where members and relations leave room, those of the most prominent members first.
         """
         self._members = [m.entity_id for m in sorted(members, key=lambda member: (-member.degree, member.entity_id))]
         self._links = sorted(links, key=lambda link: (-link.weight, link.relation_id))
@@ -87,6 +99,7 @@ class Draft:
         self._lines |= {link.relation_id: _link_line(link, max_description_chars) for link in links}
         self._cost = {key: count_tokens(line) + 6 for key, line in self._lines.items()}
         self._total = sum(self._cost.values())
+        self._claims = claims
         self._max_tokens = max_tokens
         self._count_tokens = count_tokens
 
@@ -119,7 +132,10 @@ class Draft:
             total = sum(cost[key] for key in members) + sum(cost[link.relation_id] for link in links)
         room = self._max_tokens - report_cost
         entity_lines, refs, room, complete = _fill(members, "E", self._lines, cost, room)
-        relation_lines, relation_refs, _, _ = _fill([link.relation_id for link in links], "R", self._lines, cost, room)
+        own_links = [link.relation_id for link in links]
+        relation_lines, relation_refs, room, whole = _fill(own_links, "R", self._lines, cost, room)
+        shown = members[: len(entity_lines)]
+        claim_lines, claim_refs = self._claim_lines(shown, room) if complete and whole else ([], {})
         report_lines = [
             f"C{at}. {one_line(child.title)}: {one_line(child.summary)}" for at, child in enumerate(used, 1)
         ]
@@ -128,9 +144,20 @@ class Draft:
             tuple(entity_lines),
             tuple(relation_lines),
             tuple(report_lines),
-            refs | relation_refs | report_refs,
+            refs | relation_refs | report_refs | claim_refs,
             complete,
+            tuple(claim_lines),
         )
+
+    def _claim_lines(self, shown: Sequence[str], room: int) -> tuple[list[str], dict[str, str]]:
+        """Return the claims about members that are shown, as far as there is room, and their references."""
+        of_member: dict[str, list[ClaimLine]] = {}
+        for claim in self._claims:
+            of_member.setdefault(claim.entity_id, []).append(claim)
+        own = {claim.claim_id: claim.text for member in shown for claim in of_member.get(member, ())}
+        cost = {key: self._count_tokens(text) + 6 for key, text in own.items()}
+        lines, refs, _, _ = _fill(list(own), "K", own, cost, room)
+        return lines, refs
 
 
 def _inside(link: Link, replaced: set[str]) -> bool:

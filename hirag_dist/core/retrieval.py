@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.admission import spans
 from hirag_dist.core.compiling import compiled
 from hirag_dist.core.scoring import keep_best, seen_product
 from hirag_dist.core.steps import Steps, all_at_once
@@ -166,12 +167,21 @@ def bridge_relations(graph: CsrGraph, parallel: Parallel, nodes: Sequence[int]) 
     """Return the rows of all relations with both endpoints among the path nodes (Eq. 16), ascending."""
     inside = np.unique(np.asarray(nodes, np.int64))
     joined = _joined(graph.indptr, graph.indices, graph.relation_rows, inside)
-    found: list[int] = joined.tolist()
-    if len(parallel.of):
-        at = np.searchsorted(parallel.of, joined)
-        for place in at[parallel.of[np.minimum(at, len(parallel.of) - 1)] == joined].tolist():
-            found.extend(parallel.rows[parallel.indptr[place] : parallel.indptr[place + 1]].tolist())
-    return sorted(found)
+    return sorted([*joined.tolist(), *further_relations(parallel, joined).tolist()])
+
+
+def further_relations(parallel: Parallel, heads: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
+    """Return the other relations of the pairs whose relations in the graph are `heads`.
+
+    Takes time that grows with `heads`, and not with how many pairs have several relations.
+    """
+    if not len(parallel.of):
+        return np.zeros(0, np.int32)
+    at = np.minimum(np.searchsorted(parallel.of, heads), len(parallel.of) - 1)
+    at = at[parallel.of[at] == heads]
+    _, places = spans(parallel.indptr[at], parallel.indptr[at + 1])
+    found: NDArray[np.int32] = parallel.rows[places]
+    return found
 
 
 @compiled

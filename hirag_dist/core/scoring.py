@@ -20,6 +20,7 @@ from hirag_dist.core.admission import admitted, seen_scores
 from hirag_dist.core.compiling import compiled, compiled_apart
 from hirag_dist.types import Admission, FloatMatrix, IntVector
 
+AT_ONCE = 50_000  # rows, which take a millisecond: more of them are read in a thread, and others get in
 SLACK = 16  # candidates beyond the limit that are scored exactly, so that near-ties at the end are decided there
 _LEVELS = 127  # of a code, either way
 _FLOAT32 = 2.0**-21  # more than rounding to float32 changes, for its share

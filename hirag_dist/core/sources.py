@@ -1,200 +1,150 @@
-"""Which chunks stand behind what was retrieved: entities and relations vote for theirs, and the votes are ranked.
+"""Which chunks hold what a question is about: a walk over the graph from what is known to be near it.
 
-A summary entity has no chunks of its own. It votes through its members nearest to the question, and so on down.
+The walk (`core.walk`) starts, each as often as the others, from
+
+  what the question names        entities whose names stand in it
+  what was retrieved for it      the nearest entities, and the triples of the bridge
+  passages that are near it      the nearest chunks; left out where the ranking shall do without their vectors
+
+Of each kind the few nearest are starting points, by how much nearer they are than the last of them. What many chunks
+mention says little of each of them, so an entity counts less the more there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.compiling import compiled
-from hirag_dist.core.scoring import exact_scores, keep_best, seen_product
-from hirag_dist.types import Admission, FloatMatrix, IntVector
+from hirag_dist.core.admission import spans
+from hirag_dist.core.steps import Steps
+from hirag_dist.core.walk import Ways, walk_steps
+from hirag_dist.types import Admission, FloatVector, IntVector
 
-_DESCENT = 5  # members that stand for a summary entity when its sources are looked for
-_RANK = 60.0  # of reciprocal-rank fusion
+NEAREST: Final = 5  # of each kind that a walk starts from
+
+Scored = Sequence[tuple[int, float]]
+_Group = tuple[IntVector, FloatVector]  # nodes, and how much each counts
 
 
 class Origins(NamedTuple):
-    """Where entities and relations come from.
+    """Where relations come from.
 
     Attributes:
-        layers: (n_entities,) layer of each entity.
-        indptr, indices: the graph's; the entities that a summary entity is made of are neighbours of the layer below.
-        vectors: (n_entities, dim).
-        entity_indptr, entity_chunks: CSR, entity → chunk rows.
         relation_indptr, relation_chunks: CSR, relation → chunk rows.
     """
 
-    layers: NDArray[np.int32]
-    indptr: IntVector
-    indices: NDArray[np.int32]
-    vectors: FloatMatrix
-    entity_indptr: IntVector
-    entity_chunks: NDArray[np.int32]
     relation_indptr: IntVector
     relation_chunks: NDArray[np.int32]
 
 
-class Votes:
-    """What a question's entities and relations say of their chunks."""
+class Starts:
+    """The starting points of a question's walk."""
 
     def __init__(
         self,
+        ways: Ways,
         origins: Origins,
-        query: NDArray[np.float32],
-        n_chunks: int,
         seen: NDArray[np.bool_] | None = None,
         admission: Admission | None = None,
     ) -> None:
-        """Begin without a vote.
+        """Begin without any.
 
         Args:
-            origins: of entities and relations.
-            query: the question.
-            n_chunks: how many there are.
+            ways: where the walk may go.
+            origins: of relations.
             seen: (n_chunks,) whether the caller may see a chunk; None: every one.
-            admission: which entities the caller may see; None: every one.
+            admission: which entities and relations the caller may see; None: every one.
         """
+        self._ways = ways
         self._origins = origins
+        self._seen = seen
         self._admission = admission
-        self._query = query.astype(np.float64)
-        self._seen = np.zeros(0, np.bool_) if seen is None else seen
-        self._votes = np.full(n_chunks, -1.0)  # −1: no vote; a vote may be worth 0
+        self._named: list[_Group] = []
+        self._retrieved: list[_Group] = []
+        self._near: list[_Group] = []
 
-    def of_entities(self, scored: Sequence[tuple[int, float]]) -> None:
-        """Let entities vote, each with its similarity, shared by its chunks."""
+    def of_names(self, rows: Sequence[int]) -> None:
+        """Start from entities that the question names."""
+        nodes = np.array(rows, np.int64)
+        self._named.append((nodes, 1.0 / self._mentions(nodes)))
+
+    def of_entities(self, scored: Scored) -> None:
+        """Start from entities that were retrieved, by their similarity to the question."""
+        nodes, scores = _columns(scored)
+        self._retrieved.append((nodes, excess(scores) / self._mentions(nodes)))
+
+    def of_relations(self, scored: Scored) -> None:
+        """Start from the chunks that state relations that were retrieved, by the relations' scores."""
         rows, scores = _columns(scored)
-        _entities_vote(self._origins, self._admission, self._query, self._seen, rows, scores, self._votes)
+        owner, chunks = self._chunks(self._origins.relation_indptr, self._origins.relation_chunks, rows)
+        stated = np.bincount(owner, minlength=len(rows))
+        self._retrieved.append((chunks + len(self._ways.layers), (excess(scores) / np.maximum(stated, 1))[owner]))
 
-    def of_relations(self, scored: Sequence[tuple[int, float]]) -> None:
-        """Let relations vote, each with its score."""
+    def of_chunks(self, scored: Scored) -> None:
+        """Start from chunks that are near the question, by their similarity to it."""
         rows, scores = _columns(scored)
-        _relations_vote(self._origins, self._seen, rows, scores, self._votes)
+        self._near.append((rows + len(self._ways.layers), excess(scores)))
 
-    def ranked(self, chunk_vectors: FloatMatrix, query: NDArray[np.float32], limit: int) -> list[tuple[int, float]]:
-        """Return (chunk row, score), best first."""
-        rows = np.flatnonzero(self._votes >= 0)
-        return rank_sources(rows, self._votes[rows], chunk_vectors, query, limit)
+    def ranked_steps(self, limit: int) -> Steps[list[tuple[int, float]]]:
+        """Return (chunk row, share of the walk), best first, ties by row, step by step."""
+        nodes, shares = shared([shared(self._named), shared(self._retrieved), shared(self._near)])
+        rows, mass = yield from walk_steps(self._ways, nodes, shares, self._admission, self._seen)
+        best = np.lexsort((rows, -mass))[:limit]
+        return list(zip(rows[best].tolist(), mass[best].tolist(), strict=True))
+
+    def _mentions(self, rows: IntVector) -> FloatVector:
+        """Return how many chunks mention each entity, 1 for one that has none."""
+        owner, _ = self._chunks(self._ways.entity_indptr, self._ways.entity_chunks, rows)
+        return np.maximum(np.bincount(owner, minlength=len(rows)), 1).astype(np.float64)
+
+    def _chunks(self, indptr: IntVector, chunks: NDArray[np.int32], rows: IntVector) -> tuple[IntVector, IntVector]:
+        """Return (owners, chunks) of some rows, of those that may be seen."""
+        owner, entries = spans(indptr[rows], indptr[rows + 1])
+        found = chunks[entries].astype(np.int64)
+        if self._seen is None:
+            return owner, found
+        kept = self._seen[found]
+        return owner[kept], found[kept]
 
 
-def rank_sources(
-    rows: IntVector,
-    votes: NDArray[np.float64],
-    chunk_vectors: FloatMatrix,
-    query: NDArray[np.float32],
-    limit: int,
-) -> list[tuple[int, float]]:
-    """Return (chunk row, score) of the chunks behind what was retrieved, best first, ties by row.
+def excess(scores: FloatVector) -> FloatVector:
+    """Return how much some of the best count: the square of what they have more than the last of them.
 
-    Reciprocal-rank fusion of two orders: the votes that retrieved entities and relations give their chunks, and the
-    chunks' own similarity to the question.
+    What nearly everything has tells nothing, and embedders differ in how much that is; the square keeps the ends of the
+    list from mattering. Where all are equal, so is what they count.
 
     Args:
-        rows: (n,) chunks that have a vote.
-        votes: (n,) of each.
-        chunk_vectors: of all chunks.
-        query: the question.
-        limit: chunks at most.
+        scores: (n,) of the best.
+
+    >>> excess(np.array([0.9, 0.6, 0.5])).round(2)
+    array([0.16, 0.01, 0.  ])
     """
-    by_vote = np.lexsort((rows, -votes))
-    by_vector = np.lexsort((rows, -exact_scores(chunk_vectors, rows, query)))
-    scores = np.zeros(len(rows))
-    for order in (by_vote, by_vector):
-        scores[order] += 1.0 / (_RANK + np.arange(len(rows)))
-    best = np.lexsort((rows, -scores))[:limit]
-    return list(zip(rows[best].tolist(), scores[best].tolist(), strict=True))
+    above = scores - scores.min(initial=np.inf)
+    return above**2 if above.any() else np.ones(len(scores))
 
 
-def _columns(scored: Sequence[tuple[int, float]]) -> tuple[IntVector, NDArray[np.float64]]:
+def shared(groups: Sequence[_Group]) -> _Group:
+    """Return all nodes of some groups, each group with an equal share of 1; those that are empty have none.
+
+    >>> shared([(np.array([3]), np.array([2.0])), (np.array([4, 5]), np.array([3.0, 1.0]))])
+    (array([3, 4, 5]), array([0.5  , 0.375, 0.125]))
+    """
+    kept = []
+    for nodes, worth in groups:
+        counts = worth > 0
+        if counts.any():
+            kept.append((nodes[counts], worth[counts] / worth.sum()))
+    if not kept:
+        return np.zeros(0, np.int64), np.zeros(0)
+    return np.concatenate([nodes for nodes, _ in kept]), np.concatenate([worth for _, worth in kept]) / len(kept)
+
+
+def _columns(scored: Scored) -> tuple[IntVector, FloatVector]:
+    """Return the rows and scores of the `NEAREST` best, best first, ties by row."""
     rows = np.array([row for row, _ in scored], np.int64)
-    return rows, np.array([score for _, score in scored], np.float64)
-
-
-@compiled
-def _entities_vote(
-    origins: Origins,
-    admission: Admission | None,
-    query: NDArray[np.float64],
-    seen: NDArray[np.bool_],
-    rows: NDArray[np.int64],
-    scores: NDArray[np.float64],
-    votes: NDArray[np.float64],
-) -> None:
-    waiting = np.empty(len(rows) + 64, np.int64)
-    worth = np.empty(len(rows) + 64, np.float64)
-    waiting[: len(rows)] = rows
-    worth[: len(rows)] = scores
-    count = len(rows)
-    best = np.empty(_DESCENT, np.int64)
-    near = np.empty(_DESCENT, np.float32)
-    while count:
-        count -= 1
-        row, score = waiting[count], worth[count]
-        if origins.layers[row] == 0:
-            _vote(origins.entity_indptr, origins.entity_chunks, seen, row, score, votes)
-            continue
-        found = _nearest_members(origins, admission, query, row, best, near)
-        if count + found > len(waiting):
-            waiting = np.concatenate((waiting, np.empty(len(waiting), np.int64)))
-            worth = np.concatenate((worth, np.empty(len(worth), np.float64)))
-        for at in range(found):
-            waiting[count] = best[at]
-            worth[count] = min(score, np.float64(near[at]))
-            count += 1
-
-
-@compiled
-def _relations_vote(
-    origins: Origins,
-    seen: NDArray[np.bool_],
-    rows: NDArray[np.int64],
-    scores: NDArray[np.float64],
-    votes: NDArray[np.float64],
-) -> None:
-    for at in range(len(rows)):
-        _vote(origins.relation_indptr, origins.relation_chunks, seen, rows[at], scores[at], votes)
-
-
-@compiled
-def _nearest_members(
-    origins: Origins,
-    admission: Admission | None,
-    query: NDArray[np.float64],
-    row: int,
-    best: NDArray[np.int64],
-    near: NDArray[np.float32],
-) -> Any:
-    """Write the nearest of the entities that a summary entity is made of, ties by row; return how many there are."""
-    count = 0
-    for entry in range(origins.indptr[row], origins.indptr[row + 1]):
-        member = origins.indices[entry]
-        if origins.layers[member] != origins.layers[row] - 1:
-            continue
-        seen, score = seen_product(admission, origins.vectors, member, query)
-        if seen:
-            count = keep_best(member, score, best, near, count)
-    return count
-
-
-@compiled
-def _vote(
-    indptr: NDArray[np.int64],
-    chunks: NDArray[np.int32],
-    seen: NDArray[np.bool_],
-    row: int,
-    score: float,
-    votes: NDArray[np.float64],
-) -> None:
-    """Share a score among the chunks of a row that may be seen."""
-    count = 0
-    for at in range(indptr[row], indptr[row + 1]):
-        count += len(seen) == 0 or seen[chunks[at]]
-    for at in range(indptr[row], indptr[row + 1]):
-        chunk = chunks[at]
-        if len(seen) == 0 or seen[chunk]:
-            votes[chunk] = max(votes[chunk], 0.0) + max(score, 0.0) / np.sqrt(count)
+    scores = np.array([score for _, score in scored], np.float64)
+    best = np.lexsort((rows, -scores))[:NEAREST]
+    return rows[best], scores[best]

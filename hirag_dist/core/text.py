@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Final
 
+UNSPACED: Final = (  # ranges, for a class of a regular expression, of writing in which words are not set apart
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan; Myanmar; Khmer
+    "\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff"  # kana, bopomofo
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese characters
+)
 _QUOTES = "\"'`“”‘’«»‹›„‚「」『』"
 _EDGES = _QUOTES + " .,;:!?()[]{}<>*_#|"
 

@@ -25,9 +25,10 @@ from hirag_dist.execution.task import Task
 from hirag_dist.index.layout import BATCHES
 from hirag_dist.index.store import Store
 from hirag_dist.pool.batching import BatchEndpoint, BatchState
-from hirag_dist.pool.chat import PricedModel, batch_record_of
+from hirag_dist.pool.chat import PricedModel
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter
+from hirag_dist.pool.records import batch_record_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

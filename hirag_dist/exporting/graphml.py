@@ -10,6 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import pyarrow as pa
 
+from hirag_dist.core.covariates import ClaimItem, claim_text
 from hirag_dist.core.graph import rows_of
 
 _BATCH = 4096
@@ -27,6 +28,7 @@ _NODE_KEYS = {
     "n_mentions": "int",
     "community": "string",
     "community_level": "int",
+    "claims": "string",
 }
 _EDGE_KEYS = {"kind": "string", "layer": "int", "weight": "double", "description": "string"}
 
@@ -40,11 +42,12 @@ def write_graphml(tables: Mapping[str, pa.Table], stream: BinaryIO) -> None:
     """Write entities as nodes and relations as undirected edges, row by row, in UTF-8.
 
     A node's id is its entity id, an edge's its relation id. `community` is the deepest community that holds an entity.
+    `claims` are those whose subject an entity is, a line each.
     Relations with an endpoint that is not in `entities` are left out: readers would refuse the file or invent a node.
     Two entities may be joined by relations of different kinds: readers see a multigraph then.
 
     Args:
-        tables: `entities` and `relations`, and `communities` where there are any.
+        tables: `entities` and `relations`, and `communities` and `claims` where there are any.
         stream: binary, open for writing; it is not closed.
     """
     _write(stream, _HEAD)
@@ -53,10 +56,12 @@ def write_graphml(tables: Mapping[str, pa.Table], stream: BinaryIO) -> None:
             _write(stream, f'<key id="{target[0]}_{name}" for="{target}" attr.name="{name}" attr.type="{kind}"/>\n')
     _write(stream, '<graph id="hirag" edgedefault="undirected">\n')
     homes = _homes(tables.get("communities"))
+    claims = _claims(tables.get("claims"))
     columns = ["entity_id", "name", "type", "layer", "description", "described", "n_mentions"]
     for row in _rows(tables["entities"].select(columns)):
         home = homes.get(row["entity_id"])
         row |= {"label": row["name"]} | ({"community": home[1], "community_level": home[0]} if home else {})
+        row["claims"] = claims.get(row["entity_id"])
         _write(stream, f"<node id={_attribute(row['entity_id'])}>{_data('n', row, _NODE_KEYS)}</node>\n")
     relations = _resolved(tables["relations"], tables["entities"])
     for row in _rows(relations.select(["relation_id", "source_id", "target_id", *_EDGE_KEYS])):
@@ -82,6 +87,17 @@ def _homes(communities: pa.Table | None) -> dict[str, tuple[int, str]]:
             for entity_id in row["entity_ids"]:
                 homes[entity_id] = max(homes.get(entity_id, (-1, "")), (row["level"], row["community_id"]))
     return homes
+
+
+def _claims(claims: pa.Table | None) -> dict[str, str]:
+    """Entity id → the claims whose subject it is, a line each."""
+    found: dict[str, list[str]] = {}
+    for row in _rows(claims) if claims is not None else ():
+        if row["subject_id"] is not None:
+            found.setdefault(row["subject_id"], []).append(
+                claim_text(ClaimItem(**row | {"object_id": row["object_id"] or ""}))
+            )
+    return {own: "\n".join(lines) for own, lines in found.items()}
 
 
 def _resolved(relations: pa.Table, entities: pa.Table) -> pa.Table:

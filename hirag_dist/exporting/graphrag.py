@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph import rows_of
 from hirag_dist.exporting.links import Links, distinct, inside_links, invert, joined, links_of, list_column
+from hirag_dist.schemas import CLAIMS
 
 _STRINGS = pa.list_(pa.string())
 _INTS = pa.list_(pa.int64())
@@ -25,10 +26,11 @@ _FINDINGS = pa.list_(pa.struct([("explanation", pa.string()), ("summary", pa.str
 
 
 def graphrag_tables(tables: Mapping[str, pa.Table], period: str = "") -> dict[str, pa.Table]:
-    """Return documents, text_units, entities, relationships, communities and community_reports.
+    """Return documents, text_units, entities, relationships, communities, community_reports, and covariates if any.
 
     Args:
-        tables: documents, chunks, entities, relations, communities and reports, as in `schemas`.
+        tables: documents, chunks, entities, relations, communities and reports, as in `schemas`; `claims` where there
+            are some.
         period: day of the build as ISO 8601; it goes to `period` and `creation_date`.
 
     Returns:
@@ -47,13 +49,16 @@ def graphrag_tables(tables: Mapping[str, pa.Table], period: str = "") -> dict[st
     members = links_of(communities["entity_ids"], entities["entity_id"])
     titles = unique_titles(entities)
     children, parents = _family(communities)
+    claims = tables.get("claims", CLAIMS.empty_table())
+    covariates = {"covariates": _covariates(claims, titles, entities)} if claims.num_rows else {}
     return {
         "documents": _documents(documents, chunks, period),
-        "text_units": _text_units(chunks, entities, relations, entity_chunks, relation_chunks),
+        "text_units": _text_units(chunks, entities, relations, entity_chunks, relation_chunks, claims),
         "entities": _entities(entities, titles, degrees, entity_chunks, chunks),
         "relationships": _relationships(relations, titles, ends, degrees, relation_chunks, chunks),
         "communities": _communities(tables, relations, ends, members, entity_chunks, children, parents, period),
         "community_reports": _reports(tables, children, parents, period),
+        **covariates,
     }
 
 
@@ -118,15 +123,23 @@ def _documents(documents: pa.Table, chunks: pa.Table, period: str) -> pa.Table:
                 columns, pa.struct([("uri", pa.string()), ("record", pa.int64()), ("labels", _STRINGS)])
             ),
             "uri": documents["uri"],
+            "source_ids": documents["source_ids"].cast(_STRINGS),
             "labels": documents["labels"].cast(_STRINGS),
         }
     )
 
 
 def _text_units(
-    chunks: pa.Table, entities: pa.Table, relations: pa.Table, entity_chunks: Links, relation_chunks: Links
+    chunks: pa.Table,
+    entities: pa.Table,
+    relations: pa.Table,
+    entity_chunks: Links,
+    relation_chunks: Links,
+    claims: pa.Table,
 ) -> pa.Table:
     n_rows = chunks.num_rows
+    homes = rows_of(claims["chunk_id"], chunks["chunk_id"])
+    claimed = np.flatnonzero(homes >= 0)
     documents = chunks["document_id"].combine_chunks()
     return pa.table(
         {
@@ -138,7 +151,7 @@ def _text_units(
             "document_ids": pa.ListArray.from_arrays(np.arange(n_rows + 1, dtype=np.int32), documents),  # GraphRAG 2.x
             "entity_ids": list_column(invert(entity_chunks.swapped(n_rows)), entities["entity_id"]),
             "relationship_ids": list_column(invert(relation_chunks.swapped(n_rows)), relations["relation_id"]),
-            "covariate_ids": pa.array([[]] * n_rows, _STRINGS),
+            "covariate_ids": list_column(invert(Links(homes[claimed], claimed, n_rows)), claims["claim_id"]),
             "position": chunks["position"],
             "start": chunks["start"],
             "end": chunks["end"],
@@ -166,6 +179,37 @@ def _entities(
             "n_mentions": entities["n_mentions"],
         }
     )
+
+
+def _covariates(claims: pa.Table, titles: pa.Array, entities: pa.Table) -> pa.Table:
+    """Claims by the titles of the entities they are about; a name that is no entity's stands as it is."""
+    n_rows = claims.num_rows
+    ends = {}
+    for end in ("subject", "object"):
+        rows = rows_of(pc.fill_null(claims[f"{end}_id"], ""), entities["entity_id"])
+        named = titles.take(pa.array(rows, mask=rows < 0))
+        ends[end] = pc.coalesce(named, _or_none(claims[end].combine_chunks()))
+    return pa.table(
+        {
+            "id": claims["claim_id"],
+            "human_readable_id": _numbers(n_rows),
+            "covariate_type": _constant("claim", n_rows),
+            "type": claims["type"],
+            "description": claims["description"],
+            "subject_id": ends["subject"],
+            "object_id": ends["object"],
+            "status": _or_none(pc.utf8_upper(claims["status"]).combine_chunks()),
+            "start_date": _or_none(claims["start_date"].combine_chunks()),
+            "end_date": _or_none(claims["end_date"].combine_chunks()),
+            "source_text": claims["source_text"],
+            "text_unit_id": claims["chunk_id"],
+        }
+    )
+
+
+def _or_none(texts: pa.Array) -> pa.Array:
+    """What GraphRAG writes where a claim does not tell something."""
+    return pc.if_else(pc.equal(texts, ""), "NONE", texts)
 
 
 def _relationships(

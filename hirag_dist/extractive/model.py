@@ -9,10 +9,12 @@ from hirag_dist.extractive.answers import answer
 from hirag_dist.extractive.conversation import Asked, asked
 from hirag_dist.extractive.descriptions import describe
 from hirag_dist.extractive.extraction import extract
+from hirag_dist.extractive.map_reduce import map_answer, reduce_answer
 from hirag_dist.extractive.meta_types import meta_types
 from hirag_dist.extractive.packs import each_unit
 from hirag_dist.extractive.reports import report
 from hirag_dist.extractive.same import same_entity
+from hirag_dist.extractive.short_answers import short_answer
 from hirag_dist.extractive.summaries import summarise
 from hirag_dist.types import Message
 
@@ -22,6 +24,7 @@ _TASKS: Mapping[str, Callable[[Asked], str]] = {
     "extract-relations": extract,
     "describe": describe,
     "meta-types": meta_types,
+    "short-answer": short_answer,
     "summarise": summarise,
     "summarise-pack": each_unit(summarise),
     "report": report,
@@ -29,6 +32,8 @@ _TASKS: Mapping[str, Callable[[Asked], str]] = {
     "same-entity": same_entity,
     "same-entity-pack": each_unit(same_entity),
     "answer": answer,
+    "map-answer": map_answer,
+    "reduce-answer": reduce_answer,
 }
 
 

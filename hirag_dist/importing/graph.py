@@ -29,7 +29,10 @@ class ImportedGraph:
         chunks: CHUNKS, sorted by document and position.
         entities: ENTITIES of layer 0, sorted by id.
         relations: RELATIONS of kind `extracted`, sorted by id.
-        source_counts: documents, chunks, entities and relations that the folder holds, before anything is merged.
+        claims: CLAIMS, sorted by id; empty where the folder holds none.
+        communities, reports: COMMUNITIES and REPORTS, members of layer 0 alone; None where they were not asked for.
+        source_counts: documents, chunks, entities and relations that the folder holds, before anything is merged, and
+            claims, communities and reports where it holds some and they were read.
         left_out: (what, reason) of all that is not in the tables, or not as it was in the folder.
         n_merged: entities that became one with another since their names differ in case, quotes or edges only.
         n_merged_relations: relations that became one with another between the same two entities.
@@ -41,16 +44,23 @@ class ImportedGraph:
     chunks: pa.Table
     entities: pa.Table
     relations: pa.Table
+    claims: pa.Table
     source_counts: Mapping[str, int]
     left_out: tuple[tuple[str, str], ...]
     n_merged: int
     n_merged_relations: int
     n_added: int
+    communities: pa.Table | None = None
+    reports: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
-    """A document as the folder has it; `text` is None where it holds none."""
+    """A document as the folder has it; `text` is None where it holds none.
+
+    Attributes:
+        source_ids: what its owner calls it, where the folder says so besides the key.
+    """
 
     key: str
     text: str | None
@@ -59,6 +69,7 @@ class SourceDocument:
     record: int = 0
     labels: tuple[str, ...] = ()
     n_chars: int = 0
+    source_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +107,44 @@ class SourceRelation:
     chunk_keys: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SourceClaim:
+    """A claim as the folder has it; what it does not tell is empty."""
+
+    key: str
+    subject: str
+    object: str
+    type: str
+    status: str
+    start_date: str
+    end_date: str
+    description: str
+    source_text: str
+    chunk_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCommunity:
+    """A community as the folder has it: names of its members, and the key of the one above where that is told."""
+
+    key: str
+    level: int
+    names: tuple[str, ...]
+    parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """The report of a community, by the community's key; each finding is (summary, explanation)."""
+
+    key: str
+    title: str
+    summary: str
+    rating: float
+    rating_explanation: str
+    findings: tuple[tuple[str, str], ...]
+
+
 LABEL_FIELDS = ("labels", "label", "acl")
 
 
@@ -108,6 +157,9 @@ class SourceGraph:
     chunks: list[SourceChunk]
     entities: list[SourceEntity]
     relations: list[SourceRelation]
+    claims: list[SourceClaim] = field(default_factory=list)
+    communities: list[SourceCommunity] = field(default_factory=list)
+    reports: list[SourceReport] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)  # rows that are in `left_out` and in no list
 
@@ -124,7 +176,10 @@ class SourceGraph:
             "entities": len(self.entities),
             "relations": len(self.relations),
         }
-        return {name: count + self.skipped.get(name, 0) for name, count in held.items()}
+        counts = {name: count + self.skipped.get(name, 0) for name, count in held.items()}
+        more = {"claims": len(self.claims), "communities": len(self.communities), "reports": len(self.reports)}
+        counts |= {name: count + self.skipped.get(name, 0) for name, count in more.items()}
+        return {name: count for name, count in counts.items() if count or name in held}
 
     def skip(self, sort: str, count: int, what: str, reason: str) -> None:
         """Account for records that a reader leaves out itself."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hirag_dist.importing.claims import claim_of
 from hirag_dist.importing.files import read_lines
 from hirag_dist.importing.graph import (
     SourceChunk,
+    SourceCommunity,
     SourceDocument,
     SourceEntity,
     SourceGraph,
@@ -20,17 +22,22 @@ from hirag_dist.importing.graph import (
     unquoted,
     whole_of,
 )
+from hirag_dist.importing.reported import report_of
 
 FILES = ("documents.jsonl", "chunks.jsonl", "entities.jsonl", "relations.jsonl")
 CORPUS = "corpus.jsonl"
+CLAIMS = "claims.jsonl"
+REPORTS = "community_reports.jsonl"
 
 
-def read_jsonl(folder: Path) -> SourceGraph:
+def read_jsonl(folder: Path, communities: bool = False) -> SourceGraph:
     """Return the records of such a folder.
 
     Rows marked `indexed: false` were never part of the index and are left out. Where documents hold no text, a
     `corpus.jsonl` beside them may (`doc_id`, `text`): it is looked up by `doc_id`, then by any other field of the
-    document that ends in `doc_id`.
+    document that ends in `doc_id`. `claims.jsonl` (`subject`, `object`, `type`, `status`, `start_date`, `end_date`,
+    `description`, `source_text`, `chunk_id`) and, where communities are asked for, `community_reports.jsonl`
+    (`community_id`, `level`, `nodes`, `report`) are read where they are there.
 
     Raises:
         InputError: a file is missing or damaged.
@@ -64,13 +71,34 @@ def read_jsonl(folder: Path) -> SourceGraph:
                 texts_of(row.get("source_ids")),
             )
         )
+    source.claims = [
+        claim_of(row, f"in {CLAIMS} line {number}", text_of(row.get("chunk_id")))
+        for number, row in enumerate(_lines(folder / CLAIMS), 1)
+    ]
+    for number, row in enumerate(_lines(folder / REPORTS) if communities else [], 1):
+        _add_community(row, number, source)
     return source
 
 
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return read_lines(path) if path.is_file() else []
+
+
+def _add_community(row: dict[str, Any], number: int, source: SourceGraph) -> None:
+    """Take a community and its report from one line."""
+    key, level = text_of(row.get("community_id")), whole_of(row.get("level"))
+    if not key or level is None:
+        source.skip("communities", 1, f"{REPORTS} line {number}", "it has no community_id, or no level")
+        return
+    source.communities.append(SourceCommunity(key, level, texts_of(row.get("nodes"))))
+    held = row.get("report")
+    report = report_of(key, held, text_of(row.get("title"))) if isinstance(held, dict) else None
+    if report is not None:
+        source.reports.append(report)
+
+
 def _corpus(folder: Path) -> dict[str, str]:
-    path = folder / CORPUS
-    rows = read_lines(path) if path.is_file() else []
-    return {text_of(row.get("doc_id")): text_of(row.get("text")) for row in rows}
+    return {text_of(row.get("doc_id")): text_of(row.get("text")) for row in _lines(folder / CORPUS)}
 
 
 def _indexed(rows: list[dict[str, Any]], sort: str, key: str, source: SourceGraph) -> list[dict[str, Any]]:

@@ -49,6 +49,7 @@ def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> Places:
         row = _document_row(document)
         first = documents.setdefault(row["document_id"], row)
         if first is not row:
+            first["source_ids"] = list(dict.fromkeys([*first["source_ids"], *row["source_ids"]]))
             source.left_out.append((f"document {document.key}", f"its text is that of document {first['uri']}"))
         by_key.setdefault(document.key, []).append(first)
     placed: dict[str, dict[str, Any]] = {}
@@ -81,6 +82,7 @@ def _document_row(document: SourceDocument) -> dict[str, Any]:
         "uri": document.uri or document.key,
         "record": document.record,
         "title": title,
+        "source_ids": list(document.source_ids or (document.key,)),
         "labels": sorted(set(document.labels)),
         "n_chars": len(text) or document.n_chars,
         "text": text,

@@ -17,6 +17,7 @@ from hirag_dist.importing.files import read_graphml, read_json
 from hirag_dist.importing.graph import (
     SEP,
     SourceChunk,
+    SourceCommunity,
     SourceDocument,
     SourceEntity,
     SourceGraph,
@@ -28,19 +29,23 @@ from hirag_dist.importing.graph import (
     unquoted,
     whole_of,
 )
+from hirag_dist.importing.reported import report_of
 
 DOCUMENTS, CHUNKS = "kv_store_full_docs.json", "kv_store_text_chunks.json"
 GRAPH = "graph_chunk_entity_relation.graphml"
 FILES = (DOCUMENTS, CHUNKS, GRAPH)
 # LightRAG from 1.4: the chunks of each entity and relation in full, where the graph holds the first few hundred
 _ENTITY_CHUNKS, _RELATION_CHUNKS = "kv_store_entity_chunks.json", "kv_store_relation_chunks.json"
+_REPORTS = "kv_store_community_reports.json"
 _STATUS = "kv_store_doc_status.json"
 _NO_PATHS = {"unknown_source", "no-file-path"}
 _LIGHTRAG_MARKS = {"keywords", "file_path", "entity_id"}
 
 
-def read_storage(folder: Path) -> SourceGraph:
+def read_storage(folder: Path, communities: bool = False) -> SourceGraph:
     """Return the records of such a folder; vdb_*.json and caches of replies are not read.
+
+    None of these tools extracts claims, and LightRAG has no communities.
 
     Raises:
         InputError: a file is missing or damaged.
@@ -65,7 +70,22 @@ def read_storage(folder: Path) -> SourceGraph:
         _add_all_chunks(source, folder)
     elif without_source:
         source.kind = "hirag"
+    for key, row in _optional(folder, _REPORTS).items() if communities else ():
+        _add_community(key, row, source)
     return source
+
+
+def _add_community(key: str, row: Mapping[str, Any], source: SourceGraph) -> None:
+    """Take a community and its report, which nano-graphrag stores as one."""
+    level = whole_of(row.get("level"))
+    if level is None:
+        source.skip("communities", 1, f"community {key}", "it has no level")
+        return
+    source.communities.append(SourceCommunity(key, level, texts_of(row.get("nodes"))))
+    held = row.get("report_json")
+    report = report_of(key, held, text_of(row.get("title"))) if isinstance(held, dict) else None
+    if report is not None:
+        source.reports.append(report)
 
 
 def _optional(folder: Path, name: str) -> dict[str, dict[str, Any]]:

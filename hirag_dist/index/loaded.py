@@ -7,15 +7,21 @@ its row when a question needs it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.admission import admitted
+from hirag_dist.core.covariates import ClaimItem
+from hirag_dist.core.naming import Names, found_names, longest_names, words
 from hirag_dist.core.retrieval import CommunityIndex, Parallel, RankedCommunity
-from hirag_dist.core.scoring import exact_scores
+from hirag_dist.core.scoring import Codes, exact_scores, nearest_of_all
 from hirag_dist.core.sources import Origins
-from hirag_dist.index import serving
+from hirag_dist.core.walk import Ways
+from hirag_dist.index import layout, serving
+from hirag_dist.index.claims import MappedClaims
 from hirag_dist.index.mapped import as_bytes
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import (
@@ -40,11 +46,13 @@ class LoadedIndex:
     Attributes:
         admission: what a caller may see of it; None: everything.
         seen_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
+        chunk_admission: the same as chunk vectors are searched by.
         components: (n_entities,) connected component of each entity, by what may be seen; None until `connect`.
     """
 
     admission: Admission | None = None
     seen_chunks: NDArray[np.bool_] | None = None
+    chunk_admission: Admission | None = None
 
     def __init__(self, snapshot: Snapshot, tokenizer: str = "") -> None:
         """Map the files.
@@ -66,13 +74,18 @@ class LoadedIndex:
         self.ends: NDArray[np.int32] = files.array("relation_ends")
         self.weights: NDArray[np.float64] = files.array("relation_weights")
         self.chunk_documents: NDArray[np.int32] = files.array("chunk_documents")
-        self.origins = Origins(
+        self.ways = Ways(
             layers=self.layers,
+            layer_ends=np.cumsum(np.bincount(self.layers), dtype=np.int64),
             indptr=self.graph.indptr,
             indices=self.graph.indices,
-            vectors=self.vectors,
+            relation_rows=self.graph.relation_rows,
             entity_indptr=files.array("entity_chunks_indptr"),
             entity_chunks=files.array("entity_chunks"),
+            chunk_indptr=files.array("chunk_entities_indptr"),
+            chunk_entities=files.array("chunk_entities"),
+        )
+        self.origins = Origins(
             relation_indptr=files.array("relation_chunks_indptr"),
             relation_chunks=files.array("relation_chunks"),
         )
@@ -87,6 +100,8 @@ class LoadedIndex:
             of=files.array("entity_communities"),
         )
         self.components: NDArray[np.int32] | None = files.array("entity_components")
+        self._names = Names(files.array("entity_name_keys"), files.array("entity_name_rows"))
+        self._chunk_codes = Codes(*(files.array(f"chunk_{part}") for part in ("codes", "scales", "errors")))
         self._spans: NDArray[np.int64] = files.array("chunk_spans")
         self._report_rows: NDArray[np.int32] = files.array("community_reports")
         self._tokens: dict[str, NDArray[np.int32]] = {}
@@ -98,6 +113,7 @@ class LoadedIndex:
         self._documents = files.texts(serving.DOCUMENTS)
         self._communities = files.texts(serving.COMMUNITIES)
         self._reports = files.texts(serving.REPORTS)
+        self._claims = MappedClaims(files) if snapshot.manifest.counts.get(layout.CLAIMS) else None
 
     def pages(self) -> list[NDArray[np.uint8]]:
         """Return the bytes of all that is mapped: first what questions touch most."""
@@ -147,6 +163,10 @@ class LoadedIndex:
             ranked.hits,
             ranked.score,
         )
+
+    def reported(self) -> NDArray[np.bool_]:
+        """Return, for each community, whether it has a report that may be seen."""
+        return self._report_rows >= 0
 
     def paths(
         self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]], named: Named
@@ -206,6 +226,17 @@ class LoadedIndex:
         own, document_id, text = (self._chunks.value(name, row) for name in ("chunk_id", "document_id", "text"))
         return SourceItem(own, document_id, title, uri, start, end, text, score)
 
+    def claims_about(self, rows: Iterable[int]) -> tuple[ClaimItem, ...]:
+        """Return the claims about entities that may be seen: those whose chunk may be.
+
+        Args:
+            rows: entities. Each one's claims come in their order, those of which it is the subject first; a claim that
+                is about several comes once. Nothing where the snapshot has no claims.
+        """
+        if self._claims is None:
+            return ()
+        return self._claims.items(self._claims.about(rows, self.seen_chunks))
+
     def tokens(self, level: str, row: int) -> int:
         """Return the tokens of a record as contexts hold it, without its reference; 0 where they were not counted.
 
@@ -223,6 +254,24 @@ class LoadedIndex:
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return how near entities are to a question."""
         return exact_scores(self.vectors, rows, query)
+
+    def nearest_chunks(self, query: NDArray[np.float32], limit: int) -> tuple[IntVector, NDArray[np.float32]]:
+        """Return (rows, similarities) of the chunks nearest to a question, best first, ties by row."""
+        vectors = self.chunk_vectors
+        return nearest_of_all(vectors, self._chunk_codes, query, limit, len(vectors), self.chunk_admission)
+
+    def named_in(self, question: str) -> list[int]:
+        """Return the rows of the entities whose names stand in a question, in its order.
+
+        An entity is named by what the caller is told that its name is.
+        """
+        read = words(question)
+        admits = None if self.admission is None else partial(admitted, self.admission)
+        phrases = found_names(self._names, read, admits)
+        told = map(words, self._entities.values("name", [phrase.row for phrase in phrases]))
+        return longest_names(
+            phrase for phrase, name in zip(phrases, told, strict=True) if name == read[phrase.start : phrase.end]
+        )
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations."""

@@ -85,10 +85,10 @@ class Place:
             return [self.path(name) for name in own][-1].parent
         made = self._cached() / SERVING
         if not _has_all(made):
-            vectors = map_array(self.path("vectors/entities.npy"))
+            vectors, chunk_vectors = (map_array(self.path(f"vectors/{name}.npy")) for name in ("entities", "chunks"))
             with _locked(self._cached()):
                 if not _has_all(made):
-                    self._derive(vectors, made)
+                    self._derive(vectors, chunk_vectors, made)
         return made
 
     def _copy(self, name: str, entry: FileEntry, target: Path) -> None:
@@ -107,11 +107,11 @@ class Place:
         finally:
             beside.unlink(missing_ok=True)
 
-    def _derive(self, vectors: FloatMatrix, target: Path) -> None:
+    def _derive(self, vectors: FloatMatrix, chunk_vectors: FloatMatrix, target: Path) -> None:
         started = time.perf_counter()
         beside = target.with_name(f"{_HALF_MADE}{target.name}-{uuid.uuid4().hex[:8]}")
         try:
-            write_serving(self._batches, vectors, Store(str(beside)).create)
+            write_serving(self._batches, vectors, chunk_vectors, Store(str(beside)).create)
             shutil.rmtree(target, ignore_errors=True)  # somebody tidied up some of its files
             beside.rename(target)
         except pa.ArrowException as error:

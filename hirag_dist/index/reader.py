@@ -15,6 +15,7 @@ from hirag_dist.core.communities import membership
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.index.layout import (
     ALIASES,
+    CLAIMS,
     CURRENT,
     DROPPED,
     ENTITY_MENTIONS,
@@ -42,11 +43,13 @@ _SCHEMAS: dict[str, pa.Schema] = {
     "usage": schemas.USAGE,
     "rejects": schemas.REJECTS,
     ALIASES: schemas.ALIASES,
+    CLAIMS: schemas.CLAIMS,
     DROPPED: schemas.DROPPED,
     ENTITY_MENTIONS: schemas.ENTITY_MENTIONS,
     STATEMENTS: schemas.STATEMENTS,
     SUMMARY_SOURCES: schemas.SUMMARY_SOURCES,
 }
+_ADDED = {"documents": ("source_ids",)}  # lists that the first snapshots did not have: empty in them
 
 
 def current_id(store: Store) -> str | None:
@@ -80,10 +83,20 @@ class Snapshot:
             expected = pa.schema([expected.field(column) for column in columns])
         if name in OPTIONAL_TABLES and f"{name}.parquet" not in self.manifest.files:
             return expected.empty_table()
+        path = f"{self.folder}/{name}.parquet"
+        new = [column for column in expected.names if column in _ADDED.get(name, ())]
         try:
-            table = self.store.read_table(f"{self.folder}/{name}.parquet", columns)
+            if new:
+                there = self.store.read_rows(path, 0, 0).schema.names
+                new = [column for column in new if column not in there]
+            kept = [column for column in expected.names if column not in new]
+            table = self.store.read_table(path, kept)
         except StoreError as error:
             raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
+        for column in new:  # this snapshot is older than the column
+            place = expected.get_field_index(column)
+            empty = pa.array([[]] * table.num_rows, expected.field(column).type)
+            table = table.add_column(place, expected.field(column), empty)
         if not table.schema.equals(expected):
             missing = sorted(set(expected.names) - set(table.schema.names))
             raise SnapshotCorrupt(f"{self.folder}/{name}.parquet lacks {', '.join(missing) or 'the right types'}")

@@ -19,6 +19,7 @@ from hirag_dist.core.admission import admitted_relations, read_only, seen_scores
 from hirag_dist.core.components import seen_components
 from hirag_dist.core.retrieval import RankedCommunity
 from hirag_dist.core.scoring import exact_scores
+from hirag_dist.index import layout
 from hirag_dist.index.label_files import LabelFiles, map_labels, read_label_sets
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.reader import Snapshot
@@ -131,6 +132,11 @@ class SeenIndex(LoadedIndex):
         tell = partial(told_relations, files, in_reach)
         self._relations = Retold(whole._relations, files.relations, self.admission.relation_states, tell)
         self.seen_chunks: Flags = in_reach[files.chunk_sets]
+        # A chunk is of one document, so its label set is its pattern, and it is seen whole or not at all.
+        by_set = np.where(in_reach, WHOLE, HIDDEN).astype(np.uint8)
+        self.chunk_admission = read_only(
+            self.admission._replace(entity_patterns=files.chunk_sets, entity_states=by_set)
+        )
         self._reported = files.communities.states(in_reach)[files.communities.of] == WHOLE
         own = whole.communities
         self.communities = replace(own, ratings=np.where(self._reported, own.ratings, 0.0))
@@ -168,6 +174,11 @@ class SeenIndex(LoadedIndex):
         """Return a community with its report, None where not all that it was written from may be seen."""
         return super().community(ranked) if self._reported[ranked.community] else None
 
+    def reported(self) -> Flags:
+        """Return, for each community, whether it has a report that may be seen."""
+        found: Flags = super().reported() & self._reported
+        return found
+
     def info(self, whole: IndexInfo) -> IndexInfo:
         """Return what a caller may know of an index: what there is of each kind that may be seen.
 
@@ -194,4 +205,7 @@ class SeenIndex(LoadedIndex):
         levels = np.bincount(self.communities.levels[self._reported]).tolist()
         reports = self._reported & (self._report_rows >= 0)
         seen = documents >= 0, chunks >= 0, entities, relations, self._reported, reports
-        return {name: int(np.sum(rows)) for name, rows in zip(_COUNTED, seen, strict=True)}, layers, levels
+        counts = {name: int(np.sum(rows)) for name, rows in zip(_COUNTED, seen, strict=True)}
+        if self._claims is not None:
+            counts[layout.CLAIMS] = self._claims.n_seen(self.seen_chunks)
+        return counts, layers, levels

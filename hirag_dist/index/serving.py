@@ -5,7 +5,7 @@ and without a copy of its own in every process. So each snapshot carries, beside
 
   *.arrow   texts and ids by row (`index.texts`)
   *.npy     numbers: layers, ends and weights of relations, who is mentioned where, who belongs to which community,
-            vectors in a byte a number
+            hashes of names, vectors in a byte a number
 
 They say nothing that the tables do not say, and are no part of the snapshot's id. Where a snapshot came without them
 they are made when it is opened (`index.place`).
@@ -22,10 +22,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.context import community_text, source_text
+from hirag_dist.core.naming import name_keys, sorted_names
 from hirag_dist.core.reports import report_text
 from hirag_dist.core.retrieval import invert
 from hirag_dist.core.scoring import encode
 from hirag_dist.core.tokens import counter
+from hirag_dist.index.claims import write_claims
 from hirag_dist.index.columns import (
     Batches,
     Create,
@@ -69,6 +71,8 @@ ARRAYS: Final = (
     "entity_errors",
     "entity_chunks_indptr",
     "entity_chunks",
+    "entity_name_keys",
+    "entity_name_rows",
     "relation_ends",
     "relation_weights",
     "relation_chunks_indptr",
@@ -76,6 +80,11 @@ ARRAYS: Final = (
     "parallel_of",
     "parallel_indptr",
     "parallel_rows",
+    "chunk_codes",
+    "chunk_scales",
+    "chunk_errors",
+    "chunk_entities_indptr",
+    "chunk_entities",
     "chunk_documents",
     "chunk_spans",
     "chunk_tokens",
@@ -92,7 +101,7 @@ ARRAYS: Final = (
 FILES: Final = (*(f"{name}.npy" for name in ARRAYS), *_TEXTS, REPORTS, LABEL_SETS)  # of every snapshot
 
 
-def write_serving(batches: Batches, vectors: FloatMatrix, create: Create) -> None:
+def write_serving(batches: Batches, vectors: FloatMatrix, chunk_vectors: FloatMatrix, create: Create) -> None:
     """Write every serving file.
 
     Memory: the ids of entities, chunks and documents, the arrays themselves, and one batch of texts; about 1 GB for a
@@ -102,6 +111,7 @@ def write_serving(batches: Batches, vectors: FloatMatrix, create: Create) -> Non
         batches: (table, columns) → those columns of a table of the snapshot, in order of rows, a batch at a time;
             nothing of an optional table that it has not.
         vectors: (n_entities, dim).
+        chunk_vectors: (n_chunks, dim).
         create: file name → that file, open for writing.
     """
 
@@ -114,7 +124,9 @@ def write_serving(batches: Batches, vectors: FloatMatrix, create: Create) -> Non
             write_texts(file, schema, batches(table, schema.names))
     chunk_ids = ids_of(batches, "chunks", "chunk_id")
     mentioned_in = _save_entities(batches, save, chunk_ids)
-    _save_codes(vectors, create, save)
+    _save_names(batches, save)
+    _save_codes("entity", vectors, create, save)
+    _save_codes("chunk", chunk_vectors, create, save)
     _save_chunks(batches, save)
     entity_ids = ids_of(batches, "entities", "entity_id")
     ends, stated_in = _save_relations(batches, save, entity_ids, chunk_ids)
@@ -122,6 +134,7 @@ def write_serving(batches: Batches, vectors: FloatMatrix, create: Create) -> Non
     members = _save_communities(batches, save, entity_ids, *reported)
     made_of = MadeOf(entity_ids, chunk_ids, mentioned_in, stated_in, ends, members)
     write_labels(batches, create, save, made_of)
+    write_claims(batches, create, save, entity_ids, chunk_ids)
 
 
 def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> Lists:
@@ -131,12 +144,31 @@ def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> Lists:
     indptr, rows = known_rows(*mentioned_in)
     save("entity_chunks_indptr", indptr)
     save("entity_chunks", rows)
+    owner = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    counts = np.bincount(rows, minlength=len(chunk_ids))
+    save("chunk_entities_indptr", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    save("chunk_entities", owner[np.argsort(rows, kind="stable")])
     return mentioned_in
 
 
-def _save_codes(vectors: FloatMatrix, create: Create, save: Save) -> None:
+def _save_names(batches: Batches, save: Save) -> None:
+    """Write the names of the entities that the texts name: those of summaries stand in no question."""
+    keys, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+    first = 0
+    for batch in batches("entities", ["name", "layer"]):
+        extracted = np.flatnonzero(batch.column(1).to_numpy() == 0)
+        own, places = name_keys(batch.column(0).take(pa.array(extracted)).to_pylist())
+        keys.append(own)
+        rows.append(first + extracted[places])
+        first += batch.num_rows
+    names = sorted_names(np.concatenate(keys), np.concatenate(rows))
+    save("entity_name_keys", names.keys)
+    save("entity_name_rows", names.rows)
+
+
+def _save_codes(what: str, vectors: FloatMatrix, create: Create, save: Save) -> None:
     scales, errors = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
-    with create("entity_codes.npy") as file:
+    with create(f"{what}_codes.npy") as file:
         header = {"descr": "|i1", "fortran_order": False, "shape": vectors.shape}
         np.lib.format.write_array_header_1_0(file, header)
         for first in range(0, len(vectors), BATCH_ROWS):
@@ -144,8 +176,8 @@ def _save_codes(vectors: FloatMatrix, create: Create, save: Save) -> None:
             file.write(block.codes.tobytes())
             scales.append(block.scales)
             errors.append(block.errors)
-    save("entity_scales", np.concatenate(scales))
-    save("entity_errors", np.concatenate(errors))
+    save(f"{what}_scales", np.concatenate(scales))
+    save(f"{what}_errors", np.concatenate(errors))
 
 
 def _save_chunks(batches: Batches, save: Save) -> None:

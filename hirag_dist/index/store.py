@@ -269,7 +269,7 @@ class Store:
             elif info.type == fs.FileType.File:
                 self._fs.delete_file(self._full(path))
 
-    def check_writable(self) -> None:
+    def check_writable(self, purpose: str = "an index folder") -> None:
         """Raise StoreError where the folder cannot be written to, before any work is done."""
         probe = f".probe-{uuid.uuid4().hex[:8]}"
         try:
@@ -277,7 +277,7 @@ class Store:
             self.delete(probe)
         except StoreError as error:
             why = str(error).partition(f"{probe}: ")[2] or str(error)
-            raise StoreError(f"{self.uri} cannot be an index folder: {why}; choose another") from error
+            raise StoreError(f"{self.uri} cannot be {purpose}: {why}; choose another") from error
 
     def _full(self, path: str) -> str:
         return f"{self.root}/{path}".rstrip("/") if path else self.root

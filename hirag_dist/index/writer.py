@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 import hirag_dist
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.layout import (
-    ALIASES,
     CONTENT_TABLES,
     CURRENT,
     DROPPED,
     FORMAT_VERSION,
-    LABEL_TABLES,
     MANIFEST,
+    OPTIONAL_CONTENT,
     snapshot_path,
 )
 from hirag_dist.index.lives import note_current
@@ -48,14 +47,15 @@ def write_snapshot(
 
     Args:
         tables: every table of `layout.TABLES`, `dropped` where losses were accepted, `aliases` where names were
-            resolved to one entity, those of `layout.LABEL_TABLES` where documents carry labels.
+            resolved to one entity, `claims` where there are some, those of `layout.LABEL_TABLES` where documents
+            carry labels.
         arrays: path without ending ("graph/indptr", "vectors/entities") → array.
     """
     content = {name: table_digest(tables[name]) for name in CONTENT_TABLES}
     content["rejects"] = table_digest(tables["rejects"].select(["stage", "unit_id"]))  # what is missing is content too
     if DROPPED in tables:
         content[DROPPED] = table_digest(tables[DROPPED].select(["stage", "unit_id"]))
-    content |= {name: table_digest(tables[name]) for name in (ALIASES, *LABEL_TABLES) if name in tables}
+    content |= {name: table_digest(tables[name]) for name in OPTIONAL_CONTENT if name in tables}
     content |= {name: _array_digest(array) for name, array in arrays.items()}
     dim = int(arrays["vectors/entities"].shape[1])
     own_id = snapshot_id(content, embedder, dim)
@@ -73,6 +73,7 @@ def write_snapshot(
     write_serving(
         lambda name, columns: _batches(tables.get(name), columns),
         arrays["vectors/entities"],
+        arrays["vectors/chunks"],
         lambda name: create(f"{SERVING}/{name}"),
     )
     manifest = Manifest(

@@ -35,7 +35,7 @@ def layer_pyramid(layers: Sequence[LayerSummary]) -> str:
             f'<text class="strong" x="{text}" y="{top + 19}">Layer {layer.layer} · {layer.entities:,}</text>'
             f'<text class="soft" x="{text}" y="{top + 36}">{clusters if layer.clusters else "not clustered"}</text></g>'
         )
-    return _svg(_WIDTH, height, "Entities by layer", parts)
+    return svg(_WIDTH, height, "Entities by layer", parts)
 
 
 def sparsity_chart(layers: Sequence[LayerSummary]) -> str:
@@ -48,7 +48,7 @@ def sparsity_chart(layers: Sequence[LayerSummary]) -> str:
     changes = [layer for layer in known if layer.change_rate is not None]
     low = max(0.0, math.floor((min(values) - 0.02) * 20) / 20) if min(values) >= 0 else min(values)
     high = max(1.0, max(values))
-    most = _nice(max((abs(layer.change_rate or 0.0) for layer in changes), default=0.0) * 100)
+    most = nice_number(max((abs(layer.change_rate or 0.0) for layer in changes), default=0.0) * 100)
     numbers = [layer.layer for layer in layers]
     span = max(numbers) - min(numbers) or 1
 
@@ -83,7 +83,7 @@ def sparsity_chart(layers: Sequence[LayerSummary]) -> str:
         f'<text class="soft" x="{left}" y="13">cluster sparsity CS</text>'
         + (f'<text class="soft end" x="{width - 4}" y="13">change rate (dashed)</text>' if changes else "")
     )
-    return _svg(width, height, "Cluster sparsity by layer", parts)
+    return svg(width, height, "Cluster sparsity by layer", parts)
 
 
 def degree_chart(bins: Sequence[DegreeBin]) -> str:
@@ -112,7 +112,7 @@ def degree_chart(bins: Sequence[DegreeBin]) -> str:
             f'<text class="soft mid" x="{x + step / 2:.1f}" y="{height - 22}">{name}</text></g>'
         )
     parts.append(f'<text class="soft mid" x="{(width + left) / 2:.1f}" y="{height - 4}">neighbours of an entity</text>')
-    return _svg(width, height, "Degree distribution", parts)
+    return svg(width, height, "Degree distribution", parts)
 
 
 def path_chart(paths: PathLengths) -> str:
@@ -176,7 +176,7 @@ def _pairs_of_bars(names: Sequence[str], flat: Sequence[float], whole: Sequence[
                 )
             parts.append("</g>")
         parts.append(f'<text class="soft mid" x="{middle:.1f}" y="{height - 9}">{escape(name)}</text>')
-    return _svg(width, height, label, parts)
+    return svg(width, height, label, parts)
 
 
 def _line(points: Sequence[tuple[float, float, str]], kind: str) -> str:
@@ -188,12 +188,13 @@ def _line(points: Sequence[tuple[float, float, str]], kind: str) -> str:
     return f'<polyline class="line-{kind}" points="{path}"/>{dots}' if points else ""
 
 
-def _svg(width: int, height: int, label: str, parts: Sequence[str]) -> str:
+def svg(width: int, height: int, label: str, parts: Sequence[str]) -> str:
+    """Return a picture of parts that are SVG already, as wide as there is room; `label` says what it shows."""
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
 
 
-def _nice(value: float) -> float:
-    """The next of 1, 2, 4, 5, 8, 10, 20, 40, … that is not below the value."""
+def nice_number(value: float) -> float:
+    """Return the next of 1, 2, 4, 5, 8, 10, 20, 40, … that is not below the value."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

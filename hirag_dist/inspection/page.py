@@ -27,8 +27,8 @@ def render_page(inspection: Inspection, graph: GraphView) -> str:
         graph: what the map draws, from `graph_view`.
     """
     parts = {
-        "css": _part("page.css"),
-        "js": _part("page.js"),
+        "css": page_part("page.css"),
+        "js": page_part("page.js"),
         "data": script_json(map_data(graph)),
         "snapshot": escape(inspection.snapshot_id or "unnamed snapshot"),
         "created": f"built {escape(inspection.created_at)}" if inspection.created_at else "",
@@ -50,7 +50,7 @@ def render_page(inspection: Inspection, graph: GraphView) -> str:
         "shape": _shape(inspection.base_graph, inspection.graph),
         "bill": _bill(inspection),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _part("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], page_part("page.html"))
 
 
 def map_data(graph: GraphView) -> dict[str, Any]:
@@ -82,7 +82,8 @@ def script_json(value: Any) -> str:
     return re.sub("[<>&\u2028\u2029\x7f]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _part(name: str) -> str:
+def page_part(name: str) -> str:
+    """Return a part of the page, such as `page.css`."""
     return files("hirag_dist.inspection").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -95,6 +96,8 @@ def _status(complete: bool | None) -> str:
 def _tiles(inspection: Inspection) -> str:
     names = ("documents", "chunks", "entities", "relations", "layers", "communities", "reports")
     tiles = [(name, f"{inspection.counts.get(name, 0):,}") for name in names]
+    if inspection.counts.get("claims"):
+        tiles.append(("claims", f"{inspection.counts['claims']:,}"))
     tiles.append(("cost", f"${inspection.total.cost_usd:,.2f}"))
     return "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in tiles)
 
@@ -125,7 +128,7 @@ def _decisions(inspection: Inspection) -> str:
         ]
         for layer in inspection.layers
     ]
-    return _table(["layer", "CS", "change", "summarised", "decision"], rows, texts={0, 4})
+    return html_table(["layer", "CS", "change", "summarised", "decision"], rows, texts={0, 4})
 
 
 def _types(inspection: Inspection) -> str:
@@ -151,7 +154,7 @@ def _hubs(inspection: Inspection) -> str:
         ]
         for hub in inspection.hubs
     ]
-    return _table(["entity", "type", "layer", "neighbours"], rows, texts={0, 1})
+    return html_table(["entity", "type", "layer", "neighbours"], rows, texts={0, 1})
 
 
 def _resolved(inspection: Inspection) -> str:
@@ -167,7 +170,7 @@ def _resolved(inspection: Inspection) -> str:
         for tier in inspection.resolved
         for at, said in enumerate(tier.examples)
     ]
-    told = _table(["tier", "names", "name", "entity", "why"], rows, texts={0, 2, 3, 4})
+    told = html_table(["tier", "names", "name", "entity", "why"], rows, texts={0, 2, 3, 4})
     soft = "Names that are another name's entity, with examples."
     return f'<section class="card"><h2>Entity resolution</h2><p class="soft">{soft}</p>{told}</section>\n'
 
@@ -218,7 +221,7 @@ def _shape(base: GraphSummary, whole: GraphSummary) -> str:
         line("clustering coefficient (Eq. 18)", (about(graph.clustering.transitivity, graph) for graph in graphs)),
         line("mean local coefficient", (about(graph.clustering.average_local, graph) for graph in graphs)),
     ]
-    return _table(["", "layer 0", "all layers"], rows, texts={0})
+    return html_table(["", "layer 0", "all layers"], rows, texts={0})
 
 
 def _paths(paths: PathLengths) -> str:
@@ -230,7 +233,7 @@ def _paths(paths: PathLengths) -> str:
         ["mean hops of the pairs that layer 0 joins", hops(paths.flat_mean), hops(paths.mean_of_flat)],
         ["mean hops of all pairs that have a path", hops(paths.flat_mean), hops(paths.mean)],
     ]
-    return _table(["", "layer 0", "all layers"], rows, texts={0}) + f'<p class="soft">{_sample(paths)}</p>'
+    return html_table(["", "layer 0", "all layers"], rows, texts={0}) + f'<p class="soft">{_sample(paths)}</p>'
 
 
 def _missing(paths: PathLengths) -> tuple[int, int]:
@@ -259,10 +262,10 @@ def _bill(inspection: Inspection) -> str:
     heads = ["stage", "model", "calls", "paid before", "tokens in", "of them cached", "tokens out", "rejected", "cost"]
     total = cells(inspection.total)
     total[1] = ""
-    return _table(heads, [cells(line) for line in inspection.bill], texts={0, 1}, foot=total)
+    return html_table(heads, [cells(line) for line in inspection.bill], texts={0, 1}, foot=total)
 
 
-def _table(
+def html_table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], texts: set[int], foot: Sequence[str] | None = None
 ) -> str:
     """A table of cells that are HTML already; columns in `texts` stand left, the others are numbers."""

@@ -43,7 +43,7 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], 
     """Return what is in an index.
 
     Args:
-        tables: those named in `TABLES`, with the columns of `schemas`; `aliases` too where there are any.
+        tables: those named in `TABLES`, with the columns of `schemas`; `aliases` and `claims` too where there are any.
         manifest: `snapshot_id`, `created_at` and `complete` are used, where they are there.
         bfs: what counts hops, as of `ports.Kernels`.
 
@@ -54,19 +54,16 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], 
     if missing:
         raise SchemaMismatch(f"inspect needs the table(s) {', '.join(missing)}, which the snapshot does not have")
     entities, relations = tables["entities"], tables["relations"]
-    sources = rows_of(relations["source_id"], entities["entity_id"])
-    targets = rows_of(relations["target_id"], entities["entity_id"])
-    known = (sources >= 0) & (targets >= 0)
-    sources, targets = sources[known], targets[known]
+    sources, targets = _ends(entities, relations)
     graph = simple_graph(sources, targets, entities.num_rows)
     complete = manifest.get("complete")
-    bill = _bill(tables["usage"])
+    bill = bill_lines(tables["usage"])
     return Inspection(
         snapshot_id=str(manifest.get("snapshot_id") or ""),
         created_at=str(manifest.get("created_at") or ""),
         complete=None if complete is None else bool(complete),
         counts=_counts(tables),
-        layers=_layers(tables),
+        layers=layer_summaries(tables),
         entity_types=_types(entities),
         hubs=_hubs(entities, graph),
         base_graph=_graph_summary(_base_graph(entities, sources, targets)),
@@ -76,8 +73,23 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], 
         reports=_cover(tables),
         resolved=_resolved(tables["aliases"]) if "aliases" in tables else (),
         bill=bill,
-        total=_added("total", bill),
+        total=added_lines("total", bill),
     )
+
+
+def graph_summaries(entities: pa.Table, relations: pa.Table) -> tuple[GraphSummary, GraphSummary]:
+    """Return the graph of layer 0 alone and that of all layers, without what takes paths to measure."""
+    sources, targets = _ends(entities, relations)
+    whole = simple_graph(sources, targets, entities.num_rows)
+    return _graph_summary(_base_graph(entities, sources, targets)), _graph_summary(whole)
+
+
+def _ends(entities: pa.Table, relations: pa.Table) -> tuple[IntVector, IntVector]:
+    """Return the rows of both ends of each relation; those that name no entity are left out."""
+    sources = rows_of(relations["source_id"], entities["entity_id"])
+    targets = rows_of(relations["target_id"], entities["entity_id"])
+    known = (sources >= 0) & (targets >= 0)
+    return sources[known], targets[known]
 
 
 def _counts(tables: Mapping[str, pa.Table]) -> dict[str, int]:
@@ -88,11 +100,14 @@ def _counts(tables: Mapping[str, pa.Table]) -> dict[str, int]:
     counts["layers"] = tables["layers"].num_rows
     for pair in pc.value_counts(tables["relations"]["kind"]).to_pylist():
         counts[f"relations.{pair['values']}"] = pair["counts"]
+    if "claims" in tables and tables["claims"].num_rows:
+        counts["claims"] = tables["claims"].num_rows
     counts["chunk_tokens"] = int(pc.sum(tables["chunks"]["n_tokens"]).as_py() or 0)
     return counts
 
 
-def _layers(tables: Mapping[str, pa.Table]) -> tuple[LayerSummary, ...]:
+def layer_summaries(tables: Mapping[str, pa.Table]) -> tuple[LayerSummary, ...]:
+    """Return the layers from the lowest up, of the tables entities, relations and layers."""
     shares = dict(enumerate(covered(tables["entities"], tables["relations"])))
     rows = tables["layers"].sort_by("layer").to_pylist()
     return tuple(_layer(row, shares.get(row["layer"])) for row in rows)
@@ -241,15 +256,17 @@ def _resolved(aliases: pa.Table) -> tuple[TierSummary, ...]:
     )
 
 
-def _bill(usage: pa.Table) -> tuple[BillLine, ...]:
+def bill_lines(usage: pa.Table) -> tuple[BillLine, ...]:
+    """Return a line a stage, in the order of the table USAGE."""
     stages: dict[str, list[BillLine]] = {}
     for row in usage.drop_columns(["role", "endpoint"]).to_pylist():
         model = row.pop("model")
         stages.setdefault(row["stage"], []).append(BillLine(**row, models=(model,) if model else ()))
-    return tuple(_added(stage, tuple(lines)) for stage, lines in stages.items())
+    return tuple(added_lines(stage, tuple(lines)) for stage, lines in stages.items())
 
 
-def _added(name: str, lines: tuple[BillLine, ...]) -> BillLine:
+def added_lines(name: str, lines: tuple[BillLine, ...]) -> BillLine:
+    """Return the sums of lines as one."""
     return BillLine(
         stage=name,
         calls=sum(line.calls for line in lines),

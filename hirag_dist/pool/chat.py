@@ -18,6 +18,7 @@ from hirag_dist.pool.calling import Answered, Caller, Need
 from hirag_dist.pool.estimating import MOST_REPLY_TOKENS, Estimate, Estimates
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter, current_meter, retrying
+from hirag_dist.pool.records import record_of, reply_from
 from hirag_dist.ports import ChatModel
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -124,6 +125,7 @@ class Pool:
         self._roles = {role: _groups(models) for role, models in roles.items()}
         self._ledger = ledger
         self._caller = caller
+        self._count_tokens = count_tokens
         self._estimates = Estimates(count_tokens, caller.budget.spending)
         self._turns: dict[str, _Turn] = {}
 
@@ -300,11 +302,15 @@ class Pool:
             await self._ledger.put(ledger_key(request, target, attempt), record_of(reply, target.endpoint))
 
     async def _pieces(self, request: ChatRequest, target: PricedModel) -> AsyncGenerator[str]:
-        expected = self._estimates.of(request).expected
-        permit = await self._caller.budget.acquire(target.endpoint, expected, 0.0)
+        need = _need(request, target, 0, self._estimates.of(request))
+        permit = await self._caller.budget.acquire(
+            target.endpoint, need.tokens, need.most_usd, most_tokens=need.most_tokens
+        )
+        written: list[str] = []
         try:
             async with aclosing(target.model.stream(request)) as pieces:
                 async for piece in pieces:
+                    written.append(piece)
                     yield piece
         except RateLimited as error:
             permit.limited(error.retry_after_s, error.kind)
@@ -312,17 +318,28 @@ class Pool:
         except BaseException:
             permit.failed()
             raise
-        permit.answered(expected, 0.0)
+        permit.answered(*self._streamed(request, target, need, "".join(written)))
+
+    def _streamed(self, request: ChatRequest, target: PricedModel, need: Need, text: str) -> tuple[int, float]:
+        """Put a streamed reply on the bill, by our own count; return (tokens, US dollars), as expected for no bill."""
+        if current_meter.get() is None and not self._caller.budget.spending:
+            return need.tokens, 0.0  # nobody asks, and counting takes its time
+        read = sum(self._count_tokens(message.content) for message in request.messages)
+        reply = ChatReply("", "stop", target.name, input_tokens=read, output_tokens=self._count_tokens(text))
+        _count(request, reply, target, stored=False)
+        return reply.input_tokens + reply.output_tokens, target.cost(reply)
 
 
 @lru_cache(maxsize=256)  # asked for several times while a request is under way
 def request_hash(request: ChatRequest) -> str:
-    """Return the SHA-256 (hex) of all that the model sees."""
-    seen = [
+    """Return the SHA-256 (hex) of all that the model sees, and of which time it is asked that."""
+    seen: list[Any] = [
         [(message.role, message.content) for message in request.messages],
         request.form,
         request.max_tokens,
     ]
+    if request.replicate:  # a first asking keeps the hash that it always had
+        seen.append(request.replicate)
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
 
@@ -373,25 +390,3 @@ def _again(request: ChatRequest, reply: ChatReply, reason: str) -> ChatRequest:
     said = (Message("assistant", reply.text),) if reply.text.strip() else ()
     ask = Message("user", f"That reply cannot be used: {reason}. Reply again, in the requested form and complete.")
     return replace(request, messages=(*request.messages, *said, ask))
-
-
-def record_of(reply: ChatReply, endpoint: str) -> dict[str, Any]:
-    """Return what the ledger keeps of a reply."""
-    return {
-        "text": reply.text,
-        "finish_reason": reply.finish_reason,
-        "model": reply.model,
-        "usage": [reply.input_tokens, reply.cached_tokens, reply.output_tokens],
-        "endpoint": endpoint,
-    }
-
-
-def batch_record_of(reply: ChatReply, endpoint: str, run: str) -> dict[str, Any]:
-    """Return what the ledger keeps of a reply that a batch brought; `run` names the build that asked for it."""
-    return record_of(reply, endpoint) | {"price": BATCH_PRICE, "run": run}
-
-
-def reply_from(record: Mapping[str, Any]) -> ChatReply:
-    """Return the reply of what `record_of` gave."""
-    tokens = record["usage"]
-    return ChatReply(record["text"], record["finish_reason"], record["model"], tokens[0], tokens[1], tokens[2])

@@ -6,9 +6,10 @@ import hashlib
 from typing import Protocol, cast
 
 from hirag_dist.pool.calling import Answered, Caller, Need
-from hirag_dist.pool.chat import PricedModel, record_of, reply_from
+from hirag_dist.pool.chat import PricedModel
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import current_meter
+from hirag_dist.pool.records import record_of, reply_from
 from hirag_dist.types import ChatReply
 
 _TOKENS = 60  # of the small call, about

@@ -1,7 +1,8 @@
 """INPUT arguments → documents: find the files, open them, read text, title and labels out of each.
 
 `find_inputs` lists the files; `read_source` yields a file's `Document`s one by one, and an `Unreadable` with
-its reason for whatever gives none. Nothing is dropped silently, and nothing but `InputError` is raised.
+its reason for whatever gives none; `read_rows` yields records with all their fields. Nothing is dropped
+silently, and nothing but `InputError` is raised.
 """
 
 from hirag_dist.reading.clean import clean_text
@@ -10,10 +11,12 @@ from hirag_dist.reading.making import is_missing_text
 from hirag_dist.reading.naming import is_uri, public_uri
 from hirag_dist.reading.read import read_source
 from hirag_dist.reading.records import Document, ReadOptions, SourceFile, Unreadable
+from hirag_dist.reading.rows import Row, read_rows
 
 __all__ = [
     "Document",
     "ReadOptions",
+    "Row",
     "SourceFile",
     "Unreadable",
     "clean_text",
@@ -21,5 +24,6 @@ __all__ = [
     "is_missing_text",
     "is_uri",
     "public_uri",
+    "read_rows",
     "read_source",
 ]

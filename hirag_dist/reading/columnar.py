@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hirag_dist.reading.making import (
+    ID_FIELDS,
     LABEL_FIELDS,
     TEXT_FIELDS,
     TITLE_FIELDS,
@@ -38,13 +39,14 @@ def read_parquet(file: pa.NativeFile, maker: DocumentMaker) -> Iterator[Document
     text = find_field(names, options.text_field, TEXT_FIELDS)
     title = find_field(names, options.title_field, TITLE_FIELDS)
     labels = find_field(names, options.label_field, LABEL_FIELDS)
+    own_id = find_field(names, options.id_field, ID_FIELDS)
     if text is None:
         yield maker.unreadable(0, missing_text(names, options.text_field))
         return
     if labels is None and options.label_field is not None:
         yield maker.unreadable(0, f"no column {options.label_field!r} with the labels")
         return
-    columns = [name for name in dict.fromkeys((text, title, labels)) if name is not None]
+    columns = [name for name in dict.fromkeys((text, title, labels, own_id)) if name is not None]
     record = 0
     for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
         for row in _rows(batch):

@@ -31,8 +31,7 @@ def read_delimited(
         yield maker.unreadable(0, "the file is empty")
         return
     delimiter = delimiter or _delimiter_of(first, maker)
-    feed = _Feed(lines, [first])
-    rows = _rows(feed, delimiter)
+    rows = split_rows(lines, first, delimiter)
     names = next(rows, [])
     header = [] if isinstance(names, str) else [name.strip() for name in names]
     reason = names if isinstance(names, str) else _bad_header(header, maker)
@@ -101,8 +100,15 @@ class _Feed:
         self.ended = False
 
 
-def _rows(feed: _Feed, delimiter: str) -> Iterator[list[str] | str]:
-    """Yield rows that are not blank, and for a row that is broken the reason."""
+def split_rows(lines: Iterator[str], first: str, delimiter: str) -> Iterator[list[str] | str]:
+    """Yield rows that are not blank, and for a row that is broken the reason.
+
+    Args:
+        lines: without their ends.
+        first: a line before them.
+        delimiter: one character.
+    """
+    feed = _Feed(lines, [first])
     while not feed.ended:
         try:
             for row in csv.reader(feed, delimiter=delimiter):

@@ -31,7 +31,7 @@ def read_json_lines(lines: Iterable[str], maker: DocumentMaker) -> Iterator[Docu
         if not line or line.isspace():
             continue
         try:
-            value = _parse(line)
+            value = parse_json(line)
         except ValueError as error:
             yield maker.unreadable(record, f"line {number} is not valid JSON: {error}")
         else:
@@ -43,15 +43,15 @@ def read_json(text: str, maker: DocumentMaker) -> Iterator[Document | Unreadable
     """Yield the documents of a JSON file.
 
     It holds a list of strings or objects; one object with a text field; an object with such a list under a
-    key; or a map from id to text or to object, the id being the default title. A file of JSON Lines is read
-    as that.
+    key; or a map from id to text or to object, the id being the default title and the default id. A file of JSON
+    Lines is read as that.
     """
     text = clean_text(text)
     if not text or text.isspace():
         yield maker.unreadable(0, "the text is empty")
         return
     try:
-        value = _parse(text)
+        value = parse_json(text)
     except ValueError as error:
         if "Extra data" in str(error) and "\n" in text.strip():
             yield from read_json_lines(text.split("\n"), maker)
@@ -81,7 +81,7 @@ def _from_object(value: dict[str, object], maker: DocumentMaker) -> Iterator[Doc
         yield maker.unreadable(0, f"several lists ({', '.join(lists[:10])}): which holds the documents is not clear")
     elif find_field(value, options.title_field, TITLE_FIELDS + LABEL_FIELDS) is None and _is_map(value):
         for record, (key, item) in enumerate(value.items()):
-            yield _from_value(item, record, maker, default_title=key)
+            yield _from_value(item, record, maker, key)
     else:
         yield maker.from_fields(value, 0, default_title=maker.stem)
 
@@ -93,13 +93,12 @@ def _from_list(values: list[object], maker: DocumentMaker) -> Iterator[Document 
         yield _from_value(value, record, maker)
 
 
-def _from_value(
-    value: object, record: int, maker: DocumentMaker, default_title: str | None = None
-) -> Document | Unreadable:
+def _from_value(value: object, record: int, maker: DocumentMaker, key: str | None = None) -> Document | Unreadable:
     if isinstance(value, str):
-        return maker.document(value, record=record, default_title=default_title or f"{maker.stem}#{record}")
+        title = key or f"{maker.stem}#{record}"
+        return maker.document(value, record=record, default_title=title, source_id=key)
     if isinstance(value, dict):
-        return maker.from_fields(value, record, default_title)
+        return maker.from_fields(value, record, key, key)
     return maker.unreadable(record, f"the record is {kind_of(value)}, not an object or a string")
 
 
@@ -114,7 +113,7 @@ def _is_map(value: dict[str, object]) -> bool:
     )
 
 
-def _parse(text: str) -> object:
+def parse_json(text: str) -> object:
     """Parse JSON, with raw line ends in strings allowed.
 
     Raises:

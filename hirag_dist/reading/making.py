@@ -14,6 +14,7 @@ from hirag_dist.reading.records import Document, ReadOptions, Unreadable
 TEXT_FIELDS = ("text", "content", "contents", "body", "document", "page_content", "passage")
 TITLE_FIELDS = ("title", "name", "headline")
 LABEL_FIELDS = ("labels", "label", "acl")
+ID_FIELDS = ("id", "_id", "doc_id", "document_id", "passage_id", "chunk_id", "docid", "pid")
 UNSAID: Final = object()  # in place of labels
 
 
@@ -60,11 +61,13 @@ class DocumentMaker:
         labels: object = UNSAID,
         record: int = 0,
         default_title: str | None = None,
+        source_id: object = None,
     ) -> Document | Unreadable:
         """Return the document of a text, cleaned; `Unreadable` for an empty text or labels that are none.
 
         Args:
             labels: what the field for labels holds; `UNSAID` where there is no such field.
+            source_id: what the field for the owner's id holds.
         """
         text = clean_text(text)
         if not text or text.isspace():
@@ -75,12 +78,17 @@ class DocumentMaker:
             names = () if labels is UNSAID else _labels(labels)
         except ValueError as error:
             return self.unreadable(record, str(error))
-        return Document(self.uri, _title(title) or _title(default_title) or self.stem, text, names, record)
+        title = _title(title) or _title(default_title) or self.stem
+        return Document(self.uri, title, text, names, record, _source_id(source_id))
 
     def from_fields(
-        self, fields: Mapping[str, object], record: int, default_title: str | None = None
+        self, fields: Mapping[str, object], record: int, default_title: str | None = None, key: str | None = None
     ) -> Document | Unreadable:
-        """Return the document in an object or a row; `Unreadable` where it has no text or bad labels."""
+        """Return the document in an object or a row; `Unreadable` where it has no text or bad labels.
+
+        Args:
+            key: the record's own in its file, which is its id where no field holds one.
+        """
         options = self.options
         present = [name for name, value in fields.items() if value is not None]
         text_field = find_field(present, options.text_field, TEXT_FIELDS)
@@ -95,6 +103,9 @@ class DocumentMaker:
         if not isinstance(text, str):
             return self.unreadable(record, f"field {text_field!r} is {kind_of(text)}, not a string")
         title_field = find_field(present, options.title_field, TITLE_FIELDS)
+        id_field = find_field(present, options.id_field, ID_FIELDS)
+        if id_field is None and options.id_field is not None:
+            return self.unreadable(record, f"no field {options.id_field!r} with the id; name another with --id-field")
         named = options.label_field is not None
         label_field = find_field(fields if named else present, options.label_field, LABEL_FIELDS)
         return self.document(
@@ -103,6 +114,7 @@ class DocumentMaker:
             labels=UNSAID if label_field is None else fields[label_field],
             record=record,
             default_title=default_title or f"{self.stem}#{record}",
+            source_id=key if id_field is None else fields[id_field],
         )
 
 
@@ -128,6 +140,13 @@ def _title(value: object) -> str:
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return " ".join(clean_text(str(value)).split())
     return ""
+
+
+def _source_id(value: object) -> str:
+    """Return an id as it is written; empty for what is none."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    return clean_text(str(value)).strip() if isinstance(value, (str, int, float)) else ""
 
 
 def _labels(value: object) -> tuple[str, ...]:

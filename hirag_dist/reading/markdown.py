@@ -7,7 +7,7 @@ import re
 import yaml
 
 from hirag_dist.reading.clean import clean_text
-from hirag_dist.reading.making import LABEL_FIELDS, TITLE_FIELDS, UNSAID, DocumentMaker, find_field
+from hirag_dist.reading.making import ID_FIELDS, LABEL_FIELDS, TITLE_FIELDS, UNSAID, DocumentMaker, find_field
 from hirag_dist.reading.records import Document, Unreadable
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -32,7 +32,9 @@ def read_markdown(text: str, maker: DocumentMaker) -> Document | Unreadable:
     label_field = find_field(fields, options.label_field, LABEL_FIELDS)
     title = None if title_field is None else fields[title_field]
     labels = UNSAID if label_field is None else fields[label_field]
-    return maker.document(text, title=title, labels=labels, default_title=_first_heading(text))
+    id_field = find_field(fields, options.id_field, ID_FIELDS)
+    source_id = None if id_field is None else fields[id_field]
+    return maker.document(text, title=title, labels=labels, default_title=_first_heading(text), source_id=source_id)
 
 
 def _split_front_matter(text: str) -> tuple[str, dict[str, object]]:

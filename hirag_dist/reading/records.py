@@ -33,6 +33,7 @@ class ReadOptions:
     A field that is None is found by name, in any case, the first of these that a record has:
     text: text, content, contents, body, document, page_content, passage; title: title, name, headline;
     labels: labels, label, acl. `tags` are not labels: labels hide a document, tags describe it.
+    id: id, _id, doc_id, document_id, passage_id, chunk_id, docid, pid.
 
     Attributes:
         text_field: the field or column that holds the text.
@@ -40,6 +41,8 @@ class ReadOptions:
         label_field: the one that holds the access labels, a string or a list of strings. Where it is named
             here, a record without it is `Unreadable`, and so is a file of a format without fields: a mistyped
             name must not make documents public; null or empty is no label.
+        id_field: the one that holds the owner's id of the record, a string or a number. Where it is named here, a
+            record without it is `Unreadable`: a mistyped name must not cost all ids.
         max_document_bytes: the most that is held in memory at once: a whole file, or a record of a JSONL or
             CSV file.
     """
@@ -47,6 +50,7 @@ class ReadOptions:
     text_field: str | None = None
     title_field: str | None = None
     label_field: str | None = None
+    id_field: str | None = None
     max_document_bytes: int = 1 << 28
 
 
@@ -60,6 +64,7 @@ class Document:
         text: cleaned (`clean_text`), with at least one character that is not white space.
         labels: access labels in the order given, each once.
         record: index in a file of several records, bad ones counted; else 0.
+        source_id: the owner's id of the record, case and form kept; "" where it has none.
     """
 
     uri: str
@@ -67,6 +72,7 @@ class Document:
     text: str
     labels: tuple[str, ...]
     record: int
+    source_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

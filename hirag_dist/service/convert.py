@@ -7,6 +7,7 @@ they are an `InvalidQuery`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,11 @@ from hirag_dist.service.queries import MODE_NAMES, MODES
 from hirag_dist.types import (
     Answer,
     Citation,
+    ClaimItem,
     CommunityItem,
     EntityItem,
     IndexInfo,
+    MapWork,
     PathItem,
     Retrieval,
     SourceItem,
@@ -135,6 +138,10 @@ def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_
     message.context_refs.update(retrieval.context_refs)
     message.timings_ms.update(retrieval.timings_ms)
     message.partial.extend(retrieval.partial)
+    for claim in retrieval.claims:
+        message.claims.add(**asdict(claim))
+    if retrieval.map_work is not None:
+        message.map_work.CopyFrom(pb.MapWork(**asdict(retrieval.map_work)))
 
 
 def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
@@ -184,7 +191,15 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
         context_refs=dict(message.context_refs),
         timings_ms=dict(message.timings_ms),
         partial=tuple(message.partial),
+        claims=tuple(
+            [ClaimItem(**{each.name: getattr(one, each.name) for each in fields(ClaimItem)}) for one in message.claims]
+        ),
+        map_work=_map_work(message.map_work) if message.HasField("map_work") else None,
     )
+
+
+def _map_work(message: pb.MapWork) -> MapWork:
+    return MapWork(**{each.name: getattr(message, each.name) for each in fields(MapWork)})
 
 
 def _entities(messages: Iterable[pb.Entity]) -> tuple[EntityItem, ...]:
@@ -316,6 +331,6 @@ def _cleaned(value: Any) -> Any:
             return {_cleaned(key): _cleaned(item) for key, item in value.items()}
         case Sequence():
             return tuple(map(_cleaned, value))
-        case Retrieval() | EntityItem() | CommunityItem() | PathItem() | TripleItem() | SourceItem():
+        case Retrieval() | ClaimItem() | EntityItem() | CommunityItem() | PathItem() | TripleItem() | SourceItem():
             return type(value)(**{name: _cleaned(getattr(value, name)) for name in value.__slots__})
     return value

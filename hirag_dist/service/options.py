@@ -25,6 +25,7 @@ class ServerOptions:
         max_wait_s: longest time that a request may be expected to wait in line; who would wait longer is turned away
             with RESOURCE_EXHAUSTED.
         max_answers: Answer calls at a time in this process.
+        map_reduce: whether Answer is given in modes that cost a call to a model for each part of the corpus.
         max_concurrent: requests of any kind in this process at a time, those that wait or are being sent included.
         send_timeout_s: how long a caller may leave a piece of a stream unread before the rest is dropped.
         keepalive_s: seconds of silence after which a connection is probed.
@@ -57,6 +58,7 @@ class ServerOptions:
     places: int = 4
     max_wait_s: float = 0.25
     max_answers: int = 64
+    map_reduce: bool = False
     max_concurrent: int = 256
     send_timeout_s: float = 30.0
     keepalive_s: float = 60.0

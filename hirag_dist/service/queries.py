@@ -12,7 +12,9 @@ from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.types import Query
 
 MODES: Mapping[str, Any] = {
-    name.removeprefix("MODE_").lower(): number for name, number in pb.Mode.items() if number != pb.MODE_UNSPECIFIED
+    name.removeprefix("MODE_").lower().replace("_", "-"): number
+    for name, number in pb.Mode.items()
+    if number != pb.MODE_UNSPECIFIED
 }
 MODE_NAMES: Mapping[int, str] = {number: name for name, number in MODES.items()}
 QUERY_FIELDS = frozenset(pb.Query.DESCRIPTOR.fields_by_name)

@@ -95,6 +95,7 @@ class QueryServer:
             self._observers,
             max_message_bytes=options.max_message_bytes,
             send_timeout_s=options.send_timeout_s,
+            map_reduce=options.map_reduce,
         )
         self._health = Health(("", SERVICE_NAME))
         self._server: grpc.aio.Server | None = None

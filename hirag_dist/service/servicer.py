@@ -37,7 +37,7 @@ from hirag_dist.service.status import (
     status_of,
     trailers_of,
 )
-from hirag_dist.types import Answer, Query, Retrieval
+from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
 
 _LOG = logging.getLogger(__name__)
 MOST_CHARACTERS = 32_768  # of a question; embedding a longer one would keep the others waiting
@@ -105,6 +105,7 @@ class QueryServicer:
         observers: told of each request when it has ended.
         max_message_bytes: of a reply.
         send_timeout_s: how long a caller may leave a piece of a stream unread.
+        map_reduce: whether answers are given that cost a call to a model for each part of the corpus.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class QueryServicer:
         *,
         max_message_bytes: int,
         send_timeout_s: float,
+        map_reduce: bool = False,
     ) -> None:
         self._holder = holder
         self._gate = gate
@@ -125,6 +127,7 @@ class QueryServicer:
         self._observers = observers
         self._max_message_bytes = max_message_bytes
         self._send_timeout_s = send_timeout_s
+        self._map_reduce = map_reduce
         self._pausing = 0
 
     async def Retrieve(  # noqa: N802 - the names are the protocol's
@@ -186,6 +189,11 @@ class QueryServicer:
         """Send the retrieval, the text in pieces, and the answer. Only the retrieval needs a place in the line."""
         async with self._call("Answer", request, context, answer=True) as call, AsyncExitStack() as held:
             query = call.query()
+            if query.mode in MAP_REDUCE and not self._map_reduce:
+                raise InvalidQuery(
+                    f"mode: {query.mode} costs a call for each part of the corpus, and this service does not allow it "
+                    f"(service.map_reduce); choose another mode"
+                )
             await held.enter_async_context(self._place(call))
             deadline_s = call.deadline_s()
 
@@ -210,7 +218,7 @@ class QueryServicer:
 
             async with aclosing(self._holder.runner.stream(work)) as parts:
                 async for part in parts:
-                    await held.aclose()  # the first part is the retrieval; the model needs no place
+                    await held.aclose()  # the first part is what was, or will be, read; models need no place
                     await self._send(context, part)
 
     async def DescribeIndex(  # noqa: N802

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hirag_dist.core.tokens import encoding
 from hirag_dist.errors import RequestRejected
@@ -19,6 +19,7 @@ from hirag_dist.simulator.wire import ApiError, ChatCall
 from hirag_dist.types import ChatReply, Message
 
 Reply = Callable[[Sequence[Message], str | None, int], str]
+Structured = Callable[[Sequence[Message], Mapping[str, Any]], str]
 Encode = Callable[[str], Sequence[int]]
 
 _MESSAGE_TOKENS, _REPLY_TOKENS = 4, 3  # what OpenAI's chat template adds to a message, and to a call
@@ -72,12 +73,20 @@ class Answers:
         encode: text → tokens.
         seed: of the model.
         prompt_cache: whether prefixes count as cached when they come again.
+        structured: messages and a schema that is not ours → the reply's text; None says the smallest that fits.
     """
 
     def __init__(
-        self, reply: Reply, embedder: Embedder, encode: Encode | None = None, seed: int = 0, prompt_cache: bool = True
+        self,
+        reply: Reply,
+        embedder: Embedder,
+        encode: Encode | None = None,
+        seed: int = 0,
+        prompt_cache: bool = True,
+        structured: Structured | None = None,
     ) -> None:
         self._reply = reply
+        self._structured = structured or _smallest
         self._embedder = embedder
         encoder = encode or encoding("o200k_base").encode_ordinary
         self._tokens = lru_cache(_KNOWN_TEXTS)(lambda text: array("I", encoder(text)).tobytes())
@@ -137,15 +146,19 @@ class Answers:
         return body
 
     def _text(self, call: ChatCall) -> str:
-        if call.schema is not None:
-            return wire.dump(wire.instance_of(call.schema)).decode()
         try:
+            if call.schema is not None:
+                return self._structured(call.messages, call.schema)
             return self._reply(call.messages, call.form, self._seed)
         except RequestRejected as error:
             raise ApiError(400, str(error), "model_cannot") from error
 
     def _size(self, text: str) -> int:
         return len(self._tokens(text)) // TOKEN_BYTES
+
+
+def _smallest(messages: Sequence[Message], schema: Mapping[str, Any]) -> str:
+    return wire.dump(wire.instance_of(schema)).decode()
 
 
 def _origin(call: ChatCall) -> bytes:

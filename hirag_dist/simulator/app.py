@@ -14,7 +14,7 @@ from aiohttp import web
 from hirag_dist.backends.hashing import HashingEmbedder
 from hirag_dist.extractive import reply_to
 from hirag_dist.ports import Embedder
-from hirag_dist.simulator.answering import Answers, Encode, Reply
+from hirag_dist.simulator.answering import Answers, Encode, Reply, Structured
 from hirag_dist.simulator.batches import BatchesApi
 from hirag_dist.simulator.call_log import CallLog, Visit
 from hirag_dist.simulator.calls import Calls
@@ -42,6 +42,7 @@ class Endpoint:
         embedder: of /v1/embeddings.
         encode: text → tokens, of the usage that is reported.
         clock: seconds, monotonic.
+        structured: messages and a schema that is not ours → the reply's text; None says the smallest that fits.
 
     Attributes:
         files: what was uploaded and what batches wrote.
@@ -57,12 +58,13 @@ class Endpoint:
         embedder: Embedder | None = None,
         encode: Encode | None = None,
         clock: Callable[[], float] = time.monotonic,
+        structured: Structured | None = None,
     ) -> None:
         self.options = options
         self._clock = clock
         self._log = CallLog(options.log, clock)
         embedder = embedder or HashingEmbedder(dim=options.dim, seed=options.seed)
-        answers = Answers(reply or reply_to, embedder, encode, options.seed, options.prompt_cache)
+        answers = Answers(reply or reply_to, embedder, encode, options.seed, options.prompt_cache, structured)
         self._calls = Calls(options, answers, self._log, clock)
         self.files = FileStore()
         self._batches = BatchesApi(options, self.files, self._calls.line)

@@ -10,12 +10,14 @@ import pyarrow as pa
 
 from hirag_dist.core.communities import community_table
 from hirag_dist.core.graph import build_graph
+from hirag_dist.core.kept_communities import renamed_reports, with_summaries
 from hirag_dist.core.outlines import ENTITY_PLACES, OUTLINES, RELATION_PLACES, report_outlines
-from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS
+from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS, REPORTS
 from hirag_dist.stages.base import Schemas, Services, Split, Tables, Whole
 
 ENTITY_ORDER = pa.schema([ENTITIES.field(name) for name in ("entity_id", "layer")])
 RELATION_ENDS = pa.schema([RELATIONS.field(name) for name in ("relation_id", "source_id", "target_id", "weight")])
+RELATION_KINDS = pa.schema([RELATIONS.field(name) for name in ("source_id", "target_id", "kind")])
 _LIMIT = "one process, ids and numbers only: about 1 million entities and 5 million relations in 4 GiB"
 
 
@@ -42,6 +44,27 @@ class DetectCommunities:
         graph = build_graph(entities["entity_id"], relations)
         levels = services.kernels.leiden(graph, self.max_size, self.resolution, self.seed)
         return {"communities": community_table(levels, graph, entities["entity_id"])}
+
+
+@dataclass(frozen=True)
+class KeepCommunities:
+    """Communities and reports that were imported → the same, with the summary entities above their members."""
+
+    name: ClassVar[str] = "keep_communities"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = Whole(_LIMIT)
+    reads: ClassVar[Schemas] = {
+        "communities": COMMUNITIES,
+        "reports": REPORTS,
+        "entities": ENTITY_ORDER,
+        "relations": RELATION_KINDS,
+    }
+    writes: ClassVar[Schemas] = {"communities": COMMUNITIES, "reports": REPORTS}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return them under ids that hash all their members."""
+        communities, ids = with_summaries(tables["communities"], tables["entities"], tables["relations"])
+        return {"communities": communities, "reports": renamed_reports(tables["reports"], ids)}
 
 
 @dataclass(frozen=True)

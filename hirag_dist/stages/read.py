@@ -29,7 +29,7 @@ class ReadDocuments:
     """Files → documents and, for whatever could not be read, a reject with its reason."""
 
     name: ClassVar[str] = "read"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     split: ClassVar[Split] = ByRows(32)
     reads: ClassVar[Schemas] = {"sources": SOURCES}
     writes: ClassVar[Schemas] = {"documents": DOCUMENTS, "rejects": REJECTS}
@@ -43,6 +43,7 @@ class ReadDocuments:
         for row in tables["sources"].to_pylist():
             source = SourceFile(row["uri"], row["shown"], row["size_bytes"], row["format"], row["compression"])
             for found in read_source(source, self.options):
+                where = f"{row['shown']}#{found.record}" if found.record else row["shown"]
                 if isinstance(found, Document):
                     documents.append(
                         {
@@ -50,13 +51,13 @@ class ReadDocuments:
                             "uri": row["shown"],
                             "record": found.record,
                             "title": found.title,
+                            "source_ids": [found.source_id or where],
                             "labels": sorted(set(found.labels)),
                             "n_chars": len(found.text),
                             "text": found.text,
                         }
                     )
                 else:
-                    where = f"{row['shown']}#{found.record}" if found.record else row["shown"]
                     rejects.append(
                         {
                             "stage": self.name,
@@ -75,10 +76,10 @@ class ReadDocuments:
 
 @dataclass(frozen=True)
 class UniqueDocuments:
-    """Documents → each text once for each set of labels, under its first name; sorted by id."""
+    """Documents → each text once for each set of labels, under its first name and all its ids; sorted by id."""
 
     name: ClassVar[str] = "unique"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     split: ClassVar[Split] = ByKey("document_id", 20_000)
     reads: ClassVar[Schemas] = {"documents": DOCUMENTS}
     writes: ClassVar[Schemas] = {"documents": DOCUMENTS}
@@ -86,8 +87,9 @@ class UniqueDocuments:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the distinct documents of this partition."""
         found: dict[str, dict[str, Any]] = {}
-        for row in tables["documents"].to_pylist():
-            first = found.get(row["document_id"])
-            found[row["document_id"]] = min(first or row, row, key=lambda item: (item["uri"], item["record"]))
+        for row in sorted(tables["documents"].to_pylist(), key=lambda item: (item["uri"], item["record"])):
+            first = found.setdefault(row["document_id"], row)
+            if first is not row:
+                first["source_ids"] = list(dict.fromkeys([*first["source_ids"], *row["source_ids"]]))
         rows = [found[key] for key in sorted(found)]
         return {"documents": pa.Table.from_pylist(rows, DOCUMENTS)}

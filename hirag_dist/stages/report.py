@@ -14,12 +14,12 @@ from hirag_dist.core.outlines import OUTLINES
 from hirag_dist.core.packs import packs, size_of
 from hirag_dist.core.prompts import PACKED, Prompts, report_request
 from hirag_dist.core.replies import ReportRecord, parse_report
-from hirag_dist.core.reports import ChildReport, Draft, Link, Material, Member, members_report, report_row
+from hirag_dist.core.reports import ChildReport, ClaimLine, Draft, Link, Material, Member, members_report, report_row
 from hirag_dist.errors import Deferred
 from hirag_dist.schemas import REJECTS, REPORTS
 from hirag_dist.stages.base import ByKey, Schemas, Services, Split, Tables, reject_row, together
 from hirag_dist.stages.packing import Packing, Unit, ask_pack
-from hirag_dist.stages.report_lines import ENTITY_LINES, RELATION_LINES
+from hirag_dist.stages.report_lines import CLAIM_LINES, ENTITY_LINES, RELATION_LINES
 from hirag_dist.types import Rejected
 
 CHILD_REPORTS = pa.schema(
@@ -48,6 +48,7 @@ class WriteReports:
         "entities": ENTITY_LINES,
         "relations": RELATION_LINES,
         "children": CHILD_REPORTS,
+        "claims": CLAIM_LINES,  # given only where there are some, so that other indexes keep their reports
     }
     writes: ClassVar[Schemas] = {"reports": REPORTS, "as_children": CHILD_REPORTS, "rejects": REJECTS}
 
@@ -63,7 +64,7 @@ class WriteReports:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return a report for each community; one without a usable reply is absent and in rejects."""
         rows = sorted(tables["outlines"].to_pylist(), key=_packing_order)
-        lines = _Lines(tables["entities"], tables["relations"])
+        lines = _Lines(tables["entities"], tables["relations"], tables.get("claims", CLAIM_LINES.empty_table()))
         reports = _Reports(rows, tables["children"])
         wanted = []
         for row in rows:
@@ -71,7 +72,8 @@ class WriteReports:
             if row["n_entities"] < self.min_entities:
                 reports.put(own, members_report(own, row["level"], members))
             else:
-                draft = Draft(members, lines.links(row), self.max_tokens, services.count_tokens)
+                claims = lines.claims(row)
+                draft = Draft(members, lines.links(row), self.max_tokens, services.count_tokens, claims=claims)
                 wanted.append(_Wanted(row, draft))
         system = self.prompts.system(PACKED["report"], PACKED["report"] if self.structured else None)
 
@@ -100,10 +102,10 @@ class WriteReports:
 
     def _unit(self, shown: Material) -> Unit[ReportRecord]:
         compare = self.same_language and "report" not in self.prompts.instructions
-        read = " ".join((*shown.entities, *shown.relations, *shown.reports)) if compare else ""
+        read = " ".join((*shown.entities, *shown.relations, *shown.claims, *shown.reports)) if compare else ""
         form = "report" if self.structured else None
         return Unit(
-            report_request(shown.entities, shown.relations, shown.reports, self.prompts, form),
+            report_request(shown.entities, shown.relations, shown.reports, self.prompts, form, shown.claims),
             lambda reply: parse_report(reply, read),
         )
 
@@ -121,11 +123,14 @@ class _Wanted:
 
 
 class _Lines:
-    """The text of entities and relations, found by id. Trees that share an entity share its text."""
+    """The text of entities, relations and claims, found by id. Trees that share an entity share its text."""
 
-    def __init__(self, entities: pa.Table, relations: pa.Table) -> None:
+    def __init__(self, entities: pa.Table, relations: pa.Table, claims: pa.Table) -> None:
         self._entities = {row["entity_id"]: row for row in entities.drop_columns("tree").to_pylist()}
         self._relations = {row["relation_id"]: row for row in relations.drop_columns("tree").to_pylist()}
+        self._claims: dict[str, dict[str, ClaimLine]] = {}
+        for row in claims.drop_columns("tree").to_pylist():
+            self._claims.setdefault(row["entity_id"], {})[row["claim_id"]] = ClaimLine(**row)
 
     def members(self, row: dict[str, Any]) -> list[Member]:
         """Return the members that a report may show, most prominent first."""
@@ -137,6 +142,10 @@ class _Lines:
             Link(**found, source=self._name(found["source_id"]), target=self._name(found["target_id"]))
             for found in (self._relations[own] for own in row["relation_ids"])
         ]
+
+    def claims(self, row: dict[str, Any]) -> list[ClaimLine]:
+        """Return the claims about members that a report may show."""
+        return [claim for own in row["entity_ids"] for claim in self._claims.get(own, {}).values()]
 
     def _name(self, entity: str) -> str:
         name: str = self._entities[entity]["name"]

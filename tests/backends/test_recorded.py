@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from hirag_dist.backends.endpoints import make_chat_model
 from hirag_dist.backends.recorded import RecordedModel, request_hash
 from hirag_dist.backends.scripted import ScriptedModel
+from hirag_dist.config_file import load_config
 from hirag_dist.core.ids import unit_id
 from hirag_dist.core.prompts import Prompts, extraction_request, gleaning_request
 from hirag_dist.core.replies import parse_extraction
@@ -206,3 +208,19 @@ def test_a_request_is_known_by_all_that_is_asked() -> None:
     plain = asking()
     assert request_hash(plain) == request_hash(asking())
     assert len({request_hash(each) for each in (plain, asking(form="extract-graph"), asking("x"))}) == 3
+
+
+async def test_an_endpoint_takes_the_replies_of_its_model(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.jsonl", own("first", model="other"), own("second", model="mine"))
+    for model, reply in ((None, "first"), ("mine", "second")):
+        endpoint = {"kind": "recorded", "path": path, "model": model}
+        overrides = {"llm.endpoints.recording": endpoint, "llm.roles.extract": "recording"}
+        found = make_chat_model("recording", load_config(None, {}, overrides).config)
+        assert (await found.complete(about("u1"))).text == reply
+
+
+def test_what_is_left_out_of_triples_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    passage = {"passage_id": "p", "title": "T", "text": TEXT}
+    triples = {"passage_id": "p", "entities": ["Alice"], "triples": [["Alice", "met", "Bob"], ["Alice", "met"]]}
+    RecordedModel(write(tmp_path / "r.jsonl", passage, triples))
+    assert "1 triples are not three strings" in caplog.text

@@ -78,7 +78,7 @@ NOISE = """
 import os, sys
 sys.argv = ["hirag-dist", *sys.argv[1:]]
 import hirag_dist.cli.main as main
-def add():
+def add(arguments):
     @main.app.command("noise")
     def noise(json: bool = False):
         os.write(1, b"a library that writes past sys.stdout\\n")

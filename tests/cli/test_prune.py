@@ -13,7 +13,6 @@ from pymilvus import MilvusClient
 from typer.testing import CliRunner
 
 from hirag_dist.backends.milvus import collection_name, open_milvus, open_milvus_lite
-from hirag_dist.cli import output
 from hirag_dist.cli.prune import register
 from hirag_dist.config import Vectors
 from hirag_dist.errors import ConfigError, IndexBusy, SnapshotNotFound
@@ -28,8 +27,7 @@ register(app)
 
 
 @pytest.fixture(autouse=True)
-def _no_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(output._state, "json", False)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)  # where no hirag.yaml is
 
 

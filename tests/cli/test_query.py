@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import sys
@@ -16,20 +15,7 @@ import pytest
 
 from hirag_dist.cli import main
 
-NAME = "service_fakes"
 SOON = 30  # s
-
-
-@pytest.fixture(scope="session")
-def fakes() -> Any:
-    """The fakes of the service's tests, whatever the import mode of pytest; the same module for every folder."""
-    if NAME not in sys.modules:
-        spec = importlib.util.spec_from_file_location(NAME, Path(__file__).parents[1] / "service" / "fakes.py")
-        assert spec
-        assert spec.loader
-        sys.modules[NAME] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[NAME])
-    return sys.modules[NAME]
 
 
 @pytest.fixture
@@ -66,7 +52,7 @@ def query(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tm
             with pytest.raises(SystemExit) as end:
                 main.main()
         finally:
-            os.dup2(stdout, 1)  # --json has taken it, for good
+            os.dup2(stdout, 1)  # --json has taken it
             os.close(stdout)
         said = capfd.readouterr()
         return int(end.value.code or 0), json.loads(said.out)
@@ -118,13 +104,6 @@ def test_mutual_tls_and_a_token(
     code, said = query("q", "--server", address, *own)
     assert code == 1
     assert "bearer token" in said["error"]
-
-
-@pytest.fixture(scope="session")
-def certificates(fakes: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    pytest.importorskip("cryptography")
-    paths: dict[str, str] = fakes.certificates(tmp_path_factory.mktemp("certificates"))
-    return paths
 
 
 @pytest.mark.parametrize(

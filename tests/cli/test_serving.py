@@ -54,6 +54,7 @@ def test_every_key_of_the_service_is_an_option() -> None:
         "anonymous_labels": ["public"],
         "max_wait_s": 0.5,
         "max_answers": 3,
+        "map_reduce": True,
         "max_concurrent": 7,
         "send_timeout_s": 9.0,
         "keepalive_s": 5.0,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -16,51 +15,78 @@ from hirag_dist.errors import RateLimited, ServiceError
 from hirag_dist.types import Query
 
 
+class End(asyncio.Protocol):
+    """One end of a connection through the cable: what comes goes to the other end."""
+
+    def __init__(self, cable: Cable) -> None:
+        self._cable = cable
+        self._waiting: list[bytes] = []  # for the other end to be there
+        self._other: asyncio.Transport | None = None
+        self.lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._cable.ends.append(self)
+
+    def join(self, other: asyncio.Transport) -> None:
+        self._other = other
+        for data in self._waiting:
+            other.write(data)
+
+    def data_received(self, data: bytes) -> None:
+        if self._cable.is_cut:
+            return
+        if self._other is None:
+            self._waiting.append(data)
+        else:
+            self._other.write(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._other is not None:
+            self._other.close()
+        self.lost.set()
+
+
 class Cable:
     """A connection to a service that can be pulled."""
 
     def __init__(self, target: str) -> None:
-        self._target = target
-        self._ends: list[asyncio.StreamWriter] = []
-        self._pumps: set[asyncio.Task[None]] = set()
-        self._flows = asyncio.Event()
-        self._flows.set()
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._joining: set[asyncio.Task[None]] = set()
+        self.ends: list[End] = []
+        self.is_cut = False
         self.address = ""
 
     async def plug_in(self) -> None:
-        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
+        self._server = await asyncio.get_running_loop().create_server(self._enter, "127.0.0.1", 0)
         self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
-    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, _, port = self._target.rpartition(":")
-        there, back = await asyncio.open_connection(host, int(port))
-        self._ends += [writer, back]
-        for source, sink in ((reader, back), (there, writer)):
-            self._pumps.add(asyncio.create_task(self._pump(source, sink)))
+    def _enter(self) -> End:
+        near = End(self)
+        self._joining.add(asyncio.create_task(self._join(near)))
+        return near
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await source.read(65536):
-                await self._flows.wait()
-                sink.write(data)
-                await sink.drain()
+    async def _join(self, near: End) -> None:
+        transport, far = await asyncio.get_running_loop().create_connection(lambda: End(self), *self._target)
+        far.join(near.transport)
+        near.join(transport)
 
     def cut(self) -> None:
         """Nothing comes through any more, and neither end is told."""
-        self._flows.clear()
+        self.is_cut = True
 
     def pull(self) -> None:
-        for end in self._ends:
+        for end in self.ends:
             end.transport.abort()
 
     async def put_away(self) -> None:
         self._server.close()
+        await asyncio.gather(*self._joining)
         self.pull()
-        self._flows.set()
-        await asyncio.gather(*self._pumps)
-        self.pull()  # those that were joined meanwhile
-        for _ in range(20):  # a transport closes its socket a turn later, one that is being joined some turns
-            await asyncio.sleep(0)
+        for end in self.ends:
+            await end.lost.wait()
 
 
 @pytest.fixture

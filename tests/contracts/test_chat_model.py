@@ -15,9 +15,9 @@ from hirag_dist.backends.openai_chat import OpenAiChat
 from hirag_dist.backends.openai_client import EndpointSettings
 from hirag_dist.backends.recorded import RecordedModel
 from hirag_dist.backends.scripted import ScriptedModel
+from hirag_dist.core.answer_requests import answer_request
 from hirag_dist.core.prompts import (
     Prompts,
-    answer_request,
     describe_request,
     extraction_request,
     gleaning_request,

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hirag_dist.core.answer_requests import answer_request
 from hirag_dist.core.context import check_citations, relation_text, render_context, source_text
-from hirag_dist.core.prompts import Prompts, answer_request
+from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.tokens import counter
-from hirag_dist.types import CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
+from hirag_dist.types import ClaimItem, CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
 
 COUNT = counter("o200k_base")
 NASTY = st.text(
@@ -54,6 +55,20 @@ def test_a_level_that_is_missing_leaves_its_share_to_the_others() -> None:
 def test_nothing_found_renders_nothing() -> None:
     rendered = render_context(Retrieval("q", "hirag", "snap"), 1000, COUNT)
     assert (rendered.context, dict(rendered.context_refs), rendered.context_tokens) == ("", {}, 0)
+
+
+def test_local_search_shares_its_budget_as_graphrag_does() -> None:
+    claims = tuple(ClaimItem(f"k{i}", "Ann", "Bob", "", "", "debt", "true", "", "", LONG, "", "") for i in range(8))
+    rendered = render_context(replace(retrieval(), mode="graphrag-local", claims=claims), 8000, COUNT)
+    sections = {part.split("\n", 1)[0]: COUNT(part) for part in rendered.context.split("\n\n")}
+    assert list(sections) == ["## Entities", "## Relations", "## Claims", "## Communities", "## Sources"]
+    shares = dict(zip(sections, (0.15, 0.15, 0.05, 0.15, 0.5), strict=True))
+    assert all(size <= 8000 * shares[title] * 1.2 for title, size in sections.items()), "what is spare goes on"
+    assert sections["## Sources"] > 3000
+    assert rendered.context_refs["K1"] == "k0"
+    text, (cited,), _ = check_citations("Ann owes Bob [K1], and more [K9].", rendered)
+    assert text == "Ann owes Bob [K1], and more."
+    assert (cited.kind, cited.id, cited.title) == ("claim", "k0", "Ann → Bob")
 
 
 @pytest.mark.parametrize(

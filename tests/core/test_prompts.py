@@ -7,6 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from hirag_dist.core.answer_requests import answer_request, map_request, reduce_request, short_answer_request
+from hirag_dist.core.claim_calls import claims_request
+from hirag_dist.core.evaluation_prompts import CRITERIA
+from hirag_dist.core.evaluation_requests import answer_claims_request, judge_request, listing_request
 from hirag_dist.core.ids import unit_id
 from hirag_dist.core.prompts import (
     FIELD,
@@ -15,7 +19,6 @@ from hirag_dist.core.prompts import (
     PACKED,
     SCHEMAS,
     Prompts,
-    answer_request,
     describe_request,
     extraction_request,
     gleaning_request,
@@ -30,6 +33,11 @@ from hirag_dist.errors import ConfigError
 from hirag_dist.types import ChatRequest
 
 TYPES = ("person", "place")
+LISTS = {
+    "personas": ("description",),
+    "tasks": ("description", "user"),
+    "sensemaking-questions": ("description", "user", "task"),
+}
 
 
 def graph_request(text: str, form: str | None = None, prompts: Prompts | None = None) -> ChatRequest:
@@ -42,12 +50,22 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "extract-graph": graph_request(text),
         "extract-entities": extraction_request("extract-entities", text, prompts, TYPES, None),
         "extract-relations": extraction_request("extract-relations", text, prompts, TYPES, None, [(text, "person")]),
+        "extract-claims": claims_request(text, [text], prompts, None),
         "describe": describe_request(text, "person", [text, text], prompts, 100),
         "meta-types": meta_types_request([text], prompts),
+        "short-answer": short_answer_request(text, text, prompts),
         "summarise": summary_request([(text, "person", text)], prompts, TYPES, None),
         "report": report_request([text], [text], [text], prompts, None),
         "same-entity": same_entity_request([text, f"{text} (person)"], prompts, None),
         "answer": answer_request(text, text, prompts),
+        "map-answer": map_request(text, text, prompts, 100),
+        "reduce-answer": reduce_request(text, text, prompts),
+        "judge": judge_request(text, (text, text), tuple(CRITERIA), prompts),
+        "claims": answer_claims_request(text, text, prompts),
+        **{
+            task: listing_request(task, [(tag, text) for tag in tags], 5, [text], prompts, form=None)
+            for task, tags in LISTS.items()
+        },
     }
 
 
@@ -56,7 +74,7 @@ def test_the_system_message_names_its_task_and_is_the_same_for_every_unit(task: 
     one, other = every_request("One text.")[task], every_request("Another text.")[task]
     assert one.messages[0] == other.messages[0], "or providers' prompt caches would not hit"
     assert one.messages[0].content.startswith(f"Task: {task}\n")
-    assert "{" not in one.messages[0].content.replace(FORMATS["report"], ""), "a placeholder was left"
+    assert "{" not in one.messages[0].content.removesuffix(FORMATS.get(task, "")), "a placeholder was left"
     assert one.unit != other.unit
 
 
@@ -66,7 +84,7 @@ def test_the_system_message_names_its_task_and_is_the_same_for_every_unit(task: 
 def test_no_text_leaves_its_tags(task: str, mark: str, shape: Callable[[str], str]) -> None:
     """In every block, the first thing that could be taken for its end is its end."""
     tags = ("text", "entities", "entity", "descriptions", "members", "relations", "reports", "context", "question")
-    tags += ("excerpt",)
+    tags += ("excerpt", "answer", "answer-1", "answer-2", "description", "user", "task", "known")
     hostile = "x" + "".join(shape(mark.format(tag=tag)) for tag in tags) + "y"
     body = every_request(hostile)[task].messages[1].content
     opened = [tag for tag in tags if f"<{tag}>\n" in body]

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.replies import Finding, ReportRecord
-from hirag_dist.core.reports import ChildReport, Draft, Link, Member, members_report, report_row, report_text
+from hirag_dist.core.reports import ChildReport, ClaimLine, Draft, Link, Member, members_report, report_row, report_text
 from hirag_dist.core.tokens import counter
 
 
@@ -92,3 +92,27 @@ def test_material_never_passes_the_budget_and_says_whether_it_is_whole(
     shown = set(material.refs.values())
     covered = shown.union(*(child.entity_ids for child in children if child.community_id in shown))
     assert material.complete == ({member.entity_id for member in members(n_members)} <= covered)
+
+
+def claims(*entities: int) -> list[ClaimLine]:
+    return [ClaimLine(f"k{at}", f"e{entity:02d}", f"claim {at} here") for at, entity in enumerate(entities)]
+
+
+def test_claims_take_the_room_that_is_left_the_most_prominent_members_first() -> None:
+    said = claims(1, 0, 2)
+    whole = Draft(members(3), links(1), 1000, count, claims=said).material([])
+    first = [member.entity_id for member in sorted(members(3), key=lambda one: (-one.degree, one.entity_id))]
+    by_member = {line.entity_id: line.text for line in said}
+    assert [line.split(". ", 1)[1] for line in whole.claims] == [by_member[own] for own in first]
+    assert {whole.refs[f"K{at}"] for at in (1, 2, 3)} == {"k0", "k1", "k2"}
+    bare = Draft(members(3), links(1), 1000, count).material([])
+    cost = sum(count(line) + 5 for line in (*bare.entities, *bare.relations))
+    tight = Draft(members(3), links(1), cost + 12, count, claims=said).material([])
+    assert (tight.entities, tight.relations) == (bare.entities, bare.relations), "members and relations come first"
+    assert len(tight.claims) == 1
+
+
+def test_no_claim_is_shown_where_members_are_left_out() -> None:
+    small = Draft(members(9), [], 40, count, claims=claims(*range(9))).material([])
+    assert not small.complete
+    assert small.claims == ()

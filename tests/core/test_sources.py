@@ -1,4 +1,4 @@
-"""Votes for chunks, and their order, against the same written as loops over dictionaries."""
+"""Where a question's walk starts, and the order of the chunks that it reaches."""
 
 from __future__ import annotations
 
@@ -6,112 +6,92 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hirag_dist.core.scoring import exact_scores
-from hirag_dist.core.sources import Origins, Votes, rank_sources
+from hirag_dist.core.sources import NEAREST, Origins, Starts, excess, shared
+from hirag_dist.core.steps import all_at_once
+from hirag_dist.core.walk import RESTART, walk
+from tests.core.test_walk import csr, ways_of
 
-N_CHUNKS = 7
-
-
-def csr(lists: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    bounds = np.cumsum([0, *(len(rows) for rows in lists)]).astype(np.int64)
-    return bounds, np.array([row for rows in lists for row in rows], np.int32)
-
-
-class Toy:
-    """Entities in up to four layers; each above layer 0 is joined to some of the layer below, and to others."""
-
-    def __init__(self, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        sizes = [int(rng.integers(1, 12)) for _ in range(int(rng.integers(1, 5)))]
-        self.layers = np.repeat(np.arange(len(sizes)), sizes).astype(np.int32)
-        n = len(self.layers)
-        joined = rng.random((n, n)) < 0.4
-        joined |= joined.T
-        np.fill_diagonal(joined, False)
-        self.neighbours = [np.flatnonzero(row).tolist() for row in joined]
-        self.entity_chunks = [
-            rng.permutation(N_CHUNKS)[: rng.integers(0, 4)].tolist() if layer == 0 else [] for layer in self.layers
-        ]
-        self.relation_chunks = [rng.permutation(N_CHUNKS)[: rng.integers(0, 4)].tolist() for _ in range(9)]
-        self.vectors = rng.integers(-2, 3, (n, 4)).astype(np.float32)
-        self.query = rng.integers(-2, 3, 4).astype(np.float32)
-        self.origins = Origins(
-            self.layers, *csr(self.neighbours), self.vectors, *csr(self.entity_chunks), *csr(self.relation_chunks)
-        )
-
-    def slow(
-        self, entities: list[tuple[int, float]], relations: list[tuple[int, float]], seen: set[int]
-    ) -> dict[int, float]:
-        votes: dict[int, float] = {}
-
-        def vote(chunks: list[int], score: float) -> None:
-            known = [chunk for chunk in chunks if chunk in seen]
-            for chunk in known:
-                votes[chunk] = votes.get(chunk, 0.0) + max(score, 0.0) / len(known) ** 0.5
-
-        def entity(row: int, score: float) -> None:
-            if self.layers[row] == 0:
-                vote(self.entity_chunks[row], score)
-                return
-            below = [other for other in self.neighbours[row] if self.layers[other] == self.layers[row] - 1]
-            near = {other: float(self.vectors[other] @ self.query) for other in below}
-            for other in sorted(below, key=lambda other: (-near[other], other))[:5]:
-                entity(other, min(score, near[other]))
-
-        for row, score in entities:
-            entity(row, score)
-        for row, score in relations:
-            vote(self.relation_chunks[row], score)
-        return votes
+MENTIONED_IN = [[0], [0, 1, 2, 3], [4], []]  # of entities; chunks 5 and 6 mention nothing
+WAYS = ways_of([0, 0, 0, 1], [[1], [0], [], []], MENTIONED_IN, 7)
+ORIGINS = Origins(*csr([[0, 1], [4], [], [5]]))
 
 
-@pytest.mark.parametrize("seed", range(60))
-@pytest.mark.parametrize("hidden", [False, True])
-def test_votes_are_those_of_the_slow_version(seed: int, hidden: bool) -> None:
-    toy = Toy(seed)
-    rng = np.random.default_rng([seed, 1])
-    n = len(toy.layers)
-    entities = [(int(row), float(rng.random())) for row in rng.integers(0, n, int(rng.integers(0, 9)))]
-    relations = [(int(row), float(rng.random())) for row in rng.integers(0, 9, int(rng.integers(0, 5)))]
-    seen = rng.random(N_CHUNKS) < 0.5 if hidden else np.ones(N_CHUNKS, np.bool_)
-    chunk_vectors = rng.integers(-2, 3, (N_CHUNKS, 4)).astype(np.float32)
-    votes = Votes(toy.origins, toy.query, N_CHUNKS, seen if hidden else None)
-    votes.of_entities(entities)
-    votes.of_relations(relations)
-    expected = toy.slow(entities, relations, set(np.flatnonzero(seen).tolist()))
-    rows = np.array(sorted(expected), np.int64)
-    wanted = np.array([expected[row] for row in rows.tolist()])
-    ranked = rank_sources(rows, wanted, chunk_vectors, toy.query, 100)
-    found = votes.ranked(chunk_vectors, toy.query, 100)
-    assert sorted(row for row, _ in found) == rows.tolist()
-    gaps = np.diff(np.sort(wanted))
-    if not ((gaps > 0) & (gaps < 1e-9)).any():  # sums in another order may swap what is as good as equal
-        assert found == ranked
+def ranked(starts: Starts, limit: int = 10) -> dict[int, float]:
+    return dict(all_at_once(starts.ranked_steps(limit)))
 
 
-def test_sources_fuse_votes_and_similarity_by_rank() -> None:
-    """Chunk 2 leads the votes, chunk 0 the vectors, chunk 1 is second in both; chunk 3 has no vote."""
-    vectors = np.array([[3.0], [2.0], [1.0], [9.0]], np.float32)
-    query = np.array([1.0], np.float32)
-    found = rank_sources(np.array([0, 1, 2]), np.array([1.0, 2.0, 3.0]), vectors, query, 10)
-    assert [row for row, _ in found] == [0, 2, 1]
-    assert dict(found) == pytest.approx({0: 1 / 62 + 1 / 60, 2: 1 / 60 + 1 / 62, 1: 2 / 61})
-    assert [row for row, _ in rank_sources(np.array([0, 1]), np.array([1.0, 2.0]), vectors, query, 1)] == [0]
-    assert rank_sources(np.zeros(0, np.int64), np.zeros(0), vectors, query, 5) == []
+def starts(seen: NDArray[np.bool_] | None = None) -> Starts:
+    return Starts(WAYS, ORIGINS, seen)
 
 
-def test_a_summary_entity_votes_through_its_five_nearest_members() -> None:
-    """Entity 7 stands for 0–6, each in a chunk of its own; 1 and 2 are equally near, 5 and 6 the farthest."""
-    lists = [[7], [7], [7], [7], [7], [7], [7], [0, 1, 2, 3, 4, 5, 6]]
-    near = [0.9, 0.5, 0.5, 0.4, 0.3, 0.2, 0.1]
-    origins = Origins(
-        np.array([0] * 7 + [1], np.int32),
-        *csr(lists),
-        np.array([*near, 0.8], np.float32)[:, None],
-        *csr([[at] for at in range(7)] + [[]]),
-        *csr([]),
-    )
-    votes = Votes(origins, np.array([1.0], np.float32), 7)
-    votes.of_entities([(7, 0.45)])
-    assert votes._votes.tolist() == pytest.approx([0.45, 0.45, 0.45, 0.4, 0.3, -1, -1])
-    assert exact_scores(origins.vectors, np.array([7]), np.array([1.0], np.float32)).tolist() == pytest.approx([0.8])
+def expected(nodes: list[int], shares: list[float]) -> dict[int, float]:
+    rows, mass = walk(WAYS, np.array(nodes), np.array(shares))
+    return dict(zip(rows.tolist(), mass.tolist(), strict=True))
+
+
+def test_every_kind_of_start_has_an_equal_share() -> None:
+    """Entity 0 is named, 2 was retrieved, chunk 5 is near."""
+    own = starts()
+    own.of_names([0])
+    own.of_entities([(2, 0.4)])
+    own.of_chunks([(5, 0.1)])
+    assert ranked(own) == pytest.approx(expected([0, 2, 4 + 5], [1 / 3, 1 / 3, 1 / 3]))
+
+
+def test_kinds_without_a_start_leave_their_share_to_the_others() -> None:
+    own = starts()
+    own.of_names([])
+    own.of_entities([(2, 0.4)])
+    own.of_relations([(2, 0.9)])  # stated nowhere
+    own.of_chunks([])
+    assert ranked(own) == pytest.approx(expected([2], [1.0]))
+    assert ranked(starts()) == {}
+
+
+def test_entities_and_triples_share_what_was_retrieved() -> None:
+    own = starts()
+    own.of_entities([(2, 0.4)])
+    own.of_relations([(0, 0.9)])  # stated in chunks 0 and 1
+    own.of_chunks([(6, 0.5)])
+    assert ranked(own) == pytest.approx(expected([2, 4 + 0, 4 + 1, 4 + 6], [1 / 4, 1 / 8, 1 / 8, 1 / 2]))
+
+
+def test_an_entity_of_many_chunks_counts_less() -> None:
+    own = starts()
+    own.of_names([0, 1])  # in one chunk, and in four
+    assert ranked(own) == pytest.approx(expected([0, 1], [0.8, 0.2]))
+    own = starts(np.array([True, True, False, False, True, True, True]))
+    own.of_names([0, 1])  # in one, and in two that may be seen
+    found = ranked(own)
+    assert set(found) == {0, 1}
+    left = ways_of([0, 0, 0, 1], [[1], [0], [], []], [[0], [0, 1], [4], []], 7)
+    rows, mass = walk(left, np.array([0, 1]), np.array([2 / 3, 1 / 3]))
+    assert found == pytest.approx(dict(zip(rows.tolist(), mass.tolist(), strict=True)))
+
+
+def test_the_few_nearest_count_by_the_square_of_what_they_have_more_than_the_last() -> None:
+    many = [(row, score) for row, score in zip(range(7), [0.1, 0.6, 0.3, 0.9, 0.2, 0.7, 0.5], strict=True)]
+    own = starts()
+    own.of_chunks(many)
+    best = sorted(many, key=lambda one: -one[1])[:NEAREST]
+    worth = {4 + row: (score - 0.3) ** 2 for row, score in best if score > 0.3}
+    total = sum(worth.values())
+    assert ranked(own) == pytest.approx(expected(list(worth), [value / total for value in worth.values()]))
+
+
+def test_equal_scores_count_alike_and_ties_go_by_row() -> None:
+    assert excess(np.array([0.5, 0.5])).tolist() == [1.0, 1.0]
+    assert excess(np.array([-0.5])).tolist() == [1.0]
+    assert excess(np.zeros(0)).tolist() == []
+    own = starts()
+    own.of_chunks([(6, 0.5), (5, 0.5)])
+    assert list(ranked(own).items()) == [(5, RESTART / 2), (6, RESTART / 2)]
+    assert list(ranked(own, 1)) == [5]
+    assert ranked(own, 0) == {}
+
+
+def test_groups_share_alike() -> None:
+    nodes, shares = shared([(np.array([1, 2]), np.array([1.0, 3.0])), (np.array([2]), np.array([0.1]))])
+    assert (nodes.tolist(), shares.tolist()) == ([1, 2, 2], pytest.approx([0.125, 0.375, 0.5]))
+    nodes, shares = shared([(np.array([1]), np.zeros(1))])
+    assert (len(nodes), len(shares)) == (0, 0)

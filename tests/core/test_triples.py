@@ -16,11 +16,10 @@ ENDS = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [1, 3]])
 
 
 def origins(chunks: list[list[int]]) -> Origins:
-    """Relations with these chunks, of no entities."""
-    none, bounds = np.zeros(0, np.int32), np.zeros(1, np.int64)
+    """Relations with these chunks."""
     indptr = np.cumsum([0, *map(len, chunks)])
     rows = np.array([row for own in chunks for row in own], np.int32)
-    return Origins(none, bounds, none, np.zeros((0, 1), np.float32), bounds, none, indptr, rows)
+    return Origins(indptr, rows)
 
 
 def test_a_relations_nearest_chunk() -> None:

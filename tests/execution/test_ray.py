@@ -123,7 +123,10 @@ def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """A row with the node and process that the task ran in. Kills its process while the file `fatal` is there."""
+    """A row with the node and process that the task ran in. Kills its process while the file `fatal` is there.
+
+    Where there is a folder `meeting`, a task waits there until tasks of two nodes have come.
+    """
 
     name: ClassVar[str] = "report_place"
     version: ClassVar[int] = 1
@@ -134,6 +137,7 @@ class Report:
     fatal: str = ""
     spares: str = ""  # deleted by the first death where given, so that the second try lives
     broken: bool = False
+    meeting: str = ""
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         if self.broken:
@@ -143,6 +147,11 @@ class Report:
                 Path(self.fatal).unlink()
             os.kill(os.getpid(), signal.SIGKILL)
         node = ray.get_runtime_context().get_node_id()
+        if self.meeting:
+            (Path(self.meeting) / node).touch()
+            async with asyncio.timeout(200):
+                while len(list(Path(self.meeting).iterdir())) < 2:
+                    await asyncio.sleep(0.05)
         return {"places": pa.table({"node": [node], "pid": [os.getpid()]}, schema=WHERE)}
 
 
@@ -167,7 +176,9 @@ SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_worker
 
 
 def test_tasks_spread_over_the_nodes(plain: RayExecutor, cluster: Cluster, tmp_path: Path) -> None:
-    nodes = {node for node, _ in places(plain, Store(str(tmp_path)), Report(), 12)}
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    nodes = {node for node, _ in places(plain, Store(str(tmp_path)), Report(meeting=str(meeting)), 12)}
     assert nodes == {node["NodeID"] for node in ray.nodes() if node["Alive"]}
     assert len(nodes) == 2
 

@@ -13,6 +13,7 @@ import pytest
 from lxml import etree
 
 from hirag_dist.exporting import write_graphml
+from hirag_dist.schemas import CLAIMS
 
 Tables = dict[str, pa.Table]
 
@@ -85,3 +86,16 @@ def test_an_empty_index_is_a_graph_of_nothing(empty: Tables) -> None:
 def test_communities_may_be_missing(tiny: Tables) -> None:
     del tiny["communities"]
     assert "community" not in nx.parse_graphml(written(tiny).decode()).nodes["0:a"]
+
+
+def test_claims_are_told_of_their_subject(tiny: Tables) -> None:
+    ends = {"subject": "a", "object": "b", "subject_id": "0:a", "object_id": "0:b", "chunk_id": "c0"}
+    told = {"type": "debt", "status": "true", "start_date": "", "end_date": "", "source_text": ""}
+    rows = [
+        ends | told | {"claim_id": "k1", "description": "a owes b."},
+        ends | told | {"claim_id": "k2", "description": "a never paid."},
+        ends | told | {"claim_id": "k3", "description": "Who?", "subject_id": None, "object_id": None},
+    ]
+    graph = nx.parse_graphml(written(tiny | {"claims": pa.Table.from_pylist(rows, CLAIMS)}).decode())
+    assert graph.nodes["0:a"]["claims"] == "a → b, debt (true): a owes b.\na → b, debt (true): a never paid."
+    assert not any("claims" in data for own, data in graph.nodes(data=True) if own != "0:a")

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist.exporting import graphrag_tables
+from hirag_dist.schemas import CLAIMS
 
 Tables = dict[str, pa.Table]
 
@@ -109,3 +110,26 @@ def test_links_of_a_generated_index_agree_with_the_slow_way(generated: Tables) -
         assert set(row["text_unit_ids"]) == {chunk for name in inside for chunk in entities[name]["text_unit_ids"]}
     for unit in found["text_units"][::29]:
         assert unit["entity_ids"] == [name for name, row in entities.items() if unit["id"] in row["text_unit_ids"]]
+
+
+def claims() -> pa.Table:
+    """One claim of a against b, and one about a name that no entity has, in a chunk that is not there."""
+    told = {"type": "debt", "status": "suspected", "start_date": "1843-12-24", "end_date": "", "source_text": "Owes."}
+    first = told | {"claim_id": "k1", "subject": "A", "object": "b", "subject_id": "0:a", "object_id": "0:b"}
+    other = told | {"claim_id": "k2", "subject": "Nobody", "object": "", "subject_id": None, "object_id": None}
+    said = {"description": "a owes b."}
+    return pa.Table.from_pylist([first | said | {"chunk_id": "c0"}, other | said | {"chunk_id": ""}], CLAIMS)
+
+
+def test_claims_are_covariates(tiny: Tables) -> None:
+    assert "covariates" not in graphrag_tables(tiny)
+    found = graphrag_tables(tiny | {"claims": claims()})
+    texts = ["covariate_type", "type", "description", "subject_id", "object_id", "status", "start_date", "end_date"]
+    for name in ("id", *texts, "source_text", "text_unit_id"):
+        assert found["covariates"].schema.field(name).type == pa.string()
+    rows = by_id(found["covariates"])
+    assert [rows["k1"][name] for name in texts] == [
+        *("claim", "debt", "a owes b.", "a", "b", "SUSPECTED", "1843-12-24", "NONE"),
+    ]
+    assert (rows["k2"]["subject_id"], rows["k2"]["object_id"], rows["k2"]["human_readable_id"]) == ("Nobody", "NONE", 1)
+    assert by_id(found["text_units"])["c0"]["covariate_ids"] == ["k1"]

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from hirag_dist.core.prompts import Prompts, answer_request, extraction_request, report_request, summary_request
+from hirag_dist.core.answer_requests import answer_request
+from hirag_dist.core.prompts import Prompts, extraction_request, report_request, summary_request
 from hirag_dist.errors import RequestRejected
 from hirag_dist.extractive import reply_to
 from hirag_dist.types import Message

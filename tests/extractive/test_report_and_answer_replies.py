@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from hirag_dist.core.prompts import Prompts, answer_request, report_request
+from hirag_dist.core.answer_requests import answer_request
+from hirag_dist.core.prompts import Prompts, report_request
 from hirag_dist.core.replies import ReportRecord, parse_report
 from hirag_dist.extractive import reply_to
 from hirag_dist.types import ChatReply

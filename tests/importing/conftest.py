@@ -48,6 +48,43 @@ def save_graph(folder: Path, graph: nx.Graph) -> None:
     nx.write_graphml(graph, folder / "graph_chunk_entity_relation.graphml")
 
 
+def write_claims(path: Path) -> None:
+    """One claim between two entities, and one about a name that is none."""
+    claim = {"covariate_type": "claim", "type": "THEFT", "description": "Bob may have taken the tarts.", "id": "c1"}
+    claim |= {"subject_id": "BOB", "object_id": "ALICE", "status": "SUSPECTED", "text_unit_id": "t2"}
+    claim |= {"start_date": "1865-11-01", "end_date": "NONE", "source_text": "They had tea."}
+    other = claim | {"id": "c2", "subject_id": "THE QUEEN", "object_id": "NONE", "text_unit_id": "t1", "status": "TRUE"}
+    write_parquet(path, [claim, other])
+
+
+def write_communities(where: Path, prefix: str, old: bool) -> None:
+    """A community of Alice, Bob and the Hare, and one of Alice and Bob inside it, with reports.
+
+    GraphRAG 0.x names members in a table of nodes, and no parents.
+    """
+    levels = {"0": (0, ["ALICE", "BOB", "MARCH HARE"]), "1": (1, ["ALICE", "BOB"])}
+    ids = {"ALICE": "0", "BOB": "1", "MARCH HARE": "2"}
+    rows: list[dict[str, Any]] = []
+    nodes: list[dict[str, Any]] = []
+    for key, (level, names) in levels.items():
+        own: dict[str, Any] = {"id": key, "title": f"Community {key}", "level": level}
+        if not old:
+            own |= {"id": f"id-{key}", "community": int(key), "parent": level - 1, "children": [1] if not level else []}
+            own |= {"entity_ids": [ids[name] for name in names]}
+        rows.append(own)
+        nodes += [{"title": name, "level": level, "community": key} for name in names]
+    write_parquet(where / f"{prefix}communities.parquet", rows)
+    if old:
+        write_parquet(where / "create_final_nodes.parquet", nodes)
+    finding = {"explanation": "Every day.", "summary": "They have tea."}
+    why = {"rank_explanation" if old else "rating_explanation": "Tea matters."}
+    reports = [
+        {"community": key if old else int(key), "title": f"Tea {key}", "summary": "A party.", "rank": 7.5} | why
+        for key in levels
+    ]
+    write_parquet(where / f"{prefix}community_reports.parquet", [row | {"findings": [finding]} for row in reports])
+
+
 @pytest.fixture
 def nano(tmp_path: Path) -> Path:
     """As nano-graphrag wrote it in 2024: names, types and descriptions in quotes, names in capitals."""
@@ -68,6 +105,11 @@ def nano(tmp_path: Path) -> Path:
     graph.add_edge('"ALICE"', '"BOB"', weight=9.0, description='"They met."', source_id="chunk-1", order=1)
     graph.add_edge('"BOB"', '"THE HATTER"', weight=7.0, description=thanks, source_id="chunk-2", order=1)
     save_graph(tmp_path, graph)
+    report = {"title": "Tea", "summary": "A party.", "rating": "6", "rating_explanation": "", "findings": ["Often."]}
+    community = {"level": 0, "title": "Cluster 1", "nodes": ['"ALICE"', '"BOB"', '"THE DORMOUSE"'], "edges": []}
+    community |= {"report_json": report, "report_string": "# Tea", "chunk_ids": ["chunk-1"], "occurrence": 1.0}
+    broken = community | {"title": "Cluster 2", "nodes": ['"WONDERLAND"'], "report_json": {}}
+    write_json(tmp_path / "kv_store_community_reports.json", {"1": community, "2": broken, "3": {"title": "No level"}})
     write_json(tmp_path / "vdb_entities.json", {"embedding_dim": 2, "data": [], "matrix": ""})
     write_json(tmp_path / "kv_store_llm_response_cache.json", {})
     return tmp_path
@@ -140,6 +182,8 @@ def graphrag(tmp_path: Path) -> Callable[..., Path]:
             {"source": "BOB", "target": "THE HATTER", "description": "Thanks.", "weight": 7.0, "text_unit_ids": ["t2"]},
         ]
         write_parquet(where / f"{prefix}relationships.parquet", relations)
+        write_claims(where / f"{prefix}covariates.parquet")
+        write_communities(where, prefix, old)
         return tmp_path
 
     return make
@@ -162,4 +206,7 @@ def jsonl(tmp_path: Path) -> Path:
     write_lines(tmp_path / "entities.jsonl", entities)
     relation = {"source": "ALICE", "target": "BOB", "weight": 9.0, "descriptions": ["They met."], "source_ids": ["c1"]}
     write_lines(tmp_path / "relations.jsonl", [relation])
+    report = {"title": "Two", "summary": "They met.", "rating": 3, "findings": []}
+    nodes = {"community_id": "0", "level": 0, "nodes": ["ALICE", "BOB"]}
+    write_lines(tmp_path / "community_reports.jsonl", [nodes | {"report": report}, {"title": "No id"}])
     return tmp_path

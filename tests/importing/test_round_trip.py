@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist import schemas
-from hirag_dist.core.ids import chunk_id, document_id, entity_id
+from hirag_dist.core.ids import chunk_id, content_id, document_id, entity_id
 from hirag_dist.core.merging import inter_layer_relation, merge_entities, merge_relations
 from hirag_dist.core.summaries import names_of, relate_equal_names
 from hirag_dist.exporting import graphrag_tables
@@ -23,7 +23,8 @@ TEXT = "Ray uses Arrow. Ray uses Arrow. Bob met Ray in 鲁迅's house."
 def snapshot() -> dict[str, pa.Table]:
     """Ray, Arrow and Bob in three chunks, one of which repeats another; Bob was never described. Above: `Ray` again."""
     document = document_id(TEXT, ["x", "y"])
-    row = {"document_id": document, "uri": "a/ray.txt", "record": 3, "title": "Ray", "labels": ["x", "y"]}
+    row = {"document_id": document, "uri": "a/ray.txt", "record": 3, "title": "Ray", "source_ids": ["r/1", "R"]}
+    row |= {"labels": ["x", "y"]}
     documents = pa.Table.from_pylist([row | {"n_chars": len(TEXT), "text": TEXT}], schemas.DOCUMENTS)
     spans = [(0, 15), (16, 31), (32, len(TEXT))]
     chunks = [
@@ -102,3 +103,51 @@ def test_what_is_above_is_counted_and_left_out(snapshot: dict[str, pa.Table], tm
         "1 relations of kind summary",
     ]
     assert (graph.n_merged, graph.n_added) == (0, 0)
+
+
+def test_claims_come_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
+    chunk = snapshot["chunks"]["chunk_id"][0].as_py()
+    rows = [
+        {
+            "claim_id": content_id("claim", chunk, "ray", "", "speed", "true", "", "2020-01-01", "It is fast."),
+            "subject": "Ray",
+            "object": "",
+            "subject_id": entity_id(0, "ray"),
+            "object_id": None,
+            "type": "speed",
+            "status": "true",
+            "start_date": "",
+            "end_date": "2020-01-01",
+            "description": "It is fast.",
+            "source_text": "Ray uses Arrow.",
+            "chunk_id": chunk,
+        }
+    ]
+    claims = pa.Table.from_pylist(rows, schemas.CLAIMS)
+    graph = there_and_back(snapshot | {"claims": claims}, tmp_path)
+    assert graph.claims.equals(claims)
+    assert graph.source_counts["claims"] == 1
+
+
+def test_communities_come_home_without_their_summaries(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
+    layers = zip(*(snapshot["entities"][name].to_pylist() for name in ("entity_id", "layer")), strict=True)
+    members = {own: layer for own, layer in layers}
+    own = content_id("community", "0", *sorted(members))
+    community = {"community_id": own, "level": 0, "parent_id": None, "is_leaf": True, "n_relations": 5}
+    community |= {"n_entities": len(members), "entity_ids": sorted(members)}
+    report = {"community_id": own, "level": 0, "title": "Tools", "summary": "S.", "rating": 3.0}
+    finding = {"summary": "One.", "explanation": "Why.", "entity_ids": [], "relation_ids": []}
+    report |= {"rating_explanation": "", "findings": [finding], "origin": "model", "n_dropped_references": 0}
+    tables = snapshot | {
+        "communities": pa.Table.from_pylist([community], schemas.COMMUNITIES),
+        "reports": pa.Table.from_pylist([report], schemas.REPORTS),
+    }
+    for name, table in graphrag_tables(tables).items():
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    graph = read_working_folder(str(tmp_path), len, communities=True)
+    assert graph.communities is not None
+    assert graph.reports is not None
+    (found,) = graph.communities.to_pylist()
+    assert found["entity_ids"] == sorted(each for each, layer in members.items() if layer == 0)
+    (kept,) = graph.reports.to_pylist()
+    assert kept == report | {"community_id": found["community_id"], "origin": "imported"}

@@ -50,6 +50,7 @@ def tiny_tables(note: str = "") -> dict[str, pa.Table]:
                 "uri": "carol.txt",
                 "record": 0,
                 "title": "Carol",
+                "source_ids": ["carol"],
                 "labels": [],
                 "n_chars": len(text),
                 "text": text,

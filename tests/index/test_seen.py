@@ -63,6 +63,26 @@ def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: LoadedIn
     assert (found != nearest_chunks(whole.origins, whole.chunk_vectors, rows, query)).any()
 
 
+def test_chunks_that_are_near_a_question(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    reached = in_reach(snapshot)
+    query = np.random.default_rng(3).normal(size=whole.vectors.shape[1]).astype(np.float32)
+    order = sorted(range(len(reached)), key=lambda row: -float(whole.chunk_vectors[row] @ query))
+    rows, scores = seen.nearest_chunks(query, 4)
+    assert rows.tolist() == [row for row in order if reached[row]][:4]
+    assert scores == pytest.approx(whole.chunk_vectors[rows] @ query, abs=1e-5)
+    assert whole.nearest_chunks(query, 4)[0].tolist() == order[:4]
+
+
+def test_entities_that_a_question_names(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    names = {row["name"]: at for at, row in enumerate(rows(snapshot, "entities")) if not row["layer"]}
+    secret = next(name for name in names if name.startswith(WORD))
+    public = next(name for name in names if not name.startswith(WORD))
+    question = f"Is {public.upper()} what {secret} is?"
+    assert whole.named_in(question) == [names[public], names[secret]]
+    assert seen.named_in(question) == [names[public]]
+    assert whole.named_in("Is this so?") == []
+
+
 def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
     admission = seen.admission
     mixed = np.flatnonzero(admission.relation_states[admission.relation_patterns] == MIXED)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hirag_dist import schemas
 from hirag_dist.core.context import community_text, source_text
 from hirag_dist.core.graph import build_graph
+from hirag_dist.core.naming import Names, found_names, words
 from hirag_dist.core.reports import report_text
 from hirag_dist.core.scoring import encode
 from hirag_dist.core.tokens import counter
@@ -79,8 +80,8 @@ def random_tables(seed: int) -> dict[str, pa.Table]:
     ]
     rows: dict[str, list[dict[str, Any]]] = {
         "documents": [
-            {"document_id": own, "uri": f"{own}.txt", "record": 0, "title": own.upper(), "labels": [], "n_chars": 1}
-            | {"text": "x"}
+            {"document_id": own, "uri": f"{own}.txt", "record": 0, "title": own.upper(), "source_ids": []}
+            | {"labels": [], "n_chars": 1, "text": "x"}
             for own in documents
         ],
         "chunks": [
@@ -96,16 +97,17 @@ def random_tables(seed: int) -> dict[str, pa.Table]:
     return {name: pa.Table.from_pylist(rows[name], getattr(schemas, name.upper())) for name in rows}
 
 
-def vectors_of(tables: dict[str, pa.Table]) -> NDArray[np.float32]:
-    rng = np.random.default_rng(tables["entities"].num_rows)
-    return rng.normal(size=(tables["entities"].num_rows, 5)).astype(np.float32)
+def vectors_of(tables: dict[str, pa.Table], what: str = "entities") -> NDArray[np.float32]:
+    rng = np.random.default_rng(tables[what].num_rows)
+    return rng.normal(size=(tables[what].num_rows, 5)).astype(np.float32)
 
 
 def served(folder: Path, tables: dict[str, pa.Table]) -> ServingFiles:
     def batches(name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from tables[name].select(columns).to_batches(max_chunksize=3)
+        if name in tables:
+            yield from tables[name].select(columns).to_batches(max_chunksize=3)
 
-    write_serving(batches, vectors_of(tables), Store(str(folder)).create)
+    write_serving(batches, vectors_of(tables), vectors_of(tables, "chunks"), Store(str(folder)).create)
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
     return ServingFiles(folder)
 
@@ -158,6 +160,25 @@ def test_every_number_and_text_is_that_of_the_tables(tmp_path: Path, seed: int) 
         count(source_text(titles.get(row["document_id"], ""), row["start"], row["end"], row["text"]))
         for row in rows["chunks"]
     ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_chunks_know_their_entities_and_names_whose_they_are(tmp_path: Path, seed: int) -> None:
+    tables = random_tables(seed)
+    files = served(tmp_path / "out", tables)
+    mentioned_in = lists(files, "entity_chunks_indptr", "entity_chunks")
+    assert lists(files, "chunk_entities_indptr", "chunk_entities") == [
+        [entity for entity, own in enumerate(mentioned_in) if chunk in own]
+        for chunk in range(tables["chunks"].num_rows)
+    ]
+    names = Names(files.array("entity_name_keys"), files.array("entity_name_rows"))
+    rows = tables["entities"].to_pylist()
+    for place, row in enumerate(rows):
+        found = [phrase.row for phrase in found_names(names, words(row["name"]))]
+        assert (place in found) == (row["layer"] == 0)
+    codes = encode(vectors_of(tables, "chunks"))
+    for part, wanted in zip(("codes", "scales", "errors"), codes, strict=True):
+        assert files.array(f"chunk_{part}").tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, SnapshotTooNew
@@ -133,3 +134,25 @@ def test_a_damaged_manifest_is_said(store: Store, text: str) -> None:
     file.write_text(text)
     with pytest.raises(SnapshotCorrupt, match=r"manifest\.json is damaged"):
         open_snapshot(store)
+
+
+def test_a_snapshot_without_the_owners_ids_still_opens(store: Store) -> None:
+    """As versions before published them; the column is there, and empty."""
+    tables = snapshots.tiny_tables()
+    assert tables["documents"]["source_ids"].to_pylist() == [["carol"]]
+    snapshots.publish(store, tables | {"documents": tables["documents"].drop_columns(["source_ids"])})
+    snapshot = open_snapshot(store, full_check=True)
+    whole = snapshot.table("documents")
+    assert whole.schema == tables["documents"].schema
+    assert whole["source_ids"].to_pylist() == [[]]
+    assert snapshot.table("documents", ["source_ids", "uri"]).to_pylist() == [{"source_ids": [], "uri": "carol.txt"}]
+    assert snapshot.table("documents", ["uri"]).column_names == ["uri"]
+
+
+def test_an_owners_id_shows_in_the_snapshots_id(store: Store) -> None:
+    tables = snapshots.tiny_tables()
+    before = snapshots.publish(store, tables).snapshot_id
+    documents = tables["documents"].to_pylist()
+    documents[0]["source_ids"] = ["another"]
+    tables["documents"] = pa.Table.from_pylist(documents, tables["documents"].schema)
+    assert snapshots.publish(store, tables).snapshot_id != before

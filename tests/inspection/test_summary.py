@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.distances import hop_distances
 from hirag_dist.errors import SchemaMismatch
 from hirag_dist.inspection import Inspection, inspect_tables
+from hirag_dist.inspection.summary import added_lines, bill_lines, graph_summaries, layer_summaries
 from hirag_dist.types import CsrGraph, IntVector
 
 Tables = dict[str, pa.Table]
@@ -77,6 +78,14 @@ def test_hops_come_from_the_kernels_that_are_given(generated: Tables) -> None:
     assert found.paths == inspect_tables(generated, {}).paths
     assert found.paths.pairs == sum(found.paths.hops) + found.paths.unreachable
     assert found.paths.flat_unreachable >= found.paths.unreachable
+
+
+def test_parts_by_themselves_are_those_of_the_whole(generated: Tables) -> None:
+    found = inspect_tables(generated, {})
+    assert graph_summaries(generated["entities"], generated["relations"]) == (found.base_graph, found.graph)
+    assert layer_summaries(generated) == found.layers
+    assert bill_lines(generated["usage"]) == found.bill
+    assert added_lines("total", found.bill) == found.total
 
 
 def test_levels_and_reports(small: Inspection) -> None:

@@ -16,9 +16,10 @@ from hirag_dist.index.store import Store
 from hirag_dist.pool.batching import BatchCall, Collector, collecting, parse_custom_id, read_calls
 from hirag_dist.pool.budget import Budget
 from hirag_dist.pool.calling import Caller, Patience
-from hirag_dist.pool.chat import Pool, PricedModel, batch_record_of
+from hirag_dist.pool.chat import Pool, PricedModel
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter, current_meter, retrying
+from hirag_dist.pool.records import batch_record_of
 from hirag_dist.pool.treasury import Treasury
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 

@@ -16,9 +16,11 @@ from hirag_dist.service.queries import MODES
 from hirag_dist.types import (
     Answer,
     Citation,
+    ClaimItem,
     CommunityItem,
     EntityItem,
     IndexInfo,
+    MapWork,
     PathItem,
     Retrieval,
     SourceItem,
@@ -51,6 +53,8 @@ RETRIEVAL = st.builds(
     context_refs=st.dictionaries(TEXT, TEXT, max_size=2),
     timings_ms=st.dictionaries(TEXT, SCORE, max_size=2),
     partial=few(TEXT),
+    map_work=st.none() | st.builds(MapWork, *[SMALL] * 12),
+    claims=few(st.builds(ClaimItem, *[TEXT] * 12)),
 )
 
 

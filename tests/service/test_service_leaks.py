@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from hirag_dist.client import AsyncHiragClient
+from hirag_dist.errors import InvalidQuery
+from hirag_dist.map_reduce import MAP_REDUCE
 from hirag_dist.query import QueryEngine
 from hirag_dist.searching import MODES
 from hirag_dist.service.holder import EngineHolder
-from hirag_dist.types import Query
+from hirag_dist.types import Answer, Query, Retrieval
 from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, all_text, corpus
 
 
@@ -40,7 +42,7 @@ async def served(made: Indexes, start: Start, tmp_path: Path) -> AsyncIterator[A
         return engine
 
     holder = EngineHolder(opened, lambda: engine.info.snapshot_id, poll_s=3600)
-    service = await start(holder, callers_file=str(tmp_path / "callers.yaml"))
+    service = await start(holder, callers_file=str(tmp_path / "callers.yaml"), map_reduce=True)
     clients = {name: AsyncHiragClient(service.address, token=name) for name in ("visitor", "agent")}
     yield clients
     for client in clients.values():
@@ -57,6 +59,24 @@ async def test_no_trace_through_the_service(served: dict[str, AsyncHiragClient],
         assert HIDDEN in all_text(await served["agent"].retrieve(asked))
         wished = await served["visitor"].retrieve(replace(asked, labels=("secret",)))
         assert not wished.context_refs
+
+
+@pytest.mark.parametrize("mode", MAP_REDUCE)
+async def test_no_trace_in_answers_from_all_of_the_corpus(served: dict[str, AsyncHiragClient], mode: str) -> None:
+    for question in QUESTIONS:
+        asked = Query(question, mode)
+        parts = [part async for part in served["visitor"].answer_stream(asked)]
+        assert not [part for part in parts if isinstance(part, Retrieval | Answer) and HIDDEN in all_text(part)]
+        planned, read, *_, answer = parts
+        assert isinstance(planned, Retrieval)
+        assert isinstance(read, Retrieval)
+        assert isinstance(answer, Answer)
+        assert planned.map_work is not None
+        assert planned.map_work.parts == read.map_work.calls  # type: ignore[union-attr]
+        assert answer.retrieval == read
+        assert HIDDEN in all_text(await served["agent"].answer(asked))
+        with pytest.raises(InvalidQuery, match=f"mode: {mode} reads all there is"):
+            await served["visitor"].retrieve(asked)
 
 
 async def test_the_service_describes_what_a_caller_may_know(served: dict[str, AsyncHiragClient]) -> None:

@@ -71,6 +71,25 @@ async def test_an_answer_is_retrieval_then_pieces_then_citations(stub: Any, fake
     assert convert.answer_from_proto(parts[-1].answer, retrieval) == fakes.ANSWER
 
 
+@pytest.mark.parametrize("mode", [pb.MODE_GRAPHRAG_GLOBAL, pb.MODE_TS])
+async def test_answers_that_cost_a_call_for_each_part_are_given_where_that_is_allowed(
+    start: Any, engine: Any, fakes: Any, mode: Any
+) -> None:
+    request = pb.AnswerRequest(query=pb.Query(question="Who lit the lamp?", mode=mode))
+    for allowed in (False, True):
+        service = await start(engine, map_reduce=allowed)
+        async with fakes.channel(service) as channel:
+            call = query_pb2_grpc.QueryServiceStub(channel).Answer(request)
+            if allowed:
+                assert [part async for part in call][-1].HasField("answer")
+                continue
+            with pytest.raises(grpc.aio.AioRpcError, match=r"service\.map_reduce") as caught:
+                await finish(call)
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert engine.queries == []
+    assert [query.mode for query in engine.queries] == ["graphrag-global" if mode == 9 else "ts"]
+
+
 async def test_texts_are_left_out_where_asked(stub: Any) -> None:
     request = pb.RetrieveRequest(query=QUERY, omit_context=True, omit_source_text=True)
     retrieval = (await stub.Retrieve(request)).retrieval

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from hirag_dist.core.answer_requests import answer_request
 from hirag_dist.core.prompts import (
     DONE,
     FIELD,
     Prompts,
-    answer_request,
     describe_request,
     extraction_request,
     gleaning_request,

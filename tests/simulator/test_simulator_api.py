@@ -90,6 +90,19 @@ async def test_a_schema_of_ours_gives_its_form_another_its_smallest_value(client
     assert await ask("mine", {"type": "object", "properties": {"n": {"type": "integer"}}}) == {"n": 0}
 
 
+async def test_an_endpoint_may_bring_what_it_says_to_schemas_of_others() -> None:
+    options = SimulatorOptions(listen=LOOPBACK)
+    endpoint = Endpoint(options, structured=lambda messages, schema: json.dumps([messages[0].content, *schema]))
+    described: Any = {"type": "json_schema", "json_schema": {"name": "mine", "schema": {"type": "string"}}}
+    async with (
+        Simulator(options, endpoint) as running,
+        openai.AsyncOpenAI(api_key="any", base_url=running.base_url, max_retries=0) as client,
+    ):
+        asked: list[Any] = [{"role": "user", "content": "Which?"}]
+        reply = await client.chat.completions.create(model="m", messages=asked, response_format=described)
+    assert reply.choices[0].message.content == '["Which?", "type"]'
+
+
 async def test_content_may_come_in_parts(client: openai.AsyncOpenAI) -> None:
     parts: list[Any] = [
         {"role": "developer", "content": MESSAGES[0]["content"]},

@@ -48,3 +48,13 @@ async def test_copies_with_other_labels_keep_their_own_names(tmp_path: Path) -> 
         ("Word list", "b.jsonl", "staff"),
         ("Word list", "b.jsonl"),
     }
+
+
+async def test_a_document_keeps_the_ids_of_all_its_copies(tmp_path: Path) -> None:
+    """Gold evidence names any of them. A record without one goes by its file and place."""
+    files = {
+        "b.jsonl": [{"text": "words", "id": "B/1"}, {"text": "words"}],
+        "a.jsonl": [{"text": "words", "passage_id": 7}, {"text": "other"}, {"text": "words", "id": "B/1"}],
+    }
+    found = {row["text"]: row["source_ids"] for row in await documents(tmp_path, files)}
+    assert found == {"words": ["7", "B/1", "b.jsonl#1"], "other": ["a.jsonl#1"]}

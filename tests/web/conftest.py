@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,34 +14,11 @@ import pytest_asyncio
 
 from hirag_dist.web.options import PageOptions
 from hirag_dist.web.run import Page
+from tests.service.fixtures import certificates, fakes
 
-NAME = "service_fakes"
+__all__ = ["certificates", "fakes"]
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-
-def _load() -> Any:
-    """The module of fakes, whatever the import mode of pytest; the same one for every folder."""
-    if NAME not in sys.modules:
-        spec = importlib.util.spec_from_file_location(NAME, Path(__file__).parents[1] / "service" / "fakes.py")
-        assert spec
-        assert spec.loader
-        sys.modules[NAME] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[NAME])
-    return sys.modules[NAME]
-
-
-@pytest.fixture(scope="session")
-def fakes() -> Any:
-    """The module fakes.py."""
-    return _load()
-
-
-@pytest.fixture(scope="session")
-def certificates(fakes: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Paths of ca.pem, server.pem, server.key, client.pem, client.key."""
-    pytest.importorskip("cryptography")
-    paths: dict[str, str] = fakes.certificates(tmp_path_factory.mktemp("certificates"))
-    return paths
 
 
 @dataclass

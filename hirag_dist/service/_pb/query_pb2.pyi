@@ -17,6 +17,9 @@ class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODE_NOBRIDGE: _ClassVar[Mode]
     MODE_NAIVE: _ClassVar[Mode]
     MODE_FLAT: _ClassVar[Mode]
+    MODE_GRAPHRAG_LOCAL: _ClassVar[Mode]
+    MODE_GRAPHRAG_GLOBAL: _ClassVar[Mode]
+    MODE_TS: _ClassVar[Mode]
 
 class Level(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -34,6 +37,9 @@ MODE_BRIDGE: Mode
 MODE_NOBRIDGE: Mode
 MODE_NAIVE: Mode
 MODE_FLAT: Mode
+MODE_GRAPHRAG_LOCAL: Mode
+MODE_GRAPHRAG_GLOBAL: Mode
+MODE_TS: Mode
 LEVEL_UNSPECIFIED: Level
 LEVEL_LOCAL: Level
 LEVEL_GLOBAL: Level
@@ -218,7 +224,7 @@ class Source(_message.Message):
     def __init__(self, chunk_id: _Optional[str] = ..., document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., score: _Optional[float] = ...) -> None: ...
 
 class Retrieval(_message.Message):
-    __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial")
+    __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial", "map_work", "claims")
     class ContextRefsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -247,6 +253,8 @@ class Retrieval(_message.Message):
     CONTEXT_REFS_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_MS_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    MAP_WORK_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
     question: str
     mode: Mode
     snapshot_id: str
@@ -261,7 +269,65 @@ class Retrieval(_message.Message):
     context_refs: _containers.ScalarMap[str, str]
     timings_ms: _containers.ScalarMap[str, float]
     partial: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., snapshot_id: _Optional[str] = ..., local: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., key_entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., paths: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., context: _Optional[str] = ..., context_tokens: _Optional[int] = ..., context_refs: _Optional[_Mapping[str, str]] = ..., timings_ms: _Optional[_Mapping[str, float]] = ..., partial: _Optional[_Iterable[str]] = ...) -> None: ...
+    map_work: MapWork
+    claims: _containers.RepeatedCompositeFieldContainer[Claim]
+    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., snapshot_id: _Optional[str] = ..., local: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., key_entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., paths: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., context: _Optional[str] = ..., context_tokens: _Optional[int] = ..., context_refs: _Optional[_Mapping[str, str]] = ..., timings_ms: _Optional[_Mapping[str, float]] = ..., partial: _Optional[_Iterable[str]] = ..., map_work: _Optional[_Union[MapWork, _Mapping]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ...) -> None: ...
+
+class Claim(_message.Message):
+    __slots__ = ("claim_id", "subject", "object", "subject_id", "object_id", "type", "status", "start_date", "end_date", "description", "source_text", "chunk_id")
+    CLAIM_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    START_DATE_FIELD_NUMBER: _ClassVar[int]
+    END_DATE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TEXT_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_ID_FIELD_NUMBER: _ClassVar[int]
+    claim_id: str
+    subject: str
+    object: str
+    subject_id: str
+    object_id: str
+    type: str
+    status: str
+    start_date: str
+    end_date: str
+    description: str
+    source_text: str
+    chunk_id: str
+    def __init__(self, claim_id: _Optional[str] = ..., subject: _Optional[str] = ..., object: _Optional[str] = ..., subject_id: _Optional[str] = ..., object_id: _Optional[str] = ..., type: _Optional[str] = ..., status: _Optional[str] = ..., start_date: _Optional[str] = ..., end_date: _Optional[str] = ..., description: _Optional[str] = ..., source_text: _Optional[str] = ..., chunk_id: _Optional[str] = ...) -> None: ...
+
+class MapWork(_message.Message):
+    __slots__ = ("records", "parts", "part_tokens", "calls", "points", "unhelpful", "failed", "uncited", "dropped", "left_out", "input_tokens", "output_tokens")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    PART_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    UNHELPFUL_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    UNCITED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    records: int
+    parts: int
+    part_tokens: int
+    calls: int
+    points: int
+    unhelpful: int
+    failed: int
+    uncited: int
+    dropped: int
+    left_out: int
+    input_tokens: int
+    output_tokens: int
+    def __init__(self, records: _Optional[int] = ..., parts: _Optional[int] = ..., part_tokens: _Optional[int] = ..., calls: _Optional[int] = ..., points: _Optional[int] = ..., unhelpful: _Optional[int] = ..., failed: _Optional[int] = ..., uncited: _Optional[int] = ..., dropped: _Optional[int] = ..., left_out: _Optional[int] = ..., input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ...) -> None: ...
 
 class Citation(_message.Message):
     __slots__ = ("ref", "kind", "id", "title")

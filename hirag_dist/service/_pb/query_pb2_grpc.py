@@ -78,7 +78,8 @@ class QueryServiceServicer:
 
     def Answer(self, request, context):
         """Answer retrieves and has a language model answer: the retrieval first, then the text in pieces, then the final
-        answer with its citations.
+        answer with its citations. In a map-reduce mode two retrievals come: at once one that says in `map_work` what is
+        going to be read, and when it has been read the one that the answer is made from.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

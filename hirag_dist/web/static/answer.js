@@ -4,7 +4,7 @@ import { count, h, many, shorten } from "./dom.js";
 import { find, reveal } from "./items.js";
 import { blocks } from "./text.js";
 
-const KINDS = { E: "entity", R: "relation", C: "community", S: "source" };
+const KINDS = { E: "entity", R: "relation", K: "claim", C: "community", S: "source" };
 
 /** Draws one answer into a section. */
 export class AnswerView {
@@ -31,6 +31,7 @@ export class AnswerView {
     for (const item of [...retrieval.local, ...retrieval.key_entities]) this.titles[item.entity_id] = item.name;
     for (const item of retrieval.communities) this.titles[item.community_id] = item.title;
     for (const item of retrieval.triples) this.titles[item.relation_id] = `${item.source_name} — ${item.target_name}`;
+    for (const item of retrieval.claims) this.titles[item.claim_id] = item.subject;
     for (const item of retrieval.sources) this.titles[item.chunk_id] = item.title;
     if (!this.text) this.body.replaceChildren(h("p", { class: "soft waiting" }, "Writing …"));
   }

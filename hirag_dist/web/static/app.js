@@ -9,7 +9,7 @@ import { tell } from "./advice.js";
 import { drawTimings } from "./timings.js";
 
 const TOKEN = "hirag-token"; // of this tab's session storage
-const SEARCHED = { hirag: ["local", "global", "bridge"], nobridge: ["local", "global"], local: ["local"], global: ["global"], bridge: ["bridge"], flat: ["local"], naive: [] };
+const SEARCHED = { hirag: ["local", "global", "bridge"], nobridge: ["local", "global"], local: ["local"], global: ["global"], bridge: ["bridge"], flat: ["local"], naive: [], "graphrag-local": ["local", "global"], "graphrag-global": ["global"], ts: [] };
 let running = null;
 
 function token() {
@@ -43,6 +43,12 @@ function draw(retrieval, level, waited) {
   by("partial").hidden = !retrieval.partial.length;
   if (retrieval.partial.length) {
     by("partial").replaceChildren(h("b", {}, "Not everything: "), `the time allowed cut off ${retrieval.partial.join(", ")}. What was found until then is shown. Allow more under Options for the rest.`);
+  }
+  const work = retrieval.map_work;
+  if (work && !work.calls) by("status").textContent = `Reading ${many(work.records, "record")} in ${many(work.parts, "part")}: a call to the model each …`;
+  if (work?.failed) {
+    by("partial").hidden = false;
+    by("partial").replaceChildren(h("b", {}, "Not everything: "), `there is no usable reply for ${many(work.failed, "part")} of the corpus, and what they hold is missing.`);
   }
   drawLocal(by("local"), retrieval, wanted.includes("local"));
   if (reached("global")) drawGlobal(by("global"), retrieval, wanted.includes("global"));
@@ -86,7 +92,7 @@ async function run() {
       if (message.type === "retrieval") {
         last = message.retrieval;
         draw(last, message.level, performance.now() - started);
-        view.found(last);
+        if (last.map_work?.calls !== 0) view.found(last); // else it has yet to be read
       } else if (message.type === "text") view.add(message.text);
       else {
         view.finish(message.answer);

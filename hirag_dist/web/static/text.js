@@ -2,8 +2,8 @@
 
 import { h } from "./dom.js";
 
-const INLINE = /(\[[ERCS]\d+(?:\s*[,;]\s*[ERCS]\d+)*\])|\*\*([^*\n]+)\*\*|`([^`\n]+)`/g;
-const REFERENCE = /[ERCS]\d+/g;
+const INLINE = /(\[[ERKCS]\d+(?:\s*[,;]\s*[ERKCS]\d+)*\])|\*\*([^*\n]+)\*\*|`([^`\n]+)`/g;
+const REFERENCE = /[ERKCS]\d+/g;
 
 /** Blocks of a text. `cite` makes an element of a reference such as "E3", or returns null for one that names nothing. */
 export function blocks(text, cite) {

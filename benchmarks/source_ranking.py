@@ -1,0 +1,177 @@
+"""Do the sources of a question hold its evidence? Recall of gold passages, by mode and by way of ranking.
+
+For each set of questions: the share of gold passages among the first 2, 5 and 10 sources, and the share of questions
+all of whose gold passages are among the first 5 and 10; the differences to `naive` (chunks by vector) with a paired
+bootstrap interval over questions; and the same for all sets of multi-hop questions together.
+
+    python benchmarks/source_ranking.py FOLDER… [--index DIR] [--embedder hashing|minilm] [--modes hirag naive …]
+        [--set retrieval.KEY=VALUE …]
+
+FOLDER holds corpus.jsonl (passage_id, title, text) or documents.jsonl (doc_id, text), and questions.jsonl (question,
+gold_passage_ids or evidence_doc_ids, and perhaps type), and may hold recorded OpenIE triples, which are then replayed
+as the extraction; without them the built-in model extracts. One chunk a passage. Questions of type Single are a set of
+their own, and no multi-hop questions; those without evidence are left out. Every mode but `naive` is asked with
+`source_fusion` and without. An index takes 10 s to 10 min to build; --index keeps it, in a folder of DIR for each set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.bridge_ranking import configured, interval
+from hirag_dist.backends.endpoints import make_embedder
+from hirag_dist.cli.building import Order, build
+from hirag_dist.cli.builds import Given
+from hirag_dist.config import Config
+from hirag_dist.core.prompts import Prompts
+from hirag_dist.index.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.index.store import Store
+from hirag_dist.searching import MODES
+from hirag_dist.types import Query
+from hirag_dist.wiring import make_engine
+
+FIGURES = ("recall@2", "recall@5", "recall@10", "all@5", "all@10")
+NAIVE = "naive"
+Figures = NDArray[np.float64]  # (n_questions, len(FIGURES))
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with the passages that hold its evidence; `single` where one of them is enough."""
+
+    text: str
+    gold: frozenset[str]
+    single: bool
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--index", type=Path, help="keep the indexes here")
+    parser.add_argument("--embedder", choices=("hashing", "minilm"), default="hashing")
+    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="keys of retrieval")
+    arguments = parser.parse_args()
+    settings = {key: json.loads(value) for key, value in (one.split("=", 1) for one in arguments.set)}
+    together: dict[str, list[Figures]] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for folder in arguments.folders:
+            config = configured(folder, arguments.embedder)
+            kept = (arguments.index or Path(temporary)) / f"{folder.name}-{arguments.embedder}"
+            passages = list(read_passages(folder))
+            snapshot = built(config, passages, kept, Path(temporary))
+            questions = read_questions(folder)
+            measured = asyncio.run(_measured(config, settings, snapshot, passages, questions, arguments.modes))
+            for single in sorted({question.single for question in questions}):
+                chosen = np.array([question.single == single for question in questions])
+                own = {way: figures[chosen] for way, figures in measured.items()}
+                name = f"{folder.name} (single)" if single else folder.name
+                _tell(arguments.embedder, name, own)
+                if not single:
+                    for way, figures in own.items():
+                        together.setdefault(way, []).append(figures)
+    _tell(arguments.embedder, "multi-hop, together", {way: np.concatenate(each) for way, each in together.items()})
+
+
+def read_passages(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield (id, title, text) of the passages of a set."""
+    corpus = folder / "corpus.jsonl"
+    if corpus.exists():
+        for row in _lines(corpus):
+            yield row["passage_id"], row["title"], f"{row['title']}\n{row['text']}"
+    else:
+        for row in _lines(folder / "documents.jsonl"):
+            yield row["doc_id"], row["doc_id"], f"{row['doc_id']}\n{row['text']}"
+
+
+def read_questions(folder: Path) -> list[Question]:
+    """Return the questions of a set that have evidence."""
+    found = []
+    for row in _lines(folder / "questions.jsonl"):
+        given = row["gold_passage_ids"] if "gold_passage_ids" in row else row["evidence_doc_ids"]
+        gold = frozenset(passage for passage in given or () if passage)
+        if gold:
+            found.append(Question(row["question"], gold, row.get("type") == "Single"))
+    return found
+
+
+def built(config: Config, passages: list[tuple[str, str, str]], index: Path, work: Path) -> Snapshot:
+    """Return the snapshot of a set, built where it is not there yet."""
+    store = Store(str(index))
+    if current_id(store) is None:
+        file = work / f"{index.name}.jsonl"
+        with file.open("w", encoding="utf-8") as out:
+            for own, title, text in passages:
+                out.write(json.dumps({"id": own, "title": title, "text": text}) + "\n")
+        order = Order("index", Given.index([str(file)], config))
+        build(config, store, order, lambda made: made.index([str(file)]))
+    return open_snapshot(store)
+
+
+async def _measured(
+    config: Config,
+    settings: dict[str, Any],
+    snapshot: Snapshot,
+    passages: list[tuple[str, str, str]],
+    questions: list[Question],
+    modes: list[str],
+) -> dict[str, Figures]:
+    """Return the figures of every question, by way of ranking."""
+    own = {row["document_id"]: row["record"] for row in snapshot.table("documents").to_pylist()}
+    chunks = snapshot.table("chunks").select(["chunk_id", "document_id"]).to_pylist()
+    passage = {row["chunk_id"]: passages[own[row["document_id"]]][0] for row in chunks}
+    embedder = make_embedder(config)
+    vectors = [(await embedder.embed([question.text]))[0] for question in questions]
+    found: dict[str, Figures] = {}
+    for fusion in (True, False):
+        changed = settings | {"source_fusion": fusion}
+        retrieval = config.retrieval.model_validate(config.retrieval.model_dump() | changed)
+        engine = make_engine(config.model_copy(update={"retrieval": retrieval}), snapshot, Prompts())
+        for mode in modes:
+            if mode == NAIVE and not fusion:
+                continue
+            rows = []
+            for question, vector in zip(questions, vectors, strict=True):
+                sources = (await engine.retrieve(Query(question.text, mode, vector=vector))).sources
+                rows.append(figures_of([passage[source.chunk_id] for source in sources], question.gold))
+            found[mode if fusion else f"{mode}, no fusion"] = np.array(rows)
+        await engine.close()
+    return found
+
+
+def figures_of(ranked: list[str], gold: frozenset[str]) -> list[float]:
+    """Return `FIGURES` of one question.
+
+    >>> figures_of(["b", "x", "y", "z", "w", "a"], frozenset("ab"))
+    [0.5, 0.5, 1.0, 0.0, 1.0]
+    """
+    shares = [len(gold.intersection(ranked[:first])) / len(gold) for first in (2, 5, 10)]
+    return [*shares, float(shares[1] == 1), float(shares[2] == 1)]
+
+
+def _tell(embedder: str, name: str, measured: dict[str, Figures]) -> None:
+    for way, figures in measured.items():
+        line: dict[str, Any] = {"benchmark": "source_ranking", "set": name, "embedder": embedder, "way": way}
+        line |= {"questions": len(figures)} | dict(zip(FIGURES, figures.mean(axis=0).round(3).tolist(), strict=True))
+        if NAIVE in measured and way != NAIVE:
+            gains = figures - measured[NAIVE]
+            line["more than naive"] = {figure: interval(gains[:, at]) for at, figure in enumerate(FIGURES)}
+        print(json.dumps(line), flush=True)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+if __name__ == "__main__":
+    main()

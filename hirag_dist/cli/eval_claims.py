@@ -1,0 +1,98 @@
+"""`hirag-dist eval claims`: answers measured by the factual claims that they make."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from hirag_dist.cli.eval_judge import (
+    AnswersOption,
+    AskedModesOption,
+    AskedQuestionsOption,
+    read_material,
+    refuse_idle,
+)
+from hirag_dist.cli.evaluating import (
+    EvalIndexOption,
+    FreshOption,
+    IdFieldOption,
+    LimitOption,
+    OutOption,
+    QuestionFieldOption,
+    VariantOption,
+    evaluate,
+    read_variants,
+)
+from hirag_dist.cli.options import (
+    ConfigOption,
+    JsonOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    SetOption,
+    SnapshotOption,
+    configuration,
+)
+from hirag_dist.cli.output import use_json
+from hirag_dist.errors import ConfigError
+from hirag_dist.evaluation import Order, QuestionFields
+from hirag_dist.evaluation.claims_runs import count_claims, recount_claims
+from hirag_dist.evaluation.judging import ROLE, judge_roles, require_llm
+
+
+def register(group: typer.Typer) -> None:
+    """Add the kind."""
+    group.command("claims")(claims)
+
+
+def claims(
+    out: OutOption,
+    answers: AnswersOption = None,
+    questions: AskedQuestionsOption = None,
+    index: EvalIndexOption = None,
+    modes: AskedModesOption = None,
+    judge: Annotated[
+        str | None, typer.Option("--judge", metavar="ENDPOINT", help="The endpoint that lists claims. [llm.roles]")
+    ] = None,
+    recorded: Annotated[
+        list[str] | None,
+        typer.Option("--claims", metavar="FILE", help="Recorded claims: count them, and ask no model."),
+    ] = None,
+    judgements: Annotated[
+        list[str] | None,
+        typer.Option("--judgements", metavar="FILE", help="A judge's verdicts on the same answers, to compare with."),
+    ] = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    variant: VariantOption = None,
+    snapshot: SnapshotOption = None,
+    question_field: QuestionFieldOption = None,
+    question_id_field: IdFieldOption = None,
+    limit: LimitOption = None,
+    max_usd: MaxUsdOption = None,
+    max_tokens: MaxTokensOption = None,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Count the factual claims of answers, and the clusters that they make."""
+    use_json(json)
+    loaded = configuration(config, settings).config
+    verdicts = tuple(judgements or ())
+    if recorded:
+        refuse_idle(
+            {"--index": index, "--answers": answers, "--questions": questions, "--modes": modes, "--judge": judge},
+            "--claims: it asks nobody, and reads no answers",
+        )
+        order = Order("claims", out, fresh=fresh)
+        evaluate(order, loaded, partial(recount_claims, paths=recorded, judgements=verdicts), json)
+        return
+    material = read_material(answers, questions, index, modes, QuestionFields(question_field, question_id_field), limit)
+    if not material.sources and index is None:
+        raise ConfigError("give answers to take apart: --answers FILE, or --index URI with --modes and --questions")
+    roles = judge_roles([judge] if judge else [], loaded)
+    require_llm("claims", roles or {ROLE: loaded.llm.roles.judge}, loaded)
+    variants = read_variants(variant, config, settings)
+    order = Order("claims", out, index, snapshot, variants, roles, max_usd, max_tokens, fresh)
+    role = next(iter(roles), ROLE)
+    evaluate(order, loaded, partial(count_claims, material=material, role=role, judgements=verdicts), json)

@@ -1,0 +1,149 @@
+"""`hirag-dist eval judge`: win rates of answers, as language models judge them, or as they were judged before."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from hirag_dist.cli.evaluating import (
+    EvalIndexOption,
+    FreshOption,
+    IdFieldOption,
+    LimitOption,
+    OutOption,
+    QuestionFieldOption,
+    VariantOption,
+    comma_list,
+    evaluate,
+    read_variants,
+)
+from hirag_dist.cli.options import (
+    ConfigOption,
+    JsonOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    SetOption,
+    SnapshotOption,
+    configuration,
+)
+from hirag_dist.cli.output import use_json
+from hirag_dist.core.evaluation_prompts import CRITERIA
+from hirag_dist.errors import ConfigError
+from hirag_dist.evaluation import Order, QuestionFields, Questions, read_questions
+from hirag_dist.evaluation.answer_sets import answer_sources
+from hirag_dist.evaluation.judging import ROLE, Judging, criteria_of, judge_roles, require_llm
+from hirag_dist.evaluation.judging_runs import Material, judge_answers, recount
+
+AnswersOption = Annotated[
+    list[str] | None,
+    typer.Option("--answers", "-a", metavar="[NAME=]FILE", help="Recorded answers; one option for each file."),
+]
+AskedQuestionsOption = Annotated[
+    str | None,
+    typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record."),
+]
+AskedModesOption = Annotated[
+    str | None, typer.Option("--modes", metavar="MODE,…", help="Modes of the index that answer, by commas.")
+]
+JudgementsOption = Annotated[
+    list[str] | None,
+    typer.Option("--judgements", metavar="FILE", help="Recorded verdicts: count them, and ask no model."),
+]
+
+
+def register(group: typer.Typer) -> None:
+    """Add the kind."""
+    group.command("judge")(judge)
+
+
+def judge(
+    out: OutOption,
+    answers: AnswersOption = None,
+    questions: AskedQuestionsOption = None,
+    index: EvalIndexOption = None,
+    modes: AskedModesOption = None,
+    judges: Annotated[
+        list[str] | None,
+        typer.Option("--judge", metavar="ENDPOINT", help="An endpoint that judges; several judge apart. [llm.roles]"),
+    ] = None,
+    replicates: Annotated[int, typer.Option(min=1, help="Times that each judge is asked the same.")] = 1,
+    criteria: Annotated[str, typer.Option(metavar="NAME,…", help="What is judged, by commas.")] = ",".join(CRITERIA),
+    against: Annotated[
+        str | None, typer.Option(metavar="METHOD", help="Compare all with this one, not each with each.")
+    ] = None,
+    judgements: JudgementsOption = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    variant: VariantOption = None,
+    snapshot: SnapshotOption = None,
+    question_field: QuestionFieldOption = None,
+    question_id_field: IdFieldOption = None,
+    limit: LimitOption = None,
+    max_usd: MaxUsdOption = None,
+    max_tokens: MaxTokensOption = None,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Compare answers two by two, in both orders: win rates, with what position and length do to them."""
+    use_json(json)
+    loaded = configuration(config, settings).config
+    material = read_material(answers, questions, index, modes, QuestionFields(question_field, question_id_field), limit)
+    if judgements:
+        refuse_idle({"--index": index, "--judge": judges, "--against": against}, "--judgements: it asks nobody")
+        order = Order("judge", out, fresh=fresh)
+        evaluate(order, loaded, partial(recount, paths=judgements, material=material), json)
+        return
+    if not material.sources and index is None:
+        raise ConfigError("give answers to compare: --answers FILE, or --index URI with --modes and --questions")
+    roles = judge_roles(judges or [], loaded)
+    judging = Judging(criteria_of(criteria), tuple(roles) or (ROLE,), replicates, against)
+    require_llm("judge", roles or {ROLE: loaded.llm.roles.judge}, loaded)
+    order = Order(
+        "judge",
+        out,
+        index,
+        snapshot,
+        read_variants(variant, config, settings),
+        roles,
+        max_usd,
+        max_tokens,
+        fresh,
+    )
+    evaluate(order, loaded, partial(judge_answers, material=material, judging=judging), json)
+
+
+def read_material(
+    answers: list[str] | None,
+    questions: str | None,
+    index: str | None,
+    modes: str | None,
+    fields: QuestionFields,
+    limit: int | None,
+) -> Material:
+    """Return the answers that the options name, or whose making they order.
+
+    Raises:
+        ConfigError: an index without modes or questions, or these without an index.
+        InputError: the question file cannot be read.
+    """
+    if index is not None and (modes is None or questions is None):
+        raise ConfigError("--index answers questions: give --questions FILE and --modes, as in --modes hirag,naive")
+    if index is None and modes is not None:
+        raise ConfigError("--modes are modes of an index: name it with --index URI")
+    if limit is not None and questions is None:
+        raise ConfigError("--limit is of the questions of a file: give it with --questions")
+    read = Questions(()) if questions is None else read_questions(questions, fields, limit)
+    return Material(tuple(answer_sources(answers or [])), read, tuple(comma_list(modes or "")))
+
+
+def refuse_idle(given: dict[str, Any], with_option: str) -> None:
+    """Refuse options that would have no effect.
+
+    Raises:
+        ConfigError: one of them has a value.
+    """
+    idle = [name for name, value in given.items() if value]
+    if idle:
+        raise ConfigError(f"{', '.join(idle)} cannot go with {with_option}; leave it out")

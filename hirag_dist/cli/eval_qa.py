@@ -1,0 +1,109 @@
+"""`hirag-dist eval qa`: exact match and F1 of short answers, by mode; or of answers that others recorded."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hirag_dist.cli.evaluating import (
+    AnswerFieldOption,
+    EvalIndexOption,
+    FreshOption,
+    IdFieldOption,
+    LimitOption,
+    ModesOption,
+    OutOption,
+    QuestionFieldOption,
+    QuestionsOption,
+    TypeFieldOption,
+    VariantOption,
+    comma_list,
+    evaluate,
+    read_variants,
+)
+from hirag_dist.cli.options import (
+    ConfigOption,
+    JsonOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    SetOption,
+    SnapshotOption,
+    configuration,
+)
+from hirag_dist.cli.output import use_json
+from hirag_dist.core.answer_metrics import DEFINITIONS, REFUSALS
+from hirag_dist.errors import ConfigError
+from hirag_dist.evaluation import Findings, Order, QuestionFields, Session, read_questions
+from hirag_dist.evaluation.answer_rules import Rules
+from hirag_dist.evaluation.qa import AnswerFields, evaluate_answers, score_recorded
+
+
+def register(group: typer.Typer) -> None:
+    """Add the kind."""
+    group.command("qa")(qa)
+
+
+def qa(
+    questions: QuestionsOption,
+    out: OutOption,
+    index: EvalIndexOption = None,
+    modes: ModesOption = "hirag,naive",
+    answers: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Score recorded answers instead of asking an index.")
+    ] = None,
+    metric: Annotated[
+        str, typer.Option(metavar="NAME,…", help=f"Definitions, the first shown first: {', '.join(DEFINITIONS)}.")
+    ] = "hotpotqa",
+    refusal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="An answer that says that there is none, besides the usual ones."),
+    ] = None,
+    unanswerable_types: Annotated[
+        str, typer.Option(metavar="TYPE,…", help="Types of questions that have no answer: refusing them is right.")
+    ] = "",
+    variant: VariantOption = None,
+    limit: LimitOption = None,
+    question_field: QuestionFieldOption = None,
+    question_id_field: IdFieldOption = None,
+    type_field: TypeFieldOption = None,
+    gold_answer_field: AnswerFieldOption = None,
+    aliases_field: Annotated[str | None, typer.Option(help="Field with other right answers.")] = None,
+    answer_field: Annotated[str | None, typer.Option(help="Of --answers: field with the answer.")] = None,
+    answer_id_field: Annotated[str | None, typer.Option(help="Of --answers: field with the question's id.")] = None,
+    system_field: Annotated[str | None, typer.Option(help="Of --answers: field with who answered.")] = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    snapshot: SnapshotOption = None,
+    max_usd: MaxUsdOption = None,
+    max_tokens: MaxTokensOption = None,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Score short answers by exact match and F1, with intervals, paired differences and costs."""
+    use_json(json)
+    if (index is None) == (answers is None):
+        raise ConfigError("eval qa asks an index (--index URI) or scores a file (--answers FILE): give one of the two")
+    definitions = comma_list(metric)
+    if not definitions or not set(definitions) <= DEFINITIONS.keys():
+        raise ConfigError(f"--metric {metric}: give one or several of: {', '.join(DEFINITIONS)}")
+    rules = Rules(tuple(definitions), (*REFUSALS, *(refusal or ())), frozenset(comma_list(unanswerable_types)))
+    loaded = configuration(config, settings).config
+    named = QuestionFields(
+        question=question_field,
+        id=question_id_field,
+        type=type_field,
+        answer=gold_answer_field,
+        aliases=aliases_field,
+    )
+    asked = read_questions(questions, named, limit)
+
+    async def work(session: Session) -> Findings:
+        if answers is not None:
+            return await score_recorded(session, asked, answers, fields, rules)
+        return await evaluate_answers(session, asked, comma_list(modes), rules)
+
+    fields = AnswerFields(answer_field, answer_id_field, system_field)
+    variants = read_variants(variant, config, settings)
+    order = Order("qa", out, index, snapshot, variants, {}, max_usd, max_tokens, fresh)
+    evaluate(order, loaded, work, json)

@@ -1,0 +1,86 @@
+"""`hirag-dist eval questions`: sensemaking questions on a corpus, for the other kinds to ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hirag_dist.cli.evaluating import EvalIndexOption, FreshOption, OutOption, evaluate
+from hirag_dist.cli.options import (
+    ConfigOption,
+    JsonOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    SetOption,
+    SnapshotOption,
+    configuration,
+)
+from hirag_dist.cli.output import use_json
+from hirag_dist.errors import ConfigError
+from hirag_dist.evaluation import Findings, Order, Session
+from hirag_dist.evaluation.judging import ROLE, require_llm
+from hirag_dist.evaluation.sensemaking import Wanted, describe_corpus, make_questions, question_findings
+from hirag_dist.reading import clean_text
+
+
+def register(group: typer.Typer) -> None:
+    """Add the kind."""
+    group.command("questions")(questions)
+
+
+def questions(
+    out: OutOption,
+    index: EvalIndexOption = None,
+    description: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT|@FILE", help="What the corpus is about. [the index's broadest reports]"),
+    ] = None,
+    personas: Annotated[int, typer.Option(min=1, max=100, help="Users of the corpus.")] = 5,
+    tasks: Annotated[int, typer.Option(min=1, max=100, help="Tasks of each user.")] = 5,
+    per_task: Annotated[int, typer.Option("--questions", min=1, max=100, help="Questions of each task.")] = 5,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    snapshot: SnapshotOption = None,
+    max_usd: MaxUsdOption = None,
+    max_tokens: MaxTokensOption = None,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Make questions that need an understanding of the whole corpus."""
+    use_json(json)
+    loaded = configuration(config, settings).config
+    told = None if description is None else read_description(description)
+    if told is None and index is None:
+        raise ConfigError("say what the corpus is about: --description TEXT or @FILE, or --index URI")
+    require_llm("questions", {ROLE: loaded.llm.roles.judge}, loaded)
+    wanted = Wanted(personas, tasks, per_task)
+
+    async def work(session: Session) -> Findings:
+        about = told
+        if about is None and session.snapshot is not None:
+            about = describe_corpus(session.snapshot, session.count_tokens)
+        assert about is not None
+        return question_findings(session, await make_questions(session, about, wanted), about)
+
+    order = Order("questions", out, index, snapshot, max_usd=max_usd, max_tokens=max_tokens, fresh=fresh)
+    evaluate(order, loaded, work, json)
+
+
+def read_description(given: str) -> str:
+    """Return a description: the text, or that of a file where it begins with @.
+
+    Raises:
+        ConfigError: the file cannot be read, or there is no text.
+    """
+    text = given
+    if given.startswith("@"):
+        try:
+            text = Path(given[1:]).read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--description: cannot read {given[1:]}: {error}") from None
+    text = clean_text(text).strip()
+    if not text:
+        raise ConfigError("--description is empty; say in a few sentences what the corpus is about")
+    return text

@@ -1,0 +1,247 @@
+"""`eval coverage`: how far the bridge covers the other levels, and what the hierarchy is and cost.
+
+Four of the HiRAG paper's measures, of one index: the share of local and global context that the bridge holds too
+(Table 7), what indexing and a retrieval cost (Table 5), the sparsity of each layer (Figure 4) and the clustering
+coefficient (Figure 5, Eq. 18). No model is asked but the one that embeds questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.coverage import LEVELS, TokenRecall, recall_in_bridge, rendered_levels, retrieved_levels
+from hirag_dist.core.statistics import Interval, bootstrap_means
+from hirag_dist.core.tokens import encoding
+from hirag_dist.errors import ConfigError
+from hirag_dist.evaluation.hierarchy import hierarchy_of, index_curves, index_results, index_tables
+from hirag_dist.evaluation.questions import Question, Questions
+from hirag_dist.evaluation.sections import Bars, Cell, Findings, Section, Table, Text
+from hirag_dist.evaluation.session import Session, System
+from hirag_dist.evaluation.units import Unit, Value
+from hirag_dist.searching import MODES
+from hirag_dist.types import Query, Retrieval
+
+ENCODING = "cl100k_base"  # the paper's, whatever the index counts by
+PARTS = ("context", "retrieved")
+READINGS = ("recall", "distinct_recall")
+_COVERED = ("local", "global")
+_PARTS_OF_TIME = ("search", "communities", "bridge", "sources", "render")
+_TIMES = (*_PARTS_OF_TIME, "retrieval", "embed")
+_PART_NAMES = {"context": "in a model's context", "retrieved": "in all that was retrieved"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    place: int
+    question: Question
+    system: System
+
+
+async def evaluate_coverage(
+    session: Session, questions: Questions, modes: Sequence[str], build_seconds: float | None = None
+) -> Findings:
+    """Retrieve for every question in every mode and variant, and measure what the bridge covers.
+
+    Args:
+        modes: with a bridge; of others nothing is covered.
+        build_seconds: as of `Hierarchy`.
+
+    Raises:
+        ConfigError: no index, or an unknown mode.
+    """
+    if session.snapshot is None:
+        raise ConfigError("coverage is measured on an index: name it with --index URI")
+    unknown = [mode for mode in modes if mode not in MODES]
+    if unknown or not modes:
+        raise ConfigError(f"--modes: there is no {', '.join(unknown) or 'mode'}; there are: {', '.join(MODES)}")
+    for each in questions.unreadable:
+        session.refuse("questions", f"{each.uri}#{each.record}", each.reason)
+    systems = session.systems(modes)
+    context = {
+        "snapshot": session.snapshot.manifest.snapshot_id,
+        "tokenizer": session.config.tokenizer,
+        "encoding": ENCODING,
+    }
+
+    def units() -> Iterator[Unit[_Asked]]:
+        for place, question in enumerate(questions.items):
+            for system in systems:
+                decides = {"question": question.text, **context, **system.decides}
+                yield Unit(f"{question.id} {system.name}", decides, _Asked(place, question, system))
+
+    async def work(asked: _Asked) -> Value:
+        engine = session.engine(asked.system)
+        return measured(await engine.retrieve(Query(asked.question.text, mode=asked.system.mode)))
+
+    outcomes = await session.map("coverage", units(), work, at_once=1)  # its times are those of a question alone
+    board = _Board(len(questions.items), [system.name for system in systems])
+    async for outcome in outcomes:
+        board.add(outcome.item.place, outcome.item.system.name, outcome.value)
+    hierarchy = hierarchy_of(session.snapshot, build_seconds)
+    results = {"systems": board.results(), "index": index_results(hierarchy)}
+    about_index = list(index_tables(hierarchy))
+    sections: list[Section] = [
+        *board.bars(),
+        *index_curves(hierarchy),
+        board.covered(PARTS),
+        board.times(_TIMES),
+        *about_index,
+        _EXPLAINED,
+    ]
+    headline = [board.covered(PARTS[:1]), board.times(("retrieval", "embed")), *about_index]
+    return Findings(results, sections, headline, questions.counts)
+
+
+def measured(found: Retrieval) -> Value:
+    """Return what one retrieval shows, as it is kept."""
+    encode = encoding(ENCODING).encode_ordinary
+    value: Value = {"context_tokens": found.context_tokens, "timings_ms": dict(found.timings_ms)}
+    for part, levels in (("context", rendered_levels(found.context)), ("retrieved", retrieved_levels(found))):
+        recalls = recall_in_bridge(levels, encode)
+        value[part] = {
+            "tokens": {level: len(encode(levels[level])) for level in LEVELS},
+            "in_bridge": {level: None if each is None else asdict(each) for level, each in recalls.items()},
+        }
+    value["pairs"] = len(found.paths)
+    value["connected"] = sum(path.connected for path in found.paths)
+    return value
+
+
+class _Board:
+    """Recalls, tokens and times by question and system."""
+
+    def __init__(self, n_questions: int, systems: Sequence[str]) -> None:
+        self._systems = tuple(systems)
+        self._columns = [(part, level, reading) for part in PARTS for level in _COVERED for reading in READINGS]
+        shape = (n_questions, len(systems))
+        self._recalls = np.full((*shape, len(self._columns)), np.nan)
+        self._tokens = np.full((*shape, len(PARTS) * len(LEVELS)), np.nan)
+        self._times = np.full((*shape, len(_TIMES)), np.nan)
+        self._facts = np.full((*shape, 3), np.nan)  # context tokens, pairs, connected pairs
+
+    def add(self, place: int, system: str, value: Value) -> None:
+        column = self._systems.index(system)
+        self._tokens[place, column] = [value[part]["tokens"][level] for part in PARTS for level in LEVELS]
+        times = value["timings_ms"]
+        parts = [times.get(name, np.nan) for name in _PARTS_OF_TIME]
+        embed = times.get("embed", np.nan)
+        self._times[place, column] = [*parts, times["total"] - np.nan_to_num(embed), embed]
+        self._facts[place, column] = [value["context_tokens"], value["pairs"], value["connected"]]
+        for at, (part, level, reading) in enumerate(self._columns):
+            if (counts := value[part]["in_bridge"][level]) is not None:
+                self._recalls[place, column, at] = getattr(TokenRecall(**counts), reading)
+
+    def results(self) -> dict[str, Any]:
+        """Return JSON by system."""
+        return {system: self._result(column) for column, system in enumerate(self._systems)}
+
+    def bars(self) -> Iterator[Section]:
+        """Yield the headline: both levels, every occurrence counted, in a model's context."""
+        series = {
+            level: [(system, self._recall(at, "context", level, "recall")) for at, system in enumerate(self._systems)]
+            for level in _COVERED
+        }
+        yield Bars(
+            "Share of a level's tokens that the bridge holds too",
+            series,
+            note="In a model's context, every occurrence counted; 95 % bootstrap intervals over questions.",
+        )
+
+    def covered(self, parts: Sequence[str]) -> Table:
+        """Return both readings of Table 7 for some parts."""
+        rows: list[list[Cell]] = [
+            [
+                system,
+                _PART_NAMES[part],
+                level,
+                *(self._recall(at, part, level, reading) for reading in READINGS),
+                round(_mean(self._tokens[:, at, PARTS.index(part) * len(LEVELS) + LEVELS.index(level)])),
+            ]
+            for at, system in enumerate(self._systems)
+            for part in parts
+            for level in _COVERED
+        ]
+        columns = ["system", "of the text", "level", "of all tokens", "of distinct tokens", "tokens"]
+        return Table("What the bridge holds of the other levels (Table 7)", columns, rows)
+
+    def times(self, names: Sequence[str]) -> Table:
+        """Return what a retrieval takes, with the times of some of its parts."""
+        rows: list[list[Cell]] = [
+            [
+                system,
+                round(_mean(self._facts[:, at, 0])),
+                *(_mean(self._times[:, at, _TIMES.index(name)]) for name in names),
+            ]
+            for at, system in enumerate(self._systems)
+        ]
+        return Table(
+            "A retrieval takes, on average",
+            ["system", "context tokens", *(f"{name} ms" for name in names)],
+            rows,
+            note="No chat model is asked: 0 tokens, and one embedding of a question (Table 5, Retrieval). All systems "
+            "share it, so its time is in the first one's alone, and retrieval is without it.",
+            form=",.4g",
+        )
+
+    def _result(self, column: int) -> dict[str, Any]:
+        return {
+            "questions": int((~np.isnan(self._facts[:, column, 0])).sum()),
+            "in_bridge": {
+                part: {
+                    level: {reading: self._recall(column, part, level, reading) for reading in READINGS}
+                    for level in _COVERED
+                }
+                for part in PARTS
+            },
+            "tokens": {
+                part: {
+                    level: _mean(self._tokens[:, column, at * len(LEVELS) + place])
+                    for place, level in enumerate(LEVELS)
+                }
+                for at, part in enumerate(PARTS)
+            },
+            "context_tokens": _mean(self._facts[:, column, 0]),
+            "connected_pairs": _ratio(self._facts[:, column, 2], self._facts[:, column, 1]),
+            "timings_ms": {name: _times(self._times[:, column, at]) for at, name in enumerate(_TIMES)},
+        }
+
+    def _recall(self, column: int, part: str, level: str, reading: str) -> Interval:
+        at = self._columns.index((part, level, reading))
+        return bootstrap_means(self._recalls[:, column, at : at + 1])[0]
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else 0.0
+
+
+def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> float | None:
+    total = float(np.nansum(whole))
+    return float(np.nansum(part)) / total if total else None
+
+
+def _times(values: NDArray[np.float64]) -> dict[str, float]:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return {}
+    p50, p95 = (float(np.percentile(known, at)) for at in (50, 95))
+    return {"mean": float(known.mean()), "p50": p50, "p95": p95}
+
+
+_EXPLAINED = Text(
+    "What is measured",
+    [
+        "The paper calls its Table 7 an average token-level recall and gives no formula. Here a level's tokens "
+        f"({ENCODING}) are a multiset, as in the recall of question answering: a token that the level holds five times "
+        "and the bridge twice counts two of five. The share of distinct tokens is the other way to read it.",
+        "In a model's context each level is cut to its share of the token limit, the bridge too; all that was "
+        "retrieved is the same texts uncut. The bridge's text is its triples: both names and the relation's "
+        "description. Shares are means over the questions whose level holds any text.",
+        "High coverage says that the bridge repeats a level's words, not that answers become better by it.",
+    ],
+)

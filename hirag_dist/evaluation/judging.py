@@ -1,0 +1,215 @@
+"""`eval judge`: answers compared two by two by language models, in both orders. Works on any answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+
+from hirag_dist.config import Config, RoleTarget
+from hirag_dist.core.evaluation_prompts import CRITERIA
+from hirag_dist.core.evaluation_requests import judge_request
+from hirag_dist.core.verdicts import parse_verdicts
+from hirag_dist.core.win_rates import Pair, Verdicts
+from hirag_dist.errors import ConfigError, InputError
+from hirag_dist.evaluation.answer_sets import AnswerSets
+from hirag_dist.evaluation.session import Session
+from hirag_dist.evaluation.units import Unit
+from hirag_dist.evaluation.verdict_records import VerdictColumns, add_record, write_verdict
+from hirag_dist.types import IntVector, Rejected
+from hirag_dist.wiring import shares
+
+STEP: Final = "verdicts"
+ROLE: Final = "judge"
+SILENT: Final = "(This answer is empty.)"
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How answers are judged.
+
+    Attributes:
+        criteria: names in `evaluation_prompts.CRITERIA`.
+        judges: roles, each asked for every comparison: `judge`, or `judge:ENDPOINT` for each endpoint named.
+        replicates: how many times each judge is asked the same.
+        against: compare all methods with this one only; None compares each with each.
+    """
+
+    criteria: tuple[str, ...] = tuple(CRITERIA)
+    judges: tuple[str, ...] = (ROLE,)
+    replicates: int = 1
+    against: str | None = None
+
+
+def judge_roles(endpoints: Sequence[str], config: Config) -> dict[str, RoleTarget]:
+    """Return role → endpoint for judges that are named one by one; empty where the configured role judges.
+
+    Raises:
+        ConfigError: there is no such endpoint.
+    """
+    for name in endpoints:
+        if name not in config.llm.endpoints:
+            raise ConfigError(f"--judge {name}: no such endpoint; there are: {', '.join(config.llm.endpoints)}")
+    return {f"{ROLE}:{name}": name for name in dict.fromkeys(endpoints)}
+
+
+def require_llm(kind: str, targets: Mapping[str, RoleTarget], config: Config) -> None:
+    """Refuse what the built-in model cannot do before anything is asked or paid.
+
+    Args:
+        targets: role → who plays it.
+
+    Raises:
+        ConfigError: a role is played by the built-in model.
+    """
+    for role, target in targets.items():
+        for name, _ in shares(target):
+            if config.llm.endpoints[name].kind == "extractive":
+                raise ConfigError(
+                    f"eval {kind} needs a language model, and role {role} is played by the built-in one ({name!r}), "
+                    "which judges nothing; configure an endpoint (kind: openai) and set llm.roles.judge to its name"
+                )
+
+
+def criteria_of(text: str) -> tuple[str, ...]:
+    """Return the criteria named by commas.
+
+    Raises:
+        ConfigError: none, or one that there is not.
+    """
+    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in CRITERIA]
+    if unknown or not names:
+        said = f"there is no criterion {unknown[0]!r}" if unknown else "no criterion is named"
+        raise ConfigError(f"--criteria: {said}; there are: {', '.join(CRITERIA)}")
+    return names
+
+
+def pairs_of(sets: AnswerSets, against: str | None) -> list[Pair]:
+    """Return the pairs of methods to compare.
+
+    Raises:
+        InputError: fewer than two methods, an unknown baseline, or no two methods that answered a question both.
+    """
+    methods = sets.methods
+    if against is not None and against not in methods:
+        raise InputError(f"--against {against}: there are no such answers; there are: {', '.join(methods)}")
+    if len(methods) < 2:
+        raise InputError(
+            f"there are answers of {methods[0] if methods else 'no method'} only; give those of two methods at least: "
+            "--answers twice, or --index with two --modes"
+        )
+    if against is None:
+        pairs = [Pair(one, other) for one, other in combinations(methods, 2)]
+    else:
+        pairs = [Pair(method, against) for method in methods if method != against]
+    if not any(sets.questions_of(*pair[:2]) for pair in pairs):
+        raise InputError("no two methods answered the same question: the ids of their questions have nothing in common")
+    return pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One call to one judge."""
+
+    pair: Pair
+    question: str
+    judge: str
+    replicate: int
+    swapped: bool
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """The methods, in the order of their answers."""
+        return (self.pair.second, self.pair.first) if self.swapped else (self.pair.first, self.pair.second)
+
+
+async def judge(session: Session, sets: AnswerSets, judging: Judging) -> Verdicts:
+    """Have all pairs judged in both orders, as often and by whom as told; what failed is a dead letter.
+
+    Raises:
+        InputError: there is nothing to compare.
+    """
+    pairs = pairs_of(sets, judging.against)
+    forms = {role: "judge" if await session.structured(role) else None for role in judging.judges}
+
+    async def ask(item: Comparison) -> dict[str, Any] | Rejected:
+        answers = [sets.answers[method][item.question] or SILENT for method in item.shown]
+        request = judge_request(
+            sets.texts[item.question],
+            (answers[0], answers[1]),
+            judging.criteria,
+            session.prompts,
+            role=item.judge,
+            form=forms[item.judge],
+            replicate=item.replicate,
+        )
+        found = await session.pool.ask(request, lambda reply: parse_verdicts(reply, judging.criteria))
+        if isinstance(found, Rejected):
+            return found
+        said = {name: (verdict.winner, verdict.reason) for name, verdict in found.items()}
+        return write_verdict(item.shown, item.question, item.judge, item.replicate, item.swapped, said)
+
+    columns = VerdictColumns()
+    async for outcome in await session.map(STEP, _units(session, sets, pairs, judging), ask):
+        add_record(columns, outcome.item.pair, outcome.value, judging.criteria)
+    return columns.verdicts(pairs, judging.criteria)
+
+
+def _units(session: Session, sets: AnswerSets, pairs: Sequence[Pair], judging: Judging) -> Iterator[Unit[Comparison]]:
+    """Yield the comparisons, question by question: one that is stopped early has whole questions."""
+    asks = {role: session.asks(role, "judge") for role in judging.judges}
+    criteria = {name: CRITERIA[name] for name in judging.criteria}
+    for question in sets.texts:
+        for pair in pairs:
+            if not all(question in sets.answers[method] for method in pair[:2]):
+                continue
+            for judge_role in judging.judges:
+                for replicate in range(judging.replicates):
+                    for swapped in (False, True):
+                        item = Comparison(pair, question, judge_role, replicate, swapped)
+                        decides = {
+                            "id": question,
+                            "question": sets.texts[question],
+                            "answers": [[method, sets.answers[method][question]] for method in item.shown],
+                            "criteria": criteria,
+                            "judge": judge_role,
+                            "asks": asks[judge_role],
+                            "replicate": replicate,
+                            "swapped": swapped,
+                        }
+                        yield Unit(_name(item, judging), decides, item)
+
+
+def _name(item: Comparison, judging: Judging) -> str:
+    name = f"{item.question}: {item.shown[0]} before {item.shown[1]}"
+    if len(judging.judges) > 1:
+        name += f", {item.judge}"
+    return name if judging.replicates == 1 else f"{name}, replicate {item.replicate + 1}"
+
+
+def answer_lengths(sets: AnswerSets, verdicts: Verdicts, count_tokens: Callable[[str], int]) -> dict[int, IntVector]:
+    """Return the lengths of each pair's answers, for pairs of which there are answers.
+
+    Returns:
+        place of the pair → (n_questions, 2) tokens, -1 where there is no answer.
+    """
+    counted: dict[tuple[str, str], int] = {}
+
+    def length(method: str, question: str) -> int:
+        answer = sets.answers.get(method, {}).get(question)
+        if answer is None:
+            return -1
+        if (method, question) not in counted:
+            counted[method, question] = count_tokens(answer)
+        return counted[method, question]
+
+    found: dict[int, IntVector] = {}
+    for place, pair in enumerate(verdicts.pairs):
+        if pair.first in sets.answers and pair.second in sets.answers:
+            rows = [[length(method, question) for method in pair[:2]] for question in verdicts.questions]
+            found[place] = np.array(rows, np.int64).reshape(-1, 2)
+    return found

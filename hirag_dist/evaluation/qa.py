@@ -1,0 +1,239 @@
+"""`eval qa`: short answers to questions with gold ones, by mode, scored by EM and F1; or answers recorded elsewhere.
+
+An answer is asked for with a prompt of its own (`short-answer`), since EM and F1 measure a phrase, not the cited
+sentences that people read. What the answer depends on is in its unit; gold answers and definitions are not: another
+gold answer or definition scores the same replies again and asks nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from hirag_dist.core.answer_requests import short_answer_request
+from hirag_dist.core.context import RECORD_LETTERS, UNKNOWN_ANSWER
+from hirag_dist.core.replies import parse_text
+from hirag_dist.core.text import one_line
+from hirag_dist.errors import ConfigError, InputError, StoreError
+from hirag_dist.evaluation.answer_rules import Rules
+from hirag_dist.evaluation.questions import Question, Questions, rows_of, strings
+from hirag_dist.evaluation.scoreboard import Cost, Scoreboard
+from hirag_dist.evaluation.sections import Findings
+from hirag_dist.evaluation.session import Session, System
+from hirag_dist.evaluation.units import Unit, Value
+from hirag_dist.map_reduce import MAP_REDUCE, map_parts
+from hirag_dist.pool.metering import Meter
+from hirag_dist.reading import Unreadable
+from hirag_dist.reading.making import find_field
+from hirag_dist.searching import MODES
+from hirag_dist.types import Query, Rejected, Retrieval
+
+SCORES = "scores.jsonl"
+_REFERENCE = re.compile(rf" ?\[([{RECORD_LETTERS}]\d+)\]")
+_USUAL: Mapping[str, tuple[str, ...]] = {
+    "answer": ("answer", "predicted_answer", "prediction", "response", "output"),
+    "id": ("question_id", "query_id", "qid", "id", "_id"),
+    "system": ("system", "method", "mode", "model"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFields:
+    """Names of fields of recorded answers; None takes the first usual one that a record has."""
+
+    answer: str | None = None
+    id: str | None = None
+    system: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    place: int
+    question: Question
+    system: System
+
+
+async def evaluate_answers(session: Session, questions: Questions, modes: Sequence[str], rules: Rules) -> Findings:
+    """Ask every question in every mode and variant, score the answers, and leave them in OUT/scores.jsonl.
+
+    Raises:
+        ConfigError: no index, or an unknown mode.
+    """
+    known = (*MODES, *MAP_REDUCE)
+    unknown = [mode for mode in modes if mode not in known]
+    if unknown or not modes:
+        raise ConfigError(f"--modes: there is no {', '.join(unknown) or 'mode'}; there are: {', '.join(known)}")
+    _tell_unreadable(session, questions)
+    systems = session.systems(modes)
+    short = session.asks("answer", "short-answer")
+    by_parts = session.asks("answer", "short-answer", "map-answer")
+    snapshot = session.snapshot.manifest.snapshot_id if session.snapshot else ""
+    context = {"snapshot": snapshot, "tokenizer": session.config.tokenizer}
+
+    def units() -> Iterator[Unit[_Asked]]:
+        for place, question in enumerate(questions.items):
+            for system in systems:
+                asks = by_parts if system.mode in MAP_REDUCE else short
+                decides = {"question": question.text, **context, **system.decides, **asks}
+                yield Unit(f"{question.id} {system.name}", decides, _Asked(place, question, system))
+
+    async def work(asked: _Asked) -> Value | Rejected:
+        return await _answer(session, asked)
+
+    outcomes = await session.map("answers", units(), work)
+    board = Scoreboard(questions.items, [system.name for system in systems], rules)
+    with _written(session.out / SCORES) as file:
+        async for outcome in outcomes:
+            asked, value = outcome.item, outcome.value
+            cost = _cost(value, outcome.usage, outcome.seconds)
+            said = board.add(asked.place, asked.system.name, asked.question, value["answer"], cost)
+            _write(file, asked.question, asked.system.name, value["answer"], said)
+    return board.findings(questions.counts)
+
+
+async def score_recorded(
+    session: Session, questions: Questions, path: str, fields: AnswerFields, rules: Rules
+) -> Findings:
+    """Score answers of a file; nothing is asked.
+
+    A question that a system has no answer to counts as wrong, as in the official scripts, and is counted. An answer
+    to a question that is not in the question file, and a second one to the same question, is a dead letter.
+
+    Args:
+        path: of records with an answer, the id of its question, and the system that gave it where there are several.
+
+    Raises:
+        InputError: the file holds no answer to any of the questions.
+    """
+    _tell_unreadable(session, questions)
+    answers = _read_answers(session, path, fields, {question.id for question in questions.items})
+    if not answers:
+        raise InputError(
+            f"{path} holds no answer to any of the questions; name its fields with --answer-field, "
+            "--answer-id-field and --system-field"
+        )
+    board = Scoreboard(questions.items, list(answers), rules)
+    with _written(session.out / SCORES) as file:
+        for system, by_question in answers.items():
+            for place, question in enumerate(questions.items):
+                answer = by_question.get(question.id)
+                if answer is None:
+                    board.add_missing(place, system)
+                else:
+                    _write(file, question, system, answer, board.add(place, system, question, answer))
+    return board.findings(questions.counts)
+
+
+def _tell_unreadable(session: Session, questions: Questions) -> None:
+    for each in questions.unreadable:
+        session.refuse("questions", f"{each.uri}#{each.record}", each.reason)
+
+
+async def _answer(session: Session, asked: _Asked) -> Value | Rejected:
+    question = asked.question
+    found = await _context(session, question, asked.system)
+    if found.map_work is not None and found.map_work.failed:
+        work = found.map_work
+        return Rejected(question.id, f"{work.failed} of {work.parts} parts have no usable reply", 1)
+    value: Value = {
+        "answer": UNKNOWN_ANSWER,
+        "reply": None,  # no model is asked where nothing was found
+        "context_tokens": found.context_tokens,
+        "retrieval_ms": found.timings_ms["total"],
+    }
+    if not found.context_refs:
+        return value
+    request = short_answer_request(question.text, found.context, session.prompts)
+    reply = await session.pool.ask(request, parse_text)
+    if isinstance(reply, Rejected):
+        return reply
+    return value | {"answer": bare_answer(reply, found.context_refs), "reply": reply}
+
+
+async def _context(session: Session, question: Question, system: System) -> Retrieval:
+    """Return what the question is answered from; in a map-reduce mode its parts are asked about through the pool."""
+    engine, query = session.engine(system), Query(question.text, mode=system.mode)
+    if system.mode not in MAP_REDUCE:
+        return await engine.retrieve(query)
+    return await map_parts(await engine.material(query), session.pool, session.prompts, session.count_tokens)
+
+
+def bare_answer(reply: str, refs: Iterable[str]) -> str:
+    """Return a reply on one line without the references that a model puts behind it although it should not.
+
+    >>> bare_answer("Dundee [S1]\\n", {"S1": "chunk"})
+    'Dundee'
+    """
+    known = frozenset(refs)
+    return one_line(_REFERENCE.sub(lambda mark: "" if mark[1] in known else mark[0], reply))
+
+
+def _cost(value: Value, usage: Meter, seconds: float) -> Cost:
+    uses = usage.uses.values()
+    return Cost(
+        calls=sum(use.calls for use in uses),
+        input_tokens=sum(use.input_tokens for use in uses),
+        output_tokens=sum(use.output_tokens for use in uses),
+        usd=sum(use.cost_usd for use in uses),
+        context_tokens=value["context_tokens"],
+        retrieval_ms=value["retrieval_ms"],
+        seconds=seconds,
+    )
+
+
+def _read_answers(session: Session, path: str, fields: AnswerFields, known: set[str]) -> dict[str, dict[str, str]]:
+    """Return system → question id → answer."""
+    answers: dict[str, dict[str, str]] = {}
+    for row in rows_of(path):
+        if isinstance(row, Unreadable):
+            session.refuse("answers", f"{path}#{row.record}", row.reason)
+            continue
+        chosen = {name: find_field(row.fields, getattr(fields, name), usual) for name, usual in _USUAL.items()}
+        answer = row.fields[chosen["answer"]] if chosen["answer"] else None
+        own_id = next(iter(strings(row.fields[chosen["id"]])), "") if chosen["id"] else ""
+        system = next(iter(strings(row.fields[chosen["system"]])), "") if chosen["system"] else ""
+        by_question = answers.get(system or "recorded", {})
+        if not isinstance(answer, str | int | float):
+            session.refuse("answers", f"{path}#{row.record}", "no answer in it")
+        elif own_id not in known:
+            session.refuse("answers", f"{path}#{row.record}", f"no question has the id {own_id!r}")
+        elif own_id in by_question:
+            session.refuse("answers", f"{path}#{row.record}", f"a second answer of {system or 'it'} to {own_id}")
+        else:
+            answers.setdefault(system or "recorded", {})[own_id] = str(answer)
+    return answers
+
+
+def _write(file: TextIO, question: Question, system: str, answer: str, said: Mapping[str, Any]) -> None:
+    line = {
+        "question_id": question.id,
+        "system": system,
+        "question": question.text,
+        "answer": answer,
+        "gold_answers": list(question.answers),
+        "type": question.type,
+        **said,
+    }
+    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[TextIO]:
+    """Yield a file that takes its place when it is complete.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        with temporary.open("w", encoding="utf-8", errors="replace") as file:
+            yield file
+        os.replace(temporary, path)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,121 @@
+"""The report of an evaluation: `report.json` for machines, `report.html` for people, `outcomes/` unit by unit."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from hirag_dist import __version__
+from hirag_dist.core.statistics import Interval
+from hirag_dist.evaluation.page import render_page
+from hirag_dist.evaluation.sections import Findings
+from hirag_dist.evaluation.session import Session
+from hirag_dist.evaluation.units import Outcomes
+from hirag_dist.index.store import Store
+from hirag_dist.pool.metering import Meter, Use
+
+SCHEMA = "hirag_dist.evaluation/1"
+_LETTERS_SHOWN = 200
+
+
+async def write_report(session: Session, findings: Findings, seconds: float) -> dict[str, Any]:
+    """Write the report, its page and the outcomes into the evaluation's folder; return the report.
+
+    Args:
+        seconds: that this run took.
+
+    Raises:
+        StoreError: the folder cannot be written to; files are there whole or as they were.
+    """
+    store = Store(session.order.out)
+    for outcomes in session.steps:
+        await _write_outcomes(store, outcomes)
+    report = make_report(session, findings, seconds)
+    store.write_json("report.json", report)
+    store.write_bytes("report.html", render_page(report, findings.sections).encode("utf-8", "replace"))
+    return report
+
+
+def make_report(session: Session, findings: Findings, seconds: float) -> dict[str, Any]:
+    """Return the report as JSON. docs/evaluation.md describes it."""
+    order, snapshot = session.order, session.snapshot
+    index = None
+    if snapshot is not None:
+        built = snapshot.manifest
+        index = {
+            "uri": snapshot.store.uri,  # without the credentials that the option may hold
+            "snapshot": built.snapshot_id,
+            "complete": built.complete,
+            "embedder": built.embedder,
+            "dim": built.dim,
+            "counts": dict(built.counts),
+        }
+    rows = [{"step": step} | row for step, meter in session.usage.items() for row in meter.rows()]
+    return {
+        "schema": SCHEMA,
+        "kind": order.kind,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": __version__,
+        "complete": not session.letters,
+        "index": index,
+        "questions": dict(findings.questions),
+        "retrieval": session.config.retrieval.model_dump(mode="json"),
+        "variants": {name: each.model_dump(mode="json") for name, each in order.variants.items()},
+        "results": plain(findings.results),
+        "units": {"new": session.n_new, "from_before": session.n_reused},
+        "usage": rows,
+        "total_usd": math.fsum(row["cost_usd"] for row in rows),
+        "this_run": sent_sums(session.sent),
+        "seconds": round(seconds, 2),
+        "dead_letters": {
+            "count": len(session.letters),
+            "shown": [asdict(letter) for letter in session.letters[:_LETTERS_SHOWN]],
+        },
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: intervals as {value, low, high}, what is no number as null."""
+    if isinstance(value, Interval):
+        return {"value": plain(value.value), "low": plain(value.low), "high": plain(value.high)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def sent_sums(sent: Meter) -> dict[str, Any]:
+    """Return what a run itself sent to models, replies from the ledger apart."""
+    total = Use()
+    for use in sent.uses.values():
+        total.add(use)
+    return {
+        "calls": total.calls - total.ledger_hits,
+        "tokens": total.sent_tokens,
+        "usd": total.sent_cost_usd,
+        "rate_limited": total.rate_limited,
+        "failed": total.failed,
+    }
+
+
+async def _write_outcomes(store: Store, outcomes: Outcomes[Any]) -> None:
+    """Write a line of JSON a unit: those that are done in their order, then the dead letters."""
+    with store.create(f"outcomes/{outcomes.step}.jsonl") as file:
+        async for outcome in outcomes:
+            line = {
+                "id": outcome.id,
+                "value": outcome.value,
+                "seconds": round(outcome.seconds, 4),
+                "usage": outcome.usage.rows(),
+            }
+            file.write((json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
+        for letter in outcomes.letters:
+            said = {"id": letter.id, "dead_letter": letter.reason, "attempts": letter.attempts}
+            file.write((json.dumps(said, ensure_ascii=False) + "\n").encode("utf-8", "replace"))

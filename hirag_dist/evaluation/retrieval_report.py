@@ -1,0 +1,269 @@
+"""What `eval retrieval` tells: recall and whole evidence with intervals, differences, levels, times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.statistics import Interval, bootstrap_means
+from hirag_dist.evaluation.evidence import LEVELS
+from hirag_dist.evaluation.questions import Question
+from hirag_dist.evaluation.sections import Bars, Cell, Findings, Section, Table, Text
+from hirag_dist.evaluation.session import System
+from hirag_dist.evaluation.units import Value
+
+_PARTS = ("search", "communities", "bridge", "sources", "render", "total")
+_MOST_TYPES = 20
+_BASELINE = "naive"
+
+Numbers = NDArray[np.float64]
+
+
+class Tally:
+    """Outcomes, question by question and system by system; a few numbers each.
+
+    Attributes:
+        ranks: (question, system) → the place of each gold id among the sources, None where it is none of them; a dead
+            letter is missing.
+        reached, only: level → (n_questions, n_systems) share of gold ids behind the level, and behind it alone.
+        chunks: level → how many chunks are behind it.
+        ms: part → milliseconds.
+    """
+
+    def __init__(self, questions: Sequence[Question], systems: Sequence[System]) -> None:
+        self.questions = questions
+        self.systems = systems
+        self._row = {question.id: place for place, question in enumerate(questions)}
+        self._column = {system.name: place for place, system in enumerate(systems)}
+        shape = len(questions), len(systems)
+        self.ranks: dict[tuple[int, int], list[int | None]] = {}
+        self.reached = {level: np.full(shape, np.nan) for level in LEVELS}
+        self.only = {level: np.full(shape, np.nan) for level in LEVELS}
+        self.chunks = {level: np.full(shape, np.nan) for level in LEVELS}
+        self.ms = {part: np.full(shape, np.nan) for part in _PARTS}
+        self.context_tokens = np.full(shape, np.nan)
+
+    def add(self, question: Question, system: System, value: Value) -> None:
+        """Take in one outcome."""
+        at = self._row[question.id], self._column[system.name]
+        self.ranks[at] = value["ranks"]
+        reached = np.array([value["reached"][level] for level in LEVELS], bool)  # (levels, gold)
+        alone = reached & (reached.sum(axis=0) == 1)
+        for place, level in enumerate(LEVELS):
+            self.reached[level][at] = reached[place].mean()
+            self.only[level][at] = alone[place].mean()
+            self.chunks[level][at] = value["chunks"][level]
+        for part in _PARTS:
+            self.ms[part][at] = value["ms"].get(part, np.nan)
+        self.context_tokens[at] = value["context_tokens"]
+
+    def recall(self, k: int) -> Numbers:
+        """Return (n_questions, n_systems) the share of a question's gold ids among its first k sources."""
+        table = np.full((len(self.questions), len(self.systems)), np.nan)
+        for at, ranks in self.ranks.items():
+            table[at] = sum(rank is not None and rank <= k for rank in ranks) / len(ranks)
+        return table
+
+
+def findings(tally: Tally, ks: Sequence[int], n_chunks: int, counts: Mapping[str, int]) -> Findings:
+    """Return results and sections.
+
+    Args:
+        tally: of all outcomes.
+        ks: sources that count, rising.
+        n_chunks: of the index, against which levels are weighed.
+        counts: of the questions.
+    """
+    recall = {k: tally.recall(k) for k in ks}
+    measures = {f"recall@{k}": recall[k] for k in ks}
+    measures |= {f"all@{k}": np.where(np.isnan(recall[k]), np.nan, recall[k] >= 1.0) for k in ks}
+    types = sorted({question.type for question in tally.questions})
+    groups = {"": np.ones(len(tally.questions), bool)}
+    if 1 < len(types) <= _MOST_TYPES:
+        of_type = np.array([question.type for question in tally.questions])
+        groups |= {kind: of_type == kind for kind in types if kind}
+    by_group = {kind: _of_group(tally, measures, rows) for kind, rows in groups.items()}
+    levels, times = _levels(tally), _times(tally)
+    results = {
+        "measures": list(measures),
+        "asked": len(tally.questions),
+        "systems": by_group[""]["systems"],
+        "differences": by_group[""]["differences"],
+        "by_type": {kind: found for kind, found in by_group.items() if kind},
+        "levels": levels,
+        "chunks_of_index": n_chunks,
+        "ms": times,
+        "context_tokens": {
+            system.name: _mean(tally.context_tokens[:, place]) for place, system in enumerate(tally.systems)
+        },
+    }
+    main = _main_table(tally, by_group[""]["systems"], list(measures))
+    differences = _difference_table(by_group, f"recall@{_middle(ks)}")
+    compared: list[Section] = []
+    if len(tally.systems) > 1:
+        compared = [_difference_bars(by_group, f"recall@{_middle(ks)}"), differences]
+    sections: list[Section] = [
+        Text("What this shows", _explained(ks, n_chunks, counts, tally)),
+        main,
+        *(_bars(by_group[""]["systems"], f"{name}@", ks, title) for name, title in _TITLES.items()),
+        *compared,
+        *_type_tables(tally, by_group, f"recall@{_middle(ks)}"),
+        _level_table(levels, n_chunks),
+        _time_table(times),
+    ]
+    brief = f"recall@{_middle(ks)}"
+    few = replace(differences, rows=[row for row in differences.rows if row[:2] == [brief, "all"]], note="")
+    shown = [main, few] if len(tally.systems) > 1 else [main]
+    return Findings(results, sections, shown, counts)
+
+
+_TITLES = {"recall": "Recall of gold evidence", "all": "Questions with all of their evidence"}
+
+
+def _of_group(tally: Tally, measures: Mapping[str, Numbers], rows: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return each system's measures over some questions, and its differences to the first and to the baseline."""
+    names = [system.name for system in tally.systems]
+    against = list(dict.fromkeys([*(name for name in names if name == _BASELINE), names[0]]))
+    pairs = [(one, other) for other in against for one in names if one != other]
+    pairs = [pair for at, pair in enumerate(pairs) if pair[::-1] not in pairs[:at]]
+    place = {name: at for at, name in enumerate(names)}
+    columns = [table[rows, place[name]] for table in measures.values() for name in names]
+    columns += [table[rows, place[a]] - table[rows, place[b]] for table in measures.values() for a, b in pairs]
+    intervals = iter(bootstrap_means(np.stack(columns, axis=1)))
+    by_measure = {measure: {name: next(intervals) for name in names} for measure in measures}
+    differences = [
+        {"measure": measure, "system": a, "against": b, "difference": next(intervals)}
+        for measure in measures
+        for a, b in pairs
+    ]
+    systems = {name: {measure: by_measure[measure][name] for measure in measures} for name in names}
+    return {"questions": int(rows.sum()), "systems": systems, "differences": differences}
+
+
+def _levels(tally: Tally) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for place, system in enumerate(tally.systems):
+        found[system.name] = {
+            level: {
+                "reached": _mean(tally.reached[level][:, place]),
+                "only_by_it": _mean(tally.only[level][:, place]),
+                "chunks": _mean(tally.chunks[level][:, place]),
+            }
+            for level in LEVELS
+        }
+    return found
+
+
+def _times(tally: Tally) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for place, system in enumerate(tally.systems):
+        known = {part: tally.ms[part][:, place] for part in _PARTS}
+        known = {part: times[~np.isnan(times)] for part, times in known.items()}
+        found[system.name] = {
+            part: {"p50": float(np.quantile(times, 0.5)), "p99": float(np.quantile(times, 0.99))}
+            for part, times in known.items()
+            if len(times)
+        }
+    return found
+
+
+def _mean(values: Numbers) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _middle(ks: Sequence[int]) -> int:
+    return ks[len(ks) // 2]
+
+
+def _explained(ks: Sequence[int], n_chunks: int, counts: Mapping[str, int], tally: Tally) -> list[str]:
+    said = [
+        "recall@k is the share of a question's gold ids of which a chunk is among the first k sources, averaged over "
+        "questions; all@k is the share of questions that have all of theirs there. Intervals are 95 % percentile "
+        "bootstrap intervals over questions (10,000 resamples); differences are paired, question by question.",
+        f"{len(tally.questions):,} questions with gold evidence were asked; the index has {n_chunks:,} chunks, so a "
+        f"random choice of {ks[-1]} sources would find {min(ks[-1] / max(n_chunks, 1), 1):.2%} of single chunks.",
+    ]
+    if counts.get("without_gold"):
+        said.append(f"{counts['without_gold']:,} questions name no evidence, and were not asked.")
+    if counts.get("gold_ids_unknown"):
+        said.append(
+            f"{counts['gold_ids_unknown']:,} gold ids are not in the index; they count as evidence that was not found."
+        )
+    return said
+
+
+def _main_table(tally: Tally, systems: Mapping[str, Mapping[str, Interval]], measures: Sequence[str]) -> Table:
+    rows: list[list[Cell]] = [[name, *(systems[name][measure] for measure in measures)] for name in systems]
+    return Table("Evidence found by mode", ["mode", *measures], rows, form=".1%")
+
+
+def _bars(systems: Mapping[str, Mapping[str, Interval]], prefix: str, ks: Sequence[int], title: str) -> Bars:
+    series = {f"@{k}": [(name, found[f"{prefix}{k}"]) for name, found in systems.items()] for k in ks}
+    return Bars(title, series, "Lines are 95 % bootstrap intervals over questions.")
+
+
+def _difference_table(by_group: Mapping[str, Mapping[str, Any]], measure: str) -> Table:
+    rows = []
+    for kind, found in by_group.items():
+        for row in found["differences"]:
+            if kind == "" or row["measure"] == measure:
+                which = kind or "all"
+                sure = row["difference"].beyond_zero
+                rows.append([row["measure"], which, row["system"], row["against"], row["difference"], sure])
+    columns = ["measure", "questions", "mode", "against", "difference", "beyond zero"]
+    note = "Paired: over the questions that both answered. Of types, only one measure is shown; report.json has all."
+    return Table("Differences between modes", columns, rows, note, "+.1%")
+
+
+def _difference_bars(by_group: Mapping[str, Mapping[str, Any]], measure: str) -> Bars:
+    series: dict[str, list[tuple[str, Interval]]] = {}
+    for kind, found in by_group.items():
+        for row in found["differences"]:
+            if row["measure"] == measure:
+                pair = f"{row['system']} − {row['against']}"
+                series.setdefault(kind or "all questions", []).append((pair, row["difference"]))
+    note = "An interval that does not touch zero tells the two apart; of many such intervals some do by chance."
+    return Bars(f"Differences in {measure}", series, note, "+.1%", None)
+
+
+def _type_tables(tally: Tally, by_group: Mapping[str, Mapping[str, Any]], measure: str) -> list[Section]:
+    kinds = {kind: found for kind, found in by_group.items() if kind}
+    if not kinds:
+        return []
+    names = [system.name for system in tally.systems]
+    rows: list[list[Cell]] = [
+        [kind, found["questions"], *(found["systems"][name][measure] for name in names)]
+        for kind, found in kinds.items()
+    ]
+    return [Table(f"{measure} by type of question", ["type", "questions", *names], rows, form=".1%")]
+
+
+def _level_table(levels: Mapping[str, Mapping[str, Any]], n_chunks: int) -> Table:
+    rows: list[list[Cell]] = [
+        [name, level, found["reached"], found["only_by_it"], found["chunks"] / max(n_chunks, 1)]
+        for name, by_level in levels.items()
+        for level, found in by_level.items()
+        if found["chunks"]
+    ]
+    note = (
+        "Share of gold evidence of which a chunk stands behind a level, and behind no other; and the share of all "
+        "chunks of the index that stand behind it. local: chunks of the entities; global: of the members of the "
+        "communities, of which the reports tell only a part; bridge: of path nodes, key entities and relations."
+    )
+    return Table(
+        "Evidence reached by level", ["mode", "level", "reached", "only by it", "of the index"], rows, note, ".1%"
+    )
+
+
+def _time_table(times: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Table:
+    rows: list[list[Cell]] = []
+    for name, found in times.items():
+        medians = [found[part]["p50"] if part in found else None for part in _PARTS]
+        rows.append([name, *medians, found["total"]["p99"] if "total" in found else None])
+    note = "Milliseconds of one question, median; embedding the question is not in them."
+    return Table("Time", ["mode", *_PARTS, "total p99"], rows, note, ".2f")

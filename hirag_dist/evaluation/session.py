@@ -1,0 +1,352 @@
+"""One evaluation in its folder: steps of units that are journaled as they are done, so that a killed run goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.config import Config, Retrieval, RoleTarget
+from hirag_dist.core.prompts import INSTRUCTIONS, Prompts
+from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected
+from hirag_dist.evaluation.asking import Asking
+from hirag_dist.evaluation.units import Entry, Letter, Outcomes, Unit, Work, letter_key, unit_key
+from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.index.reader import Snapshot
+from hirag_dist.pool.chat import Pool
+from hirag_dist.pool.ledger import Ledger
+from hirag_dist.pool.metering import Meter, current_meter, retrying
+from hirag_dist.ports import Listener
+from hirag_dist.query import QueryEngine
+from hirag_dist.types import Rejected
+from hirag_dist.wiring import answerers
+
+T = TypeVar("T")
+_BLOCK = 256  # units looked up at a time
+_LOCAL_AT_ONCE = 64  # units at a time where nobody outside is asked: one write of the journal serves them all
+_UNKNOWN_CONCURRENCY = 128
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a run is to evaluate, besides its configuration.
+
+    Attributes:
+        kind: retrieval, qa, judge, …
+        out: folder of the evaluation, on this machine.
+        index: what is asked; None where answers are recorded.
+        snapshot: another one than the current.
+        variants: name → settings of retrieval to compare with the configured ones.
+        more_roles: besides those of the configuration: role → who plays it.
+        max_usd, max_tokens: what this run may spend.
+        fresh: do finished units again; paid replies are kept.
+    """
+
+    kind: str
+    out: str
+    index: str | None = None
+    snapshot: str | None = None
+    variants: Mapping[str, Retrieval] = field(default_factory=dict)
+    more_roles: Mapping[str, RoleTarget] = field(default_factory=dict)
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """What is compared: a mode, with the configured settings of retrieval or with a variant's.
+
+    Attributes:
+        name: the mode, and the variant behind a colon.
+        variant: its name; "" for the configured settings.
+    """
+
+    name: str
+    mode: str
+    variant: str
+    retrieval: Retrieval
+
+    @property
+    def decides(self) -> dict[str, Any]:
+        """Return what of it decides a retrieval, for `Unit.decides`."""
+        return {"mode": self.mode, "retrieval": self.retrieval.model_dump(mode="json", exclude={"mode"})}
+
+
+class Session:
+    """An evaluation on its way. Made by `open_session`; serves one event loop.
+
+    Attributes:
+        snapshot: of the index, None where there is none.
+        letters: dead letters so far, of all steps.
+        usage: of all units that are done, by step, whenever their calls were paid.
+        sent: what this run itself sent to models.
+        n_reused, n_new: units that an earlier run had done, and that this one did.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        config: Config,
+        prompts: Prompts,
+        asking: Asking,
+        journal: Ledger,
+        snapshot: Snapshot | None,
+        listeners: Sequence[Listener],
+    ) -> None:
+        self.order = order
+        self.config = config
+        self.prompts = prompts
+        self.snapshot = snapshot
+        self.letters: list[Letter] = []
+        self.usage: dict[str, Meter] = {}
+        self.sent = Meter()
+        self.n_reused = self.n_new = 0
+        self.steps: list[Outcomes[Any]] = []
+        self._asking = asking
+        self._journal = journal
+        self._listeners = listeners
+        self._engines: dict[Retrieval, QueryEngine] = {}  # the configured settings' first: the others share its parts
+
+    @property
+    def out(self) -> Path:
+        """The folder."""
+        return Path(self.order.out)
+
+    @property
+    def pool(self) -> Pool:
+        """Every model, behind ledger and limits (`ports.ChatPool`)."""
+        return self._asking.pool
+
+    def count_tokens(self, text: str) -> int:
+        """Return the tokens of a text by the configured tokenizer."""
+        return self._asking.count_tokens(text)
+
+    async def embed(self, text: str) -> NDArray[np.float32]:
+        """Return the (dim,) vector of a question; it is on the bill of the unit that asks first."""
+        vectors = await self._asking.embedder.embed([text])
+        return np.asarray(vectors[0], np.float32)
+
+    @property
+    def embeds_elsewhere(self) -> bool:
+        """Whether an endpoint makes the vectors, rather than this process."""
+        return self.config.llm.endpoints[self.config.llm.roles.embed].kind == "openai"
+
+    async def structured(self, role: str) -> bool:
+        """Return whether all models of a role have structured outputs; an endpoint is asked once a folder."""
+        return await self._asking.structured(self._target(role))
+
+    def asks(self, role: str, *prompts: str) -> dict[str, Any]:
+        """Return what decides the replies of a role, for `Unit.decides`: its models, and the named prompts."""
+        texts = {
+            name: [self.prompts.instructions.get(name, INSTRUCTIONS[name]), self.prompts.examples.get(name, "")]
+            for name in prompts
+        }
+        return {"models": list(answerers(self.config, self._target(role))), "prompts": texts}
+
+    def systems(self, modes: Sequence[str]) -> list[System]:
+        """Return what is compared: each mode with the configured settings, then with each variant's."""
+        settings = {"": self.config.retrieval, **self.order.variants}
+        return [
+            System(f"{mode}:{variant}" if variant else mode, mode, variant, retrieval)
+            for variant, retrieval in settings.items()
+            for mode in dict.fromkeys(modes)
+        ]
+
+    def engine(self, system: System | None = None) -> QueryEngine:
+        """Return what answers questions with a system's settings; give the mode with each `Query`.
+
+        Its answers go through the pool: ledger, limits and the bill hold for them, and a reply that cannot be used
+        is `RequestRejected`, which makes a dead letter.
+
+        Raises:
+            ConfigError: the evaluation has no index.
+        """
+        if self.snapshot is None:
+            raise ConfigError("this evaluation asks an index: name it with --index URI")
+        if not self._engines:
+            self._engines[self.config.retrieval] = self._asking.engine(self.snapshot, self.prompts)
+        settings = self.config.retrieval if system is None else system.retrieval
+        if settings not in self._engines:
+            self._engines[settings] = self._engines[self.config.retrieval].with_settings(settings)
+        return self._engines[settings]
+
+    def refuse(self, step: str, own_id: str, reason: str) -> None:
+        """Count something that could not even become a unit, such as a record of a file without a question."""
+        self.letters.append(Letter(step, own_id, reason))
+
+    async def map(
+        self, step: str, units: Iterable[Unit[T]], work: Work[T], *, at_once: int | None = None
+    ) -> Outcomes[T]:
+        """Do what is not yet done of a step's units, several at a time; return what became of all.
+
+        A unit is done when its value is durable in the journal. Where the work gives a `Rejected`, or raises
+        `RequestRejected` or `InvalidQuery` for this unit alone, it is a dead letter, and the next run tries it again
+        with new attempts. Any other error ends the run; units in flight finish and are kept.
+
+        Args:
+            step: names the units in journal, progress and bill; kinds that share a step's name and have equal units
+                in one folder share their outcomes.
+            units: taken as they are needed.
+            work: gives a unit's value (JSON).
+            at_once: units at a time; by default as many as the endpoints may have calls.
+
+        Raises:
+            BudgetReached: a call would pass a spending limit.
+            ModelError: no endpoint answers.
+            StoreError: the journal cannot be written.
+        """
+        found, missing = await self._planned(step, units)
+        n_units, n_reused = len(found.entries), found.n_done
+        started = time.perf_counter()
+        self._tell(StageStarted(step, n_units, n_reused, n_units, n_reused))
+        try:
+            await self._run(step, found, missing, work, at_once or self._calls_at_once())
+        except BaseException:
+            self._tell(StageStopped(step))
+            raise
+        self.n_reused += n_reused
+        place = {entry.id: place for place, (entry, _) in enumerate(missing)}
+        found.letters.sort(key=lambda letter: place[letter.id])  # not as they happened to end
+        self.letters += found.letters
+        self.usage.setdefault(step, Meter()).add(found.usage)
+        self.steps.append(found)
+        seconds = time.perf_counter() - started
+        self._tell(StageFinished(step, not missing, n_units, len(found.letters), seconds, found.usage))
+        return found
+
+    async def close(self) -> None:
+        """Wait for what was sent, and let go of everything."""
+        if self._engines:
+            await self._engines[self.config.retrieval].close()
+        await self._asking.close()
+        await self._journal.close()
+
+    async def _planned(self, step: str, units: Iterable[Unit[T]]) -> tuple[Outcomes[T], list[tuple[Entry[T], int]]]:
+        """Return the outcomes so far, and what is missing, each with the rounds that it was a letter."""
+        entries: list[Entry[T]] = []
+        found = Outcomes(step, entries, self._journal)
+        missing: dict[str, tuple[Entry[T], int]] = {}
+        seen: set[str] = set()
+        for block in _blocks(units):
+            new = [Entry(unit.id, unit_key(step, unit.decides), unit.item) for unit in block]
+            entries += new
+            records = await self._journal.get_many([entry.key for entry in new])
+            found.n_done += sum(entry.key in records for entry in new)
+            paid = dict.fromkeys(entry.key for entry in new if entry.key in records and entry.key not in seen)
+            for key in paid:  # equal units are paid once; in their order, since sums of dollars depend on it
+                found.usage.add(Meter.from_rows(records[key]["usage"]))
+            seen |= records.keys()
+            open_ = {entry.key: entry for entry in new if entry.key not in records and entry.key not in missing}
+            rounds = await self._rounds(list(open_))
+            missing |= {key: (entry, rounds[key]) for key, entry in open_.items()}
+        return found, list(missing.values())
+
+    async def _rounds(self, keys: Sequence[str]) -> dict[str, int]:
+        """Return in how many rounds each unit became a letter."""
+        rounds = dict.fromkeys(keys, 0)
+        asked = list(keys)
+        while asked:
+            letters = {letter_key(key, rounds[key]): key for key in asked}
+            there = await self._journal.get_many(list(letters))
+            asked = [letters[name] for name in there]
+            for key in asked:
+                rounds[key] += 1
+        return rounds
+
+    async def _run(
+        self, step: str, found: Outcomes[T], missing: Sequence[tuple[Entry[T], int]], work: Work[T], at_once: int
+    ) -> None:
+        waiting = iter(missing)
+        repeats = _repeats(found.entries)
+        running: set[asyncio.Task[tuple[Entry[T], Meter, float, Rejected | None]]] = set()
+        failure: BaseException | None = None
+        try:
+            while True:
+                while failure is None and len(running) < at_once and (following := next(waiting, None)) is not None:
+                    running.add(asyncio.create_task(self._do(*following, work)))
+                if not running:
+                    break
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if (error := task.exception()) is not None:
+                        failure = failure or error
+                        continue
+                    entry, meter, seconds, rejected = task.result()
+                    times = repeats.get(entry.key, 1)
+                    if rejected is None:
+                        found.n_done += times
+                        found.usage.add(meter)
+                    else:
+                        found.letters.append(Letter(step, entry.id, rejected.reason, rejected.attempts))
+                    self.n_new += 1
+                    self._tell(TaskFinished(step, times, int(rejected is not None), seconds, meter))
+        except asyncio.CancelledError:
+            for task in running:
+                task.cancel()  # a request that was sent ends and is stored all the same
+            if running:
+                await asyncio.wait(running)
+            raise
+        if failure is not None:
+            raise failure
+
+    async def _do(self, entry: Entry[T], round_: int, work: Work[T]) -> tuple[Entry[T], Meter, float, Rejected | None]:
+        """Do one unit, in a task and so in a context of its own, and put it on record."""
+        meter = Meter()
+        current_meter.set(meter)
+        retrying.set(round_ > 0)
+        started = time.perf_counter()
+        try:
+            value = await work(entry.item)
+        except (InvalidQuery, RequestRejected) as error:
+            if isinstance(error, RequestRejected) and error.fatal:
+                raise
+            value = Rejected(entry.id, str(error), 1)
+        finally:
+            self.sent.add(meter)
+        seconds = time.perf_counter() - started
+        record = {"id": entry.id, "usage": meter.rows(), "seconds": seconds}
+        if isinstance(value, Rejected):
+            said = {"reason": value.reason, "attempts": value.attempts, "request": value.request, "reply": value.reply}
+            await self._journal.put(letter_key(entry.key, round_), record | said)
+            return entry, meter, seconds, value
+        await self._journal.put(entry.key, record | {"value": value})
+        return entry, meter, seconds, None
+
+    def _target(self, role: str) -> RoleTarget:
+        more = self.order.more_roles.get(role)
+        target: RoleTarget = getattr(self.config.llm.roles, role) if more is None else more
+        return target
+
+    def _calls_at_once(self) -> int:
+        outside = [each for each in self.config.llm.endpoints.values() if each.kind == "openai"]
+        calls = sum(each.max_concurrent or _UNKNOWN_CONCURRENCY for each in outside)
+        return max(calls, _LOCAL_AT_ONCE)
+
+    def _tell(self, event: object) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+
+def _repeats(entries: Sequence[Entry[Any]]) -> dict[str, int]:
+    """Return how often each unit that is there several times is there."""
+    seen: set[str] = set()
+    repeats: dict[str, int] = {}
+    for entry in entries:
+        if entry.key in seen:
+            repeats[entry.key] = repeats.get(entry.key, 1) + 1
+        seen.add(entry.key)
+    return repeats
+
+
+def _blocks(units: Iterable[Unit[T]]) -> Iterator[list[Unit[T]]]:
+    rest = iter(units)
+    while block := list(islice(rest, _BLOCK)):
+        yield block

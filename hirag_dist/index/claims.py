@@ -1,0 +1,95 @@
+"""The serving files of claims, there only where a snapshot has some: texts by row, and whom each claim is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hirag_dist.core.covariates import ClaimItem
+from hirag_dist.index import layout
+from hirag_dist.index.columns import Batches, Create, Save, rows_of_column
+from hirag_dist.index.mapped import ServingFiles
+from hirag_dist.index.texts import text_schema, write_texts
+from hirag_dist.schemas import CLAIMS
+
+TEXTS: Final = "claims.arrow"
+_SCHEMA: Final = text_schema(CLAIMS.names, wide=["description", "source_text"])
+
+
+def write_claims(batches: Batches, create: Create, save: Save, entity_ids: pa.Array, chunk_ids: pa.Array) -> None:
+    """Write the files of claims; none where the snapshot has no claim."""
+    chunks = rows_of_column(batches, layout.CLAIMS, "chunk_id", chunk_ids)
+    if not len(chunks):
+        return
+    with create(TEXTS) as file:
+        write_texts(file, _SCHEMA, map(_filled, batches(layout.CLAIMS, _SCHEMA.names)))
+    save("claim_chunks", chunks)
+    ends = [rows_of_column(batches, layout.CLAIMS, name, entity_ids) for name in ("subject_id", "object_id")]
+    indptr, rows = _about(ends, len(entity_ids))
+    save("entity_claims_indptr", indptr)
+    save("entity_claims", rows)
+
+
+def _filled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch([pc.fill_null(column, "") for column in batch.columns], batch.schema.names)
+
+
+def _about(ends: list[NDArray[np.int32]], n_entities: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return CSR (indptr, rows): the claims of which each entity is the subject, then those of which it is the object.
+
+    Args:
+        ends: (n_claims,) each: the subjects, and the objects; −1 where there is no such entity.
+        n_entities: rows of entities.
+    """
+    subjects, objects = ends
+    claims = np.arange(len(subjects), dtype=np.int32)
+    others = np.where(objects == subjects, -1, objects)  # of itself: once
+    owners, rows = np.concatenate([subjects, others]), np.concatenate([claims, claims])
+    known = owners >= 0
+    order = np.argsort(owners[known], kind="stable")
+    counts = np.bincount(owners[known], minlength=n_entities)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), rows[known][order]
+
+
+class MappedClaims:
+    """The claims of one snapshot, mapped."""
+
+    def __init__(self, files: ServingFiles) -> None:
+        self._texts = files.texts(TEXTS)
+        self._chunks: NDArray[np.int32] = files.array("claim_chunks")
+        self._indptr: NDArray[np.int64] = files.array("entity_claims_indptr")
+        self._rows: NDArray[np.int32] = files.array("entity_claims")
+
+    def about(self, entities: Iterable[int], seen_chunks: NDArray[np.bool_] | None) -> list[int]:
+        """Return rows of claims about entities, each once, in the entities' order: as subject first, then by id.
+
+        Args:
+            entities: rows.
+            seen_chunks: (n_chunks,) the chunks whose claims may be seen; None: all, and claims of unknown ones too.
+        """
+        found: dict[int, None] = {}
+        for row in entities:
+            found |= dict.fromkeys(self._rows[self._indptr[row] : self._indptr[row + 1]].tolist())
+        return [row for row in found if self._seen(row, seen_chunks)]
+
+    def items(self, rows: Iterable[int]) -> tuple[ClaimItem, ...]:
+        """Return claims by row."""
+        own = list(rows)
+        columns = (self._texts.values(name, own) for name in ClaimItem.__dataclass_fields__)
+        return tuple(map(ClaimItem, *columns))
+
+    def n_seen(self, seen_chunks: NDArray[np.bool_]) -> int:
+        """Return how many claims are of chunks that may be seen."""
+        known = self._chunks[self._chunks >= 0]
+        return int(np.count_nonzero(seen_chunks[known]))
+
+    def _seen(self, row: int, seen_chunks: NDArray[np.bool_] | None) -> bool:
+        if seen_chunks is None:
+            return True
+        chunk = self._chunks[row]
+        return bool(chunk >= 0 and seen_chunks[chunk])

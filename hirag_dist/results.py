@@ -1,0 +1,243 @@
+"""A question, what is found for it, and its answer, as small frozen records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAP_REDUCE: Final = ("graphrag-global", "ts")  # modes that ask a model about every part of the corpus
+
+
+@dataclass(frozen=True, slots=True)
+class EntityItem:
+    """An entity in a result. `score` is the cosine similarity to the question, None where it was not scored."""
+
+    entity_id: str
+    name: str
+    type: str
+    description: str
+    layer: int
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommunityItem:
+    """A community in a result, with its report. `hits` counts the local entities that it holds."""
+
+    community_id: str
+    level: int
+    title: str
+    report: str
+    rating: float
+    hits: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class PathItem:
+    """A shortest path between two consecutive key entities (Eq. 15); empty `entity_ids` when unconnected."""
+
+    source_id: str
+    target_id: str
+    entity_ids: tuple[str, ...]
+    entity_names: tuple[str, ...]
+
+    @property
+    def connected(self) -> bool:
+        """Whether the pair is joined in the graph."""
+        return bool(self.entity_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class TripleItem:
+    """A relation between path nodes (Eq. 16)."""
+
+    relation_id: str
+    source_id: str
+    target_id: str
+    source_name: str
+    target_name: str
+    kind: str
+    description: str
+    weight: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimItem:
+    """A claim of a text (GraphRAG paper §3.1.2).
+
+    Attributes:
+        subject, object: as the claim names them; `object` is empty where there is none.
+        subject_id, object_id: the entities of layer 0 of those names; empty where there are none.
+        status: true, false or suspected, as a rule; empty where it is not told.
+        start_date, end_date: ISO 8601, as a rule; empty where it is not told.
+        source_text: quoted from the chunk.
+        chunk_id: where it is claimed; empty where that is not known.
+    """
+
+    claim_id: str
+    subject: str
+    object: str
+    subject_id: str
+    object_id: str
+    type: str
+    status: str
+    start_date: str
+    end_date: str
+    description: str
+    source_text: str
+    chunk_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceItem:
+    """A chunk behind what was retrieved, with its place in its document (characters, half open)."""
+
+    chunk_id: str
+    document_id: str
+    title: str
+    uri: str
+    start: int
+    end: int
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question and how to look for its answer. None takes the configured default.
+
+    Attributes:
+        mode: hirag, local, global, bridge, nobridge, naive, flat or graphrag-local; None the configured one. For an
+            answer also graphrag-global or ts, which ask a model about every part of the corpus.
+        top_n: local entities (Eq. 12).
+        top_m: key entities of each community (Eq. 14).
+        top_c: communities at most.
+        community_level: leaf, all, or a level number as text.
+        context_tokens: limit of the rendered context.
+        vector: (dim,) the question's embedding, where the caller has it.
+        labels: what every document searched must carry; a wish, within `reach`.
+        reach: the labels that the caller holds, which decide what may be seen; None: everything may.
+    """
+
+    question: str
+    mode: str | None = None
+    top_n: int | None = None
+    top_m: int | None = None
+    top_c: int | None = None
+    community_level: str | None = None
+    context_tokens: int | None = None
+    vector: NDArray[np.float32] | None = None
+    labels: tuple[str, ...] = ()
+    reach: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MapWork:
+    """What the calls of a map-reduce were and brought. Before they are made, all but the first three are 0.
+
+    Attributes:
+        records: reports or chunks that are read.
+        parts: into which they are cut, each read by one call.
+        part_tokens: of all parts, without the instructions that each call brings.
+        calls: replies that came, those that were refused and asked for again included.
+        points: that help to answer, of all parts.
+        unhelpful: parts that hold nothing that helps.
+        failed: parts without a usable reply: what they hold is missing from the answer.
+        uncited: points left out because they rest on no record.
+        dropped: references in points that named nothing, and were removed.
+        left_out: points, the least helpful, that the final answer's context had no room for.
+        input_tokens, output_tokens: of those replies.
+    """
+
+    records: int
+    parts: int
+    part_tokens: int
+    calls: int = 0
+    points: int = 0
+    unhelpful: int = 0
+    failed: int = 0
+    uncited: int = 0
+    dropped: int = 0
+    left_out: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What was found for a question, level by level, and the context rendered from it.
+
+    Attributes:
+        key_entities: top-m members of each retrieved community, in the order that the bridge walks (Eq. 14).
+        paths: one per consecutive pair of key entities; unconnected pairs are there too.
+        context_refs: reference in the context ("E3", "S1") → id of the entity, relation, claim, community or chunk.
+        timings_ms: embed, search, communities, bridge, sources, render, total.
+        partial: levels that the deadline cut off.
+        map_work: of a map-reduce mode. Communities or sources are then those that the points in the context cite, by
+            how the context has them; their `score` is the best helpfulness of those points in hundredths, and a
+            community's `hits` is how many they are.
+        claims: about the local entities, in graphrag-local mode.
+    """
+
+    question: str
+    mode: str
+    snapshot_id: str
+    local: tuple[EntityItem, ...] = ()
+    communities: tuple[CommunityItem, ...] = ()
+    key_entities: tuple[EntityItem, ...] = ()
+    paths: tuple[PathItem, ...] = ()
+    triples: tuple[TripleItem, ...] = ()
+    sources: tuple[SourceItem, ...] = ()
+    context: str = ""
+    context_tokens: int = 0
+    context_refs: Mapping[str, str] = field(default_factory=dict)
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    partial: tuple[str, ...] = ()
+    map_work: MapWork | None = None
+    claims: tuple[ClaimItem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """One reference of an answer: `kind` is entity, relation, claim, community or chunk; `ref` stands in the text."""
+
+    ref: str
+    kind: str
+    id: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer with the items it cites. `dropped_citations` counts references that named nothing.
+
+    Tokens are those of all calls, the calls of a map-reduce included.
+    """
+
+    text: str
+    citations: tuple[Citation, ...]
+    dropped_citations: int
+    retrieval: Retrieval
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """What `DescribeIndex` and `inspect` say of a snapshot."""
+
+    snapshot_id: str
+    created_at: str
+    complete: bool
+    counts: Mapping[str, int]
+    layers: tuple[Mapping[str, Any], ...]
+    communities_by_level: Mapping[int, int]
+    embedder: str
+    dim: int

@@ -1,0 +1,25 @@
+"""What `--json` does to a process is for good; here it lasts for one test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from hirag_dist.cli import output
+from tests.service.fixtures import certificates, fakes
+
+__all__ = ["certificates", "fakes"]
+
+
+@pytest.fixture(autouse=True)
+def _stdout_is_given_back() -> Iterator[None]:
+    """Put back what `claim_stdout` takes: the file descriptor 1, and where `emit` writes."""
+    before, stdout = dict(output._state), os.dup(1)
+    yield
+    if (claimed := output._state["stdout"]) not in (None, before["stdout"]):
+        os.close(claimed)
+        os.dup2(stdout, 1)
+    os.close(stdout)
+    output._state.update(before)

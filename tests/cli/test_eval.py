@@ -1,0 +1,252 @@
+"""`eval retrieval` as a user runs it: on a real index, told wrongly, killed, and with an endpoint that fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hirag_dist.backends.hashing import HashingEmbedder
+from hirag_dist.cli.evaluating import comma_list, read_variants
+from hirag_dist.config import Config
+from hirag_dist.errors import ConfigError
+from hirag_dist.index.reader import open_snapshot
+from hirag_dist.index.store import Store
+from hirag_dist.simulator import SimulatorOptions, SimulatorThread
+from tests.evaluation.corpora import DOCUMENTS, QUESTIONS, run, write_corpus, write_lines
+
+Run = Callable[..., tuple[int, Any]]
+MEMORY = ("--set", "vectors.backend=memory")
+BUILD = ("--executor", "inline", "--set", "chunking=none", "--set", "kernels=cpu")
+
+
+@pytest.fixture
+def hirag(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Runs a command; returns its exit code and the object on stdout."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: run(capfd, monkeypatch, *arguments)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("indexed")
+    command = [sys.executable, "-m", "hirag_dist", "index", str(write_corpus(folder)), "--index", str(folder / "index")]
+    subprocess.run([*command, *BUILD], check=True, capture_output=True)
+    return folder / "index"
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    return write_lines(tmp_path / "q.jsonl", QUESTIONS)
+
+
+def naive_ranks(config: Config, index: Path) -> dict[str, list[str]]:
+    """The documents' texts by similarity to each question, the plainest way: ids of each, best first."""
+    embedder = HashingEmbedder(dim=open_snapshot(Store(str(index))).manifest.dim)
+    texts = {text: [own for own, _, other in DOCUMENTS if other == text] for _, _, text in DOCUMENTS}
+    vectors = embedder.embed_now([*texts, *(row["question"] for row in QUESTIONS)])
+    scores = vectors[len(texts) :] @ vectors[: len(texts)].T
+    order = np.argsort(-scores, axis=1, kind="stable")
+    ids = list(texts.values())
+    return {row["id"]: [ids[place] for place in places] for row, places in zip(QUESTIONS, order, strict=True)}
+
+
+def test_naive_finds_what_the_plainest_ranking_finds(hirag: Run, index: Path, questions: Path, tmp_path: Path) -> None:
+    options = ("--modes", "naive,hirag", "--k", "1,2", *MEMORY)
+    code, report = hirag("eval", "retrieval", "--index", index, "-q", questions, "--out", "out", *options)
+    assert (code, report["complete"], report["questions"]["questions"]) == (0, True, 4)
+    ranked = naive_ranks(Config(), index)
+    for k in (1, 2):
+        shares = [
+            sum(any(gold in ids for ids in ranked[row["id"]][:k]) for gold in row["gold"]) / len(row["gold"])
+            for row in QUESTIONS
+        ]
+        found = report["results"]["systems"]["naive"]
+        assert found[f"recall@{k}"]["value"] == pytest.approx(np.mean(shares))
+        assert found[f"all@{k}"]["value"] == pytest.approx(np.mean(np.array(shares) == 1))
+        assert found[f"recall@{k}"]["low"] <= np.mean(shares) <= found[f"recall@{k}"]["high"]
+    assert set(report["results"]["by_type"]) == {"multi", "single"}
+    assert report["results"]["levels"]["naive"]["local"]["chunks"] == 0
+    assert report["results"]["levels"]["hirag"]["local"]["reached"] > 0
+    assert (tmp_path / "out" / "report.html").read_text().startswith("<!DOCTYPE html>")
+    written = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert written == {key: value for key, value in report.items() if key != "out"}
+    lines = [json.loads(line) for line in (tmp_path / "out" / "outcomes" / "retrieve.jsonl").read_text().splitlines()]
+    assert [line["id"] for line in lines] == [f"q{n} {mode}" for n in range(1, 5) for mode in ("naive", "hirag")]
+
+
+def test_variants_are_compared_side_by_side(hirag: Run, index: Path, questions: Path) -> None:
+    variants = ("--variant", "narrow:top_n=1", "--variant", "wide:retrieval.top_n=30,top_m=20")
+    arguments = ("eval", "retrieval", "-i", index, "-q", questions, "-o", "out", "--modes", "local", *MEMORY)
+    code, report = hirag(*arguments, *variants)
+    assert code == 0
+    assert list(report["results"]["systems"]) == ["local", "local:narrow", "local:wide"]
+    assert report["variants"]["wide"]["top_n"] == 30
+    reached = {name: each["local"]["chunks"] for name, each in report["results"]["levels"].items()}
+    assert reached["local:narrow"] < reached["local"] <= reached["local:wide"]
+    assert report["units"] == {"new": 12, "from_before": 0}
+    code, report = hirag(*arguments, "--set", "retrieval.top_n=30", "--set", "retrieval.top_m=20")
+    assert report["units"] == {"new": 0, "from_before": 4}  # the settings decide, not their name
+
+
+def test_as_many_sources_are_returned_as_count(hirag: Run, index: Path, questions: Path) -> None:
+    arguments = ("eval", "retrieval", "-i", index, "-q", questions, "--modes", "hirag", "--k", "1,4", *MEMORY)
+    _, few = hirag(*arguments, "-o", "few", "--set", "retrieval.top_sources=1")
+    _, many = hirag(*arguments, "-o", "many", "--set", "retrieval.top_sources=10")
+    assert few["results"]["systems"] == many["results"]["systems"]
+    found = few["results"]["systems"]["hirag"]
+    assert found["recall@4"]["value"] > found["recall@1"]["value"]
+
+
+def test_a_changed_file_makes_its_own_units_again(hirag: Run, index: Path, questions: Path) -> None:
+    arguments = ("eval", "retrieval", "-i", index, "-q", questions, "-o", "out", "--modes", "naive", *MEMORY)
+    assert hirag(*arguments)[1]["units"] == {"new": 4, "from_before": 0}
+    write_lines(questions, [QUESTIONS[0] | {"question": "Who designed engines?"}, *QUESTIONS[1:]])
+    assert hirag(*arguments)[1]["units"] == {"new": 1, "from_before": 3}
+    assert hirag(*arguments, "--fresh")[1]["units"] == {"new": 4, "from_before": 0}
+
+
+def test_what_is_wrong_with_questions_is_told(hirag: Run, index: Path, questions: Path) -> None:
+    more = ["{broken", {"id": "q9", "question": "No gold?"}, {"id": "q8", "question": "Whose?", "gold": ["nobody's"]}]
+    write_lines(questions, [*QUESTIONS, *more])
+    code, report = hirag("eval", "retrieval", "-i", index, "-q", questions, "-o", "out", "--modes", "naive", *MEMORY)
+    assert (code, report["complete"]) == (3, False)
+    assert (report["questions"]["without_gold"], report["questions"]["gold_ids_unknown"]) == (1, 1)
+    assert report["results"]["asked"] == 5
+    assert report["dead_letters"]["shown"][0]["id"].endswith("q.jsonl#4")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--modes", "nonsense"], "there is no nonsense"),
+        (["--modes", ""], "there is no mode"),
+        (["--k", "0"], "at least 1"),
+        (["--k", "two"], "whole numbers"),
+        (["--variant", "x"], "NAME:KEY=VALUE"),
+        (["--variant", "x:top_n=0"], "top_n"),
+        (["--variant", "x:top_k=3"], "unknown key"),
+        (["--variant", "x:top_n=3", "--variant", "x:top_n=4"], "given twice"),
+        (["--gold-field", "type"], "none of the gold ids"),
+        (["--gold-field", "nope"], "no record"),
+        (["--questions", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--index", "nowhere"], "holds no index"),
+        (["--set", "llm.endpoints.builtin-embedder.dim=7"], "embedder"),
+    ],
+)
+def test_wrong_orders(hirag: Run, index: Path, questions: Path, arguments: list[str], said: str) -> None:
+    given = {"--index": str(index), "--questions": str(questions), "--out": "out"}
+    rest = [text for pair in given.items() if pair[0] not in arguments for text in pair]
+    code, answer = hirag("eval", "retrieval", *rest, *MEMORY, *arguments)
+    assert code in (1, 2)
+    assert said in answer["error"]
+
+
+def test_no_gold_at_all(hirag: Run, index: Path, questions: Path) -> None:
+    write_lines(questions, [{"question": "Who?"}])
+    code, answer = hirag("eval", "retrieval", "-i", index, "-q", questions, "-o", "out", *MEMORY)
+    assert code == 2
+    assert "--gold-field" in answer["error"]
+
+
+def test_an_index_is_no_place_for_it(hirag: Run, index: Path, questions: Path) -> None:
+    code, answer = hirag("eval", "retrieval", "-i", index, "-q", questions, "-o", index, *MEMORY)
+    assert code == 2
+    assert "is an index" in answer["error"]
+
+
+def config_with(folder: Path, url: str, patience_s: float = 60.0) -> Path:
+    far = {"base_url": url, "model": "vectors", "dim": 64, "max_concurrent": 1, "batch_size": 1}
+    llm = {"endpoints": {"far": far}, "roles": {"embed": "far"}, "patience_s": patience_s}
+    (folder / "hirag.yaml").write_text(json.dumps({"llm": llm, "vectors": {"backend": "memory"}}))
+    return folder / "hirag.yaml"
+
+
+def test_an_endpoint_that_fails_and_is_gone_and_comes_back(hirag: Run, tmp_path: Path, questions: Path) -> None:
+    """Vectors of questions are paid once, whatever happens in between."""
+    options = {"listen": "127.0.0.1:0", "dim": 64}
+    arguments = ("eval", "retrieval", "-i", "index", "-q", questions, "-o", "out", "--modes", "naive,local")
+    with SimulatorThread(SimulatorOptions(**options)) as url:
+        config = config_with(tmp_path, url)
+        assert hirag("index", write_corpus(tmp_path), "--index", "index", *BUILD, "--config", config)[0] == 0
+    assert hirag(*arguments, "--config", config_with(tmp_path, url, patience_s=0.0))[0] == 1
+    flaky = SimulatorThread(SimulatorOptions(**options, fail_rate=1.0, max_faults_per_request=1))
+    with flaky as url:
+        code, report = hirag(*arguments, "--config", config_with(tmp_path, url))
+        assert (code, report["complete"]) == (0, True)
+        assert flaky.stats()["total"]["faults"] == {"fail": len(QUESTIONS)}
+        assert report["this_run"]["calls"] == report["this_run"]["failed"] == len(QUESTIONS)
+        assert [row["calls"] for row in report["usage"]] == [len(QUESTIONS)]  # not once a mode
+        assert hirag(*arguments, "--config", config, "--fresh")[0] == 0
+        assert flaky.stats()["total"]["calls"] == len(QUESTIONS)
+
+
+def test_money_runs_out(hirag: Run, tmp_path: Path, questions: Path) -> None:
+    arguments = ("eval", "retrieval", "-i", "index", "-q", questions, "-o", "out", "--modes", "naive")
+    with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64)) as url:
+        config = config_with(tmp_path, url)
+        assert hirag("index", write_corpus(tmp_path), "--index", "index", *BUILD, "--config", config)[0] == 0
+        code, answer = hirag(*arguments, "--config", config, "--max-tokens", 12)
+        assert code == 4
+        assert "max-tokens" in answer["error"]
+        code, report = hirag(*arguments, "--config", config)
+        assert (code, report["complete"]) == (0, True)
+
+
+def start(index: Path, questions: Path, folder: Path, url_config: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "hirag_dist", "eval", "retrieval", "-i", str(index), "-q", str(questions)]
+    arguments = ["-o", "out", "--modes", "naive", "--config", str(url_config)]
+    return subprocess.Popen(
+        [*command, *arguments], cwd=folder, env=os.environ | {"PYTHONPATH": os.getcwd()}, stderr=subprocess.PIPE
+    )
+
+
+@pytest.mark.parametrize(("with_signal", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_run_that_is_ended_on_the_way_goes_on(
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    questions: Path,
+    with_signal: signal.Signals,
+    code: int,
+) -> None:
+    """It is ended while the endpoint holds back its replies; what was embedded before is not asked again."""
+    corpus, root = write_corpus(tmp_path), os.getcwd()
+    fast = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64))
+    with fast as url:
+        config = config_with(tmp_path, url)
+        built = run(capfd, monkeypatch, "index", corpus, "--index", tmp_path / "index", *BUILD, "--config", config)
+        assert built[0] == 0
+    slow = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64, latency_ms=1500.0))
+    with slow as url:
+        os.chdir(root)
+        process = start(tmp_path / "index", questions, tmp_path, config_with(tmp_path, url))
+        while slow.stats()["total"]["calls"] < 2 and process.poll() is None:  # the first is stored by then
+            time.sleep(0.05)
+        process.send_signal(with_signal)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == code, said.decode()
+    with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64)) as url:
+        monkeypatch.chdir(tmp_path)
+        config = config_with(tmp_path, url)
+        arguments = ("eval", "retrieval", "-i", "index", "-q", questions, "-o", "out", "--modes", "naive")
+        code, report = run(capfd, monkeypatch, *arguments, "--config", config)
+        assert (code, report["complete"]) == (0, True)
+        assert report["this_run"]["calls"] < len(QUESTIONS)
+
+
+def test_lists_and_variants() -> None:
+    assert comma_list(" a, b,,a ") == ["a", "b"]
+    (made,) = read_variants(["x:mode=local"], None, None).values()
+    assert made.mode == "local"
+    with pytest.raises(ConfigError, match="NAME:KEY=VALUE"):
+        read_variants([":top_n=3"], None, None)

@@ -1,0 +1,161 @@
+"""`eval claims` from the command line to the report, with a model that is a function behind HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scripted_endpoint import Asked, Endpoint, run_command, write_config
+
+Run = Callable[..., tuple[int, Any]]
+QUESTIONS = {f"q{number}": f"What is told of {name}?" for number, name in enumerate(("Ann", "Bob", "Cleo"))}
+
+
+def sentences(asked: Asked) -> str:
+    """Every sentence is a claim."""
+    assert asked.task == "claims"
+    found = [part.strip() for part in asked.between("answer").split(".") if part.strip()]
+    return json.dumps({"claims": [f"{part}." for part in found]})
+
+
+@pytest.fixture
+def model() -> Iterator[Endpoint]:
+    endpoint = Endpoint(sentences)
+    yield endpoint
+    endpoint.close()
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path, model: Endpoint) -> Run:
+    monkeypatch.chdir(tmp_path)
+    write_config(tmp_path / "hirag.yaml", {"big": model.url}, {"judge": "big"})
+
+    def run(*arguments: object, out: str = "out") -> tuple[int, Any]:
+        return run_command(["eval", "claims", "--out", out, *arguments], monkeypatch, capfd)
+
+    return run
+
+
+def jsonl(path: Path, *rows: object) -> Path:
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+LONG = "Ann owns a red mill. Ann owns a blue mill. Bob sells fish. ANN OWNS A RED MILL."
+SHORT = "Bob sells fish."
+
+
+def answers(path: Path) -> Path:
+    rows = [
+        {"query_id": own_id, "query": text, "method": method, "answer": answer}
+        for own_id, text in QUESTIONS.items()
+        for method, answer in (("long", LONG), ("short", SHORT))
+    ]
+    return jsonl(path, *rows)
+
+
+def test_distinct_claims_and_their_clusters_are_counted(run: Run, model: Endpoint, tmp_path: Path) -> None:
+    code, report = run("--answers", answers(tmp_path / "a.jsonl"))
+    assert code == 0
+    results = report["results"]
+    assert (results["claims_listed"], results["claims_distinct"]) == (15, 12)
+    long, short = results["methods"]["long"], results["methods"]["short"]
+    assert (long["answers"], long["claims"]["value"], short["claims"]["value"]) == (3, 3.0, 1.0)
+    assert (long["clusters at 0.5"]["value"], short["clusters at 0.5"]["value"]) == (2.0, 1.0), "mills are near"
+    (pair,) = results["pairs"]
+    assert (pair["first"], pair["second"], pair["questions"]) == ("long", "short", 3)
+    assert pair["measures"]["claims"]["difference"] == {"value": 2.0, "low": 2.0, "high": 2.0}
+    assert pair["measures"]["claims"]["z"] == pytest.approx(3**0.5), "ranks 2, 2, 2: 6 less 3, over √3"
+    assert len(model.asked) == 6
+    assert run("--answers", tmp_path / "a.jsonl")[1]["results"] == results
+    assert len(model.asked) == 6, "equal requests, and the second run, ask nobody again"
+
+
+def test_claims_that_were_listed_can_be_counted_again(run: Run, model: Endpoint, tmp_path: Path) -> None:
+    first = run("--answers", answers(tmp_path / "a.jsonl"))[1]["results"]
+    n_asked = len(model.asked)
+    again = run("--claims", "out/outcomes/claims.jsonl", out="again")[1]["results"]
+    assert again == first
+    assert len(model.asked) == n_asked
+
+
+def test_counts_are_compared_with_a_judge(run: Run, tmp_path: Path) -> None:
+    """The judge prefers `long` by comprehensiveness for two questions and `short` for one, and ties by diversity."""
+    answers(tmp_path / "a.jsonl")
+    verdicts = [
+        {
+            "query_id": own_id,
+            "answer_1_method": shown[0],
+            "answer_2_method": shown[1],
+            "comprehensiveness": {"winner": "long" if own_id != "q2" else "short"},
+            "diversity": {"winner": "tie"},
+        }
+        for own_id in QUESTIONS
+        for shown in (("short", "long"), ("long", "short"))
+    ]
+    file = jsonl(tmp_path / "v.jsonl", *verdicts)
+    agreed = run("--answers", "a.jsonl", "--judgements", file)[1]["results"]["agreement"]
+    whole = {(row["criterion"], row["measure"]): row for row in agreed if row["first"] is None}
+    claims = whole["comprehensiveness", "claims"]
+    assert (claims["compared"], claims["labelled"], claims["same"], claims["rate"]) == (3, 3, 2, pytest.approx(2 / 3))
+    assert whole["diversity", "clusters at 0.5"]["labelled"] == 0
+    assert whole["diversity", "clusters at 0.8"]["rate"] is None
+    assert {(row["first"], row["second"]) for row in agreed} == {(None, None), ("short", "long")}
+
+
+def test_an_empty_answer_has_no_claims_and_nobody_is_asked(run: Run, model: Endpoint, tmp_path: Path) -> None:
+    jsonl(tmp_path / "a.jsonl", {"query": "Who?", "answer": ""})
+    code, report = run("--answers", "mine=a.jsonl")
+    assert (code, report["results"]["methods"]["mine"]["claims"]["value"], model.asked) == (0, 0.0, [])
+    assert report["results"]["pairs"] == []
+
+
+def test_a_list_that_cannot_be_read_is_a_dead_letter(run: Run, model: Endpoint, tmp_path: Path) -> None:
+    model.script = lambda asked: "No claims here, sorry." if "Bob?" in asked.between("question") else sentences(asked)
+    code, report = run("--answers", answers(tmp_path / "a.jsonl"))
+    assert code == 3
+    assert report["dead_letters"]["count"] == 2
+    assert "no list of claims" in report["dead_letters"]["shown"][0]["reason"]
+    assert report["results"]["methods"]["long"]["answers"] == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "reasons"),
+    [
+        ([{"query_id": "q", "claims": ["a"]}], ["no query_id and method"]),
+        ([{"query_id": "q", "method": "m", "claims": "a"}], ["claims is not a list of texts"]),
+        ([{"query_id": "q", "method": "m", "claims": [1]}], ["claims is not a list of texts"]),
+        (
+            [{"query_id": "p", "method": "m", "claims": []}] * 2,
+            ["claims of m for question 'p' stand there a second time"],
+        ),
+        ([{"id": "q m", "dead_letter": "cut off"}], ["a dead letter: cut off"]),
+    ],
+)
+def test_recorded_claims_that_cannot_be_used_are_told(
+    run: Run, tmp_path: Path, rows: list[Any], reasons: list[str]
+) -> None:
+    good = {"query_id": "p0", "method": "m", "claims": ["Ann owns a mill."]}
+    code, report = run("--claims", jsonl(tmp_path / "c.jsonl", good, *rows))
+    assert code == 3
+    assert [letter["reason"] for letter in report["dead_letters"]["shown"]] == reasons
+    assert report["results"]["methods"]["m"]["answers"] == 1 + len(rows) - len(reasons)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--set", "llm.roles.judge=builtin", "--answers", "a.jsonl"], "eval claims needs a language model"),
+        (["--claims", "c.jsonl", "--answers", "a.jsonl"], "--answers cannot go with --claims"),
+        ([], "give answers to take apart"),
+    ],
+)
+def test_orders_that_make_no_sense(run: Run, tmp_path: Path, options: list[str], said: str) -> None:
+    answers(tmp_path / "a.jsonl")
+    code, report = run(*options)
+    assert code == 2
+    assert said in report["error"]

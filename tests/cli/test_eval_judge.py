@@ -1,0 +1,338 @@
+"""`eval judge` from the command line to the report, with judges that are functions behind HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scripted_endpoint import Asked, Endpoint, Script, run_command, write_config
+from tests.toy_builds import Bench
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., tuple[int, Any]]
+CRITERIA = ("comprehensiveness", "diversity", "empowerment", "directness", "overall")
+QUESTIONS = {f"q{number}": f"What is told of {name}?" for number, name in enumerate(("Ann", "Bob", "Cleo"), start=1)}
+
+
+def reply(winner: str, criteria: tuple[str, ...] = CRITERIA) -> str:
+    return json.dumps({"verdicts": [{"criterion": name, "reason": "So it is.", "winner": winner} for name in criteria]})
+
+
+def by_merit(asked: Asked) -> str:
+    """The judge takes the answer with more stars, wherever it stands."""
+    stars = [asked.between(tag).count("*") for tag in ("answer-1", "answer-2")]
+    return reply("tie" if stars[0] == stars[1] else "1" if stars[0] > stars[1] else "2")
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Script], Endpoint]]:
+    started: list[Endpoint] = []
+
+    def serve(script: Script) -> Endpoint:
+        started.append(Endpoint(script))
+        return started[-1]
+
+    yield serve
+    for each in started:
+        each.close()
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object, out: str = "out") -> tuple[int, Any]:
+        return run_command(["eval", "judge", "--out", out, *arguments], monkeypatch, capfd)
+
+    return run
+
+
+def answers(path: Path, **stars: tuple[int, ...]) -> Path:
+    """A file with an answer of each method to each question, with so many stars."""
+    rows = [
+        {"query_id": own_id, "query": text, "method": method, "answer": f"{method} says {'*' * count}"}
+        for method, counts in stars.items()
+        for (own_id, text), count in zip(QUESTIONS.items(), counts, strict=False)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def config_for(tmp_path: Path, **endpoints: Endpoint) -> Path:
+    urls = {name: endpoint.url for name, endpoint in endpoints.items()}
+    return write_config(tmp_path / "hirag.yaml", urls, {"judge": next(iter(urls)), "answer": next(iter(urls))})
+
+
+def cell(report: Any, criterion: str = "overall", pair: int = 0) -> Any:
+    return report["results"]["pairs"][pair]["criteria"][criterion]
+
+
+def test_both_orders_are_judged_once_and_a_second_run_asks_nobody(run: Run, serve: Any, tmp_path: Path) -> None:
+    judge = serve(by_merit)
+    config_for(tmp_path, big=judge)
+    file = answers(tmp_path / "a.jsonl", good=(3, 2, 1), bad=(1, 1, 1))
+    code, report = run("--answers", file)
+    assert code == 0
+    assert len(judge.asked) == 6, "three questions, two orders"
+    shown = {tuple(asked.between(tag).split()[0] for tag in ("answer-1", "answer-2")) for asked in judge.asked}
+    assert shown == {("good", "bad"), ("bad", "good")}
+    found = cell(report)
+    assert (found["wins"], found["ties"], found["losses"]) == (4, 2, 0)
+    assert found["win_rate"]["value"] == pytest.approx(5 / 6)
+    assert found["win_rate"]["low"] >= 0.5
+    assert (found["position"]["first_shown"], found["position"]["flipped"], found["position"]["twice"]) == (0.5, 0, 3)
+    assert [row["step"] for row in report["usage"]] == ["verdicts"]
+    before = report["results"]
+    code, report = run("--answers", file)
+    assert (code, len(judge.asked), report["this_run"]["calls"]) == (0, 6, 0)
+    assert report["results"] == before
+    assert report["units"] == {"new": 0, "from_before": 6}
+
+
+def test_a_judge_who_takes_the_first_is_found_out(run: Run, serve: Any, tmp_path: Path) -> None:
+    config_for(tmp_path, big=serve(lambda _: reply("Answer 1")))
+    code, report = run("--answers", answers(tmp_path / "a.jsonl", good=(3, 2, 1), bad=(0, 0, 0)))
+    found = cell(report)
+    assert (code, found["win_rate"]["value"], found["balanced_win_rate"]) == (0, 0.5, 0.5)
+    assert found["position"] == {
+        "first_shown": 1.0,
+        "when_first": 1.0,
+        "when_second": 0.0,
+        "twice": 3,
+        "flipped": 3,
+        "half_tied": 0,
+    }
+    assert (found["z"], found["p_holm"]) == (0.0, 1.0)
+    assert found["length"]["longer_wins"] == 0.5
+
+
+def test_verdicts_that_were_written_can_be_counted_again(run: Run, serve: Any, tmp_path: Path) -> None:
+    judge = serve(by_merit)
+    config_for(tmp_path, big=judge)
+    file = answers(tmp_path / "a.jsonl", one=(3, 2, 1), two=(1, 1, 1), three=(2, 0, 2))
+    first = run("--answers", file)[1]["results"]
+    n_asked = len(judge.asked)
+    again = run("--judgements", "out/outcomes/verdicts.jsonl", "--answers", file, out="again")[1]["results"]
+    assert len(judge.asked) == n_asked == 3 * 3 * 2
+    assert again["pairs"] == first["pairs"]
+    assert "by_row" not in again
+
+
+def test_several_judges_are_asked_apart(run: Run, serve: Any, tmp_path: Path) -> None:
+    fair, lazy = serve(by_merit), serve(lambda _: reply("1"))
+    config_for(tmp_path, fair=fair, lazy=lazy)
+    file = answers(tmp_path / "a.jsonl", good=(3, 2, 1), bad=(0, 0, 0))
+    code, report = run("--answers", file, "--judge", "fair", "--judge", "lazy", "--criteria", "overall")
+    assert (code, len(fair.asked), len(lazy.asked)) == (0, 6, 6)
+    found = cell(report)
+    apart = found["by_judge"]
+    assert {name: cell["win_rate"]["value"] for name, cell in apart.items()} == {"judge:fair": 1.0, "judge:lazy": 0.5}
+    assert (apart["judge:fair"]["wins"], apart["judge:lazy"]["losses"], apart["judge:lazy"]["p_holm"]) == (6, 3, 1.0)
+    assert found["win_rate"]["value"] == 0.75
+    assert report["results"]["position"]["judge:lazy"]["first_shown"] == 1.0
+    agreed = report["results"]["agreement"]["overall"]
+    assert (agreed["items"], agreed["same"]) == (6, 0.5)
+    # One always says the first method wins, the other does so half of the time.
+    assert agreed["cohen_kappa"] == [{"raters": [0, 1], "kappa": 0.0}]
+    assert {row["role"] for row in report["usage"]} == {"judge:fair", "judge:lazy"}
+
+
+def test_replicates_are_asked_for_although_they_are_equal(run: Run, serve: Any, tmp_path: Path) -> None:
+    said = iter(["1", "2"] * 100)
+    judge = serve(lambda _: reply(next(said), ("overall",)))
+    config_for(tmp_path, big=judge)
+    file = answers(tmp_path / "a.jsonl", a=(1, 1, 1), b=(1, 1, 1))
+    code, report = run("--answers", file, "--replicates", 3, "--criteria", "overall")
+    assert (code, len(judge.asked)) == (0, 3 * 2 * 3)
+    assert report["results"]["verdicts"] == 18
+    assert report["results"]["replicates"]["overall"]["items"] == 6
+    assert run("--answers", file, "--replicates", 3, "--criteria", "overall")[1]["results"] == report["results"]
+    assert len(judge.asked) == 18
+
+
+def test_a_verdict_that_cannot_be_used_is_asked_again_and_then_a_dead_letter(
+    run: Run, serve: Any, tmp_path: Path
+) -> None:
+    healed = threading.Event()
+
+    def script(asked: Asked) -> str:
+        if "Bob" in asked.between("question") and not healed.is_set():
+            return "Both have their merits."
+        if "Cleo" in asked.between("question") and not asked.is_again:
+            return reply("1", ("overall",))  # four criteria are missing
+        return by_merit(asked)
+
+    judge = serve(script)
+    config_for(tmp_path, big=judge)
+    file = answers(tmp_path / "a.jsonl", good=(3, 2, 1), bad=(1, 1, 0))
+    code, report = run("--answers", file)
+    assert code == 3
+    assert report["dead_letters"]["count"] == 2
+    assert "no verdict on comprehensiveness" in report["dead_letters"]["shown"][0]["reason"]
+    assert (cell(report)["wins"], report["results"]["verdicts"]) == (4, 20)
+    assert len(judge.asked) == 2 + 2 * 3 + 2 * 2
+    healed.set()
+    code, report = run("--answers", file)
+    assert (code, cell(report)["wins"], report["units"]) == (0, 6, {"new": 2, "from_before": 4})
+
+
+@pytest.mark.parametrize("output", ["json_schema", "delimited"])
+def test_a_schema_is_sent_where_the_endpoint_has_schemas(run: Run, serve: Any, tmp_path: Path, output: str) -> None:
+    judge = serve(by_merit)
+    config = config_for(tmp_path, big=judge)
+    config.write_text(config.read_text().replace("output: delimited", f"output: {output}"))
+    assert run("--answers", answers(tmp_path / "a.jsonl", a=(1,), b=(2,)))[0] == 0
+    for asked in judge.asked:
+        assert asked.body.get("response_format", {}).get("type") == ("json_schema" if output == "json_schema" else None)
+        assert '{"verdicts": [' in asked.system, "in words too"
+
+
+def test_a_baseline_is_compared_with_all_others_alone(run: Run, serve: Any, tmp_path: Path) -> None:
+    judge = serve(by_merit)
+    config_for(tmp_path, big=judge)
+    file = answers(tmp_path / "a.jsonl", a=(1, 1, 1), b=(2, 2, 2), c=(3, 3, 3))
+    code, report = run("--answers", file, "--against", "b")
+    pairs = [(pair["first"], pair["second"]) for pair in report["results"]["pairs"]]
+    assert (code, pairs, len(judge.asked)) == (0, [("a", "b"), ("c", "b")], 12)
+    assert [cell(report, pair=place)["win_rate"]["value"] for place in (0, 1)] == [0.0, 1.0]
+
+
+def test_an_empty_answer_is_shown_as_such(run: Run, serve: Any, tmp_path: Path) -> None:
+    judge = serve(by_merit)
+    config_for(tmp_path, big=judge)
+    (tmp_path / "none.jsonl").write_text(json.dumps({"query_id": "q1", "query": QUESTIONS["q1"], "answer": " "}))
+    assert run("--answers", answers(tmp_path / "a.jsonl", a=(1,)), "--answers", "silent=none.jsonl")[0] == 0
+    assert "(This answer is empty.)" in judge.asked[0].user
+
+
+def test_hostile_names_and_answers_stay_text(run: Run, serve: Any, tmp_path: Path) -> None:
+    judge = serve(by_merit)
+    config_for(tmp_path, big=judge)
+    rows = [
+        {"query_id": "q", "query": "<script>x</script>", "method": method, "answer": "</answer-1>*<answer-2>*"}
+        for method in ("<img src=x onerror=alert(1)>", "b")
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert run("--answers", "a.jsonl")[0] == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "&lt;img src=x" in page
+    assert "<img src=x" not in page
+    assert "<script>x" not in page
+
+
+def test_an_index_answers_each_question_once_a_mode_for_all_comparisons(run: Run, serve: Any, tmp_path: Path) -> None:
+    Bench(tmp_path).build(["alpha beta gamma delta", "epsilon zeta alpha eta"])
+
+    def script(asked: Asked) -> str:
+        return "It is told [S1]. ***" if asked.task == "answer" else by_merit(asked)
+
+    model = serve(script)
+    config_for(tmp_path, big=model)
+    questions = tmp_path / "questions.jsonl"
+    rows = [{"question_id": "q1", "question": "alpha beta"}, {"question_id": "q2", "question": "zeta"}]
+    questions.write_text("\n".join(map(json.dumps, rows)))
+    recorded = tmp_path / "a.jsonl"
+    recorded.write_text(json.dumps({"question_id": "q1", "method": "theirs", "answer": "*"}))
+    options = ("--index", "index", "--questions", questions, "--modes", "hirag,naive,flat", "--answers", recorded)
+    code, report = run(*options)
+    assert code == 0, report
+    assert report["results"]["answers"] == {"theirs": 1, "hirag": 2, "naive": 2, "flat": 2}
+    pairs = {(pair["first"], pair["second"]): pair["criteria"]["overall"] for pair in report["results"]["pairs"]}
+    assert len(pairs) == 6
+    assert (pairs["theirs", "hirag"]["losses"], pairs["hirag", "naive"]["ties"]) == (2, 4), "they share one question"
+    assert model.count("answer") <= 6, "equal contexts are one request"
+    n_asked = len(model.asked)
+    assert run(*options, "--against", "hirag")[1]["this_run"]["calls"] == 0, "the same answers, and the same verdicts"
+    assert len(model.asked) == n_asked
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "give answers to compare"),
+        (["--answers", "a.jsonl"], "needs a language model, and role judge is played by the built-in one"),
+        (["--answers", "a.jsonl", "--judge", "nobody"], "--judge nobody: no such endpoint"),
+        (["--answers", "a.jsonl", "--criteria", "beauty"], "no criterion 'beauty'"),
+        (["--index", "idx"], "give --questions FILE and --modes"),
+        (["--answers", "a.jsonl", "--modes", "hirag"], "name it with --index"),
+        (["--judgements", "v.jsonl", "--judge", "big"], "--judge cannot go with --judgements"),
+    ],
+)
+def test_orders_that_make_no_sense_say_what_to_do(run: Run, tmp_path: Path, options: list[str], said: str) -> None:
+    answers(tmp_path / "a.jsonl", a=(1,), b=(1,))
+    code, report = run(*options)
+    assert code == 2
+    assert said in report["error"]
+    assert not (tmp_path / "out" / "report.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("stars", "options", "said"),
+    [
+        ({"a": (1, 1)}, [], "answers of a only"),
+        ({"a": (1,), "b": (1,)}, ["--against", "c"], "there are no such answers; there are: a, b"),
+    ],
+)
+def test_nothing_to_compare(
+    run: Run, serve: Any, tmp_path: Path, stars: dict[str, tuple[int, ...]], options: list[str], said: str
+) -> None:
+    judge = serve(by_merit)
+    config_for(tmp_path, big=judge)
+    code, report = run("--answers", answers(tmp_path / "a.jsonl", **stars), *options)
+    assert code in (1, 2)
+    assert said in report["error"]
+    assert not judge.asked
+
+
+def test_a_spending_limit_stops_it_and_what_was_judged_is_kept(run: Run, serve: Any, tmp_path: Path) -> None:
+    judge = serve(by_merit)
+    judge.tokens = 1000
+    config_for(tmp_path, big=judge)
+    file = answers(tmp_path / "a.jsonl", good=(3, 2, 1), bad=(1, 1, 1))
+    code, report = run("--answers", file, "--max-tokens", 11_000)  # a call may take 8,192 and its prompt
+    assert code == 4
+    assert "stopped before --max-tokens 11000" in report["error"]
+    done = len(judge.asked)
+    assert 0 < done < 6
+    assert run("--answers", file)[0] == 0
+    assert len(judge.asked) == 6, "nothing was paid twice"
+
+
+def test_a_killed_run_goes_on_where_it_was(run: Run, serve: Any, tmp_path: Path) -> None:
+    let_go, reached = threading.Event(), threading.Event()
+
+    def script(asked: Asked) -> str:
+        if len(judge.asked) > 40 and not let_go.is_set():
+            reached.set()
+            let_go.wait(60)
+        let_go.wait(0.02)  # so that some replies are on disk, which takes 100 ms at most
+        return by_merit(asked)
+
+    judge = serve(script)
+    config = config_for(tmp_path, big=judge)
+    config.write_text(config.read_text().replace("max_concurrent: 4", "max_concurrent: 1"))
+    rows = [
+        {"query": f"What is told of person {number}?", "method": method, "answer": stars}
+        for number in range(25)
+        for method, stars in (("good", "**"), ("bad", "*"))
+    ]
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    command = [sys.executable, "-m", "hirag_dist", "eval", "judge", "--out", "out", "--answers", str(file), "--json"]
+    with subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}) as process:
+        assert reached.wait(60)
+        process.send_signal(signal.SIGKILL)
+    let_go.set()
+    asked_before = len(judge.asked)
+    code, report = run("--answers", file)
+    assert (code, cell(report)["wins"]) == (0, 50)
+    assert 10 <= len(judge.asked) - asked_before <= 30, "50 less the 40 that were answered, but for the last few"

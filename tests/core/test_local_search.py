@@ -1,0 +1,124 @@
+"""Local search as GraphRAG does it, against the same said slowly, and on a graph of six entities.
+
+0 – 1 – 2 – 0 is a triangle; 3 hangs on 0 and 1, 4 on 2; 5 is a summary entity of 0 and 1. 0 and 1 have two relations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hirag_dist.core.graph import build_graph
+from hirag_dist.core.local_search import community_order, relation_order, relations_at, text_order
+from hirag_dist.core.retrieval import CommunityIndex, RankedCommunity
+from hirag_dist.core.sources import Origins
+from hirag_dist.core.steps import all_at_once
+from hirag_dist.core.walk import Ways
+from hirag_dist.index.serving import parallel_relations
+from hirag_dist.schemas import RELATIONS
+
+ENDS = np.array([[0, 1], [1, 2], [0, 2], [0, 3], [1, 3], [2, 4], [0, 5], [1, 5], [0, 1]], np.int32)
+WEIGHTS = np.array([2.0, 5.0, 1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0])
+LAYERS = np.array([0, 0, 0, 0, 0, 1], np.int32)
+
+
+def graph() -> object:
+    names = pa.chunked_array([pa.array([str(row) for row in range(6)])])
+    rows = [
+        {name: "" for name in RELATIONS.names}
+        | {"relation_id": f"r{at}", "source_id": str(a), "target_id": str(b), "layer": 0, "chunk_ids": []}
+        | {"weight": weight}
+        for at, ((a, b), weight) in enumerate(zip(ENDS.tolist(), WEIGHTS.tolist(), strict=True))
+    ]
+    return build_graph(names, pa.Table.from_pylist(rows, RELATIONS))
+
+
+def parallel() -> object:
+    from hirag_dist.core.retrieval import Parallel
+
+    return Parallel(*parallel_relations(ENDS, WEIGHTS))
+
+
+def test_all_relations_of_the_entities_within_layer_0() -> None:
+    found = all_at_once(relations_at(graph(), parallel(), LAYERS, [0]))
+    assert found.tolist() == [0, 2, 3, 8], "both relations of a pair, and none to a summary entity"
+    assert all_at_once(relations_at(graph(), parallel(), LAYERS, [])).tolist() == []
+    assert all_at_once(relations_at(graph(), parallel(), LAYERS, [4])).tolist() == [5]
+
+
+def test_relations_between_the_entities_come_first_then_those_to_what_most_of_them_share() -> None:
+    rows = np.array([0, 1, 2, 3, 4, 5, 8])
+    order = relation_order(rows, ENDS[rows], WEIGHTS[rows], [0, 1, 2])
+    assert rows[order].tolist() == [1, 0, 2, 8, 3, 4, 5], "3 is shared by two of them, and goes before the weight of 4"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_relation_order_is_that_of_the_slow_version(seed: int) -> None:
+    choose = np.random.default_rng(seed)
+    chosen = [3, 1, 4]
+    ends = choose.integers(0, 30, (200, 2)).astype(np.int32)
+    ends = ends[np.isin(ends, chosen).any(axis=1) & (ends[:, 0] != ends[:, 1])]
+    rows, weights = np.arange(len(ends)) * 2, choose.integers(1, 4, len(ends)).astype(float)
+
+    def outer(pair: list[int]) -> int:
+        return next(end for end in pair if end not in chosen)
+
+    pairs = ends.tolist()
+    inside = [at for at, pair in enumerate(pairs) if set(pair) <= set(chosen)]
+    outside = [at for at, pair in enumerate(pairs) if not set(pair) <= set(chosen)]
+    links = {
+        at: len({end for pair in pairs if outer(pairs[at]) in pair for end in pair if end in chosen}) for at in outside
+    }
+    inside.sort(key=lambda at: (-weights[at], rows[at]))
+    outside.sort(key=lambda at: (-links[at], -weights[at], rows[at]))
+    assert relation_order(rows, ends, weights, chosen).tolist() == inside + outside[:30]
+
+
+def test_no_entity_has_no_relation() -> None:
+    none = np.zeros(0, np.int64)
+    assert relation_order(none, np.zeros((0, 2), np.int32), np.zeros(0), []).tolist() == []
+
+
+def test_communities_by_hits_then_rating_then_id() -> None:
+    few = np.zeros(0, np.int32)
+    index = CommunityIndex(
+        np.zeros(4, np.int32), np.array([1.0, 9.0, 9.0, 5.0]), np.array([0, 3, 2, 1]), few, few, few, few
+    )
+    ranked = [RankedCommunity(at, hits, 0.5) for at, hits in ((0, 3), (1, 2), (2, 2), (3, 2))]
+    assert [own.community for own in community_order(index, ranked)] == [0, 2, 1, 3]
+
+
+def texts(entities: list[int], seen: list[bool] | None = None, limit: int = 10) -> list[int]:
+    """Entity 0 is in chunks 0, 1, 2, entity 1 in 2, 3; chunk 1 states two relations of 0, chunk 2 one."""
+    stated = [[1], [], [1, 2], [], [], [], [], [], []]
+    none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    ways = Ways(
+        LAYERS,
+        np.array([len(LAYERS)]),
+        np.zeros(7, np.int64),
+        few,
+        few,
+        np.array([0, 3, 5, 5, 5, 5, 5]),
+        np.array([0, 1, 2, 2, 3], np.int32),
+        none,
+        few,
+    )
+    origins = Origins(
+        np.concatenate([[0], np.cumsum([len(each) for each in stated])]),
+        np.array([chunk for each in stated for chunk in each], np.int32),
+    )
+    rows = np.array([0, 1, 2, 3, 4])
+    mask = None if seen is None else np.array(seen)
+    return text_order(ways, origins, entities, rows, ENDS[rows], mask, limit)
+
+
+def test_chunks_of_the_first_entity_come_first_and_of_these_what_states_most() -> None:
+    assert texts([0, 1]) == [1, 2, 0, 3]
+    assert texts([1, 0]) == [2, 3, 1, 0]
+    assert texts([1, 0], limit=3) == [2, 3, 1]
+    assert texts([4]) == []
+
+
+def test_chunks_that_may_not_be_seen_are_not_there() -> None:
+    assert texts([0, 1], [True, False, True, False]) == [2, 0]

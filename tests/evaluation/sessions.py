@@ -1,0 +1,52 @@
+"""Sessions for tests, and a run of units in a process of its own that dies on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from hirag_dist.config import Config
+from hirag_dist.core.prompts import Prompts
+from hirag_dist.evaluation import Order, Session, Unit, open_session
+from hirag_dist.ports import Listener
+
+
+@asynccontextmanager
+async def session(
+    folder: Path | str, listeners: Sequence[Listener] = (), config: dict[str, Any] | None = None, **order: Any
+) -> AsyncIterator[Session]:
+    """Open an evaluation in a folder."""
+    made = Order("toy", str(folder), **order)
+    async with open_session(made, Config.model_validate(config or {}), Prompts(), listeners) as opened:
+        yield opened
+
+
+def units(items: Sequence[Any], salt: str = "") -> list[Unit[Any]]:
+    """A unit for each item; `salt` makes others of them."""
+    return [Unit(f"u{item}", [salt, item], item) for item in items]
+
+
+async def _main(folder: Path, n_units: int, n_before_death: int) -> None:
+    done = 0
+
+    async def work(item: int) -> dict[str, int]:
+        nonlocal done
+        with (folder / "tried").open("a") as tried:
+            tried.write(f"{item}\n")
+        if done == n_before_death:
+            os.kill(os.getpid(), signal.SIGKILL)
+        done += 1
+        return {"square": item * item}
+
+    async with session(folder / "out") as opened:
+        await opened.map("square", units(range(n_units)), work, at_once=1)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))

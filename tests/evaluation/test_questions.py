@@ -1,0 +1,125 @@
+"""Question files: usual names, named fields, and what is wrong with them, counted."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hirag_dist.errors import InputError
+from hirag_dist.evaluation import Question, QuestionFields, Questions, questions, read_questions
+
+
+def read(folder: Path, records: list[Any], fields: QuestionFields | None = None, limit: int | None = None) -> Questions:
+    file = folder / "q.jsonl"
+    file.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in records))
+    return read_questions(str(file), fields, limit)
+
+
+def test_examples() -> None:
+    assert doctest.testmod(questions).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (
+            {"question_id": "m1", "question": " Who? ", "answer": "A. Hall", "answer_aliases": ["Hall", "A. Hall"]}
+            | {"answerable": True, "gold_passage_ids": ["p1", "P 2"], "n_hops": 2},
+            Question("m1", "Who?", "", ("A. Hall", "Hall"), ("p1", "P 2"), True),
+        ),
+        (
+            {"query_id": 7, "query": "Where?", "type": "Null", "answers": ["here", "there"], "evidence_doc_ids": None},
+            Question("7", "Where?", "Null", ("here", "there"), (), None),
+        ),
+        (
+            {"id": "x", "text": "When?", "answer": ["1755", 1756], "gold": "only", "answerable": "false"},
+            Question("x", "When?", "", ("1755", "1756"), ("only",), False),
+        ),
+        ({"input": "Why?"}, Question("#0", "Why?")),
+    ],
+)
+def test_usual_names(tmp_path: Path, record: dict[str, Any], expected: Question) -> None:
+    assert read(tmp_path, [record]).items == (expected,)
+
+
+def test_cells_of_csv_hold_lists_as_json(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text('id,question,gold,answer\n1,Who?,"[""a"", ""b""]",Ann\n2,What?,,\n')
+    found = read_questions(str(tmp_path / "q.csv"))
+    assert found.items == (Question("1", "Who?", "", ("Ann",), ("a", "b")), Question("2", "What?"))
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": ["1"], "question": ["Who?"], "gold_ids": [["a"]]}), tmp_path / "q.parquet")
+    assert read_questions(str(tmp_path / "q.parquet")).items == (Question("1", "Who?", gold=("a",)),)
+
+
+def test_fields_that_are_named(tmp_path: Path) -> None:
+    record = {"id": "no", "key": "k", "ask": "Who?", "question": "no", "hops": 3, "truth": "T", "docs": ["d"]}
+    fields = QuestionFields("ask", "key", "hops", "truth", None, "docs")
+    assert read(tmp_path, [record], fields).items == (Question("k", "Who?", "3", ("T",), ("d",)),)
+
+
+@pytest.mark.parametrize(("name", "option"), [("gold", "nope"), ("type", "nope"), ("id", "nope")])
+def test_a_named_field_that_no_record_has_is_an_error(tmp_path: Path, name: str, option: str) -> None:
+    with pytest.raises(InputError, match=f"no record .* has the field 'nope' for the {name}"):
+        read(tmp_path, [{"question": "Who?"}], QuestionFields(**{name: option}))
+
+
+def test_what_is_wrong_is_counted_and_the_rest_is_asked(tmp_path: Path) -> None:
+    records = [
+        {"id": "a", "question": "Who?", "answer": "x", "gold": ["1"]},
+        "{broken",
+        {"id": "a", "question": "Who?"},  # a copy
+        {"id": "a", "question": "What?"},  # another question under the same id
+        {"id": "b", "question": "Who?"},  # the same question under another id
+        {"id": "c", "question": "  "},
+        {"id": "d", "answer": "no question"},
+    ]
+    found = read(tmp_path, records)
+    assert [(question.id, question.text) for question in found.items] == [
+        ("a", "Who?"),
+        ("a #3", "What?"),
+        ("b", "Who?"),
+    ]
+    assert [(each.record, each.reason.split(":")[0]) for each in found.unreadable] == [
+        (1, "line 2 is not valid JSON"),
+        (5, "no question in field 'question'"),
+        (6, "no question; it has"),
+    ]
+    assert found.counts == {
+        "questions": 3,
+        "unreadable": 3,
+        "copies": 1,
+        "ids_used_twice": 1,
+        "texts_used_twice": 1,
+        "without_gold": 2,
+        "without_answer": 2,
+    }
+
+
+def test_the_first_ones_only(tmp_path: Path) -> None:
+    records = [{"question": f"Is it {number}?"} for number in range(5)]
+    found = read(tmp_path, records, QuestionFields(question="question"), limit=2)
+    assert [question.text for question in found.items] == ["Is it 0?", "Is it 1?"]
+
+
+@pytest.mark.parametrize("lines", [[], ["{broken"], [{"answer": "x"}]])
+def test_a_file_without_questions_is_an_error(tmp_path: Path, lines: list[Any]) -> None:
+    with pytest.raises(InputError, match="holds no question"):
+        read(tmp_path, lines)
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(InputError):
+        read_questions("/nowhere/q.jsonl")
+
+
+def test_text_of_other_scripts_and_controls(tmp_path: Path) -> None:
+    (found,) = read(tmp_path, [{"id": "№ 1", "question": "鲁迅\u0000 是谁？\r\nآیا"}]).items
+    assert found == Question("№ 1", "鲁迅 是谁？\nآیا")

@@ -1,0 +1,324 @@
+"""Steps of units: each done once, whatever ends a run; what fails is told, and tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.core.replies import Malformed
+from hirag_dist.errors import BudgetReached, ConfigError, InvalidQuery, ModelUnavailable, RequestRejected
+from hirag_dist.evaluation import Outcomes, Session
+from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.simulator import Simulator, SimulatorOptions
+from hirag_dist.simulator.app import Endpoint
+from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
+from tests.evaluation.sessions import session, units
+
+LOOPBACK = "127.0.0.1:0"
+
+
+class Squares:
+    """Work that remembers what it did, and fails as told: item → what is raised or returned."""
+
+    def __init__(self, failures: dict[int, Any] | None = None) -> None:
+        self.done: list[int] = []
+        self.failures = failures or {}
+
+    async def __call__(self, item: int) -> Any:
+        self.done.append(item)
+        failure = self.failures.get(item)
+        if isinstance(failure, BaseException):
+            raise failure
+        return failure if failure is not None else {"square": item * item}
+
+
+async def values(outcomes: Outcomes[Any]) -> list[tuple[Any, Any]]:
+    return [(outcome.item, outcome.value["square"]) async for outcome in outcomes]
+
+
+async def test_outcomes_come_in_the_order_of_their_units(tmp_path: Path) -> None:
+    async def slow_first(item: int) -> dict[str, int]:
+        for _ in range(10 - item):
+            await asyncio.sleep(0)
+        return {"square": item * item}
+
+    async with session(tmp_path) as opened:
+        outcomes = await opened.map("step", units([3, 1, 2]), slow_first)
+        assert await values(outcomes) == [(3, 9), (1, 1), (2, 4)]
+        assert len(outcomes) == 3
+
+
+async def test_a_second_run_does_nothing_again(tmp_path: Path) -> None:
+    for expected in ([1, 2], []):
+        work = Squares()
+        async with session(tmp_path) as opened:
+            outcomes = await opened.map("step", units([1, 2]), work)
+            assert await values(outcomes) == [(1, 1), (2, 4)]
+            assert (opened.n_new, opened.n_reused) == (len(expected), 2 - len(expected))
+        assert work.done == expected
+
+
+async def test_what_decides_a_unit_makes_it_another(tmp_path: Path) -> None:
+    first, second, third = Squares(), Squares(), Squares()
+    async with session(tmp_path) as opened:
+        await opened.map("step", units([1]), first)
+        await opened.map("step", units([1], "other settings"), second)
+        await opened.map("other step", units([1]), third)
+    assert first.done == second.done == third.done == [1]
+
+
+async def test_equal_units_are_done_once_and_come_twice(tmp_path: Path) -> None:
+    work, told = Squares(), list[object]()
+    async with session(tmp_path, (told.append,)) as opened:
+        outcomes = await opened.map("step", units([1, 1, 2]), work)
+        assert await values(outcomes) == [(1, 1), (1, 1), (2, 4)]
+        assert len(outcomes) == 3
+    assert sorted(work.done) == [1, 2]
+    assert sum(event.n_rows for event in told if isinstance(event, TaskFinished)) == 3
+
+
+async def test_more_units_than_are_looked_up_at_a_time(tmp_path: Path) -> None:
+    work = Squares()
+    async with session(tmp_path) as opened:
+        await opened.map("step", units(range(0, 600, 2)), Squares())
+        outcomes = await opened.map("step", (unit for unit in units(range(600))), work)
+        assert await values(outcomes) == [(item, item * item) for item in range(600)]
+    assert sorted(work.done) == list(range(1, 600, 2))
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (Rejected("u2", "no good", 3, "what was asked", "what came"), "no good"),
+        (RequestRejected("too long"), "too long"),
+        (InvalidQuery("question: it is empty"), "question: it is empty"),
+    ],
+)
+async def test_a_dead_letter_costs_its_unit_and_is_tried_again(tmp_path: Path, failure: Any, reason: str) -> None:
+    async with session(tmp_path) as opened:
+        outcomes = await opened.map("step", units([1, 2, 3]), Squares({2: failure}))
+        assert await values(outcomes) == [(1, 1), (3, 9)]
+        assert [(letter.id, letter.reason) for letter in opened.letters] == [("u2", reason)]
+    for expected in ([2], []):
+        work = Squares()
+        async with session(tmp_path) as opened:
+            await opened.map("step", units([1, 2, 3]), work)
+            assert not opened.letters
+        assert work.done == expected
+
+
+@pytest.mark.parametrize("error", [ModelUnavailable("nobody"), BudgetReached("too much"), RequestRejected("key", True)])
+async def test_what_ends_the_run_leaves_what_was_done(tmp_path: Path, error: Exception) -> None:
+    told: list[object] = []
+    with pytest.raises(type(error)):
+        async with session(tmp_path, (told.append,)) as opened:
+            await opened.map("step", units(range(9)), Squares({5: error}), at_once=2)
+    assert isinstance(told[-1], StageStopped)
+    work = Squares()
+    async with session(tmp_path, (told.append,)) as opened:
+        outcomes = await opened.map("step", units(range(9)), work)
+        assert len(outcomes) == 9
+    started = [event for event in told if isinstance(event, StageStarted)][-1]
+    assert started.n_done >= 5
+    assert sorted(work.done) == list(range(started.n_done, 9)) or 5 in work.done
+    assert isinstance(told[-1], StageFinished)
+    assert len(work.done) == 9 - started.n_done
+
+
+async def test_a_cancelled_run_waits_for_what_is_under_way(tmp_path: Path) -> None:
+    began, ended = asyncio.Event(), list[int]()
+
+    async def work(item: int) -> dict[str, int]:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(item)
+        return {}
+
+    async def run() -> None:
+        async with session(tmp_path) as opened:
+            await opened.map("step", units([1]), work)
+
+    running = asyncio.create_task(run())
+    await began.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ended == [1]
+    async with session(tmp_path) as opened:  # the folder is free again
+        assert len(await opened.map("step", units([1]), Squares())) == 1
+
+
+async def test_fresh_does_units_again(tmp_path: Path) -> None:
+    work = Squares()
+    async with session(tmp_path) as opened:
+        await opened.map("step", units([1]), work)
+    async with session(tmp_path, fresh=True) as opened:
+        await opened.map("step", units([1]), work)
+    assert work.done == [1, 1]
+
+
+def killed(folder: Path, n_units: int, n_before_death: int) -> int:
+    script = Path(__file__).with_name("sessions.py")
+    return subprocess.run([sys.executable, script, folder, str(n_units), str(n_before_death)], check=False).returncode
+
+
+def test_a_run_that_is_killed_at_every_unit_goes_on(tmp_path: Path) -> None:
+    """Each run does one unit and is killed in the next: nothing that is done is done again."""
+    for _ in range(3):
+        assert killed(tmp_path, 3, 1) in (-signal.SIGKILL, 0)
+    assert (tmp_path / "tried").read_text().split() == ["0", "1", "1", "2", "2"]
+    assert killed(tmp_path, 3, 0) == 0
+
+
+async def test_a_folder_has_one_run(tmp_path: Path) -> None:
+    async with session(tmp_path):
+        with pytest.raises(ConfigError, match="another run evaluates into"):
+            async with session(tmp_path):
+                pass
+
+
+@pytest.mark.parametrize("name", ["snapshots", "current"])
+async def test_an_index_is_no_place_for_an_evaluation(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(ConfigError, match="is an index"):
+        async with session(tmp_path):
+            pass
+
+
+async def test_an_object_store_is_no_place_either() -> None:
+    with pytest.raises(ConfigError, match="a folder of this machine"):
+        async with session("s3://bucket/out"):
+            pass
+
+
+async def test_without_an_index_there_is_no_engine(tmp_path: Path) -> None:
+    async with session(tmp_path) as opened:
+        assert opened.snapshot is None
+        with pytest.raises(ConfigError, match="--index"):
+            opened.engine()
+
+
+def endpoint(url: str, patience_s: float = 60.0, **more: Any) -> dict[str, Any]:
+    """A configuration whose judge is at an endpoint."""
+    named = {"base_url": url, "model": "toy", "price": {"input": 1e6, "output": 1e6}, "max_concurrent": 4} | more
+    return {"llm": {"endpoints": {"far": named}, "roles": {"judge": "far"}, "attempts": 2, "patience_s": patience_s}}
+
+
+def judge(opened: Session, accept: Callable[[ChatReply], Any] = lambda reply: {"square": reply.text}) -> Any:
+    async def work(item: int) -> Any:
+        request = ChatRequest("judge", (Message("user", f"What is {item} by {item}?"),), f"unit {item}")
+        return await opened.pool.ask(request, accept)
+
+    return work
+
+
+def simulator(replies: Callable[..., str], **options: Any) -> Simulator:
+    chosen = SimulatorOptions(listen=LOOPBACK, **options)
+    return Simulator(chosen, Endpoint(chosen, reply=replies))
+
+
+def said(messages: Sequence[Message], form: str | None, seed: int) -> str:
+    return f"to {messages[-1].content}"
+
+
+async def test_replies_are_paid_once(tmp_path: Path) -> None:
+    async with simulator(said) as far:
+        for calls in (3, 0):
+            async with session(tmp_path, config=endpoint(far.base_url), fresh=True) as opened:
+                await opened.map("step", units([1, 2, 3]), judge(opened))
+                (row,) = opened.usage["step"].rows()
+                assert row["calls"] == 3
+                assert row["calls"] - row["ledger_hits"] == calls
+                assert opened.sent.spent()[0] == row["sent_tokens"]
+        assert far.endpoint.stats()["total"]["calls"] == 3
+
+
+async def test_equal_units_are_on_the_bill_once(tmp_path: Path) -> None:
+    async with simulator(said) as far:
+        for _ in range(2):
+            async with session(tmp_path, config=endpoint(far.base_url)) as opened:
+                await opened.map("step", units([1, 1, 2]), judge(opened))
+                assert opened.usage["step"].rows()[0]["calls"] == 2
+
+
+async def test_failures_of_the_endpoint_are_tried_again(tmp_path: Path) -> None:
+    async with (
+        simulator(said, fail_rate=1.0, max_faults_per_request=1) as far,
+        session(tmp_path, config=endpoint(far.base_url)) as opened,
+    ):
+        outcomes = await opened.map("step", units([1, 2]), judge(opened))
+        assert len(outcomes) == 2
+        assert opened.usage["step"].rows()[0]["failed"] == 2
+
+
+async def test_an_endpoint_that_is_gone_ends_the_run_and_the_next_goes_on(tmp_path: Path) -> None:
+    async with simulator(said) as far, session(tmp_path, config=endpoint(far.base_url)) as opened:
+        await opened.map("step", units([1]), judge(opened))
+    with pytest.raises(ModelUnavailable):
+        async with session(tmp_path, config=endpoint(far.base_url, patience_s=0.0)) as opened:
+            await opened.map("step", units([1, 2]), judge(opened))
+    async with simulator(said) as back:
+        async with session(tmp_path, config=endpoint(back.base_url)) as opened:
+            assert len(await opened.map("step", units([1, 2]), judge(opened))) == 2
+        assert back.endpoint.stats()["total"]["calls"] == 1
+
+
+async def test_a_refused_reply_is_asked_again_by_the_next_run(tmp_path: Path) -> None:
+    """Two attempts a run, and none is paid twice: the second run asks anew instead of finding the refused ones."""
+
+    def refuse(reply: ChatReply) -> Any:
+        raise Malformed("not in the form")
+
+    async with simulator(said) as far:
+        async with session(tmp_path, config=endpoint(far.base_url)) as opened:
+            await opened.map("step", units([1]), judge(opened, refuse))
+            assert [(letter.reason, letter.attempts) for letter in opened.letters] == [("not in the form", 2)]
+        assert far.endpoint.stats()["total"]["calls"] == 2
+        async with session(tmp_path, config=endpoint(far.base_url)) as opened:
+            await opened.map("step", units([1]), judge(opened, refuse))
+            assert opened.letters[0].attempts == 4
+        assert far.endpoint.stats()["total"]["calls"] == 4
+
+
+async def test_a_spending_limit_stops_the_run_before_it_is_passed(tmp_path: Path) -> None:
+    async with simulator(said) as far:
+        config = endpoint(far.base_url, max_reply_tokens=50, max_concurrent=1)
+        with pytest.raises(BudgetReached):
+            async with session(tmp_path, config=config, max_tokens=200) as opened:
+                await opened.map("step", units(range(50)), judge(opened))
+        spent = far.endpoint.stats()["total"]
+        assert 0 < spent["calls"] < 50
+        async with session(tmp_path, config=config) as opened:
+            assert len(await opened.map("step", units(range(50)), judge(opened))) == 50
+        assert far.endpoint.stats()["total"]["calls"] == 50
+
+
+async def test_roles_of_its_own(tmp_path: Path) -> None:
+    async with simulator(said) as far:
+        config = endpoint(far.base_url)
+        async with session(tmp_path, config=config, more_roles={"judge:other": "far"}) as opened:
+            request = ChatRequest("judge:other", (Message("user", "Who?"),), "u")
+            assert await opened.pool.ask(request, lambda reply: reply.text) == "to Who?"
+            assert opened.asks("judge:other")["models"] == opened.asks("judge")["models"]
+            assert opened.asks("judge", "answer")["prompts"]["answer"][0]
+
+
+async def test_what_decides_replies_is_the_model_and_the_prompt_not_its_place(tmp_path: Path) -> None:
+    async with session(tmp_path / "a", config=endpoint("http://one/v1")) as opened:
+        first = opened.asks("judge", "answer")
+    async with session(tmp_path / "b", config=endpoint("http://two/v1")) as opened:
+        second = opened.asks("judge", "answer")
+    async with session(tmp_path / "c", config=endpoint("http://two/v1", temperature=1.0)) as opened:
+        warm = opened.asks("judge", "answer")
+    assert first == second != warm
+    assert json.dumps(first)

@@ -1,0 +1,145 @@
+"""Recorded verdicts: whose answer was whose, counted by the record and by the row, and what cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.core.verdicts import FIRST, SECOND, TIE
+from hirag_dist.core.win_rates import Pair, tally
+from hirag_dist.errors import InputError
+from hirag_dist.evaluation.verdict_records import (
+    RECORDED_JUDGE,
+    VerdictColumns,
+    add_record,
+    read_verdicts,
+    write_verdict,
+)
+
+
+def lines(path: Path, *records: object) -> str:
+    path.write_text("\n".join(json.dumps(record) for record in records))
+    return str(path)
+
+
+def record(question: str, winner: object, swapped: bool = False, **more: Any) -> dict[str, Any]:
+    one, other = ("b", "a") if swapped else ("a", "b")
+    about = {"query_id": question, "answer_1_method": one, "answer_2_method": other}
+    return about | {"overall": {"winner": winner, "explanation": "…"}} | more
+
+
+def test_the_winner_is_whoever_wrote_the_answer(tmp_path: Path) -> None:
+    path = lines(
+        tmp_path / "v.jsonl",
+        record("q1", "Answer 1"),
+        record("q1", "Answer 1", swapped=True),
+        record("q2", "tie"),
+        record("q2", "a", swapped=True),  # the method by its name
+    )
+    found = read_verdicts([path]).verdicts
+    assert found.pairs == (Pair("a", "b"),)
+    assert found.swapped.tolist() == [False, True, False, True]
+    assert found.score.tolist() == [1.0, 0.0, 0.5, 1.0]
+    assert (found.judges, found.questions, found.criteria) == ((RECORDED_JUDGE,), ("q1", "q2"), ("overall",))
+
+
+def test_the_first_record_decides_who_is_first_unless_it_says_that_it_is_swapped(tmp_path: Path) -> None:
+    exchanged = record("q1", "Answer 1", swapped=True) | {"swapped": True}
+    path = lines(tmp_path / "v.jsonl", exchanged, record("q1", "Answer 1"))
+    found = read_verdicts([path]).verdicts
+    assert found.pairs == (Pair("a", "b"),)
+    assert found.score.tolist() == [0.0, 1.0]
+
+
+def test_comparisons_of_the_same_methods_stay_apart(tmp_path: Path) -> None:
+    path = lines(
+        tmp_path / "v.jsonl",
+        record("q1", "1", comparison="monday"),
+        record("q1", "2", comparison="friday"),
+    )
+    found = read_verdicts([path]).verdicts
+    assert found.pairs == (Pair("a", "b", "monday"), Pair("a", "b", "friday"))
+    assert [tally(found.where(pair=place)).wins for place in (0, 1)] == [1, 0]
+
+
+def test_criteria_stand_in_the_usual_order_whatever_the_records_have(tmp_path: Path) -> None:
+    cell = {"Winner": "Answer 2", "Explanation": "…"}
+    path = lines(tmp_path / "v.jsonl", record("q1", "1", Diversity=cell, Comprehensiveness=cell))
+    found = read_verdicts([path]).verdicts
+    assert found.criteria == ("comprehensiveness", "diversity", "overall")
+
+
+def test_by_row_a_dropped_record_turns_those_behind_it_round(tmp_path: Path) -> None:
+    """Two questions: rows 0 and 1 are taken for the original order, rows from 2 on for the exchanged one.
+
+    The record of question 2 in the original order was dropped, so row 1 holds the first exchanged one.
+    """
+    path = lines(
+        tmp_path / "v.jsonl",
+        record("q1", "Answer 1", record=0),
+        record("q1", "Answer 1", swapped=True, record=1),
+        record("q2", "Answer 1", swapped=True, record=2),
+    )
+    found = read_verdicts([path])
+    assert found.by_row is not None
+    assert found.verdicts.score.tolist() == [1.0, 0.0, 0.0]
+    assert found.by_row.score.tolist() == [1.0, 1.0, 0.0]
+
+
+def test_without_rows_there_is_one_way_to_count(tmp_path: Path) -> None:
+    assert read_verdicts([lines(tmp_path / "v.jsonl", record("q1", "1", record=0), record("q2", "1"))]).by_row is None
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ({"query_id": "q1", "overall": {"winner": "1"}}, "answer_1_method"),
+        ({"answer_1_method": "a", "answer_2_method": "b", "overall": {"winner": "1"}}, "query_id"),
+        (record("q1", "who knows"), "neither answer nor a tie"),
+        ({**record("q1", "1"), "answer_2_method": "a"}, "both answers are of a"),
+        (record("q1", "1", swapped=True) | {"swapped": False}, "swapped is False"),
+        ({key: value for key, value in record("q1", "1").items() if key != "overall"}, "no criterion"),
+        ({"id": "q1: a before b", "dead_letter": "cut off", "attempts": 3}, "a dead letter: cut off"),
+    ],
+)
+def test_what_cannot_be_used_is_told(tmp_path: Path, broken: dict[str, Any], why: str) -> None:
+    found = read_verdicts([lines(tmp_path / "v.jsonl", record("q0", "1"), broken)])
+    assert len(found.verdicts) == 1
+    assert why in found.unreadable[0].reason
+    assert found.unreadable[0].record == 1
+
+
+def test_a_file_without_a_verdict_is_an_error_that_says_why(tmp_path: Path) -> None:
+    path = lines(tmp_path / "v.jsonl", record("q1", "who knows"), {"a": 1})
+    with pytest.raises(InputError, match="holds no verdict that can be used: no query_id"):
+        read_verdicts([path])
+
+
+def test_what_is_written_can_be_read(tmp_path: Path) -> None:
+    written = [
+        write_verdict(("a", "b"), "q1", "judge:big", 0, False, {"overall": (FIRST, "fuller")}),
+        write_verdict(("b", "a"), "q1", "judge:big", 1, True, {"overall": (SECOND, "fuller")}),
+        write_verdict(("a", "b"), "q2", "judge:small", 0, False, {"overall": (TIE, "")}),
+    ]
+    path = lines(tmp_path / "v.jsonl", *({"id": "…", "value": each, "seconds": 1} for each in written))
+    found = read_verdicts([path]).verdicts
+    columns = VerdictColumns()
+    for each in written:
+        add_record(columns, Pair("a", "b"), each, ["overall"])
+    expected = columns.verdicts()
+    for name in ("pair", "criterion", "question", "judge", "replicate", "swapped", "score"):
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
+    assert found.score.tolist() == [1.0, 1.0, 0.5]
+    assert (found.judges, found.replicate.tolist()) == (("judge:big", "judge:small"), [0, 1, 0])
+
+
+def test_pairs_without_a_verdict_keep_their_place() -> None:
+    columns = VerdictColumns()
+    columns.add(Pair("a", "c"), "overall", "q1", "judge", 0, False, FIRST)
+    found = columns.verdicts([Pair("a", "b"), Pair("a", "c")], ["diversity", "overall"])
+    assert found.pairs == (Pair("a", "b"), Pair("a", "c"))
+    assert (found.pair.tolist(), found.criterion.tolist()) == ([1], [1])
+    assert len(VerdictColumns().verdicts()) == 0
