@@ -30,7 +30,8 @@ from hirag_dist.execution.task import Task
 from hirag_dist.index.store import Store
 from hirag_dist.pool.budget import Budget
 from hirag_dist.pool.calling import Answered, Caller, Need, Patience
-from hirag_dist.pool.treasury import Events, Loan, Order, State, Treasury, Want
+from hirag_dist.pool.loans import Events, Loan, Order, State, Want
+from hirag_dist.pool.treasury import Treasury
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.simulator.limits import Gate
 from hirag_dist.simulator.options import SimulatorOptions
@@ -465,7 +466,7 @@ async def simulate(setup: Setup) -> Outcome:
 
 
 def least_s(setup: Setup, fate: Fate) -> tuple[float, str]:
-    """Return (T_min, what says so): the seconds that the endpoint's limits, or the slowest chunk, leave no way around."""
+    """Return (T_min, what says so): the seconds that the endpoint's limits, or the slowest chunk, make it take."""
     calls = setup.chunks * setup.calls_a_chunk
     tokens = calls * setup.input_tokens + int(fate.output_tokens.sum())
     bounds = {

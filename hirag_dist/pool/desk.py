@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hirag_dist.core.limits import LimitKind
-from hirag_dist.pool.treasury import Events, Loan, Order, State, Want
+from hirag_dist.pool.loans import Events, Loan, Order, State, Want
 
 log = logging.getLogger(__name__)
 _AHEAD = 64  # calls that one loan is asked for
@@ -366,4 +366,4 @@ class Desk:
             self._paused_until = max(self._paused_until, self._clock() + order.pause_s)
         self._serve()
         if self.busy:
-            self._report_in(_REPORT_S)
+            self._report_in(max(_REPORT_S, order.report_s))

@@ -34,7 +34,8 @@ from hirag_dist.execution.task import Slice, Task
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
-from hirag_dist.pool.treasury import Events, State, Treasury, Want
+from hirag_dist.pool.loans import Events, State, Want
+from hirag_dist.pool.treasury import Treasury
 from hirag_dist.ports import Executor
 from hirag_dist.simulator import SimulatorOptions
 from hirag_dist.simulator.run import SimulatorThread

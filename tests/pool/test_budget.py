@@ -12,7 +12,8 @@ import pytest
 from hirag_dist.core.limits import Allowance
 from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.pool.budget import Budget, Permit
-from hirag_dist.pool.treasury import Events, Loan, Order, State, Treasury, Want
+from hirag_dist.pool.loans import Events, Loan, Order, State, Want
+from hirag_dist.pool.treasury import Treasury
 
 
 def open_treasury(max_concurrent: int = 1, **limits: Any) -> Treasury:

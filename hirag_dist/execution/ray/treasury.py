@@ -9,7 +9,8 @@ import ray
 
 from hirag_dist.errors import HiragError, StageFailed
 from hirag_dist.execution.ray.cluster import last_line
-from hirag_dist.pool.treasury import Events, Loan, Order, State, Treasury, Want
+from hirag_dist.pool.loans import Events, Loan, Order, State, Want
+from hirag_dist.pool.treasury import Treasury
 
 
 class RemoteTreasury:
