@@ -1,12 +1,12 @@
 """Does the scheduler hold at 1,000 workers?
 
-Simulates builds in virtual time: the program's own treasury, desks, callers, actor and splitting, with workers, network
-and endpoint as models (`simulated_cluster.py` says what is what). Each line is a case: wall over T_min, 429s, calls paid
-twice, messages to the treasury and the CPU of its code, fairness among workers. The treasury's process is taken to need
-`--handling-us` for a message beside its code: what a Ray actor does at most, from `grants.py`, `a call each`.
+Simulates builds in virtual time: the program's own treasury, desks, callers, actor and splitting; workers, network
+and endpoint as models (`simulated_cluster.py` says what is what). Each line is a case: wall over T_min, 429s, calls
+paid twice, messages to the treasury and the CPU of its code, fairness among workers. The treasury's process is taken to
+need `--handling-us` for a message beside its code: what a Ray actor needs (`grants.py`, `a call each`).
 
-    python benchmarks/scheduler.py [--cases NAME …] [--workers 4 100 1000] [--calls-a-worker 100]
-    python benchmarks/scheduler.py --like cluster.jsonl       # the cases of `cluster.py`, to hold one against the other
+    python -m benchmarks.scheduler [--cases NAME …] [--workers 4 100 1000] [--calls-a-worker 100]
+    python -m benchmarks.scheduler --like cluster.jsonl       # the cases of `cluster.py`, to hold one against the other
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cluster in virtual time: the program's own treasury, desks, callers and splitting; workers and endpoint are a model.
+"""A cluster in virtual time: the program's own treasury, desks, callers and splitting; the rest is a model.
 
 Real are `pool.treasury`, `pool.desk`, `pool.budget`, `pool.calling`, `core.limits`, `execution.splitting`, the actor's
 knowledge of who lives (`execution.ray.treasury.TreasuryActor`) and `simulate-llm`'s limits. A model are: time, the

@@ -1,0 +1,371 @@
+"""What does a Ray cluster make of an index's calls, with one worker and with several, and while its nodes die?
+
+Runs the extraction of synthetic chunks (`--work extract`: calls alone) or a whole build of INPUT (`--work build`)
+against `simulate-llm` with given latency and limits, on a cluster of its own (a head without CPUs, a node of one CPU for
+each worker) or on yours, whose nodes have hirag_dist installed (`--address`, with an `--index` that all nodes reach and
+an `--endpoint-host` they reach this machine by). A JSON line each: calls and tokens a second, wall over T_min, CPU of
+driver, workers and treasury, 429s and calls at a time against what was allowed, bytes stored, and whether the result is
+the same; ratios are to the first case.
+
+Lines go to `--out` too, and cases that are there already are not run again. CPU of other programs is not told apart:
+look at `load_before`.
+
+    python -m benchmarks.cluster [INPUT …] [--workers 1 2 4] [--kill 0 1] [--out cluster.jsonl]
+    python -m benchmarks.cluster --address 10.0.0.5:6379 --index s3://bucket/bench --endpoint-host 10.0.0.9
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import platform
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import ray
+from pyarrow import fs
+from ray.cluster_utils import Cluster
+
+from benchmarks.cluster_probes import Watch
+from benchmarks.simulated_cluster import Setup
+from hirag_dist.config import Config
+from hirag_dist.core.ids import chunk_id
+from hirag_dist.core.prompts import Prompts
+from hirag_dist.execution.dataset import Dataset
+from hirag_dist.execution.run import Run
+from hirag_dist.index.digest import table_digest
+from hirag_dist.index.store import Store
+from hirag_dist.schemas import CHUNKS
+from hirag_dist.stages.extract import ExtractGraph
+from hirag_dist.wiring import make_executor
+
+SAMPLES = Path(str(resources.files("hirag_dist.samples"))) / "corpus"
+HEALTH = {  # a dead node is noticed within seconds; one that is slow to start is given its time
+    "health_check_initial_delay_ms": 10_000,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 1000,
+    "health_check_failure_threshold": 3,
+}
+ENVIRONMENT = os.environ | {"COLUMNS": "300", "RAY_USAGE_STATS_ENABLED": "0"}
+NOTICED_S = 4.0  # a node's death, with the above
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the endpoint allows, and how long it takes. None: no limit."""
+
+    latency_ms: float
+    jitter: float
+    rpm: float | None
+    tpm: float | None
+    max_concurrent: int
+
+    def options(self) -> list[str]:
+        """Return the simulator's options."""
+        found = ["--latency-ms", f"{self.latency_ms:g}", "--jitter", f"{self.jitter:g}"]
+        found += ["--max-concurrent", str(self.max_concurrent)]
+        for name, value in (("--rpm", self.rpm), ("--tpm", self.tpm)):
+            found += [] if value is None else [name, f"{value:g}"]
+        return found
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line: so many workers, so many nodes killed. `work`: extract or build."""
+
+    work: str
+    workers: int
+    kills: int
+
+    @property
+    def name(self) -> str:
+        """What lines are told apart by."""
+        return f"{self.work}, {self.workers} workers, {self.kills} nodes killed"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a build told: calls, tokens in and out, a hash of its result."""
+
+    wall_s: float
+    driver_cpu_s: float
+    result: str
+    chunks: int
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("inputs", nargs="*", default=[str(SAMPLES)], help="of --work build")
+    parser.add_argument("--work", choices=("extract", "build"), default="extract")
+    parser.add_argument("--workers", nargs="+", type=int, default=[1, 2, 4])
+    parser.add_argument("--kill", nargs="+", type=int, default=[0], help="nodes to kill; each number is a case")
+    parser.add_argument("--kill-every-s", type=float, default=8.0)
+    parser.add_argument("--chunks", type=int, default=640)
+    parser.add_argument("--latency-ms", type=float, default=500.0)
+    parser.add_argument("--jitter", type=float, default=0.3)
+    parser.add_argument("--rpm", type=float)
+    parser.add_argument("--tpm", type=float)
+    parser.add_argument("--max-concurrent", type=int, default=64)
+    parser.add_argument("--address", help="of a running cluster; without it, one of our own")
+    parser.add_argument("--index", help="a folder or URI that all nodes reach; without it, a temporary folder")
+    parser.add_argument("--endpoint-host", default="127.0.0.1", help="where nodes reach this machine")
+    parser.add_argument("--out", type=Path, help="lines are added here, and cases that it has are not run")
+    arguments = parser.parse_args()
+    if arguments.address and (arguments.index is None or any(arguments.kill)):
+        parser.error("--address needs --index, a place that its nodes reach; and only nodes of our own are killed")
+    limits = Limits(arguments.latency_ms, arguments.jitter, arguments.rpm, arguments.tpm, arguments.max_concurrent)
+    lines = kept(arguments.out)
+    for kills in arguments.kill:
+        for workers in arguments.workers:
+            case = Case(arguments.work, workers, kills)
+            if any(line["case"] == case.name for line in lines):
+                continue
+            line = measured(case, limits, arguments)
+            line |= ratios(line, lines[0] if lines else line)
+            lines.append(line)
+            print(json.dumps(line), flush=True)
+            if arguments.out is not None:
+                with arguments.out.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(line) + "\n")
+    if len({line["result"] for line in lines}) > 1:
+        raise SystemExit("the results differ")
+
+
+def kept(out: Path | None) -> list[dict[str, Any]]:
+    """Return the lines of an earlier run; one that was cut while it was written is not counted."""
+    lines = []
+    if out is not None and out.exists():
+        for text in out.read_text(encoding="utf-8").splitlines(keepends=True):
+            if text.endswith("\n"):
+                lines.append(json.loads(text))
+    return lines
+
+
+def measured(case: Case, limits: Limits, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Run one case; return its line."""
+    kill_at_s = tuple(arguments.kill_every_s * (number + 1) for number in range(case.kills))
+    load_before = os.getloadavg()[0]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        endpoint(limits, arguments.endpoint_host) as url,
+        cluster(arguments.address, case.workers) as (address, own),
+    ):
+        where = f"{arguments.index or folder}/{case.work}-{case.workers}-{case.kills}"
+        config = configured(url, limits, address, case.workers)
+        if case.work == "extract":
+            before, watch, done = extraction(
+                where, Config.model_validate(config), arguments.chunks, url, Watch(own, kill_at_s)
+            )
+        else:
+            config_file = Path(folder) / "hirag.yaml"
+            config_file.write_text(json.dumps(config), encoding="utf-8")
+            before = stats(url)
+            with Watch(own, kill_at_s) as watch:
+                done = build(where, config_file, arguments.inputs)
+        used = stats(url)
+        stored_mb = size(where) / 1e6
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    calls, tokens_in, tokens_out = (
+        used[name] - before[name] for name in ("calls", "input_tokens", "output_tokens")
+    )  # fmt: skip
+    bounds = {
+        "requests": calls / limits.rpm * 60.0 if limits.rpm else 0.0,
+        "tokens": (tokens_in + tokens_out) / limits.tpm * 60.0 if limits.tpm else 0.0,
+        "concurrency": calls * limits.latency_ms / 1000.0 / limits.max_concurrent,
+    }
+    t_min_s = max(bounds.values())
+    return {
+        "benchmark": "cluster",
+        "case": case.name,
+        "wall_s": round(done.wall_s, 2),
+        "t_min_s": round(t_min_s, 2),
+        "wall_over_t_min": round(done.wall_s / t_min_s, 3),
+        "bound_by": max(bounds, key=lambda name: bounds[name]),
+        "calls": calls,
+        "calls_per_s": round(calls / done.wall_s, 1),
+        "tokens_per_s": round((tokens_in + tokens_out) / done.wall_s),
+        "driver_cpu_s": round(done.driver_cpu_s, 2),
+        **watch.figures(),
+        "rate_limited": used["rate_limited"] - before["rate_limited"],
+        "most_in_flight": used["most_in_flight"],
+        "max_concurrent": limits.max_concurrent,
+        "paid_again": used["repeats"] + used["repeats_of_abandoned"] - before["repeats"],
+        "stored_mb": round(stored_mb, 2),
+        "stored_mb_per_s": round(stored_mb / done.wall_s, 3),
+        "nodes_killed": watch.killed,
+        "result": done.result,
+        "cluster": {"nodes": len(nodes), "cpus": sum(each.get("CPU", 0) for each in nodes), "ray": ray.__version__},
+        "here": {"cpus": os.cpu_count(), "machine": platform.machine(), "load_before": round(load_before, 2)},
+        "simulated": asdict(alike(case, limits, done.chunks, calls, tokens_in, tokens_out)),
+    }
+
+
+def alike(case: Case, limits: Limits, chunks: int, calls: int, tokens_in: int, tokens_out: int) -> Setup:
+    """Return what `scheduler.py --like` simulates beside this case: the same calls, a chunk's one after the other."""
+    each = max(round(calls / chunks), 1)
+    return Setup(
+        workers=case.workers,
+        chunks=chunks,
+        calls_a_chunk=each,
+        input_tokens=round(tokens_in / calls),
+        output_tokens=round(tokens_out / calls),
+        rpm=limits.rpm,
+        tpm=limits.tpm,
+        max_concurrent=limits.max_concurrent,
+        latency_s=limits.latency_ms / 1000.0,
+        spread=limits.jitter / 3.0**0.5,  # of a uniform draw
+        deaths=case.kills,
+        noticed_s=NOTICED_S,
+    )
+
+
+def ratios(line: dict[str, Any], first: dict[str, Any]) -> dict[str, float]:
+    """Return what this case is of the first."""
+    return {
+        "speed_over_first": round(line["calls_per_s"] / first["calls_per_s"], 3),
+        "wall_over_first": round(line["wall_s"] / first["wall_s"], 3),
+    }
+
+
+def extraction(where: str, config: Config, n_chunks: int, url: str, watch: Watch) -> tuple[dict[str, int], Watch, Done]:
+    """Extract synthetic chunks; this process is the driver. A chunk goes first, so that the workers are there."""
+    store = Store(where)
+    executor = make_executor(config, store, None, None)
+    stage = ExtractGraph(
+        method="joint",
+        structured=False,
+        gleaning_rounds=0,
+        entity_types=config.entity_types,
+        split_homonyms=False,
+        same_language=False,
+        prompts=Prompts(),
+        models=("sim",),
+    )
+    try:
+        run = Run(store, executor, (), 0.0)
+        run.stage(stage, "extract", chunks=put(run, chunks(config, 4, "first ")))
+        given = put(run, chunks(config, n_chunks, ""))
+        before = stats(url)
+        with watch:
+            cpu_s, begun = time.process_time(), time.perf_counter()
+            found = run.stage(stage, "extract", chunks=given)
+            wall_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu_s
+    finally:
+        executor.close()
+    result = " ".join(part.digest for name in sorted(found) for part in found[name].parts)
+    return before, watch, Done(wall_s, cpu_s, chunk_id(result, 0, 0), n_chunks)
+
+
+def put(run: Run, table: pa.Table) -> Dataset:
+    """Store chunks."""
+    return run.put("chunks", table, table_digest(table))
+
+
+def chunks(config: Config, count: int, prefix: str) -> pa.Table:
+    """Return pieces of the sample corpus, each numbered so that no two requests are the same."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(SAMPLES.iterdir())]
+    pieces = [text[at : at + 2000] for text in texts for at in range(0, len(text) - 2000, 2000)]
+    rows = [
+        {
+            "chunk_id": chunk_id(f"{prefix}{number}", 0, 2000),
+            "document_id": "synthetic",
+            "position": number,
+            "start": 0,
+            "end": 2000,
+            "n_tokens": 500,
+            "text": f"Part {prefix}{number}. {pieces[number % len(pieces)]}",
+        }
+        for number in range(count)
+    ]
+    return pa.Table.from_pylist(rows, CHUNKS)
+
+
+def build(where: str, config_file: Path, inputs: list[str]) -> Done:
+    """Build an index by the command line, which is the driver then."""
+    command = [sys.executable, "-m", "hirag_dist", "index", *inputs, "--index", where]
+    command += ["--config", str(config_file), "--executor", "ray", "--json"]
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    wall_s, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    told = json.loads(done.stdout)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Done(wall_s, cpu_s, told["snapshot"], told["counts"]["chunks"])
+
+
+def configured(url: str, limits: Limits, address: str, workers: int) -> dict[str, Any]:
+    """Return the configuration of a build."""
+    model = {"base_url": url, "model": "simulated", "output": "delimited", "max_concurrent": limits.max_concurrent}
+    model |= {name: value for name, value in (("rpm", limits.rpm), ("tpm", limits.tpm)) if value is not None}
+    vectors = {"base_url": url, "model": "simulated-embedding", "dim": 384, "max_concurrent": 8}
+    roles = dict.fromkeys(("extract", "summarise", "report", "answer", "judge"), "sim") | {"embed": "vectors"}
+    return {
+        "llm": {"endpoints": {"sim": model, "vectors": vectors}, "roles": roles},
+        "execution": {"executor": "ray", "ray_address": address, "workers": workers},
+    }
+
+
+@contextmanager
+def endpoint(limits: Limits, host: str) -> Iterator[str]:
+    """Give the URL of a `simulate-llm` in a process of its own."""
+    command = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", f"{host}:0", *limits.options()]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+        assert process.stderr is not None
+        try:
+            found = next(filter(None, (re.search(r"http://\S+/v1", line) for line in process.stderr)), None)
+            if found is None:
+                raise SystemExit("simulate-llm did not start")
+            yield found.group(0)
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def cluster(address: str | None, workers: int) -> Iterator[tuple[str, Cluster | None]]:
+    """Give a cluster's address, with this process connected to it; and the cluster itself, where it is ours."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    own = None
+    if address is None:
+        own = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "_system_config": HEALTH})
+        for _ in range(workers):
+            own.add_node(num_cpus=1)
+        address = own.address
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        yield address, own
+    finally:
+        ray.shutdown()
+        if own is not None:
+            own.shutdown()
+
+
+def stats(url: str) -> dict[str, Any]:
+    """Return the endpoint's counts."""
+    with urllib.request.urlopen(url.removesuffix("/v1") + "/stats", timeout=10) as reply:
+        found: dict[str, Any] = json.load(reply)["total"]
+    return found
+
+
+def size(where: str) -> int:
+    """Return the bytes of an index."""
+    system, path = fs.FileSystem.from_uri(where) if "://" in where else (fs.LocalFileSystem(), where)
+    return sum(each.size or 0 for each in system.get_file_info(fs.FileSelector(path, recursive=True)))
+
+
+if __name__ == "__main__":
+    main()
