@@ -1,11 +1,11 @@
 """What does a Ray cluster make of an index's calls, with one worker and with several, and while its nodes die?
 
 Runs the extraction of synthetic chunks (`--work extract`: calls alone) or a whole build of INPUT (`--work build`)
-against `simulate-llm` with given latency and limits, on a cluster of its own (a head without CPUs, a node of one CPU for
-each worker) or on yours, whose nodes have hirag_dist installed (`--address`, with an `--index` that all nodes reach and
-an `--endpoint-host` they reach this machine by). A JSON line each: calls and tokens a second, wall over T_min, CPU of
-driver, workers and treasury, 429s and calls at a time against what was allowed, bytes stored, and whether the result is
-the same; ratios are to the first case.
+against `simulate-llm` with given latency and limits, on a cluster of its own (a head without CPUs, a node of one CPU
+for each worker) or on yours, whose nodes have hirag_dist installed (`--address`, with an `--index` that all nodes reach
+and an `--endpoint-host` they reach this machine by). A JSON line each: calls and tokens a second, wall over T_min, CPU
+of driver, workers and treasury, 429s and calls at a time against what was allowed, bytes stored, and whether the result
+is the same; ratios are to the first case. A worker's start is in its CPU, where it had no part in the first few calls.
 
 Lines go to `--out` too, and cases that are there already are not run again. CPU of other programs is not told apart:
 look at `load_before`.
@@ -241,7 +241,7 @@ def ratios(line: dict[str, Any], first: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def extraction(where: str, config: Config, n_chunks: int, url: str, watch: Watch) -> tuple[dict[str, int], Watch, Done]:
+def extraction(where: str, config: Config, n_chunks: int, url: str, watch: Watch) -> tuple[dict[str, int], Done]:
     """Extract synthetic chunks; this process is the driver. A chunk goes first, so that the workers are there."""
     store = Store(where)
     executor = make_executor(config, store, None, None)
@@ -267,7 +267,7 @@ def extraction(where: str, config: Config, n_chunks: int, url: str, watch: Watch
     finally:
         executor.close()
     result = " ".join(part.digest for name in sorted(found) for part in found[name].parts)
-    return before, watch, Done(wall_s, cpu_s, chunk_id(result, 0, 0), n_chunks)
+    return before, Done(wall_s, cpu_s, chunk_id(result, 0, 0), n_chunks)
 
 
 def put(run: Run, table: pa.Table) -> Dataset:

@@ -341,3 +341,44 @@ async def test_a_call_that_ends_after_its_budget_was_closed_reports_to_nobody() 
     assert not [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
     await turns()
     assert asyncio.all_tasks() == before
+
+
+async def test_workers_report_the_less_often_the_more_of_them_there_are() -> None:
+    treasury = open_treasury(1000)
+    nothing = Events()
+
+    busy = State(0, 0, 1, 1, 0, 0.0, 0, 0.0)
+    alone = await treasury.tell("w0", "e", busy, nothing)
+    for number in range(1, 1000):
+        last = await treasury.tell(f"w{number}", "e", busy, nothing)
+    assert alone.report_s < 0.1  # what a worker does of itself
+    assert 1.0 <= 1000 / last.report_s <= 400.0  # reports a second, of all
+
+
+async def test_a_message_costs_the_same_with_a_thousand_workers_as_with_a_hundred() -> None:
+    """Counted in steps of the books, not in seconds: how often one account is looked at."""
+
+    class Watched(dict[str, Any]):
+        looks = 0
+
+        def values(self) -> Any:
+            Watched.looks += len(self)
+            return super().values()
+
+    treasury = open_treasury(10)
+    books = treasury._desks["e"]
+    books.accounts = Watched()
+    waiting = []
+    for number in range(1000):
+        want = Want(0, slots=1)
+        waiting.append(
+            asyncio.ensure_future(treasury.ask(f"w{number}", "e", State(0, 0, 0, 0, 0, 0.0, 0, 0.0), want, Events()))
+        )
+    await turns(5)
+    assert sum(each.done() for each in waiting) == 10
+    await treasury.tell("w0", "e", State(1, 0, 1, 1, 0, 0.0, 0, 0.0), Events())
+    assert Watched.looks == 0
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert not len(books.for_slots)
