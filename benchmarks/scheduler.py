@@ -26,7 +26,8 @@ CASES: dict[str, dict[str, Any]] = {
     "tokens a minute": {"tpm": 200_000_000.0, "max_concurrent": 4000},
     "calls at a time": {"max_concurrent": 2000, "latency_s": 2.0},
     "stragglers": {"rpm": 60_000.0, "max_concurrent": 4000, "stragglers": 0.01},
-    "deaths": {"rpm": 60_000.0, "max_concurrent": 4000, "deaths": 50},
+    "deaths": {"rpm": 60_000.0, "max_concurrent": 4000, "deaths": 50},  # of 1,000 workers
+    "twice the requests": {"rpm": 120_000.0, "max_concurrent": 8000},
 }
 
 
