@@ -146,13 +146,14 @@ def main() -> None:
 
 
 def kept(out: Path | None) -> list[dict[str, Any]]:
-    """Return the lines of an earlier run; one that was cut while it was written is not counted."""
-    lines = []
-    if out is not None and out.exists():
-        for text in out.read_text(encoding="utf-8").splitlines(keepends=True):
-            if text.endswith("\n"):
-                lines.append(json.loads(text))
-    return lines
+    """Return the lines of an earlier run; one that was cut while it was written goes."""
+    if out is None or not out.exists():
+        return []
+    text = out.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        out.write_text(whole, encoding="utf-8")
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def measured(case: Case, limits: Limits, arguments: argparse.Namespace) -> dict[str, Any]:
