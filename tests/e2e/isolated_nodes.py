@@ -62,6 +62,7 @@ class Network:
     ) -> None:
         for number in list(self._nodes):
             self.kill(number)
+            _try("ip", "link", "del", self._cable(number))
             _try("ip", "netns", "del", self._namespace(number))
         _try("ip", "link", "del", self._tag)
         shutil.rmtree(self._folder, ignore_errors=True)
