@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -45,7 +46,11 @@ class Network:
     def __init__(self, environment: dict[str, str]) -> None:
         self._tag = f"hd{os.getpid() % 100_000}"
         self._subnet = f"10.{200 + os.getpid() % 50}.{os.getpid() // 50 % 250}"
-        self._environment = environment | {"RAY_DISABLE_DOCKER_CPU_WARNING": "1"}
+        self._environment = environment | {
+            "RAY_AUTH_MODE": "token",  # as on a cluster that is closed to strangers; unset, it goes by ~/.ray
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            "RAY_DISABLE_DOCKER_CPU_WARNING": "1",
+        }
         self._folder = tempfile.mkdtemp(prefix="hd", dir="/tmp")  # short: Ray makes sockets far below it
         self._nodes: dict[int, list[subprocess.Popen[bytes]]] = {}
         self.gateway = f"{self._subnet}.1"
