@@ -168,9 +168,8 @@ def measured(case: Case, limits: Limits, arguments: argparse.Namespace) -> dict[
         where = f"{arguments.index or folder}/{case.work}-{case.workers}-{case.kills}"
         config = configured(url, limits, address, case.workers)
         if case.work == "extract":
-            before, watch, done = extraction(
-                where, Config.model_validate(config), arguments.chunks, url, Watch(own, kill_at_s)
-            )
+            watch = Watch(own, kill_at_s)
+            before, done = extraction(where, Config.model_validate(config), arguments.chunks, url, watch)
         else:
             config_file = Path(folder) / "hirag.yaml"
             config_file.write_text(json.dumps(config), encoding="utf-8")

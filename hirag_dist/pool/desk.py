@@ -109,6 +109,7 @@ class Desk:
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._report_s = _REPORT_S  # the treasury says how often it wants to hear of calls that go on
 
     def queue(self, tokens: int, most_tokens: int, usd: float, priority: int) -> asyncio.Future[Permit]:
         """Join the queue; the permission comes as the result."""
@@ -257,7 +258,8 @@ class Desk:
             self._spend_tokens += loan.spend_tokens
             self._spend_usd += loan.spend_usd
         self._serve()
-        self._report_in(_REPORT_S if self.busy else _GIVE_BACK_S)
+        all_in_use = self.busy >= self._slots and not self._requests
+        self._report_in(self._report_s if all_in_use else _REPORT_S if self.busy else _GIVE_BACK_S)
 
     def _turn_away(self, error: BaseException) -> None:
         for call in self._waiting:
@@ -270,8 +272,16 @@ class Desk:
         return Want(priority=self._waiting[0].priority, slots=min(len(self._waiting), _AHEAD))
 
     def _want_permits(self) -> Want:
-        """Return what is missing for the calls that have a slot now, or may have one soon."""
+        """Return what is missing for the calls that have a slot now, or may have one soon.
+
+        What does not reach for the first of them goes back and is asked for with the rest: it could run out before the
+        answer comes, and the next question would again be short of something.
+        """
         first = self._waiting[0]
+        if self._requests < 1 or self._tokens < first.tokens:
+            self._unused_requests += self._requests
+            self._unused_tokens += self._tokens
+            self._requests = self._tokens = 0
         soon = min(max(self._slots, 1), len(self._waiting), _AHEAD)
         ahead = heapq.nsmallest(soon, self._waiting)
         tokens = sum(call.tokens for call in ahead)
@@ -365,5 +375,6 @@ class Desk:
         if order.pause_s > 0:
             self._paused_until = max(self._paused_until, self._clock() + order.pause_s)
         self._serve()
+        self._report_s = max(_REPORT_S, order.report_s)
         if self.busy:
-            self._report_in(max(_REPORT_S, order.report_s))
+            self._report_in(self._report_s)
