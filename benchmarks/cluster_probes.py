@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 import time
@@ -23,8 +24,8 @@ _KINDS = {"ray::Worker": "workers", "ray::TreasuryActor": "treasury"}
 class Probe:
     """Lives on one node, and looks at the processes of this program there; other builds' count too."""
 
-    def usage(self) -> dict[tuple[int, float], tuple[str, float, int]]:
-        """Return (process, when it started) → (kind, CPU seconds, bytes handed to files)."""
+    def usage(self) -> dict[tuple[str, int, float], tuple[str, float, int]]:
+        """Return (machine, process, when it started) → (kind, CPU seconds, bytes handed to files)."""
         found = {}
         for process in psutil.process_iter(["pid", "create_time", "cmdline"]):
             title = " ".join(process.info["cmdline"] or [])
@@ -33,7 +34,7 @@ class Probe:
                 with suppress(psutil.Error):
                     times, io = process.cpu_times(), process.io_counters()
                     written = int(getattr(io, "write_bytes", 0))
-                    key = process.info["pid"], process.info["create_time"]
+                    key = socket.gethostname(), process.info["pid"], process.info["create_time"]
                     found[key] = kind, times.user + times.system, written
         return found
 
@@ -117,7 +118,7 @@ class Watch:
         for name, ref in asked.items():
             with suppress(ray.exceptions.RayError):  # its node has just died, or has too much to do
                 for key, use in ray.get(ref, timeout=0.1).items():
-                    self._last[name, *key] = use
+                    self._last[key] = use  # nodes of one machine see the same processes
 
     def _kill_a_node(self) -> None:
         assert self.own is not None

@@ -74,9 +74,9 @@ def test_a_probe_sees_what_calls_itself_a_worker() -> None:
     ]
     try:
         give_up_at = time.monotonic() + 30
-        while all(pid != processes[0].pid for pid, _ in Probe().usage()):  # until bash has become it
+        while all(pid != processes[0].pid for _, pid, _ in Probe().usage()):  # until bash has become it
             assert time.monotonic() < give_up_at
-        found = {pid: use for (pid, _), use in Probe().usage().items()}
+        found = {pid: use for (_, pid, _), use in Probe().usage().items()}
         assert found[processes[0].pid][0] == "treasury"
         assert processes[1].pid not in found
     finally:
