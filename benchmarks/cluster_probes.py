@@ -115,7 +115,7 @@ class Watch:
                 self._probes[name] = kind.options(num_cpus=0, scheduling_strategy=here).remote()
         asked = {name: probe.usage.remote() for name, probe in self._probes.items()}
         ray.wait(list(asked.values()), num_returns=len(asked), timeout=_ANSWER_S)
-        for name, ref in asked.items():
+        for ref in asked.values():
             with suppress(ray.exceptions.RayError):  # its node has just died, or has too much to do
                 for key, use in ray.get(ref, timeout=0.1).items():
                     self._last[key] = use  # nodes of one machine see the same processes
