@@ -242,7 +242,7 @@ def ratios(line: dict[str, Any], first: dict[str, Any]) -> dict[str, float]:
 
 
 def extraction(where: str, config: Config, n_chunks: int, url: str, watch: Watch) -> tuple[dict[str, int], Done]:
-    """Extract synthetic chunks; this process is the driver. A chunk goes first, so that the workers are there."""
+    """Extract synthetic chunks; this process is the driver. A task for each worker goes first, so that it has begun."""
     store = Store(where)
     executor = make_executor(config, store, None, None)
     stage = ExtractGraph(
@@ -258,6 +258,7 @@ def extraction(where: str, config: Config, n_chunks: int, url: str, watch: Watch
     try:
         run = Run(store, executor, (), 0.0)
         run.stage(stage, "extract", chunks=put(run, chunks(config, 4, "first ")))
+        run.stage(stage, "extract", chunks=put(run, chunks(config, 16 * (config.execution.workers or 1), "second ")))
         given = put(run, chunks(config, n_chunks, ""))
         before = stats(url)
         with watch:
