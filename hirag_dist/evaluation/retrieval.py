@@ -57,11 +57,7 @@ async def evaluate_retrieval(
     session.refuse_records("questions", questions.unreadable)
     evidence = Evidence(session.snapshot, (own for question in asked for own in question.gold))
     if not evidence.known:
-        raise InputError(
-            f"the index has none of the gold ids of {questions.source}: they are like {asked[0].gold[0]!r}, and its "
-            f"records have ids like {', '.join(map(repr, evidence.examples))}; name the right field with --gold-field, "
-            "or build the index with --id-field"
-        )
+        raise InputError(none_known(questions.source, asked[0].gold[0], evidence.examples))
     systems = [_deep_enough(system, max(ks)) for system in session.systems(modes)]
     outcomes = await session.map(STEP, _units(session, asked, systems), _Work(session, evidence), at_once=_AT_ONCE)
     tally = Tally(asked, systems)
@@ -69,6 +65,20 @@ async def evaluate_retrieval(
         tally.add(outcome.item.question, outcome.item.system, outcome.value)
     counts = questions.counts | {"gold_ids_unknown": _n_unknown(asked, evidence)}
     return findings(tally, sorted(set(ks)), evidence.n_chunks, counts)
+
+
+def none_known(source: str, gold_id: str, examples: Sequence[str]) -> str:
+    """Return what to do where an index has none of the gold ids; `examples` are ids that it has."""
+    said = f"the index has none of the gold ids of {source}, which are like {gold_id!r}"
+    if not examples:
+        return (
+            f"{said}: an earlier version built it, which kept no ids of records; build it again, nothing is paid again"
+        )
+    like = ", ".join(map(repr, examples))
+    return (
+        f"{said}, while its records have ids like {like}; name the right field with --gold-field, or build the index "
+        "with --id-field"
+    )
 
 
 def _deep_enough(system: System, k: int) -> System:
@@ -108,7 +118,7 @@ class _Work:
             if vector is None:
                 vector = await self._session.embed(text)
             found = await self._session.engine(asked.system).retrieve(Query(text, asked.system.mode, vector=vector))
-        behind = self._evidence.behind(found)
+            behind = self._evidence.behind(found)  # here: work beside another question's would be in its times
         gold = [self._evidence.of(own) for own in asked.question.gold]
         return {
             "question": asked.question.id,

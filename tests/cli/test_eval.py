@@ -178,7 +178,7 @@ def test_an_endpoint_that_fails_and_is_gone_and_comes_back(hirag: Run, tmp_path:
     with SimulatorThread(SimulatorOptions(**options)) as url:
         config = config_with(tmp_path, url)
         assert hirag("index", write_corpus(tmp_path), "--index", "index", *BUILD, "--config", config)[0] == 0
-    assert hirag(*arguments, "--config", config_with(tmp_path, url, patience_s=1.0))[0] == 1
+    assert hirag(*arguments, "--config", config_with(tmp_path, url, patience_s=0.0))[0] == 1
     flaky = SimulatorThread(SimulatorOptions(**options, fail_rate=1.0, max_faults_per_request=1))
     with flaky as url:
         code, report = hirag(*arguments, "--config", config_with(tmp_path, url))

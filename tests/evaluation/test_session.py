@@ -208,10 +208,10 @@ async def test_without_an_index_there_is_no_engine(tmp_path: Path) -> None:
             opened.engine()
 
 
-def endpoint(url: str, **more: Any) -> dict[str, Any]:
+def endpoint(url: str, patience_s: float = 60.0, **more: Any) -> dict[str, Any]:
     """A configuration whose judge is at an endpoint."""
     named = {"base_url": url, "model": "toy", "price": {"input": 1e6, "output": 1e6}, "max_concurrent": 4} | more
-    return {"llm": {"endpoints": {"far": named}, "roles": {"judge": "far"}, "attempts": 2, "patience_s": 1.0}}
+    return {"llm": {"endpoints": {"far": named}, "roles": {"judge": "far"}, "attempts": 2, "patience_s": patience_s}}
 
 
 def judge(opened: Session, accept: Callable[[ChatReply], Any] = lambda reply: {"square": reply.text}) -> Any:
@@ -265,7 +265,7 @@ async def test_an_endpoint_that_is_gone_ends_the_run_and_the_next_goes_on(tmp_pa
     async with simulator(said) as far, session(tmp_path, config=endpoint(far.base_url)) as opened:
         await opened.map("step", units([1]), judge(opened))
     with pytest.raises(ModelUnavailable):
-        async with session(tmp_path, config=endpoint(far.base_url)) as opened:
+        async with session(tmp_path, config=endpoint(far.base_url, patience_s=0.0)) as opened:
             await opened.map("step", units([1, 2]), judge(opened))
     async with simulator(said) as back:
         async with session(tmp_path, config=endpoint(back.base_url)) as opened:
