@@ -65,17 +65,24 @@ class MappedClaims:
         self._indptr: NDArray[np.int64] = files.array("entity_claims_indptr")
         self._rows: NDArray[np.int32] = files.array("entity_claims")
 
-    def about(self, entities: Iterable[int], seen_chunks: NDArray[np.bool_] | None) -> list[int]:
+    def about(self, entities: Iterable[int], seen_chunks: NDArray[np.bool_] | None, limit: int) -> list[int]:
         """Return rows of claims about entities, each once, in the entities' order: as subject first, then by id.
 
         Args:
             entities: rows.
             seen_chunks: (n_chunks,) the chunks whose claims may be seen; None: all, and claims of unknown ones too.
+            limit: claims at most.
         """
         found: dict[int, None] = {}
-        for row in entities:
-            found |= dict.fromkeys(self._rows[self._indptr[row] : self._indptr[row + 1]].tolist())
-        return [row for row in found if self._seen(row, seen_chunks)]
+        for entity in entities:
+            rows = self._rows[self._indptr[entity] : self._indptr[entity + 1]]
+            if seen_chunks is not None:
+                chunks = self._chunks[rows]
+                rows = rows[(chunks >= 0) & seen_chunks[chunks]]  # what is said at −1, of an unknown chunk, is not used
+            found |= dict.fromkeys(rows[:limit].tolist())  # so many are new, or there before
+            if len(found) >= limit:
+                break
+        return list(found)[:limit]
 
     def items(self, rows: Iterable[int]) -> tuple[ClaimItem, ...]:
         """Return claims by row."""
@@ -87,9 +94,3 @@ class MappedClaims:
         """Return how many claims are of chunks that may be seen."""
         known = self._chunks[self._chunks >= 0]
         return int(np.count_nonzero(seen_chunks[known]))
-
-    def _seen(self, row: int, seen_chunks: NDArray[np.bool_] | None) -> bool:
-        if seen_chunks is None:
-            return True
-        chunk = self._chunks[row]
-        return bool(chunk >= 0 and seen_chunks[chunk])
