@@ -1,9 +1,9 @@
 """What does each part of the ranking of sources bring? Recall of gold passages with parts left out or changed.
 
 Every question is asked once, in mode `hirag`; what it names and what was retrieved for it is then ranked anew by each
-variant, over the index's own graph. The variant that changes nothing must give the engine's sources to the bit, or the
-benchmark stops. The figures are those of `source_ranking.py`, and the differences to the variant that changes nothing
-have a paired bootstrap interval over questions.
+variant, over the index's own graph. The variant that changes nothing must give the engine's sources in the engine's
+order, or the benchmark stops. The figures are those of `source_ranking.py`, and the differences to that variant have a
+paired bootstrap interval over questions.
 
     python benchmarks/source_parts.py FOLDER… [--index DIR] [--embedder hashing|minilm] [--variants SPEC …]
 
@@ -18,7 +18,7 @@ FOLDER and DIR are those of `source_ranking.py`. A SPEC is `as-is`, or has any o
     ways=down                             over relations: down, or both, to summaries too
     order=walk                            of chunks: walk, or fused with the order by vector (reciprocal ranks)
 
-Questions of type Single are a set of their own, as there. It takes a second for a question, most of it to embed.
+Questions of type Single are a set of their own, as there. Without --variants, those of docs/sources.md are measured.
 """
 
 from __future__ import annotations
