@@ -119,6 +119,13 @@ def built(config: Config, passages: list[tuple[str, str, str]], index: Path, wor
     return open_snapshot(store)
 
 
+def passages_of_chunks(snapshot: Snapshot, passages: list[tuple[str, str, str]]) -> dict[str, str]:
+    """Return chunk → its passage: a passage is a record of the one INPUT."""
+    own = {row["document_id"]: row["record"] for row in snapshot.table("documents").to_pylist()}
+    chunks = snapshot.table("chunks").select(["chunk_id", "document_id"]).to_pylist()
+    return {row["chunk_id"]: passages[own[row["document_id"]]][0] for row in chunks}
+
+
 async def _measured(
     config: Config,
     settings: dict[str, Any],
@@ -128,9 +135,7 @@ async def _measured(
     modes: list[str],
 ) -> dict[str, Figures]:
     """Return the figures of every question, by way of ranking."""
-    own = {row["document_id"]: row["record"] for row in snapshot.table("documents").to_pylist()}
-    chunks = snapshot.table("chunks").select(["chunk_id", "document_id"]).to_pylist()
-    passage = {row["chunk_id"]: passages[own[row["document_id"]]][0] for row in chunks}
+    passage = passages_of_chunks(snapshot, passages)
     embedder = make_embedder(config)
     vectors = [(await embedder.embed([question.text]))[0] for question in questions]
     found: dict[str, Figures] = {}
