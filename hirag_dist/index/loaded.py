@@ -236,7 +236,7 @@ class LoadedIndex:
         """
         if self._claims is None:
             return ()
-        return self._claims.items(self._claims.about(rows, self.seen_chunks, limit))
+        return self._claims.items(self._claims.about(rows, self.seen_chunks, limit), self.admission)
 
     def tokens(self, level: str, row: int) -> int:
         """Return the tokens of a record as contexts hold it, without its reference; 0 where they were not counted.
