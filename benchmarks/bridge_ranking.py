@@ -26,6 +26,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.jsonl import rows_of
 from hirag_dist.cli.building import Order, build
 from hirag_dist.cli.builds import Given
 from hirag_dist.config import Config, Retrieval
@@ -93,7 +94,7 @@ def built(config: Config, folder: Path, index: Path, work: Path) -> Snapshot:
     if current_id(store) is None:
         passages = work / f"{folder.name}.jsonl"
         with passages.open("w", encoding="utf-8") as out:
-            for row in _lines(folder / "corpus.jsonl"):
+            for row in rows_of(folder / "corpus.jsonl"):
                 text = f"{row['title']}\n{row['text']}"
                 out.write(json.dumps({"id": row["passage_id"], "title": row["title"], "text": text}) + "\n")
         order = Order("index", Given.index([str(passages)], config))
@@ -109,9 +110,9 @@ def compared(config: Config, snapshot: Snapshot, folder: Path, mode: str) -> lis
             frozenset(row["gold_passage_ids"]),
             tuple(text.lower() for text in (row["answer"], *row.get("answer_aliases", [])) if len(text) > 3),
         )
-        for row in _lines(folder / "questions.jsonl")
+        for row in rows_of(folder / "questions.jsonl")
     ]
-    passages = passages_of_relations(snapshot, [row["passage_id"] for row in _lines(folder / "corpus.jsonl")])
+    passages = passages_of_relations(snapshot, [row["passage_id"] for row in rows_of(folder / "corpus.jsonl")])
     measured = {
         ranking: asyncio.run(_asked(config, snapshot, questions, passages, ranking, mode)) for ranking in RANKINGS
     }
@@ -187,10 +188,6 @@ def passages_of_relations(snapshot: Snapshot, passage_ids: list[str]) -> dict[st
 
 def _passages_of_sources(sources: Any, passages: dict[str, frozenset[str]]) -> frozenset[str]:
     return frozenset[str]().union(*(passages[source.chunk_id] for source in sources))
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
 if __name__ == "__main__":

@@ -22,13 +22,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import pyarrow.parquet as pq
 
+from benchmarks.jsonl import rows_of
 from hirag_dist.cli.building import Order, build
 from hirag_dist.cli.builds import Given
 from hirag_dist.config import Config
@@ -97,18 +98,12 @@ def configured(embedder: str) -> Config:
 def with_corpus(folder: Path, corpus: Path | None, place: Path) -> Path:
     """Return the folder, or one with the same files and the texts of its documents beside them."""
     documents = folder / "documents.jsonl"
-    if corpus is None or not documents.is_file() or any("text" in row for row in lines(documents)):
+    if corpus is None or not documents.is_file() or any("text" in row for row in rows_of(documents)):
         return folder
     place.mkdir()
     for name, path in ({path.name: path for path in folder.iterdir()} | {"corpus.jsonl": corpus}).items():
         (place / name).symlink_to(path.resolve())
     return place
-
-
-def lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSONL file."""
-    with path.open(encoding="utf-8") as stream:
-        yield from (json.loads(line) for line in stream if line.strip())
 
 
 def counted(folder: Path) -> dict[str, int]:
@@ -122,7 +117,7 @@ def counted(folder: Path) -> dict[str, int]:
         return found | {"reports": found["communities"]}
     if (folder / "entities.jsonl").is_file():
         paths = {name: folder / f"{own}.jsonl" for name, own in JSONL.items()}
-        return {name: sum(1 for _ in lines(path)) if path.is_file() else 0 for name, path in paths.items()}
+        return {name: sum(1 for _ in rows_of(path)) if path.is_file() else 0 for name, path in paths.items()}
     prefix = "" if (folder / "entities.parquet").is_file() else "create_final_"
     paths = {name: folder / f"{prefix}{own}.parquet" for name, own in GRAPHRAG.items()}
     return {name: pq.read_metadata(path).num_rows if path.is_file() else 0 for name, path in paths.items()}

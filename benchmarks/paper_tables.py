@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.jsonl import rows_of
 from hirag_dist.cli.eval_coverage import build_seconds
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_config
@@ -167,7 +168,7 @@ def models(snapshot: Snapshot) -> str:
 
 
 def column(file: Path, field: str) -> list[str]:
-    return [json.loads(line)[field] for line in file.read_text(encoding="utf-8").split("\n") if line]
+    return [row[field] for row in rows_of(file)]
 
 
 def built(corpus: Path, folder: str) -> str:

@@ -29,6 +29,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
+from benchmarks.jsonl import rows_of
 from hirag_dist.backends.recorded import RecordedModel
 from hirag_dist.core.ids import unit_id
 from hirag_dist.core.text import name_key
@@ -161,12 +162,6 @@ def bill(usage: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     return {who: dict(counts) for who, counts in found.items()}
 
 
-def lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSONL file."""
-    with path.open(encoding="utf-8") as stream:
-        yield from (json.loads(line) for line in stream if line.strip())
-
-
 def _short(reason: str) -> str:
     return re.sub(r"unit \w+ \(.*", "…", reason, flags=re.DOTALL)
 
@@ -203,10 +198,10 @@ def _nano(data: Path, name: str) -> Recording:
     The chunks are taken as they were cut: nano-graphrag counts a byte order mark as text, which shifts every cut.
     """
     own = data / name
-    known = {row["chunk_id"] for row in lines(own / "chunks.jsonl")}
+    known = {row["chunk_id"] for row in rows_of(own / "chunks.jsonl")}
     replies = [
         row["response"]
-        for row in lines(own / "llm_responses.jsonl")
+        for row in rows_of(own / "llm_responses.jsonl")
         if row["kind"].startswith("extract") and row["model"] == GPT and row.get("chunk_id") in known
     ]
     return Recording(own / "chunks.jsonl", own, nano_graph(replies), len(replies), GPT, gleaning=1)
@@ -231,7 +226,7 @@ def _web3(data: Path, folder: Path) -> Recording:
 def _musique(data: Path, folder: Path) -> Recording:
     """OpenIE triples of 1,890 passages."""
     own = data / "mhqa_musique"
-    rows = list(lines(next(own.glob("openie*.jsonl"))))
+    rows = list(rows_of(next(own.glob("openie*.jsonl"))))
     names = [name for row in rows for name in row["entities"] if isinstance(name, str)]
     triples = [triple for row in rows for triple in row["triples"]]
     good = [one for one in triples if isinstance(one, list) and len(one) == 3 and all(isinstance(x, str) for x in one)]
@@ -241,7 +236,7 @@ def _musique(data: Path, folder: Path) -> Recording:
 def _malformed(run: str, data: Path, folder: Path) -> Recording:
     """One of two runs of a model that a third of the time does not keep to the form."""
     own = data / "malformed_llm_outputs"
-    rows = [row for row in lines(own / "responses.jsonl") if row["run"] == run]
+    rows = [row for row in rows_of(own / "responses.jsonl") if row["run"] == run]
     where = folder / "recording"
     where.mkdir(exist_ok=True)
     (where / "responses.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.bridge_ranking import configured, interval
+from benchmarks.jsonl import rows_of
 from hirag_dist.backends.endpoints import make_embedder
 from hirag_dist.cli.building import Order, build
 from hirag_dist.cli.builds import Given
@@ -87,17 +88,17 @@ def read_passages(folder: Path) -> Iterator[tuple[str, str, str]]:
     """Yield (id, title, text) of the passages of a set."""
     corpus = folder / "corpus.jsonl"
     if corpus.exists():
-        for row in _lines(corpus):
+        for row in rows_of(corpus):
             yield row["passage_id"], row["title"], f"{row['title']}\n{row['text']}"
     else:
-        for row in _lines(folder / "documents.jsonl"):
+        for row in rows_of(folder / "documents.jsonl"):
             yield row["doc_id"], row["doc_id"], f"{row['doc_id']}\n{row['text']}"
 
 
 def read_questions(folder: Path) -> list[Question]:
     """Return the questions of a set that have evidence."""
     found = []
-    for row in _lines(folder / "questions.jsonl"):
+    for row in rows_of(folder / "questions.jsonl"):
         given = row["gold_passage_ids"] if "gold_passage_ids" in row else row["evidence_doc_ids"]
         gold = frozenset(passage for passage in given or () if passage)
         if gold:
@@ -118,6 +119,13 @@ def built(config: Config, passages: list[tuple[str, str, str]], index: Path, wor
     return open_snapshot(store)
 
 
+def passages_of_chunks(snapshot: Snapshot, passages: list[tuple[str, str, str]]) -> dict[str, str]:
+    """Return chunk → its passage: a passage is a record of the one INPUT."""
+    own = {row["document_id"]: row["record"] for row in snapshot.table("documents").to_pylist()}
+    chunks = snapshot.table("chunks").select(["chunk_id", "document_id"]).to_pylist()
+    return {row["chunk_id"]: passages[own[row["document_id"]]][0] for row in chunks}
+
+
 async def _measured(
     config: Config,
     settings: dict[str, Any],
@@ -127,9 +135,7 @@ async def _measured(
     modes: list[str],
 ) -> dict[str, Figures]:
     """Return the figures of every question, by way of ranking."""
-    own = {row["document_id"]: row["record"] for row in snapshot.table("documents").to_pylist()}
-    chunks = snapshot.table("chunks").select(["chunk_id", "document_id"]).to_pylist()
-    passage = {row["chunk_id"]: passages[own[row["document_id"]]][0] for row in chunks}
+    passage = passages_of_chunks(snapshot, passages)
     embedder = make_embedder(config)
     vectors = [(await embedder.embed([question.text]))[0] for question in questions]
     found: dict[str, Figures] = {}
@@ -167,10 +173,6 @@ def _tell(embedder: str, name: str, measured: dict[str, Figures]) -> None:
             gains = figures - measured[NAIVE]
             line["more than naive"] = {figure: interval(gains[:, at]) for at, figure in enumerate(FIGURES)}
         print(json.dumps(line), flush=True)
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
 if __name__ == "__main__":

@@ -20,9 +20,8 @@ from hirag_dist.core.access import LabelRule
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import bridge_relations, key_entities
-from hirag_dist.core.sources import Starts
-from hirag_dist.core.steps import all_at_once
 from hirag_dist.core.triples import nearest_chunks
+from hirag_dist.core.walk import walk
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.mapped import ReadAhead
@@ -239,8 +238,9 @@ class QueryEngine:
             seen.similarities(none, query)
             nearest_chunks(seen.origins, seen.chunk_vectors, none, query, seen.seen_chunks)
             seen.nearest_chunks(query, 1)
-            starts = Starts(seen.ways, seen.origins, seen.seen_chunks, seen.admission)
-            all_at_once(starts.ranked_steps(1))
+            # Nobody is told, so it may start at what the view hides. Without a start half of it would not be compiled.
+            first = np.zeros(min(len(seen.ways.layers), 1), np.int64)
+            walk(seen.ways, first, np.ones(len(first)), seen.admission, seen.seen_chunks)
 
     def _limits(self, query: Query) -> RetrievalConfig:
         if not query.question.strip():

@@ -271,7 +271,7 @@ class Search:
     async def _local(self) -> None:
         self._starts.of_entities(self._local_scored)
         self._found["local"] = [row for row, _ in self._local_scored]
-        claims = self._index.claims_about(self._found["local"])[:_CLAIMS] if self._mode == "graphrag-local" else ()
+        claims = self._index.claims_about(self._found["local"], _CLAIMS) if self._mode == "graphrag-local" else ()
         self.result = replace(self.result, local=self._index.entities(self._local_scored), claims=claims)
 
     async def _global(self) -> None:

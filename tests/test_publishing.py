@@ -39,7 +39,8 @@ def store(tmp_path: Path) -> Store:
     names = ("documents", "chunks", "entities", "relations", "clusters", "layers", "reports", "usage", "rejects")
     tables = {name: getattr(schemas, name.upper()).empty_table() for name in names}
     tables["communities"] = communities(one="abcd", two="efgh", three="xy")
-    arrays = {"vectors/entities": np.zeros((0, 3), np.float32)}
+    none = np.zeros((0, 3), np.float32)
+    arrays = {"vectors/entities": none, "vectors/chunks": none}
     manifest = write_snapshot(store, tables, arrays, embedder="e", complete=True, build={}, notes={})
     make_current(store, manifest.snapshot_id)
     return store

@@ -20,6 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks.jsonl import rows_of
 from benchmarks.peers import table
 from benchmarks.peers.corpus import CorpusRefused, take
 from benchmarks.peers.metering import adopt_orphans
@@ -70,7 +71,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows that a file holds; none where there is no file."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return list(rows_of(path))
 
 
 def with_row(rows: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -92,7 +92,7 @@ def take(corpus: Path, questions: Path, fraction: float, folder: Path) -> Corpus
 
 def _texts(path: Path, fields: Sequence[str]) -> list[str]:
     found: list[str] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         if not line.strip():
             continue
         try:

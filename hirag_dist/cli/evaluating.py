@@ -72,7 +72,11 @@ def read_variants(given: list[str] | None, config: str | None, settings: list[st
         if name in variants:
             raise ConfigError(f"--variant {name} is given twice")
         own = [f"retrieval.{change.removeprefix('retrieval.')}" for change in changes]
-        variants[name] = configuration(config, [*(settings or []), *own]).config.retrieval
+        configuration(config, settings)  # what is wrong with these is no fault of the variant's
+        try:
+            variants[name] = configuration(config, [*(settings or []), *own]).config.retrieval
+        except ConfigError as error:
+            raise ConfigError(f"--variant {name}: {error}") from None
     return variants
 
 

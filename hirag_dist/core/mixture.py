@@ -300,7 +300,9 @@ def _spread_start(xp: Any, rows: Any, k: int, rng: np.random.Generator) -> tuple
     """
     chosen = [int(rng.integers(len(rows)))]
     norms = xp.einsum("ij,ij->i", rows, rows)
-    nearest = xp.maximum(norms - 2.0 * (rows @ rows[chosen[0]]) + norms[chosen[0]], 0.0)
+    with np.errstate(invalid="ignore"):  # rows are finite; a product with one of them has been seen to raise the flag
+        products = rows @ rows[chosen[0]]
+    nearest = xp.maximum(norms - 2.0 * products + norms[chosen[0]], 0.0)
     nearest[chosen[0]] = 0.0
     n_drawn = 2 + int(np.log(k))
     each = xp.arange(n_drawn)

@@ -54,25 +54,6 @@ def exact_scores(vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float3
     return scores
 
 
-def top_rows(scores: NDArray[np.float32], rows: IntVector, limit: int) -> IntVector:
-    """Return positions of the best scores, best first, ties by row.
-
-    Args:
-        scores: (n,) any order.
-        rows: (n,) the row each score belongs to.
-        limit: positions at most.
-    """
-    if limit < len(scores):
-        kept = np.argpartition(-scores, limit - 1)[:limit]
-        bar = scores[kept].min()
-        candidates = np.flatnonzero(scores >= bar)  # all ties at the bar, so that rows decide among them
-    else:
-        candidates = np.arange(len(scores))
-    order = np.lexsort((rows[candidates], -scores[candidates]))
-    chosen: IntVector = candidates[order][:limit]
-    return chosen
-
-
 def nearest(
     vectors: FloatMatrix,
     candidates: IntVector,

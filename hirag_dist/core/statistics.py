@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from hirag_dist.types import FloatVector, IntVector
+from hirag_dist.types import FloatVector
 
 _CHUNK = 2_000_000  # counts in memory at a time
 Zeros = Literal["wilcox", "pratt", "zsplit"]
@@ -33,11 +33,21 @@ class Interval:
 NOTHING = Interval(float("nan"), float("nan"), float("nan"))
 
 
+def known_mean(values: ArrayLike) -> float:
+    """Return the mean of the values that are known; NaN where none is.
+
+    >>> known_mean([1.0, float("nan"), 2.0])
+    1.5
+    """
+    table = np.asarray(values, np.float64)
+    known = table[~np.isnan(table)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
 def bootstrap_means(
     values: ArrayLike,
     weights: ArrayLike | None = None,
     *,
-    groups: IntVector | None = None,
     level: float = 0.95,
     n_resamples: int = 10_000,
     seed: int = 0,
@@ -49,15 +59,14 @@ def bootstrap_means(
 
     Args:
         values: (n_rows, n_columns); NaN where a column has no value for a row, which then counts for nothing.
-        weights: (n_rows, n_columns), not negative; None for ones.
-        groups: (n_rows,) group of each row: whole groups are drawn (cluster bootstrap), so that rows which are not
-            independent, such as both orders of one comparison, stay together. None: each row is a group.
+        weights: (n_rows, n_columns), not negative; None for ones. What is not independent, such as both orders of one
+            comparison, is one row: its mean, weighted by how many there are.
         level: share of the resampled means inside the interval.
-        n_resamples: draws; the work is n_resamples × n_groups × n_columns.
+        n_resamples: draws; the work is n_resamples × n_rows × n_columns.
         seed: of the draws; equal input gives equal intervals.
 
     Returns:
-        (n_columns,) intervals; all NaN for a column without a value. Of one group the interval is the mean itself: it
+        (n_columns,) intervals; all NaN for a column without a value. Of one row the interval is the mean itself: it
         says nothing.
 
     Raises:
@@ -74,10 +83,6 @@ def bootstrap_means(
     known = ~np.isnan(table)
     shares = np.where(known, shares, 0.0)
     sums = np.where(known, table, 0.0) * shares
-    if groups is not None:
-        if groups.shape != (len(table),):
-            raise ValueError(f"groups must have one entry a row, {len(table)}, got {groups.shape}")
-        sums, shares = (_by_group(each, groups) for each in (sums, shares))
     draws = _resampled(np.concatenate([sums, shares], axis=1), n_resamples, seed)
     n_columns = table.shape[1]
     tail = (1 - level) / 2
@@ -97,37 +102,13 @@ def bootstrap_means(
 def bootstrap_mean(
     values: ArrayLike,
     *,
-    groups: IntVector | None = None,
     level: float = 0.95,
     n_resamples: int = 10_000,
     seed: int = 0,
 ) -> Interval:
     """Return the mean of (n,) values with its interval, as `bootstrap_means`."""
     column = np.asarray(values, np.float64).reshape(-1, 1)
-    return bootstrap_means(column, groups=groups, level=level, n_resamples=n_resamples, seed=seed)[0]
-
-
-def paired_difference(
-    first: ArrayLike,
-    second: ArrayLike,
-    *,
-    groups: IntVector | None = None,
-    level: float = 0.95,
-    n_resamples: int = 10_000,
-    seed: int = 0,
-) -> Interval:
-    """Return the mean of `first - second` over the same questions with its paired bootstrap interval.
-
-    Args:
-        first, second: (n,) values of two systems, NaN where one has none: that question counts for nothing.
-
-    Raises:
-        ValueError: they differ in length.
-    """
-    left, right = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    if left.shape != right.shape or left.ndim != 1:
-        raise ValueError(f"paired values must be two rows of one length, got {left.shape} and {right.shape}")
-    return bootstrap_mean(left - right, groups=groups, level=level, n_resamples=n_resamples, seed=seed)
+    return bootstrap_means(column, level=level, n_resamples=n_resamples, seed=seed)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +191,6 @@ def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
     half = z / (1 + z * z / n) * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
     low = 0.0 if successes == 0 else middle - half  # exactly so, whatever the rounding
     return Interval(share, low, 1.0 if successes == n else middle + half)
-
-
-def _by_group(table: NDArray[np.float64], groups: IntVector) -> NDArray[np.float64]:
-    """Return the sums of each group's rows."""
-    names, place = np.unique(groups, return_inverse=True)
-    sums = np.zeros((len(names), table.shape[1]))
-    np.add.at(sums, place, table)
-    return sums
 
 
 def _resampled(rows: NDArray[np.float64], n_resamples: int, seed: int) -> FloatVector:

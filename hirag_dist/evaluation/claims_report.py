@@ -62,21 +62,24 @@ def _pairs(counts: ClaimCounts, table: FloatVector) -> list[dict[str, Any]]:
         return []
     differences = np.stack([table[one] - table[other] for one, other in pairs], axis=1)  # questions, pairs, measures
     intervals = bootstrap_means(differences.reshape(len(differences), -1))
-    alone = [
-        [wilcoxon(differences[:, place, number]) for number in range(len(MEASURES))] for place in range(len(pairs))
+    compared = [int(np.sum(~np.isnan(differences[:, place, 0]))) for place in range(len(pairs))]
+    tested = [place for place in range(len(pairs)) if compared[place]]  # others are no test of the family
+    alone = {place: [wilcoxon(differences[:, place, number]) for number in range(len(MEASURES))] for place in tested}
+    corrected = [
+        dict(zip(tested, holm([alone[place][number].p for place in tested]), strict=True))
+        for number in range(len(MEASURES))
     ]
-    corrected = [holm([row[number].p for row in alone]) for number in range(len(MEASURES))]
     return [
         {
             "first": counts.methods[one],
             "second": counts.methods[other],
-            "questions": int(np.sum(~np.isnan(differences[:, place, 0]))),
+            "questions": compared[place],
             "measures": {
                 name: {
                     "difference": intervals[place * len(MEASURES) + number],
-                    "z": alone[place][number].z,
-                    "p": alone[place][number].p,
-                    "p_holm": corrected[number][place],
+                    "z": alone[place][number].z if place in alone else None,
+                    "p": alone[place][number].p if place in alone else None,
+                    "p_holm": corrected[number].get(place),
                 }
                 for number, name in enumerate(MEASURES)
             },

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hirag_dist.core.win_rates import Verdicts
 from hirag_dist.evaluation.claims import ClaimCounts, list_claims, read_claims
 from hirag_dist.evaluation.claims_report import claim_results, claim_sections, claim_table
-from hirag_dist.evaluation.judging_runs import Material, refuse_all
+from hirag_dist.evaluation.judging_runs import Material
 from hirag_dist.evaluation.sections import Findings
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.verdict_records import read_verdicts
@@ -35,7 +35,7 @@ async def recount_claims(session: Session, *, paths: Sequence[str], judgements: 
         InputError: a file holds nothing that can be used.
     """
     counts, unreadable = read_claims(paths)
-    refuse_all(session, "claims", unreadable)
+    session.refuse_records("claims", unreadable)
     return _findings(counts, _verdicts(session, judgements), {})
 
 
@@ -43,7 +43,7 @@ def _verdicts(session: Session, judgements: Sequence[str]) -> Verdicts | None:
     if not judgements:
         return None
     recorded = read_verdicts(judgements)
-    refuse_all(session, "verdicts", recorded.unreadable)
+    session.refuse_records("verdicts", recorded.unreadable)
     return recorded.verdicts
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.coverage import LEVELS, TokenRecall, recall_in_bridge, rendered_levels, retrieved_levels
-from hirag_dist.core.statistics import Interval, bootstrap_means
+from hirag_dist.core.statistics import Interval, bootstrap_means, known_mean
 from hirag_dist.core.tokens import encoding
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation.hierarchy import hierarchy_of, index_curves, index_results, index_tables
@@ -59,8 +59,7 @@ async def evaluate_coverage(
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown or not modes:
         raise ConfigError(f"--modes: there is no {', '.join(unknown) or 'mode'}; there are: {', '.join(MODES)}")
-    for each in questions.unreadable:
-        session.refuse("questions", f"{each.uri}#{each.record}", each.reason)
+    session.refuse_records("questions", questions.unreadable)
     systems = session.systems(modes)
     context = {
         "snapshot": session.snapshot.manifest.snapshot_id,
@@ -160,7 +159,7 @@ class _Board:
                 _PART_NAMES[part],
                 level,
                 *(self._recall(at, part, level, reading) for reading in READINGS),
-                round(_mean(self._tokens[:, at, PARTS.index(part) * len(LEVELS) + LEVELS.index(level)])),
+                _whole(self._tokens[:, at, PARTS.index(part) * len(LEVELS) + LEVELS.index(level)]),
             ]
             for at, system in enumerate(self._systems)
             for part in parts
@@ -174,8 +173,8 @@ class _Board:
         rows: list[list[Cell]] = [
             [
                 system,
-                round(_mean(self._facts[:, at, 0])),
-                *(_mean(self._times[:, at, _TIMES.index(name)]) for name in names),
+                _whole(self._facts[:, at, 0]),
+                *(known_mean(self._times[:, at, _TIMES.index(name)]) for name in names),
             ]
             for at, system in enumerate(self._systems)
         ]
@@ -200,12 +199,12 @@ class _Board:
             },
             "tokens": {
                 part: {
-                    level: _mean(self._tokens[:, column, at * len(LEVELS) + place])
+                    level: known_mean(self._tokens[:, column, at * len(LEVELS) + place])
                     for place, level in enumerate(LEVELS)
                 }
                 for at, part in enumerate(PARTS)
             },
-            "context_tokens": _mean(self._facts[:, column, 0]),
+            "context_tokens": known_mean(self._facts[:, column, 0]),
             "connected_pairs": _ratio(self._facts[:, column, 2], self._facts[:, column, 1]),
             "timings_ms": {name: _times(self._times[:, column, at]) for at, name in enumerate(_TIMES)},
         }
@@ -215,9 +214,10 @@ class _Board:
         return bootstrap_means(self._recalls[:, column, at : at + 1])[0]
 
 
-def _mean(values: NDArray[np.float64]) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else 0.0
+def _whole(values: NDArray[np.float64]) -> int | None:
+    """Return the mean without its fraction; None where no value is known."""
+    mean = known_mean(values)
+    return None if np.isnan(mean) else round(mean)
 
 
 def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> float | None:

@@ -12,7 +12,8 @@ from hirag_dist.evaluation.sections import Bars, Lines, Matrix
 from hirag_dist.inspection.charts import nice_number, svg
 
 _WIDTH = 720
-_NAME = 150  # width of the names of groups
+_NAME = 190  # width of the names of groups
+_CHAR = 7.6  # width of a character, on the broad side of what browsers have for letters and capitals mixed
 _VALUE = 62  # room for a value behind its bar
 _BAR, _GAP, _BETWEEN = 15, 3, 12
 
@@ -44,7 +45,7 @@ def draw_bars(bars: Bars) -> str:
         group = [(number, values[name][label]) for number, name in enumerate(names) if label in values[name]]
         middle = y + (len(group) * (_BAR + _GAP) - _GAP) / 2 + 4
         rows.append(
-            f'<text class="end" x="{_NAME - 6}" y="{middle:.1f}">{escape(shorten(label, 24))}'
+            f'<text class="end" x="{_NAME - 6}" y="{middle:.1f}">{escape(shorten(label, int((_NAME - 6) / _CHAR)))}'
             f"<title>{escape(label)}</title></text>"
         )
         for number, value in group:
@@ -155,7 +156,7 @@ def _legend(names: Sequence[str]) -> tuple[list[str], float]:
     parts, x, y = [], 4.0, 6.0
     for number, name in enumerate(names):
         shown = shorten(name, 40)
-        width = 26 + 6.6 * len(shown)
+        width = 26 + _CHAR * len(shown)
         if x + width > _WIDTH and x > 4:
             x, y = 4.0, y + 20
         parts.append(

@@ -14,7 +14,6 @@ from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.sections import Findings, Section, Table, Text
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.verdict_records import read_verdicts
-from hirag_dist.reading import Unreadable
 
 
 @dataclass(frozen=True)
@@ -44,17 +43,11 @@ class Material:
             InputError: a file without an answer that can be used, or a name used twice.
         """
         sets = AnswerSets()
-        refuse_all(session, "questions", self.questions.unreadable)
-        refuse_all(session, "answers", add_recorded(sets, self.sources, self.questions.items))
+        session.refuse_records("questions", self.questions.unreadable)
+        session.refuse_records("answers", add_recorded(sets, self.sources, self.questions.items))
         if self.modes:
             await add_made(sets, session, self.questions.items, session.systems(self.modes))
         return sets
-
-
-def refuse_all(session: Session, step: str, unreadable: Sequence[Unreadable]) -> None:
-    """Count records that cannot be read as dead letters."""
-    for each in unreadable:
-        session.refuse(step, f"{each.uri}, record {each.record}", each.reason)
 
 
 async def judge_answers(session: Session, *, material: Material, judging: Judging) -> Findings:
@@ -75,7 +68,7 @@ async def recount(session: Session, *, paths: Sequence[str], material: Material)
         InputError: the files hold no verdict.
     """
     recorded = read_verdicts(paths)
-    refuse_all(session, "verdicts", recorded.unreadable)
+    session.refuse_records("verdicts", recorded.unreadable)
     sets = await material.gather(session)
     found = _findings(session, recorded.verdicts, sets, material)
     if recorded.by_row is None:

@@ -69,7 +69,7 @@ async def evaluate_answers(session: Session, questions: Questions, modes: Sequen
     unknown = [mode for mode in modes if mode not in known]
     if unknown or not modes:
         raise ConfigError(f"--modes: there is no {', '.join(unknown) or 'mode'}; there are: {', '.join(known)}")
-    _tell_unreadable(session, questions)
+    session.refuse_records("questions", questions.unreadable)
     systems = session.systems(modes)
     short = session.asks("answer", "short-answer")
     by_parts = session.asks("answer", "short-answer", "map-answer")
@@ -111,7 +111,7 @@ async def score_recorded(
     Raises:
         InputError: the file holds no answer to any of the questions.
     """
-    _tell_unreadable(session, questions)
+    session.refuse_records("questions", questions.unreadable)
     answers = _read_answers(session, path, fields, {question.id for question in questions.items})
     if not answers:
         raise InputError(
@@ -128,11 +128,6 @@ async def score_recorded(
                 else:
                     _write(file, question, system, answer, board.add(place, system, question, answer))
     return board.findings(questions.counts)
-
-
-def _tell_unreadable(session: Session, questions: Questions) -> None:
-    for each in questions.unreadable:
-        session.refuse("questions", f"{each.uri}#{each.record}", each.reason)
 
 
 async def _answer(session: Session, asked: _Asked) -> Value | Rejected:

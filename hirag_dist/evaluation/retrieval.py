@@ -54,8 +54,7 @@ async def evaluate_retrieval(
     asked = [question for question in questions.items if question.gold]
     if not asked:
         raise InputError(f"no question of {questions.source} names gold evidence; name its field with --gold-field")
-    for each in questions.unreadable:
-        session.refuse("questions", f"{each.uri}#{each.record}", each.reason)
+    session.refuse_records("questions", questions.unreadable)
     evidence = Evidence(session.snapshot, (own for question in asked for own in question.gold))
     if not evidence.known:
         raise InputError(none_known(questions.source, asked[0].gold[0], evidence.examples))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.statistics import Interval, bootstrap_means
+from hirag_dist.core.statistics import Interval, bootstrap_means, known_mean
 from hirag_dist.evaluation.evidence import LEVELS
 from hirag_dist.evaluation.questions import Question
 from hirag_dist.evaluation.sections import Bars, Cell, Findings, Section, Table, Text
@@ -98,7 +98,7 @@ def findings(tally: Tally, ks: Sequence[int], n_chunks: int, counts: Mapping[str
         "chunks_of_index": n_chunks,
         "ms": times,
         "context_tokens": {
-            system.name: _mean(tally.context_tokens[:, place]) for place, system in enumerate(tally.systems)
+            system.name: known_mean(tally.context_tokens[:, place]) for place, system in enumerate(tally.systems)
         },
     }
     main = _main_table(tally, by_group[""]["systems"], list(measures))
@@ -149,9 +149,9 @@ def _levels(tally: Tally) -> dict[str, dict[str, Any]]:
     for place, system in enumerate(tally.systems):
         found[system.name] = {
             level: {
-                "reached": _mean(tally.reached[level][:, place]),
-                "only_by_it": _mean(tally.only[level][:, place]),
-                "chunks": _mean(tally.chunks[level][:, place]),
+                "reached": known_mean(tally.reached[level][:, place]),
+                "only_by_it": known_mean(tally.only[level][:, place]),
+                "chunks": known_mean(tally.chunks[level][:, place]),
             }
             for level in LEVELS
         }
@@ -169,11 +169,6 @@ def _times(tally: Tally) -> dict[str, dict[str, Any]]:
             if len(times)
         }
     return found
-
-
-def _mean(values: Numbers) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
 
 
 def _middle(ks: Sequence[int]) -> int:

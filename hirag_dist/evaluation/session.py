@@ -25,6 +25,7 @@ from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import Meter, current_meter, retrying
 from hirag_dist.ports import Listener
 from hirag_dist.query import QueryEngine
+from hirag_dist.reading import Unreadable
 from hirag_dist.types import Rejected
 from hirag_dist.wiring import answerers
 
@@ -181,6 +182,11 @@ class Session:
     def refuse(self, step: str, own_id: str, reason: str) -> None:
         """Count something that could not even become a unit, such as a record of a file without a question."""
         self.letters.append(Letter(step, own_id, reason))
+
+    def refuse_records(self, step: str, unreadable: Iterable[Unreadable]) -> None:
+        """Count records of files that cannot be read."""
+        for each in unreadable:
+            self.refuse(step, f"{each.uri}#{each.record}", each.reason)
 
     async def map(
         self, step: str, units: Iterable[Unit[T]], work: Work[T], *, at_once: int | None = None

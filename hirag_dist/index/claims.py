@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -10,12 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hirag_dist.core.admission import admitted
 from hirag_dist.core.covariates import ClaimItem
 from hirag_dist.index import layout
 from hirag_dist.index.columns import Batches, Create, Save, rows_of_column
 from hirag_dist.index.mapped import ServingFiles
 from hirag_dist.index.texts import text_schema, write_texts
 from hirag_dist.schemas import CLAIMS
+from hirag_dist.types import Admission
 
 TEXTS: Final = "claims.arrow"
 _SCHEMA: Final = text_schema(CLAIMS.names, wide=["description", "source_text"])
@@ -30,6 +33,7 @@ def write_claims(batches: Batches, create: Create, save: Save, entity_ids: pa.Ar
         write_texts(file, _SCHEMA, map(_filled, batches(layout.CLAIMS, _SCHEMA.names)))
     save("claim_chunks", chunks)
     ends = [rows_of_column(batches, layout.CLAIMS, name, entity_ids) for name in ("subject_id", "object_id")]
+    save("claim_ends", np.column_stack(ends))
     indptr, rows = _about(ends, len(entity_ids))
     save("entity_claims_indptr", indptr)
     save("entity_claims", rows)
@@ -62,34 +66,49 @@ class MappedClaims:
     def __init__(self, files: ServingFiles) -> None:
         self._texts = files.texts(TEXTS)
         self._chunks: NDArray[np.int32] = files.array("claim_chunks")
+        self._ends: NDArray[np.int32] = files.array("claim_ends")
         self._indptr: NDArray[np.int64] = files.array("entity_claims_indptr")
         self._rows: NDArray[np.int32] = files.array("entity_claims")
 
-    def about(self, entities: Iterable[int], seen_chunks: NDArray[np.bool_] | None) -> list[int]:
+    def about(self, entities: Iterable[int], seen_chunks: NDArray[np.bool_] | None, limit: int) -> list[int]:
         """Return rows of claims about entities, each once, in the entities' order: as subject first, then by id.
 
         Args:
             entities: rows.
             seen_chunks: (n_chunks,) the chunks whose claims may be seen; None: all, and claims of unknown ones too.
+            limit: claims at most.
         """
         found: dict[int, None] = {}
-        for row in entities:
-            found |= dict.fromkeys(self._rows[self._indptr[row] : self._indptr[row + 1]].tolist())
-        return [row for row in found if self._seen(row, seen_chunks)]
+        for entity in entities:
+            rows = self._rows[self._indptr[entity] : self._indptr[entity + 1]]
+            if seen_chunks is not None:
+                chunks = self._chunks[rows]
+                rows = rows[(chunks >= 0) & seen_chunks[chunks]]  # what is said at −1, of an unknown chunk, is not used
+            found |= dict.fromkeys(rows[:limit].tolist())  # so many are new, or there before
+            if len(found) >= limit:
+                break
+        return list(found)[:limit]
 
-    def items(self, rows: Iterable[int]) -> tuple[ClaimItem, ...]:
-        """Return claims by row."""
+    def items(self, rows: Iterable[int], admission: Admission | None) -> tuple[ClaimItem, ...]:
+        """Return claims by row. That a name is an entity is told where that entity may be seen.
+
+        Args:
+            rows: of claims.
+            admission: which entities the caller may see; None: every one.
+        """
         own = list(rows)
         columns = (self._texts.values(name, own) for name in ClaimItem.__dataclass_fields__)
-        return tuple(map(ClaimItem, *columns))
+        claims = map(ClaimItem, *columns)
+        if admission is None:
+            return tuple(claims)
+        ends = self._ends[own]
+        shown = (ends >= 0) & admitted(admission, ends)
+        return tuple(
+            replace(claim, subject_id=claim.subject_id * subject, object_id=claim.object_id * thing)
+            for claim, (subject, thing) in zip(claims, shown.tolist(), strict=True)
+        )
 
     def n_seen(self, seen_chunks: NDArray[np.bool_]) -> int:
         """Return how many claims are of chunks that may be seen."""
         known = self._chunks[self._chunks >= 0]
         return int(np.count_nonzero(seen_chunks[known]))
-
-    def _seen(self, row: int, seen_chunks: NDArray[np.bool_] | None) -> bool:
-        if seen_chunks is None:
-            return True
-        chunk = self._chunks[row]
-        return bool(chunk >= 0 and seen_chunks[chunk])

@@ -226,16 +226,17 @@ class LoadedIndex:
         own, document_id, text = (self._chunks.value(name, row) for name in ("chunk_id", "document_id", "text"))
         return SourceItem(own, document_id, title, uri, start, end, text, score)
 
-    def claims_about(self, rows: Iterable[int]) -> tuple[ClaimItem, ...]:
+    def claims_about(self, rows: Iterable[int], limit: int) -> tuple[ClaimItem, ...]:
         """Return the claims about entities that may be seen: those whose chunk may be.
 
         Args:
             rows: entities. Each one's claims come in their order, those of which it is the subject first; a claim that
                 is about several comes once. Nothing where the snapshot has no claims.
+            limit: claims at most: of a hub there may be very many.
         """
         if self._claims is None:
             return ()
-        return self._claims.items(self._claims.about(rows, self.seen_chunks))
+        return self._claims.items(self._claims.about(rows, self.seen_chunks, limit), self.admission)
 
     def tokens(self, level: str, row: int) -> int:
         """Return the tokens of a record as contexts hold it, without its reference; 0 where they were not counted.

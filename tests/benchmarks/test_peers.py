@@ -92,6 +92,9 @@ def test_a_corpus_is_its_first_documents(tmp_path: Path) -> None:
     tenth = take(documents, asked, 0.1, tmp_path / "out")
     assert [json.loads(line)["text"] for line in tenth.path.read_text().splitlines()] == ["Text 0.", "Text 1."]
     assert tenth.n_documents == 2
+    odd = tmp_path / "odd.jsonl"
+    odd.write_text('{"text": "one\u2028line\u0085 still"}\n{"text": "two"}\n', encoding="utf-8")
+    assert take(odd, asked, 1.0, tmp_path / "odd").n_documents == 2, "only a line feed ends a line"
     assert take(documents, asked, 1.0, tmp_path / "all").digest != tenth.digest
     with pytest.raises(CorpusRefused, match="--fraction"):
         take(documents, asked, 0.0, tmp_path / "out")

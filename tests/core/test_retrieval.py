@@ -17,7 +17,7 @@ from hirag_dist.core.retrieval import (
     key_entities,
     ranked_communities,
 )
-from hirag_dist.core.scoring import exact_scores, nearest, top_rows
+from hirag_dist.core.scoring import exact_scores, nearest
 from hirag_dist.types import CsrGraph
 
 
@@ -123,12 +123,14 @@ def test_the_best_rows_come_first_and_ties_go_by_row(limit: int) -> None:
         n_scores = int(rng.integers(1, 60))
         rows = rng.permutation(200)[:n_scores].astype(np.int64)
         scores = rng.integers(0, 5, n_scores).astype(np.float32)
-        found = rows[top_rows(scores, rows, limit)].tolist()
+        vectors = np.zeros((200, 1), np.float32)
+        vectors[rows, 0] = scores
+        found = nearest(vectors, rows, np.ones(1, np.float32), limit)[0].tolist()
         assert found == slow_top(dict(zip(rows.tolist(), scores.tolist(), strict=True)), limit)
 
 
-def test_no_scores_give_no_rows() -> None:
-    assert len(top_rows(np.array([], np.float32), np.array([], np.int64), 5)) == 0
+def test_no_candidates_give_no_rows() -> None:
+    assert len(nearest(np.ones((3, 1), np.float32), np.array([], np.int64), np.ones(1, np.float32), 5)[0]) == 0
 
 
 @pytest.mark.parametrize("level", ["leaf", "all", "0", "1", "2", "7"])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hirag_dist.core.scoring import encode, exact_scores, nearest, nearest_of_all, top_rows
+from hirag_dist.core.scoring import encode, exact_scores, nearest, nearest_of_all
 
 
 def made(kind: str, n: int, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -87,4 +87,3 @@ def test_scores_are_products_in_float64(dim: int) -> None:
 def test_no_rows_have_no_scores() -> None:
     vectors = np.zeros((0, 4), np.float32)
     assert nearest_of_all(vectors, encode(vectors), np.ones(4, np.float32), 5, 0)[0].tolist() == []
-    assert len(top_rows(np.zeros(0, np.float32), np.zeros(0, np.int64), 3)) == 0

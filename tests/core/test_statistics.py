@@ -15,7 +15,6 @@ from hirag_dist.core.statistics import (
     bootstrap_mean,
     bootstrap_means,
     holm,
-    paired_difference,
     wilcoxon,
     wilson,
 )
@@ -56,15 +55,14 @@ def test_columns_are_drawn_together() -> None:
     together = bootstrap_means(np.stack([values, values + 1, values + 1 - values], axis=1))
     assert together[1].low == pytest.approx(together[0].low + 1)
     assert together[2] == Interval(*[pytest.approx(1.0)] * 3)
-    assert paired_difference(values + 1, values).beyond_zero
-    assert not paired_difference(values, values).beyond_zero
+    assert together[2].beyond_zero
+    assert not bootstrap_mean(values - values).beyond_zero
 
 
 def test_questions_without_a_value_count_for_nothing() -> None:
     values = np.array([1.0, np.nan, 0.0, np.nan])
     assert bootstrap_mean(values).value == 0.5
     assert math.isnan(bootstrap_mean([np.nan, np.nan]).value)
-    assert paired_difference([1.0, np.nan], [0.0, 1.0]).value == 1.0
 
 
 def test_weights_make_a_ratio_of_sums() -> None:
@@ -72,15 +70,6 @@ def test_weights_make_a_ratio_of_sums() -> None:
     (found,) = bootstrap_means([[1.0], [0.0]], [[1.0], [3.0]])
     assert found.value == 0.25
     assert (found.low, found.high) == (0.0, 1.0)
-
-
-def test_groups_are_drawn_whole() -> None:
-    """Ten copies of each row know no more than the rows: as groups they have the rows' own interval."""
-    rows = np.random.default_rng(4).random(30)
-    copies, groups = np.repeat(rows, 10), np.repeat(np.arange(30), 10)
-    alone, grouped, blind = bootstrap_mean(rows), bootstrap_mean(copies, groups=groups), bootstrap_mean(copies)
-    assert (grouped.low, grouped.high) == pytest.approx((alone.low, alone.high))
-    assert blind.high - blind.low < 0.5 * (alone.high - alone.low)
 
 
 def test_a_seed_decides() -> None:
@@ -103,17 +92,11 @@ def test_nothing_to_draw_from() -> None:
         ([[1.0]], {"n_resamples": 0}),
         ([[1.0]], {"weights": [[-1.0]]}),
         ([[1.0]], {"weights": [[1.0], [1.0]]}),
-        ([[1.0]], {"groups": np.array([0, 1])}),
     ],
 )
 def test_what_does_not_fit_is_refused(values: object, options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="must"):
         bootstrap_means(values, **options)  # type: ignore[arg-type]
-
-
-def test_pairs_must_be_of_one_length() -> None:
-    with pytest.raises(ValueError, match="one length"):
-        paired_difference([1.0], [1.0, 2.0])
 
 
 def test_signed_ranks_by_hand() -> None:

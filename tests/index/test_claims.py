@@ -33,7 +33,7 @@ def table(*claims: dict[str, Any]) -> pa.Table:
 
 
 def told_of(index: LoadedIndex, *entities: int) -> list[str]:
-    return [item.claim_id for item in index.claims_about(entities)]
+    return [item.claim_id for item in index.claims_about(entities, 100)]
 
 
 @pytest.fixture
@@ -54,7 +54,10 @@ def test_claims_are_found_by_whom_they_are_about(snapshot: Snapshot) -> None:
     assert told_of(index, 0) == ["c2", "c3", "c1"], "as subject first, then as object"
     assert told_of(index, 1, 0) == ["c1", "c3", "c2"], "each once, in the order asked for"
     assert told_of(index, 2, 3) == []
-    (first, *_) = index.claims_about([1])
+    for limit in range(4):
+        cut = [item.claim_id for item in index.claims_about([1, 0], limit)]
+        assert cut == ["c1", "c3", "c2"][:limit], "the first ones, also where entities share some"
+    (first, *_) = index.claims_about([1], 100)
     assert first.subject_id == "e2"
     assert claim_text(first) == "Somebody → somebody else, debt (true, from 1843-12-24): What c1 says."
     assert snapshot.info().counts["claims"] == 4
@@ -67,7 +70,7 @@ def test_claims_are_content_and_their_absence_changes_nothing(store: Store, snap
     assert not [name for name in without.files if "claim" in name]
     plain = open_snapshot(store, without.snapshot_id)
     assert plain.table("claims").equals(schemas.CLAIMS.empty_table())
-    assert LoadedIndex(plain).claims_about([0, 1]) == ()
+    assert LoadedIndex(plain).claims_about([0, 1], 100) == ()
     other = snapshots.publish(store, snapshots.tiny_tables() | {"claims": table(claim("c1", "e2", "e1", "k1"))})
     assert other.snapshot_id not in (without.snapshot_id, snapshot.manifest.snapshot_id)
 
@@ -80,14 +83,17 @@ def test_claims_stay_when_losses_are_accepted(store: Store, snapshot: Snapshot) 
 
 
 def test_a_caller_is_told_the_claims_of_chunks_in_reach(tmp_path: Path) -> None:
-    documents = [("Ann/person: one.\nBob/person: two.", []), ("Ann/person: three.", ["secret"])]
+    documents = [("Ann/person: one.\nBob/person: two.", []), ("Ann/person: three.\nCid/person: four.", ["secret"])]
     built = build(Bench(tmp_path), documents)
     chunks = {row["document_id"]: row["chunk_id"] for row in rows(built, "chunks")}
     homes = {tuple(row["labels"]): chunks[row["document_id"]] for row in rows(built, "documents")}
     entities = [row["entity_id"] for row in rows(built, "entities")]
-    ann = next(row["entity_id"] for row in rows(built, "entities") if row["name"] == "Ann")
+    ids = {row["name"]: row["entity_id"] for row in rows(built, "entities") if row["layer"] == 0}
+    ann = ids["Ann"]
     claims = table(
-        claim("c1", ann, None, homes["secret",]), claim("c2", ann, None, homes[()]), claim("c3", ann, None, "gone")
+        claim("c1", ann, None, homes["secret",]),
+        claim("c2", ann, ids["Cid"], homes[()]),
+        claim("c3", ann, None, "gone"),
     )
     tables = {
         name: built.table(name).cast(getattr(schemas, name.upper()))
@@ -105,7 +111,9 @@ def test_a_caller_is_told_the_claims_of_chunks_in_reach(tmp_path: Path) -> None:
     assert told_of(index, row) == ["c1", "c2", "c3"]
     seen = views.seen_by(frozenset())
     assert isinstance(seen, SeenIndex)
-    assert told_of(seen, row) == ["c2"]
+    (told,) = seen.claims_about([row], 10)
+    assert (told.claim_id, told.subject_id) == ("c2", ann)
+    assert (told.object, told.object_id) == ("somebody else", "")  # that this is an entity is told elsewhere only
     assert seen.info(snapshot.info()).counts["claims"] == 1
     assert built.info().counts.get("claims") is None
     cleared = views.seen_by(frozenset(["secret"]))

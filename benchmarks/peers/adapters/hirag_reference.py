@@ -7,23 +7,20 @@ It is on no package index. Written from descriptions of its interface (`HiRAG(wo
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from hirag import HiRAG, QueryParam  # found through PYTHONPATH, which the runner sets to the checkout
 from openai import AsyncOpenAI
 
+from benchmarks.peers.adapters.working_folder import WorkingFolder
 from benchmarks.peers.job import API_KEY, CHAT_MODEL, EMBEDDING_MODEL, Job
 
 
-class Adapter:
+class Adapter(WorkingFolder):
     """See `job.Adapter`."""
 
-    retrieves: ClassVar[bool] = True
-
     def __init__(self, job: Job) -> None:
-        self._folder = Path(job.folder)
         client = AsyncOpenAI(base_url=job.base_url, api_key=API_KEY)
 
         async def complete(
@@ -48,35 +45,11 @@ class Adapter:
 
         # a function, and not an object with a call: it copies its settings deeply, and clients cannot be copied
         vars(embed).update(embedding_dim=job.dim, max_token_size=8192)
-        self._rag = HiRAG(
+        rag = HiRAG(
             working_dir=job.folder,
             best_model_func=complete,
             cheap_model_func=complete,
             embedding_func=embed,
             enable_hierachical_mode=True,
         )
-
-    async def index(self, documents: list[str]) -> None:
-        await self._rag.ainsert(documents)
-
-    async def open(self) -> None:
-        """Nothing: the index was read when the object was made."""
-
-    async def sizes(self) -> dict[str, int]:
-        graph = self._rag.chunk_entity_relation_graph._graph
-        reports = json.loads((self._folder / "kv_store_community_reports.json").read_text(encoding="utf-8"))
-        return {
-            "entities": graph.number_of_nodes(),
-            "relations": graph.number_of_edges(),
-            "communities": len(reports),
-            "reports": sum(1 for each in reports.values() if each["report_json"].get("summary")),
-        }
-
-    async def answer(self, question: str) -> str:
-        return str(await self._rag.aquery(question, QueryParam(mode="hi")))
-
-    async def context(self, question: str) -> str:
-        return str(await self._rag.aquery(question, QueryParam(mode="hi", only_need_context=True)))
-
-    async def close(self) -> None:
-        """Nothing is held open."""
+        super().__init__(job.folder, rag, QueryParam, "hi")
