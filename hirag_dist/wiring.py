@@ -34,7 +34,7 @@ from hirag_dist.pool.chat import Pool, PricedModel
 from hirag_dist.pool.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.probing import probe_forms
-from hirag_dist.pool.treasury import Treasury
+from hirag_dist.pool.treasury import GO_ON, Treasury
 from hirag_dist.ports import ChatModel, Embedder, Executor
 from hirag_dist.query import QueryEngine
 from hirag_dist.questions import QuestionEmbedder
@@ -120,12 +120,18 @@ async def has_forms(name: str, config: Config, ledger: Ledger | None, caller: Ca
 
 
 def make_treasury(
-    config: Config, max_usd: float | None = None, max_tokens: int | None = None, *, sharers: int = 1
+    config: Config,
+    max_usd: float | None = None,
+    max_tokens: int | None = None,
+    *,
+    sharers: int = 1,
+    advice: str = GO_ON,
 ) -> Treasury:
     """Return what holds the limits of all endpoints and the run's money; on a cluster one actor has it.
 
     Args:
         sharers: processes that have a treasury each and divide the limits; each may have one call in flight at least.
+        advice: what to do at a spending limit, as its error says it.
     """
     allowances = {
         name: Allowance(
@@ -136,7 +142,7 @@ def make_treasury(
         )
         for name, endpoint in config.llm.endpoints.items()
     }
-    return Treasury(allowances, max_usd, max_tokens)
+    return Treasury(allowances, max_usd, max_tokens, advice=advice)
 
 
 def make_pool(
