@@ -66,20 +66,28 @@ class Resolved:
     kernels: str
 
 
-def resolve(config: Config, ledger: Ledger | None = None, kernels: str | None = None) -> Resolved:
+def resolve(
+    config: Config,
+    ledger: Ledger | None = None,
+    kernels: str | None = None,
+    max_usd: float | None = None,
+    max_tokens: int | None = None,
+) -> Resolved:
     """Find out what the endpoints of a build can do: at most one small call a model, none for built-in ones.
 
     Args:
         ledger: where the answers are kept, so that an index asks once.
         kernels: that the index was built with before.
+        max_usd, max_tokens: what this run may spend, these calls first.
 
     Raises:
+        BudgetReached: a call could pass what may be spent.
         ModelError: an endpoint is out of reach for longer than the configured patience, or does not let us in.
         BackendUnavailable: something that the configuration names is not installed.
     """
     if config.clustering.reduction == "umap":
         require_umap()
-    structured = asyncio.run(_probe(config, ledger))
+    structured = asyncio.run(_probe(config, ledger, max_usd, max_tokens))
     models = {role: answerers(config, getattr(config.llm.roles, role)) for role in CHAT_ROLES}
     embedder = make_embedder(config)
     return Resolved(
@@ -91,9 +99,12 @@ def resolve(config: Config, ledger: Ledger | None = None, kernels: str | None = 
     )
 
 
-async def _probe(config: Config, ledger: Ledger | None) -> dict[str, bool]:
+async def _probe(
+    config: Config, ledger: Ledger | None, max_usd: float | None, max_tokens: int | None
+) -> dict[str, bool]:
     used = {name for role in BUILD_ROLES for name in role_endpoints(config, role)}
-    caller = Caller(Budget(make_treasury(config)), patience(config))
+    spending = max_usd is not None or max_tokens is not None
+    caller = Caller(Budget(make_treasury(config, max_usd, max_tokens), spending=spending), patience(config))
     found: dict[str, bool] = {}
     try:
         for name in sorted(used):
@@ -110,7 +121,7 @@ async def has_forms(name: str, config: Config, ledger: Ledger | None, caller: Ca
     endpoint = config.llm.endpoints[name]
     if endpoint.kind != "openai" or endpoint.output != "auto":
         return endpoint.output == "json_schema"
-    target = _priced(name, 1.0, make_chat_model(name, config), config)
+    target = _priced(name, 1.0, make_chat_model(name, config, caller.budget.spending), config)
     try:
         found = await probe_forms(target, ledger, caller)
     finally:

@@ -111,7 +111,7 @@ def _resolved(config: Config, store: Store, order: Order, probes: Meter, lock: B
     """Ask the models what they can; what that spends goes to `probes`, and that it failed on record."""
     token = current_meter.set(probes)
     try:
-        return resolve(config, Ledger(store), _kernels_before(store))
+        return resolve(config, Ledger(store), _kernels_before(store), order.max_usd, order.max_tokens)
     except BaseException as error:
         with suppress(StoreError, IndexBusy):  # why it failed is what is told
             note_not_begun(store, order.action, order.given, config, order.limits, probes, error, lock.fenced)
