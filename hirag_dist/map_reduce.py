@@ -20,6 +20,7 @@ from hirag_dist.core.context import community_text, source_text
 from hirag_dist.core.map_reduce import Cut, Mapped, Part, gather_points, parse_points, reports_at
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import RankedCommunity
+from hirag_dist.core.text import many
 from hirag_dist.errors import InvalidQuery, RequestRejected
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.ports import ChatPool
@@ -155,7 +156,7 @@ async def map_parts(
     mapped = [each for each in results if isinstance(each, Mapped)]
     if rejected and not mapped:
         raise RequestRejected(
-            f"none of the {len(rejected)} parts of the corpus has a usable reply, the first because: "
+            f"no usable reply about any part of the corpus ({many(len(rejected), 'part')}), the first because: "
             f"{rejected[0].reason}"
         )
     points = [point for each in mapped for point in each.points]
