@@ -96,7 +96,7 @@ def gather(
     if len(parts) > most:
         cheaper = "" if mode == "ts" else "a coarser community_level, "
         raise InvalidQuery(
-            f"mode: {mode} takes more than {most} calls here, which is retrieval.map_reduce.max_calls; choose {cheaper}"
+            f"mode: {mode} takes more than {many(most, 'call')} here, which is retrieval.map_reduce.max_calls; choose {cheaper}"
             f"a larger retrieval.context_tokens or only some labels, or raise the limit"
         )
     took_ms = (time.perf_counter() - started) * 1e3

@@ -272,7 +272,7 @@ async def test_a_question_that_takes_too_many_calls_is_refused_before_the_first(
     long = Bench(snapshot, RetrievalConfig(map_reduce=MapReduce(max_calls=1)))
     long.engine._count = lambda text: 90 * len(text.split())
     assert len((await bench.engine.material(Query("a?", mode))).parts) == 1
-    with pytest.raises(InvalidQuery, match=r"more than 1 calls here, which is retrieval\.map_reduce\.max_calls"):
+    with pytest.raises(InvalidQuery, match=r"more than 1 call here, which is retrieval\.map_reduce\.max_calls"):
         await long.engine.material(Query("a?", mode, context_tokens=1000))
 
 
