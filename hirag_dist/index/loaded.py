@@ -168,6 +168,10 @@ class LoadedIndex:
         """Return, for each community, whether it has a report that may be seen."""
         return self._report_rows >= 0
 
+    def seen_whole(self) -> NDArray[np.bool_]:
+        """Return, for each community, whether all that it was made from may be seen."""
+        return np.ones(len(self._report_rows), np.bool_)
+
     def paths(
         self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]], named: Named
     ) -> tuple[PathItem, ...]:
