@@ -16,6 +16,7 @@ from hirag_dist.cli.output import emit, out, table
 from hirag_dist.cli.progress import Bars
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
+from hirag_dist.core.text import many
 from hirag_dist.errors import IndexBusy, SnapshotError, StoreError
 from hirag_dist.execution.run import Run
 from hirag_dist.index.lock import BuildLock
@@ -111,7 +112,7 @@ def _resolved(config: Config, store: Store, order: Order, probes: Meter, lock: B
     """Ask the models what they can; what that spends goes to `probes`, and that it failed on record."""
     token = current_meter.set(probes)
     try:
-        return resolve(config, Ledger(store), _kernels_before(store))
+        return resolve(config, Ledger(store), _kernels_before(store), order.max_usd, order.max_tokens)
     except BaseException as error:
         with suppress(StoreError, IndexBusy):  # why it failed is what is told
             note_not_begun(store, order.action, order.given, config, order.limits, probes, error, lock.fenced)
@@ -169,8 +170,9 @@ def show(report: dict[str, Any]) -> None:
     else:
         out.print(
             f"Snapshot [bold]{report['snapshot']}[/bold] {'published' if report['changed'] else 'is unchanged'} after "
-            f"{report['seconds']:.1f} s: {counts['documents']:,} documents, {counts['chunks']:,} chunks, "
-            f"{counts['entities']:,} entities, {counts['relations']:,} relations, {counts['reports']:,} reports."
+            f"{report['seconds']:.1f} s: {many(counts['documents'], 'document')}, {many(counts['chunks'], 'chunk')}, "
+            f"{many(counts['entities'], 'entity', 'entities')}, {many(counts['relations'], 'relation')}, "
+            f"{many(counts['reports'], 'report')}."
         )
         out.print(layer_table(report["layers"]))
         levels = ", ".join(f"{n:,} at level {level}" for level, n in report["communities_by_level"].items())
@@ -181,11 +183,12 @@ def show(report: dict[str, Any]) -> None:
     out.print(f"This run {sent_line(report['this_run'])}.")
     where = report["index"]
     if report["dropped"]:
-        out.print(f"{report['dropped']} dead letters were dropped before; their loss is accepted.")
+        gone = many(report["dropped"], "dead letter was", "dead letters were")
+        out.print(f"{gone} dropped before, and accepted as lost.")
     if not report["complete"]:
         out.print(
-            f"[yellow]Incomplete: {report['dead_letters']} units are dead letters.[/yellow] "
-            f"`hirag-dist status --index {where} --letters` shows them, `hirag-dist retry --index {where}` asks again."
+            f"[yellow]Incomplete: {many(report['dead_letters'], 'dead letter')}.[/yellow] `hirag-dist status --index "
+            f"{where} --letters` shows all, `hirag-dist retry --index {where}` asks again."
         )
 
 

@@ -22,6 +22,7 @@ from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configur
 from hirag_dist.cli.output import emit, out, use_json
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
+from hirag_dist.core.text import many
 from hirag_dist.core.tokens import counter
 from hirag_dist.errors import HiragError
 from hirag_dist.index.store import Store
@@ -169,7 +170,7 @@ async def _chat(name: str, config: Config) -> str:
         reply = await model.complete(request)
         forms = getattr(model, "supports_forms", None)
         structured = f", structured outputs {'on' if await forms() else 'off'}" if forms is not None else ""
-        return f"{model.name} answered ({reply.input_tokens} tokens in, {reply.output_tokens} out){structured}"
+        return f"{model.name} answered ({many(reply.input_tokens, 'token')} in, {reply.output_tokens} out){structured}"
     finally:
         await model.close()
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hirag_dist import schemas
 from hirag_dist.core.communities import membership
+from hirag_dist.core.text import many
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.index.layout import (
     ALIASES,
@@ -188,7 +189,7 @@ def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool
         part, _, own = name.rpartition("/")
         there = found[part].get(own)
         if there is None or there.size != entry.bytes:
-            wrong = "is missing" if there is None else f"has {there.size} bytes instead of {entry.bytes}"
+            wrong = "is missing" if there is None else f"has {many(there.size, 'byte')} instead of {entry.bytes}"
             raise SnapshotCorrupt(f"{store.uri}/{folder}/{name} {wrong}; build again or serve another snapshot")
         hashed = full_check or entry.bytes <= HASHED_BYTES
         if hashed and store.sha256(f"{folder}/{name}") != entry.sha256:

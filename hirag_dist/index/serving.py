@@ -42,6 +42,7 @@ from hirag_dist.index.columns import (
     rows_of_column,
 )
 from hirag_dist.index.labels import LABEL_SETS, MadeOf, write_labels
+from hirag_dist.index.layout import ALIASES
 from hirag_dist.index.texts import BATCH_ROWS, text_schema, write_texts
 from hirag_dist.types import FloatMatrix, IntVector
 
@@ -125,6 +126,7 @@ def write_serving(batches: Batches, vectors: FloatMatrix, chunk_vectors: FloatMa
     chunk_ids = ids_of(batches, "chunks", "chunk_id")
     mentioned_in = _save_entities(batches, save, chunk_ids)
     _save_names(batches, save)
+    _save_aliases(batches, save)
     _save_codes("entity", vectors, create, save)
     _save_codes("chunk", chunk_vectors, create, save)
     _save_chunks(batches, save)
@@ -164,6 +166,23 @@ def _save_names(batches: Batches, save: Save) -> None:
     names = sorted_names(np.concatenate(keys), np.concatenate(rows))
     save("entity_name_keys", names.keys)
     save("entity_name_rows", names.rows)
+
+
+def _save_aliases(batches: Batches, save: Save) -> None:
+    """Write all names of the entities that have several, of which they bear one; nothing where none has."""
+    rows = rows_of_column(batches, ALIASES, "entity_id", ids_of(batches, "entities", "entity_id"))
+    if not len(rows):
+        return
+    columns = ["name", "canonical_name"]
+    keys, places = name_keys(
+        name for batch in batches(ALIASES, columns) for row in batch.to_pylist() for name in row.values()
+    )
+    own = rows[places // len(columns)].astype(np.int64)
+    names = sorted_names(keys[own >= 0], own[own >= 0])
+    again = (np.diff(names.keys) == 0) & (np.diff(names.rows) == 0)  # the name that several others stand beside
+    first = np.concatenate([[True], ~again]) if len(names.keys) else np.zeros(0, np.bool_)
+    save("alias_keys", names.keys[first])
+    save("alias_rows", names.rows[first])
 
 
 def _save_codes(what: str, vectors: FloatMatrix, create: Create, save: Save) -> None:

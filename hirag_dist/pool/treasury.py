@@ -27,23 +27,26 @@ log = logging.getLogger(__name__)
 _BLOCK_S = 0.02  # of an endpoint's rate in one loan
 _LOAN_S = 0.25  # after that a loan that was not used goes back
 _LONG_PAUSE_S = 10.0
+_PATIENT_S, _SAY_AGAIN_S = 15.0, 60.0  # an endpoint that does nothing but refuse is complained of after; then again
+_QUOTA = "check its quota, or name `rpm`, `tpm` or `max_concurrent` lower where others use it too"
 _UNPACED = 256  # requests in a loan where there is no rate
 _REPORTS_A_S = 200.0  # of calls that go on, by all workers together: the actor takes some thousand messages a second
+GO_ON = "raise it and run again to go on from here"  # what to do at a spending limit where replies are kept
 
 
-def out_of_usd(max_usd: float, spent: float, next_call: float) -> BudgetReached:
+def out_of_usd(max_usd: float, spent: float, next_call: float, advice: str = GO_ON) -> BudgetReached:
     """Return the error where a call could pass --max-usd."""
     return BudgetReached(
         f"stopped before --max-usd {max_usd:g} was passed (${spent:.4f} spent or set aside by this run, the next call "
-        f"may cost ${next_call:.4f}); raise it and run again to go on from here"
+        f"may cost ${next_call:.4f}); {advice}"
     )
 
 
-def out_of_tokens(max_tokens: int, spent: int, next_call: int) -> BudgetReached:
+def out_of_tokens(max_tokens: int, spent: int, next_call: int, advice: str = GO_ON) -> BudgetReached:
     """Return the error where a call could pass --max-tokens."""
     return BudgetReached(
         f"stopped before --max-tokens {max_tokens} was passed ({spent} used or set aside by this run, the next call "
-        f"may use {next_call}); raise it and run again to go on from here"
+        f"may use {next_call}); {advice}"
     )
 
 
@@ -56,11 +59,18 @@ class Treasury:
         max_usd: float | None = None,
         max_tokens: int | None = None,
         clock: Callable[[], float] = time.monotonic,
+        advice: str = GO_ON,
     ) -> None:
+        """Open the books.
+
+        Args:
+            advice: what to do at a spending limit, as its error says it.
+        """
         self._desks = {name: Books(name, allowance) for name, allowance in allowances.items()}
         self._max_usd, self._max_tokens = max_usd, max_tokens
         self._gone_tokens, self._gone_usd = 0, 0.0  # used by workers that are no more, or without a loan
         self._clock = clock
+        self._advice = advice
         self._n_asked = 0
 
     async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
@@ -131,6 +141,7 @@ class Treasury:
         for _ in range(events.slow):
             allowance.slow(now)
         self._tell_of(desk, before)
+        self._tell_of_refusals(desk, events)
 
     def _tell_of(self, desk: Books, before: tuple[float | None, float | None]) -> None:
         """Log what was learned of an endpoint, and pauses that somebody may wonder at."""
@@ -141,7 +152,25 @@ class Treasury:
         pause_s = desk.allowance.pause_s(self._clock())
         if pause_s > _LONG_PAUSE_S and self._clock() > desk.told_until:
             desk.told_until = self._clock() + pause_s
-            log.warning("endpoint %s asks to be left alone for %.0f s", desk.name, pause_s)
+            log.warning("endpoint %s asks to be left alone for %.0f s (429); waiting: %s", desk.name, pause_s, _QUOTA)
+
+    def _tell_of_refusals(self, desk: Books, events: Events) -> None:
+        """Log now and then that an endpoint answers nothing but 429: nothing fails, and the run seems to hang."""
+        now = self._clock()
+        if events.answered:
+            if desk.refusals and desk.complain_at > desk.refused_since + _PATIENT_S:
+                log.warning("endpoint %s answers again", desk.name)
+            desk.refusals, desk.complain_at = 0, math.inf
+            return
+        if not events.limited:
+            return
+        if not desk.refusals:
+            desk.refused_since, desk.complain_at = now, now + _PATIENT_S
+        desk.refusals += len(events.limited)
+        if now >= desk.complain_at:
+            desk.complain_at = now + _SAY_AGAIN_S
+            said = "endpoint %s has answered nothing but 429 for %.0f s (%d times); going on until `llm.patience_s`: %s"
+            log.warning(said, desk.name, now - desk.refused_since, desk.refusals, _QUOTA)
 
     def _serve_all(self) -> None:
         """Serve every endpoint: money that one gave back may be what another waits for."""
@@ -250,9 +279,9 @@ class Treasury:
 
     def _too_dear(self, want: Want, tokens: int, usd: float) -> BudgetReached | None:
         if self._max_usd is not None and usd + want.first_spend_usd > self._max_usd:
-            return out_of_usd(self._max_usd, usd, want.first_spend_usd)
+            return out_of_usd(self._max_usd, usd, want.first_spend_usd, self._advice)
         if self._max_tokens is not None and tokens + want.first_spend_tokens > self._max_tokens:
-            return out_of_tokens(self._max_tokens, tokens, want.first_spend_tokens)
+            return out_of_tokens(self._max_tokens, tokens, want.first_spend_tokens, self._advice)
         return None
 
     def _nothing_in_flight(self) -> bool:

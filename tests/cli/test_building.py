@@ -12,11 +12,12 @@ from hirag_dist.cli.bill import bill_table, ratio_line, tokens_per_corpus_token
 from hirag_dist.cli.building import Order, build, summary
 from hirag_dist.cli.builds import Given, last_build, published
 from hirag_dist.config import Config
-from hirag_dist.errors import ConfigError, HiragError
+from hirag_dist.errors import BudgetReached, ConfigError, HiragError
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import BuildResult
 from hirag_dist.pool.metering import Meter, current_meter
+from tests.scripted_endpoint import Asked, Endpoint
 
 TEXT = "Ada Lovelace wrote notes on the Analytical Engine. Charles Babbage designed the Analytical Engine in London."
 
@@ -122,3 +123,19 @@ def test_tokens_for_each_token_of_the_corpus(store: Store, corpus: str, dead: di
     assert ratio["total"] == pytest.approx(sum(ratio["by_stage"].values()))
     assert ratio_line({"total": 1234.56, "by_stage": {}}) == "1,234.6 tokens per token of the corpus."
     assert bill_table(report["usage"])
+
+
+def test_what_models_can_is_asked_within_the_spending_limit(store: Store, corpus: str) -> None:
+    def script(asked: Asked) -> str:
+        raise AssertionError("nothing may be sent")
+
+    endpoint = Endpoint(script)
+    own = {"base_url": endpoint.url, "model": "m", "price": {"input": 1, "output": 1}}
+    roles = dict.fromkeys(("extract", "summarise", "report"), "big")
+    config = Config.model_validate({"llm": {"endpoints": {"big": own}, "roles": roles}})
+    try:
+        with pytest.raises(BudgetReached, match="--max-tokens 100 was passed"):
+            build(config, store, Order("index", Given.index([corpus], config), None, 100), lambda made: made.index([]))
+    finally:
+        endpoint.close()
+    assert endpoint.asked == []

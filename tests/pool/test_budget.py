@@ -382,3 +382,28 @@ async def test_a_message_costs_the_same_with_a_thousand_workers_as_with_a_hundre
         each.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     assert not len(books.for_slots)
+
+
+async def test_an_endpoint_that_only_refuses_is_complained_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    treasury = open_treasury(9, clock=lambda: now[0])
+    idle = State(0, 0, 0, 0, 0, 0.0, 0, 0.0)
+
+    async def refused(seconds: int) -> list[str]:
+        caplog.clear()
+        for _ in range(seconds):
+            now[0] += 1.0
+            await treasury.tell("a", "e", idle, Events(limited=((None, "", 1),)))
+        return [record.getMessage() for record in caplog.records]
+
+    assert await refused(15) == []
+    (said,) = await refused(1)
+    assert said.startswith("endpoint e has answered nothing but 429 for 15 s (16 times); going on until")
+    assert "llm.patience_s" in said
+    assert "rpm" in said
+    assert len(await refused(120)) == 2
+    await treasury.tell("b", "e", idle, Events(answered=1))
+    assert caplog.records[-1].getMessage() == "endpoint e answers again"
+    assert await refused(14) == []
+    await treasury.tell("b", "e", idle, Events(answered=1))
+    assert caplog.records == []  # nothing was said, so nothing is taken back

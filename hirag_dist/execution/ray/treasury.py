@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -54,11 +56,25 @@ class TakenForDead(StageFailed):
 _TAKEN_FOR_DEAD = TakenForDead("this worker was taken for dead")
 
 
+class _Warnings(logging.Handler):
+    """Keeps what is logged until it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: asyncio.Queue[str] = asyncio.Queue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a message."""
+        self.said.put_nowait(record.getMessage())
+
+
 class TreasuryActor:
     """Holds the treasury, and knows which worker lives under which name, so that the loans of a dead one return."""
 
     def __init__(self, make_treasury: Callable[[], Treasury]) -> None:
         self._treasury = make_treasury()
+        self._warnings = _Warnings()
+        logging.getLogger(Treasury.__module__).addHandler(self._warnings)
         self._lives: dict[str, str] = {}  # worker → its present name as a holder
         self._gone: set[str] = set()
 
@@ -84,6 +100,10 @@ class TreasuryActor:
     async def charge(self, tokens: int, usd: float) -> None:
         """As `Treasury.charge`."""
         self._treasury.charge(tokens, usd)
+
+    async def warning(self) -> str:
+        """Return the next thing that the treasury warns of, once there is one: what is logged here nobody reads."""
+        return await self._warnings.said.get()
 
     async def forget(self, worker: int) -> None:
         """Take back what a dead worker held."""

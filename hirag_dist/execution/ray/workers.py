@@ -114,12 +114,24 @@ class Crew:
     """
 
     def __init__(
-        self, make_services: MakeServices, treasury_name: str, count: int, forget: Callable[[int], object]
+        self,
+        make_services: MakeServices,
+        treasury_name: str,
+        count: int,
+        forget: Callable[[int], object],
+        listen: Callable[[], Any],
     ) -> None:
-        """Start `count` workers; `forget` is told the number of each that dies."""
+        """Start `count` workers.
+
+        Args:
+            forget: told the number of each that dies.
+            listen: begins a call that ends with the next warning of what they share.
+        """
         kind = actor(Worker).options(num_cpus=1)
         self.workers = [kind.remote(make_services, treasury_name, n) for n in range(count)]
         self._forget = forget
+        self._listen = listen
+        self._warning: list[Any] = [listen()]  # empty once there is nobody to warn
         self._n_lost = 0
         # A call that ends when the worker is there → the worker. A busy cluster may have no room for some yet.
         self._away: dict[Any, int] = {self._when_ready(n): n for n in range(count)}
@@ -135,15 +147,17 @@ class Crew:
         return min(free, key=lambda n: (load[n], n), default=None)
 
     def first_of(self, running: Mapping[Any, object]) -> list[Any]:
-        """Wait until something happened; return those of the calls that ended: none where a worker came."""
+        """Wait until something happened; return those of the calls that ended, which may be none."""
         try:
-            done, _ = ray.wait([*running, *self._away], num_returns=1)
+            done, _ = ray.wait([*running, *self._away, *self._warning], num_returns=1)
         except KeyboardInterrupt:
             log.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
             raise
         for ref in done:
             if ref in self._away:
                 self._come_back(ref)
+            elif ref in self._warning:
+                self._pass_on(ref)
         return [ref for ref in done if ref in running]
 
     def outcome(self, ref: Any, worker: int, unit: Hashable, losses: Counter[Hashable]) -> Any:
@@ -188,6 +202,15 @@ class Crew:
             ray.get(ref)
         except ray.exceptions.RayActorError as error:
             self._go_away(worker, error)
+
+    def _pass_on(self, ref: Any) -> None:
+        """Log a warning where the run is watched."""
+        try:
+            log.warning("%s", ray.get(ref))
+        except ray.exceptions.RayActorError:  # who needs what is gone will say so
+            self._warning = []
+        else:
+            self._warning = [self._listen()]
 
     def _when_ready(self, worker: int) -> Any:
         return self.workers[worker].ready.options(max_task_retries=-1).remote()
