@@ -50,6 +50,7 @@ class Setup:
         chunks: rows of the stage that calls; each makes `calls_a_chunk`, one after the other.
         input_tokens, output_tokens: of a call; replies are lognormal around the second with `spread`, as latencies are.
         rpm, tpm, max_concurrent: of the endpoint, known to the configuration; None for no limit.
+        burst_s: for how long the treasury keeps what was not used.
         latency_s: median of a call.
         spread: standard deviation of the logarithm of latency and of reply length.
         stragglers: share of calls that take `straggler_times` as long.
@@ -69,6 +70,7 @@ class Setup:
     rpm: float | None = None
     tpm: float | None = None
     max_concurrent: int = 64
+    burst_s: float = 10.0
     latency_s: float = 1.0
     spread: float = 0.3
     stragglers: float = 0.0
@@ -174,11 +176,11 @@ class TimedTreasury(Treasury):
         if self._inside:
             return work(*arguments)
         self._inside = True
-        begun = time.perf_counter()
+        begun = time.thread_time()
         try:
             return work(*arguments)
         finally:
-            self.cpu_s += time.perf_counter() - begun
+            self.cpu_s += time.thread_time() - begun
             self._inside = False
 
     def _note(self, *arguments: Any) -> None:
@@ -431,7 +433,7 @@ async def simulate(setup: Setup) -> Outcome:
     random.seed(setup.seed)  # of waits after a refusal
     fate = Fate.drawn(setup)
     loop = asyncio.get_running_loop()
-    allowance = Allowance(setup.rpm, setup.tpm, setup.max_concurrent)
+    allowance = Allowance(setup.rpm, setup.tpm, setup.max_concurrent, setup.burst_s)
     treasury = TimedTreasury({ENDPOINT: allowance}, clock=loop.time)
     endpoint = Endpoint(setup, fate)
     line = Line(TreasuryActor(lambda: treasury), setup)
