@@ -22,17 +22,14 @@ import argparse
 import json
 import os
 import platform
-import re
 import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
@@ -40,17 +37,15 @@ from typing import Any
 
 import pyarrow as pa
 import ray
-from pyarrow import fs
-from ray.cluster_utils import Cluster
 
+from benchmarks.cluster_parts import ENVIRONMENT, Limits, cluster, endpoint, place, size, stats
 from benchmarks.cluster_probes import Watch
-from benchmarks.simulated_cluster import Setup
+from benchmarks.simulated_setup import Setup
 from hirag_dist.config import Config
 from hirag_dist.core.ids import chunk_id
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.execution.ray.cluster import start
 from hirag_dist.execution.run import Run
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
@@ -59,34 +54,8 @@ from hirag_dist.stages.extract import ExtractGraph
 from hirag_dist.wiring import make_executor
 
 SAMPLES = Path(str(resources.files("hirag_dist.samples"))) / "corpus"
-HEALTH = {  # a dead node is noticed within seconds; one that is slow to start is given its time
-    "health_check_initial_delay_ms": 10_000,
-    "health_check_period_ms": 1000,
-    "health_check_timeout_ms": 1000,
-    "health_check_failure_threshold": 3,
-}
-ENVIRONMENT = os.environ | {"COLUMNS": "300", "RAY_USAGE_STATS_ENABLED": "0"}
-BURST_S = 1.0  # what was saved up before the run is not to make it faster than T_min
-NOTICED_S = 4.0  # a node's death, with the above
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the endpoint allows, and how long it takes. None: no limit."""
-
-    latency_ms: float
-    jitter: float
-    rpm: float | None
-    tpm: float | None
-    max_concurrent: int
-
-    def options(self) -> list[str]:
-        """Return the simulator's options."""
-        found = ["--latency-ms", f"{self.latency_ms:g}", "--jitter", f"{self.jitter:g}"]
-        found += ["--max-concurrent", str(self.max_concurrent)]
-        for name, value in (("--rpm", self.rpm), ("--tpm", self.tpm)):
-            found += [] if value is None else [name, f"{value:g}"]
-        return found
+BURST_S = 1.0  # of a rate that is saved up before the run
+NOTICED_S = 4.0  # a node's death, by `cluster_parts.HEALTH`
 
 
 @dataclass(frozen=True)
@@ -218,8 +187,8 @@ def measured(case: Case, limits: Limits, arguments: argparse.Namespace) -> dict[
         used[name] - before[name] for name in ("calls", "input_tokens", "output_tokens")
     )  # fmt: skip
     bounds = {
-        "requests": calls / limits.rpm * 60.0 if limits.rpm else 0.0,
-        "tokens": (tokens_in + tokens_out) / limits.tpm * 60.0 if limits.tpm else 0.0,
+        "requests": calls / limits.rpm * 60.0 - BURST_S if limits.rpm else 0.0,
+        "tokens": (tokens_in + tokens_out) / limits.tpm * 60.0 - BURST_S if limits.tpm else 0.0,
         "concurrency": calls * limits.latency_ms / 1000.0 / limits.max_concurrent,
     }
     t_min_s = max(bounds.values())
@@ -356,79 +325,6 @@ def configured(url: str, limits: Limits, address: str, workers: int) -> dict[str
         "llm": {"endpoints": {"sim": model, "vectors": vectors}, "roles": roles},
         "execution": {"executor": "ray", "ray_address": address, "workers": workers},
     }
-
-
-@contextmanager
-def endpoint(limits: Limits, host: str) -> Iterator[str]:
-    """Give the URL of a `simulate-llm` in a process of its own."""
-    command = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", f"{host}:0", *limits.options()]
-    with subprocess.Popen(  # a group of its own: Ctrl-C is not for it while replies are on their way
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-        start_new_session=True,
-    ) as process:
-        assert process.stderr is not None
-        try:
-            found = next(filter(None, (re.search(r"http://\S+/v1", line) for line in process.stderr)), None)
-            if found is None:
-                raise SystemExit("simulate-llm did not start")
-            yield found.group(0)
-        finally:
-            process.terminate()
-
-
-@contextmanager
-def cluster(address: str | None, workers: int) -> Iterator[tuple[str, Cluster | None]]:
-    """Give a cluster's address, with this process connected to it; and the cluster itself, where it is ours."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    own = None
-    try:
-        if address is None:
-            # Ray's own hook for the end of this process sets signal handlers, which a thread that adds a node may not.
-            own = Cluster(shutdown_at_exit=False)
-            own.add_node(num_cpus=0, _system_config=HEALTH)
-            for _ in range(workers):
-                own.add_node(num_cpus=1)
-            address = own.address
-        start(address, None)
-        yield address, own
-    finally:
-        ray.shutdown()
-        if own is not None:
-            own.shutdown()
-
-
-@contextmanager
-def place(parent: str) -> Iterator[str]:
-    """Give a new folder or URI for an index, which is removed in the end."""
-    where = f"{parent.rstrip('/')}/{uuid.uuid4().hex}"
-    try:
-        yield where
-    finally:
-        system, path = located(where)
-        if system.get_file_info(path).type == fs.FileType.Directory:
-            system.delete_dir(path)
-
-
-def stats(url: str) -> dict[str, Any]:
-    """Return the endpoint's counts."""
-    with urllib.request.urlopen(url.removesuffix("/v1") + "/stats", timeout=10) as reply:
-        found: dict[str, Any] = json.load(reply)["total"]
-    return found
-
-
-def size(where: str) -> int:
-    """Return the bytes of an index."""
-    system, path = located(where)
-    return sum(each.size or 0 for each in system.get_file_info(fs.FileSelector(path, recursive=True)))
-
-
-def located(where: str) -> tuple[fs.FileSystem, str]:
-    """Return where a folder or URI is."""
-    return fs.FileSystem.from_uri(where) if "://" in where else (fs.LocalFileSystem(), where)
 
 
 if __name__ == "__main__":

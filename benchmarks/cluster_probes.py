@@ -85,7 +85,7 @@ class Watch:
             raise self._failure
 
     def figures(self) -> dict[str, float]:
-        """Return CPU seconds by kind, what workers wrote, messages to treasuries; half a second of one that ended is lost."""
+        """Return CPU seconds by kind, what workers wrote, messages to treasuries: of what ended, until then."""
         sums = dict.fromkeys(_KINDS.values(), 0.0)
         written = 0
         for key, (kind, cpu_s, n_bytes) in self._last.items():

@@ -18,7 +18,8 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.simulated_cluster import Setup, simulate
+from benchmarks.simulated_cluster import simulate
+from benchmarks.simulated_setup import Setup
 from benchmarks.virtual_time import run
 
 CASES: dict[str, dict[str, Any]] = {

@@ -224,10 +224,18 @@ class Treasury:
         return served
 
     def _lend(self, desk: Books, entry: Waiting, money: tuple[int, float]) -> None:
-        """Answer a question with a block of the pace, where it is asked for, and money."""
-        want = entry.want
-        block = self._block(desk, want) if want.first_requests or want.first_tokens else (0, 0)
-        desk.allowance.take(self._clock(), *block)
+        """Answer a question with a block of the pace, where it is asked for, and money.
+
+        Where more has been saved up it is an equal share of that: a rate is kept also by few workers whose questions
+        take longer than a block lasts.
+        """
+        want, now = entry.want, self._clock()
+        block = (0, 0)
+        if want.first_requests or want.first_tokens:
+            block = self._block(desk, want)
+            share = [max(room, 0.0) / max(len(desk.for_permits), 1) for room in desk.allowance.room(now)]
+            block = max(block[0], int(min(want.requests, share[0]))), max(block[1], int(min(want.tokens, share[1])))
+        desk.allowance.take(now, *block)
         account = desk.accounts[entry.holder]
         account.lent += 1
         account.held_tokens += money[0]
