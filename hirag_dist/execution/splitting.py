@@ -13,7 +13,6 @@ from hirag_dist.execution.task import Scatter, Shuffled, Slice, Task
 from hirag_dist.index.store import Store
 from hirag_dist.stages.base import ByKey, ByRows, Stage
 
-
 _FILES = 64  # of the first pass, of each input that is as long as the main one
 _MOST_RUNS = 8  # times the rows of a task in one of the first pass: it holds them twice, without what is made of them
 
