@@ -90,6 +90,12 @@ class Queue:
         if at < len(self._waiting) and self._waiting[at] is each:
             del self._waiting[at]
 
+    def head(self) -> Waiting | None:
+        """Return the first that still waits; None where nobody does."""
+        while self._waiting and not self._waiting[0].waits():
+            del self._waiting[0]
+        return self._waiting[0] if self._waiting else None
+
     def in_turn(self) -> list[Waiting]:
         """Return those that still wait, in order; the others are gone from here."""
         if not all(each.waits() for each in self._waiting):

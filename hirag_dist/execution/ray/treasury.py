@@ -77,9 +77,15 @@ class TreasuryActor:
         logging.getLogger(Treasury.__module__).addHandler(self._warnings)
         self._lives: dict[str, str] = {}  # worker → its present name as a holder
         self._gone: set[str] = set()
+        self._n_asks = self._n_tells = 0
+
+    async def handled(self) -> tuple[int, int]:
+        """Return how many questions and reports came so far."""
+        return self._n_asks, self._n_tells
 
     async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan | HiragError:
         """As `Treasury.ask`, an error as the answer."""
+        self._n_asks += 1
         if await self._is_gone(holder):
             return _TAKEN_FOR_DEAD
         try:
@@ -89,6 +95,7 @@ class TreasuryActor:
 
     async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order | HiragError:
         """As `Treasury.tell`, an error as the answer."""
+        self._n_tells += 1
         if await self._is_gone(holder):
             return _TAKEN_FOR_DEAD
         return await self._treasury.tell(holder, endpoint, state, events)
