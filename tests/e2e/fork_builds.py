@@ -7,6 +7,7 @@ hit every time, which a killer from outside cannot promise.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -135,6 +136,8 @@ def main() -> None:
     counter(Config().tokenizer)("read once, by the parent of all builds")
     pair = CsrGraph(np.array([0, 1, 2]), np.array([1, 0], np.int32), np.ones(2, np.float32), np.zeros(2, np.int32))
     CpuKernels().leiden(pair, 2, 1.0, 0)  # compiled once too
+    gc.collect()
+    gc.freeze()  # else every child goes through all of it, and copies its pages, when it ends
     for line in sys.stdin:
         reading, writing = os.pipe()
         own = os.fork()
