@@ -119,9 +119,14 @@ def child(job: dict[str, Any], pipe: int) -> None:
     os.write(pipe, json.dumps(said).encode())
 
 
-def command(argv: list[str], cwd: str, out: str, err: str) -> None:
-    """Become the command: exits as it exits."""
+def command(argv: list[str], cwd: str, out: str, err: str, environ: dict[str, str]) -> None:
+    """Become the command: exits as it exits.
+
+    Args:
+        environ: what it has on top of this process's environment.
+    """
     os.chdir(cwd)
+    os.environ.update(environ)
     for number, file, how in ((0, os.devnull, "rb"), (1, out, "wb"), (2, err, "wb")):
         with open(file, how) as stream:
             os.dup2(stream.fileno(), number)
