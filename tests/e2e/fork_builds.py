@@ -135,9 +135,7 @@ def command(argv: list[str], cwd: str, out: str, err: str, environ: dict[str, st
 
 
 def main() -> None:
-    command_line._add_commands()  # imports all of them
-    command_line.app.registered_commands.clear()
-    command_line.app.registered_groups.clear()
+    command_line._add_commands(command_line._command_line())  # imports all of them
     counter(Config().tokenizer)("read once, by the parent of all builds")
     pair = CsrGraph(np.array([0, 1, 2]), np.array([1, 0], np.int32), np.ones(2, np.float32), np.zeros(2, np.int32))
     CpuKernels().leiden(pair, 2, 1.0, 0)  # compiled once too
