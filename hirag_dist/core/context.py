@@ -25,7 +25,7 @@ LEVEL_OF_HEADING = {  # the headings of a rendered context
     "Communities": "global",
     "Sources": "sources",
 }
-_BEGINNING = re.compile(rf"^[{UNSEEN}]*(?=\[|##)", re.MULTILINE)  # of a line that looks like a record or a section
+_BEGINNING = re.compile(rf"\n(?=[{UNSEEN}]*(?:\[|##))")  # of a line that looks like a record or a section
 UNKNOWN_ANSWER = "I do not know"
 
 
@@ -193,9 +193,9 @@ def _safe(text: str) -> str:
 
 def _body(text: str) -> str:
     """Return text of several lines in which none begins as a record or a section does."""
-    lines = (one_line(line) for line in text.splitlines())
-    safe = defused("\n".join(line for line in lines if line))
-    return _BEGINNING.sub(r" \g<0>", safe)
+    lines = filter(None, map(one_line, text.splitlines()))
+    safe = defused("\n".join(lines))
+    return _BEGINNING.sub("\n ", f"\n{safe}")[1:]
 
 
 def check_citations(text: str, retrieval: Retrieval) -> tuple[str, tuple[Citation, ...], int]:
