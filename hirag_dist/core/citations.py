@@ -128,7 +128,7 @@ def defused(text: str) -> str:
             start = at = end + 1
         else:
             at += 1
-    return unmarked("".join([*parts, text[start:]]))
+    return unmarked("".join([*parts, text[start:]]) if parts else text)
 
 
 def _folded(run: re.Match[str]) -> str:

@@ -168,22 +168,27 @@ def _source_records(retrieval: Retrieval) -> Iterator[_Record]:
 
 
 def entity_text(name: str, kind: str, layer: int, description: str) -> str:
-    """Return an entity as it stands behind its reference."""
+    """Return an entity as it stands behind its reference. Snapshots hold the tokens of all these texts."""
     return f" {_safe(name)} ({_safe(kind)}, layer {layer}): {_safe(description)}"
 
 
 def relation_text(source: str, target: str, description: str) -> str:
     """Return a relation as it stands behind its reference."""
-    return f" {_safe(source)} — {_safe(target)}: {_safe(description)}"
+    return "".join(relation_parts(source, target, description))
+
+
+def relation_parts(source: str, target: str, description: str) -> tuple[str, str, str]:
+    """Return the same in parts that each begin with a space, so that the tokens of all together are those of each."""
+    return f" {_safe(source)} —", f" {_safe(target)}:", f" {_safe(description)}"
 
 
 def community_text(title: str, level: int, rating: float, report: str) -> str:
-    """Return a community as it stands behind its reference. Snapshots hold the tokens of these texts."""
+    """Return a community as it stands behind its reference."""
     return f" {_safe(title)} (level {level}, rating {rating:g})\n{_body(report)}"
 
 
 def source_text(title: str, start: int, end: int, text: str) -> str:
-    """Return a chunk as it stands behind its reference. Snapshots hold the tokens of these texts."""
+    """Return a chunk as it stands behind its reference."""
     return f" {_safe(title)}, characters {start}–{end}\n{_body(text)}"
 
 

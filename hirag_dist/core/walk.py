@@ -187,9 +187,7 @@ def _push(
 
 
 @compiled
-def _others(
-    ways: Ways, admission: Admission | None, seen: NDArray[np.bool_], node: int, found: IntVector
-) -> Any:
+def _others(ways: Ways, admission: Admission | None, seen: NDArray[np.bool_], node: int, found: IntVector) -> Any:
     """Write down where the ways from a node lead; return how many they are."""
     n_entities = len(ways.layers)
     count = 0
