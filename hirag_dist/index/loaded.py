@@ -22,6 +22,7 @@ from hirag_dist.core.sources import Origins
 from hirag_dist.core.walk import Ways
 from hirag_dist.index import layout, serving
 from hirag_dist.index.claims import MappedClaims
+from hirag_dist.index.counting import TOKENIZER
 from hirag_dist.index.mapped import as_bytes
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import (
@@ -108,8 +109,9 @@ class LoadedIndex:
         self._spans: NDArray[np.int64] = files.array("chunk_spans")
         self._report_rows: NDArray[np.int32] = files.array("community_reports")
         self._tokens: dict[str, NDArray[np.int32]] = {}
-        if tokenizer == serving.TOKENIZER:
-            self._tokens = {"global": files.array("community_tokens"), "sources": files.array("chunk_tokens")}
+        if tokenizer == TOKENIZER:
+            kinds = {"local": "entity", "bridge": "relation", "global": "community", "sources": "chunk"}
+            self._tokens = {level: files.array(f"{kind}_tokens") for level, kind in kinds.items()}
         self._entities = files.texts(serving.ENTITIES)
         self._relations = files.texts(serving.RELATIONS)
         self._chunks = files.texts(serving.CHUNKS)
