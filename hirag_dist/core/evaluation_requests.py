@@ -115,7 +115,7 @@ def parse_list(reply: ChatReply, key: str, *, may_be_empty: bool = False) -> lis
     found = _listed(text, key)
     if found is None:
         raise Malformed(f"there is no list of {key}")
-    texts = [line for item in found if (line := one_line(_text_of(item)))]
+    texts = [line for item in found if (line := one_line(_text_of(item, key)))]
     if not texts and not may_be_empty:
         raise Malformed(f"the list of {key} is empty")
     return texts
@@ -139,8 +139,13 @@ def _listed(text: str, key: str) -> list[Any] | None:
     return [match[1] for line in bare.splitlines() if (match := _ITEM.match(line))] or None
 
 
-def _text_of(item: object) -> str:
-    """Return the text of an item that may be wrapped in an object, as {"question": "…"}."""
+def _text_of(item: object, key: str) -> str:
+    """Return the text of an item that may be wrapped in an object, as {"id": 1, "question": "…"} in "questions".
+
+    Where no key of the object says which of its texts is meant, the longest is: numbers and names stand beside it.
+    """
     if isinstance(item, dict):
-        item = next((value for value in item.values() if isinstance(value, str)), "")
+        texts = {name.casefold(): value for name, value in item.items() if isinstance(value, str)}
+        meant = (texts[name] for name in (key.removesuffix("s"), "text", "description") if texts.get(name))
+        item = next(meant, max(texts.values(), key=len, default=""))
     return item if isinstance(item, str) else ""

@@ -34,8 +34,9 @@ _BETTER: Final = re.compile(
 _MENTIONS: Final = re.compile(_SIDE)
 _DOUBT: Final = re.compile(
     r"\b(?:not|no|never|nor|worse|weaker|less|loses?|fails?|inferior|lacks?|hardly|barely|only\s+marginally)\b|n['’]t\b"
-    r"|\b[12ab]\s*(?:and|or|/|&|,)\s*[12ab]\b"
+    r"|\b[12ab]\s*(?:and|or|/|&|,)\s*[12ab]\b|\bor\s+(?:a\s+)?(?:tie|draw)\b|\b(?:tie|draw)\s+or\b"
 )
+_BARE_LIST: Final = re.compile(r"\A\s*(?:```\w*\s*)?(\[\s*\{.*\}\s*,?\s*\])\s*(?:```)?\s*\Z", re.DOTALL)
 _ITEM: Final = re.compile(r"\A\s*(?:\(?\d{1,2}[.)]\s+|[-*•#>]+\s*)+")
 _EDGES = " \t\r\n\"'`*_.,;:!()[]{}<>“”‘’«»"
 _WINNER_KEYS = ("winner", "better", "verdict", "preferred", "choice", "decision", "result", "answer")
@@ -91,14 +92,15 @@ def winner_of(said: object, names: tuple[str, str] = ("", "")) -> int | None:
 def parse_verdicts(reply: ChatReply, criteria: Sequence[str]) -> dict[str, Verdict]:
     """Return a judge's verdict on every criterion, in the order of `criteria`.
 
-    Read are the requested form, an object with a key for each criterion, one with a bare winner where one criterion
-    was asked for, and lines "criterion: winner". What else is said is left out.
+    Read are the requested form, its list alone, an object with a key for each criterion, one with a bare winner where
+    one criterion was asked for, and lines "criterion: winner". What else is said is left out.
 
     Raises:
         Malformed: the reply can't be used, or a criterion has no plain verdict, or two that contradict each other.
     """
     text = usable_text(reply)
-    data = json_object(text)
+    bare = _BARE_LIST.match(text)
+    data = json_object(f'{{"verdicts": {bare[1]}}}' if bare else text)
     found = _from_lines(text, criteria) if data is None else _from_object(data, criteria)
     verdicts: dict[str, Verdict] = {}
     for criterion in criteria:
@@ -121,7 +123,10 @@ _Said = dict[str, list[tuple[object, str]]]
 
 def _from_object(data: Mapping[str, Any], criteria: Sequence[str]) -> _Said:
     folded = {_key(name): value for name, value in data.items()}
-    listed = next((value for value in folded.values() if isinstance(value, list)), None)
+    inner = folded.get("verdicts")
+    if isinstance(inner, dict):  # by criterion, not in a list
+        folded = {_key(name): value for name, value in inner.items()}
+    listed = next((value for value in folded.values() if _holds_objects(value)), None)  # other lists may hold reasons
     found: _Said = {}
     if listed is not None:
         for item in listed:
@@ -139,6 +144,10 @@ def _from_object(data: Mapping[str, Any], criteria: Sequence[str]) -> _Said:
     if not found and len(criteria) == 1 and _first(folded, _WINNER_KEYS) is not None:
         found[criteria[0]] = [_entry(folded)]
     return found
+
+
+def _holds_objects(value: object) -> bool:
+    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
 
 
 def _from_lines(text: str, criteria: Sequence[str]) -> _Said:

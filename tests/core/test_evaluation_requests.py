@@ -81,6 +81,8 @@ def test_a_list_asked_for_again_is_another_request() -> None:
         '["What changed?", "Who gains?"]',
         '```\n["What changed?", "Who gains?"]\n```',
         '{"Questions": [{"question": "What changed?"}, {"question": "Who gains?"}]}',
+        '{"questions": [{"id": "question 1", "question": "What changed?"}, {"Question": "Who gains?", "why": "So."}]}',
+        '{"questions": [{"no": "1", "asks": "What changed?"}, {"asks": "Who gains?", "no": "2"}]}',
         '{"result": ["What changed?", "Who gains?", "", null]}',
         "1. What changed?\n2) Who gains?",
         "Here they are:\n\n- What changed?\n* Who gains?\n\nI hope this helps.",

@@ -88,6 +88,10 @@ def test_neither_wins(said: object) -> None:
             "Both Answer 1 and Answer 2 are good",
             "Answer 1 and 2",
             "The one that gives the answer a reader wants",
+            "1 or tie",
+            "1, 2 or tie",
+            "Answer 1 or a tie",
+            "tie or Answer 2",
         ),
     ],
 )
@@ -127,6 +131,11 @@ def test_the_requested_form_in_any_order() -> None:
             {"Comprehensiveness": {"Winner": "Answer 1", "Explanation": "…"}, "Overall Winner": {"Winner": "B"}}
         ),
         '{"comprehensiveness": "1", "overall": 2}',
+        '{"verdicts": {"comprehensiveness": {"reason": "…", "winner": "1"}, "overall": {"winner": "2"}}}',
+        '[{"criterion": "overall", "winner": "2"}, {"criterion": "comprehensiveness", "winner": "1"}]',
+        '```json\n[{"criterion": "overall", "winner": 2}, {"criterion": "comprehensiveness", "winner": 1},]\n```',
+        '{"reasons": ["Both [1] and [2] …"], "verdicts": [{"criterion": "overall", "winner": "2"}, '
+        '{"criterion": "comprehensiveness", "winner": "1"}]}',
         '```json\n{"Comprehensiveness": {"winner": 1}, "Overall": {"winner": 2},}\n```',
         "Here it is: {“overall”: “Answer 2”, “comprehensiveness”: “Answer 1”}",
         "<think>Answer 2 first, I thought.</think>\n**Comprehensiveness**: Answer 1\n**Overall Winner**: Answer 2",

@@ -58,7 +58,7 @@ export class AnswerView {
     const unknown = !cited.length && /^I do not know\b/.test(answer.text);
     const facts = [
       answer.model && `by ${answer.model}`,
-      answer.input_tokens > 0 && `${count(answer.input_tokens)} tokens read, ${count(answer.output_tokens)} written`,
+      answer.input_tokens > 0 && `${many(answer.input_tokens, "token")} read, ${count(answer.output_tokens)} written`,
       answer.dropped_citations > 0 && `${many(answer.dropped_citations, "citation")} that named nothing removed`,
     ].filter(Boolean);
     this.foot.replaceChildren(

@@ -1,6 +1,6 @@
 // The bridge drawn: nodes, edges, labels where there is room, and what the pointer or a chosen pair lights up.
 
-import { by, s, shorten } from "./dom.js";
+import { by, many, s, shorten } from "./dom.js";
 import { ems, place, spread } from "./layout.js";
 
 const LABEL_EMS = 22;
@@ -18,7 +18,7 @@ export class Graph {
     this.shift = { x: 0, y: 0 };
     this.lit = null; // {nodes, edges}: all else is dimmed
     this.aspect = 0;
-    this.element = s("svg", { class: "graph", role: "img", "aria-label": `Graph of ${model.nodes.length} entities and ${model.edges.length} relations; the list beside it says the same in words` });
+    this.element = s("svg", { class: "graph", role: "img", "aria-label": `Graph of ${many(model.nodes.length, "entity", "entities")} and ${many(model.edges.length, "relation")}; the list beside it says the same in words` });
     this.lines = model.edges.map((edge, at) => this.line(edge, at));
     this.dots = model.nodes.map((node, at) => this.dot(node, at));
     this.element.append(s("g", {}, this.lines.map((line) => line.group)), s("g", {}, this.dots.map((dot) => dot.group)));

@@ -1,6 +1,6 @@
 // Where the time went: one bar, a part a colour.
 
-import { h, milliseconds } from "./dom.js";
+import { h, many, milliseconds } from "./dom.js";
 
 const PARTS = [
   ["embed", "embedding of the question"],
@@ -28,6 +28,6 @@ export function drawTimings(section, retrieval, waited) {
     h("h2", { id: "timings-title" }, "Time", h("span", { class: "number" }, milliseconds(times.total ?? sum))),
     bar,
     h("ul", { class: "legend" }, parts.map((part) => h("li", {}, h("i", { class: `t-${part.name}` }), `${part.label} `, h("b", {}, milliseconds(part.value))))),
-    h("p", { class: "soft" }, `Retrieval calls no model. With the answer and the way here it took ${milliseconds(waited)}. Context: ${retrieval.context_tokens.toLocaleString("en")} tokens. Snapshot ${retrieval.snapshot_id}.`),
+    h("p", { class: "soft" }, `Retrieval calls no model. With the answer and the way here it took ${milliseconds(waited)}. Context: ${many(retrieval.context_tokens, "token")}. Snapshot ${retrieval.snapshot_id}.`),
   );
 }
