@@ -108,7 +108,7 @@ class Crew:
             return
         for number in range(self._count, self._count + min(n, self._gpu.count)):
             if number not in self.workers:
-                self._start(number, num_cpus=0, num_gpus=1)  # no CPU: where others have taken all, it still has room
+                self._start_gpu(number)
         self._n_uses += 1
         try:
             yield
@@ -162,6 +162,9 @@ class Crew:
         self.workers[number] = kind.remote(self._make_services, self._treasury_name, number)
         self._away[self._when_ready(number)] = number
 
+    def _start_gpu(self, number: int) -> None:
+        self._start(number, num_cpus=0, num_gpus=1)  # no CPU: where others have taken all, it still has room
+
     def _stop(self, numbers: list[int]) -> None:
         """Stop workers: those that are there let what is on its way arrive."""
         away = set(self._away.values())
@@ -206,7 +209,11 @@ class Crew:
                 raise StageFailed(f"workers die as soon as they start: {last_line(error)}") from error
             log.warning("a worker was lost, what it had to do goes to the others: %s", last_line(error))
             self._forget(worker)
-            self._away[self._when_ready(worker)] = worker
+            if worker < self._count:
+                self._away[self._when_ready(worker)] = worker  # Ray starts it again
+            else:  # as a new one, since Ray would tell the user again and again that it cannot yet
+                ray.kill(self.workers[worker])
+                self._start_gpu(worker)
 
     def _come_back(self, ref: Any) -> None:
         worker = self._away.pop(ref)
