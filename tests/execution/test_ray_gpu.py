@@ -41,7 +41,7 @@ from hirag_dist.pool.budget import Lender
 from hirag_dist.pool.treasury import Treasury
 from hirag_dist.ports import Executor, Kernels
 from hirag_dist.stages.base import ByRows, Services, Tables, no_other_workers
-from hirag_dist.wiring import make_services, make_treasury, resolve
+from hirag_dist.wiring import gpu_kernels, make_services, make_treasury, resolve
 from tests.ray_nodes import HEALTH, started
 from tests.standin_cupy import standin_gpu
 from tests.test_layering import HOW, layer_tables
@@ -414,13 +414,16 @@ def test_without_workers_for_them_kernels_are_for_all(cluster: Cluster, tmp_path
         executor.close()
 
 
-def test_a_worker_that_cannot_use_its_gpu_fails_the_build(
+def test_a_worker_that_cannot_use_its_gpu_says_what_it_lacks(
     cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
 ) -> None:
     gpu_node()
     store = Store(str(tmp_path))
     executor = RayExecutor(  # without the stand-in, so without CuPy
-        partial(make_services, CONFIG, store, False), partial(make_treasury, CONFIG), gpu=GpuWorkers(1)
+        partial(make_services, CONFIG, store, False), lambda: Treasury({}), gpu=GpuWorkers(1)
     )
-    with pytest.raises(BackendUnavailable, match="kernels: gpu needs"):
-        indexed(store, executor, lambda event: None, None)
+    try:
+        with pytest.raises(BackendUnavailable, match="kernels: gpu needs"):
+            Run(store, executor, (), 0.0).ask_kernels(gpu_kernels, "gpu")
+    finally:
+        executor.close()
