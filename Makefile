@@ -18,10 +18,10 @@ help: ## this list
 demo: run-env ## index the sample corpus, serve it, ask two questions: no key, no server, no GPU
 	@$(BIN)/hirag-dist demo
 
-test: dev-env ## the default tests; two at a time; ARGS="tests/core -x -n 0" runs others
+test: dev-env ## the default tests; three at a time, since many wait; ARGS="tests/core -x -n 0" runs others
 	@tools/browser.sh
 	@tools/helm.sh
-	@$(BIN)/pytest -q -n 2 --dist loadfile -m "not gpu and not slow" $(ARGS)
+	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not gpu and not slow" $(ARGS)
 
 check: dev-env ## ruff, mypy, import layers, licences, buf lint, generated code, TypeScript; says all that is wrong
 	@$(MAKE) -k lint types layers licences wire charts

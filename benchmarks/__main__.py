@@ -19,6 +19,7 @@ SCRIPTS = (
     ("memory.py", "--chunks", "1000", "10000"),
     ("merge.py", "--mentions", "500000", "--workers", "0", "2"),
     ("faults.py", "--quick"),
+    ("scheduler.py", "--workers", "50", "--least-calls", "10000", "--cases", "requests a minute", "stragglers"),
 )
 
 

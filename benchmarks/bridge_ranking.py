@@ -32,13 +32,13 @@ from hirag_dist.cli.builds import Given
 from hirag_dist.config import Config, Retrieval
 from hirag_dist.config_file import load_config
 from hirag_dist.core.prompts import Prompts
+from hirag_dist.core.statistics import bootstrap_mean
 from hirag_dist.index.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.types import Query, TripleItem
 from hirag_dist.wiring import make_engine
 
 FIRST = (5, 10, 20, 60)
-RESAMPLES = 10_000
 RANKINGS = get_args(Retrieval.model_fields["bridge_ranking"].annotation)
 
 
@@ -169,10 +169,8 @@ def has_answer(question: Question, triples: tuple[TripleItem, ...]) -> float:
 
 def interval(differences: NDArray[np.float64]) -> list[float]:
     """Return the mean of paired differences, and the 2.5th and 97.5th percentile of its bootstrap."""
-    kept = differences[~np.isnan(differences)]
-    random = np.random.default_rng(0)
-    means = kept[random.integers(0, len(kept), (RESAMPLES, len(kept)))].mean(axis=1)
-    return [round(float(value), 3) for value in (kept.mean(), *np.percentile(means, [2.5, 97.5]))]
+    found = bootstrap_mean(differences[~np.isnan(differences)])
+    return [round(value, 3) for value in (found.value, found.low, found.high)]
 
 
 def passages_of_relations(snapshot: Snapshot, passage_ids: list[str]) -> dict[str, frozenset[str]]:

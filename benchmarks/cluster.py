@@ -8,7 +8,9 @@ of driver, workers and treasury, 429s and calls at a time against what was allow
 is the same; ratios are to the first case. A worker's start is in its CPU, where it had no part in the first few calls.
 
 Lines go to `--out` too, and cases that are there already are not run again. CPU of other programs is not told apart:
-look at `load_before`.
+look at `load_before`. Ctrl-C lets the replies in flight arrive, and ends every process that was started here; the case
+it stopped is run again. A cluster that asks for tokens wants `RAY_AUTH_MODE=token` here too. How many
+questions a service answers in a second is asked by `load.py`.
 
     python -m benchmarks.cluster [INPUT …] [--workers 1 2 4] [--kill 0 1] [--out cluster.jsonl]
     python -m benchmarks.cluster --address 10.0.0.5:6379 --index s3://bucket/bench --endpoint-host 10.0.0.9
@@ -18,18 +20,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
 import platform
-import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
@@ -37,14 +37,14 @@ from typing import Any
 
 import pyarrow as pa
 import ray
-from pyarrow import fs
-from ray.cluster_utils import Cluster
 
+from benchmarks.cluster_parts import ENVIRONMENT, Limits, cluster, endpoint, place, size, stats
 from benchmarks.cluster_probes import Watch
-from benchmarks.simulated_cluster import Setup
+from benchmarks.simulated_setup import Setup
 from hirag_dist.config import Config
 from hirag_dist.core.ids import chunk_id
 from hirag_dist.core.prompts import Prompts
+from hirag_dist.errors import HiragError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.run import Run
 from hirag_dist.index.digest import table_digest
@@ -54,33 +54,8 @@ from hirag_dist.stages.extract import ExtractGraph
 from hirag_dist.wiring import make_executor
 
 SAMPLES = Path(str(resources.files("hirag_dist.samples"))) / "corpus"
-HEALTH = {  # a dead node is noticed within seconds; one that is slow to start is given its time
-    "health_check_initial_delay_ms": 10_000,
-    "health_check_period_ms": 1000,
-    "health_check_timeout_ms": 1000,
-    "health_check_failure_threshold": 3,
-}
-ENVIRONMENT = os.environ | {"COLUMNS": "300", "RAY_USAGE_STATS_ENABLED": "0"}
-NOTICED_S = 4.0  # a node's death, with the above
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the endpoint allows, and how long it takes. None: no limit."""
-
-    latency_ms: float
-    jitter: float
-    rpm: float | None
-    tpm: float | None
-    max_concurrent: int
-
-    def options(self) -> list[str]:
-        """Return the simulator's options."""
-        found = ["--latency-ms", f"{self.latency_ms:g}", "--jitter", f"{self.jitter:g}"]
-        found += ["--max-concurrent", str(self.max_concurrent)]
-        for name, value in (("--rpm", self.rpm), ("--tpm", self.tpm)):
-            found += [] if value is None else [name, f"{value:g}"]
-        return found
+BURST_S = 1.0  # of a rate that is saved up before the run
+NOTICED_S = 4.0  # a node's death, by `cluster_parts.HEALTH`
 
 
 @dataclass(frozen=True)
@@ -127,33 +102,62 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.address and (arguments.index is None or any(arguments.kill)):
         parser.error("--address needs --index, a place that its nodes reach; and only nodes of our own are killed")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started here ends with us
+    try:
+        lines = run_cases(arguments)
+    except HiragError as error:
+        raise SystemExit(str(error)) from error
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted; with --out, run again to go on with the case that was cut off") from None
+    if len({line["result"] for line in lines}) > 1:
+        raise SystemExit("the results differ")
+
+
+def run_cases(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Run the cases that `--out` has no line of; return all lines."""
     limits = Limits(arguments.latency_ms, arguments.jitter, arguments.rpm, arguments.tpm, arguments.max_concurrent)
-    lines = kept(arguments.out)
+    options = asked(arguments, limits)
+    lines = kept(arguments.out, options)
     for kills in arguments.kill:
         for workers in arguments.workers:
             case = Case(arguments.work, workers, kills)
             if any(line["case"] == case.name for line in lines):
                 continue
-            line = measured(case, limits, arguments)
-            line |= ratios(line, lines[0] if lines else line)
+            with redirect_stdout(sys.stderr):  # Ray tells there of nodes that died
+                line = measured(case, limits, arguments)
+            line |= ratios(line, lines[0] if lines else line) | {"options": options}
             lines.append(line)
             print(json.dumps(line), flush=True)
             if arguments.out is not None:
                 with arguments.out.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(line) + "\n")
-    if len({line["result"] for line in lines}) > 1:
-        raise SystemExit("the results differ")
+    return lines
 
 
-def kept(out: Path | None) -> list[dict[str, Any]]:
-    """Return the lines of an earlier run; one that was cut while it was written goes."""
+def asked(arguments: argparse.Namespace, limits: Limits) -> dict[str, Any]:
+    """Return what all lines of a file have to share, so that one can be held against another."""
+    what = {"inputs": arguments.inputs} if arguments.work == "build" else {"chunks": arguments.chunks}
+    more = {"address": arguments.address, "kill_every_s": arguments.kill_every_s}
+    return {"work": arguments.work, **what, **more, **asdict(limits)}
+
+
+def kept(out: Path | None, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the lines of an earlier run; one that was cut while it was written goes.
+
+    Raises:
+        SystemExit: they are of a run that was asked for something else.
+    """
     if out is None or not out.exists():
         return []
     text = out.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     if whole != text:
         out.write_text(whole, encoding="utf-8")
-    return [json.loads(line) for line in whole.splitlines()]
+    lines = [json.loads(line) for line in whole.splitlines()]
+    others = {json.dumps(line["options"]) for line in lines} - {json.dumps(options)}
+    if others:
+        raise SystemExit(f"{out} has lines of a run with other options ({min(others)}); name another file")
+    return lines
 
 
 def measured(case: Case, limits: Limits, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -164,8 +168,8 @@ def measured(case: Case, limits: Limits, arguments: argparse.Namespace) -> dict[
         tempfile.TemporaryDirectory() as folder,
         endpoint(limits, arguments.endpoint_host) as url,
         cluster(arguments.address, case.workers) as (address, own),
+        place(arguments.index or folder) as where,
     ):
-        where = f"{arguments.index or folder}/{case.work}-{case.workers}-{case.kills}"
         config = configured(url, limits, address, case.workers)
         if case.work == "extract":
             watch = Watch(own, kill_at_s)
@@ -183,8 +187,8 @@ def measured(case: Case, limits: Limits, arguments: argparse.Namespace) -> dict[
         used[name] - before[name] for name in ("calls", "input_tokens", "output_tokens")
     )  # fmt: skip
     bounds = {
-        "requests": calls / limits.rpm * 60.0 if limits.rpm else 0.0,
-        "tokens": (tokens_in + tokens_out) / limits.tpm * 60.0 if limits.tpm else 0.0,
+        "requests": calls / limits.rpm * 60.0 - BURST_S if limits.rpm else 0.0,
+        "tokens": (tokens_in + tokens_out) / limits.tpm * 60.0 - BURST_S if limits.tpm else 0.0,
         "concurrency": calls * limits.latency_ms / 1000.0 / limits.max_concurrent,
     }
     t_min_s = max(bounds.values())
@@ -203,7 +207,7 @@ def measured(case: Case, limits: Limits, arguments: argparse.Namespace) -> dict[
         "rate_limited": used["rate_limited"] - before["rate_limited"],
         "most_in_flight": used["most_in_flight"],
         "max_concurrent": limits.max_concurrent,
-        "paid_again": used["repeats"] + used["repeats_of_abandoned"] - before["repeats"],
+        "paid_again": sum(used[name] - before[name] for name in ("repeats", "repeats_of_abandoned")),
         "stored_mb": round(stored_mb, 2),
         "stored_mb_per_s": round(stored_mb / done.wall_s, 3),
         "nodes_killed": watch.killed,
@@ -226,6 +230,7 @@ def alike(case: Case, limits: Limits, chunks: int, calls: int, tokens_in: int, t
         rpm=limits.rpm,
         tpm=limits.tpm,
         max_concurrent=limits.max_concurrent,
+        burst_s=BURST_S,
         latency_s=limits.latency_ms / 1000.0,
         spread=limits.jitter / 3.0**0.5,  # of a uniform draw
         deaths=case.kills,
@@ -312,7 +317,7 @@ def build(where: str, config_file: Path, inputs: list[str]) -> Done:
 def configured(url: str, limits: Limits, address: str, workers: int) -> dict[str, Any]:
     """Return the configuration of a build."""
     model = {"base_url": url, "model": "simulated", "output": "delimited", "max_concurrent": limits.max_concurrent}
-    model |= {"burst_s": 1.0}  # what was saved up before the run is not to make it faster than T_min
+    model |= {"burst_s": BURST_S}
     model |= {name: value for name, value in (("rpm", limits.rpm), ("tpm", limits.tpm)) if value is not None}
     vectors = {"base_url": url, "model": "simulated-embedding", "dim": 384, "max_concurrent": 8}
     roles = dict.fromkeys(("extract", "summarise", "report", "answer", "judge"), "sim") | {"embed": "vectors"}
@@ -320,53 +325,6 @@ def configured(url: str, limits: Limits, address: str, workers: int) -> dict[str
         "llm": {"endpoints": {"sim": model, "vectors": vectors}, "roles": roles},
         "execution": {"executor": "ray", "ray_address": address, "workers": workers},
     }
-
-
-@contextmanager
-def endpoint(limits: Limits, host: str) -> Iterator[str]:
-    """Give the URL of a `simulate-llm` in a process of its own."""
-    command = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", f"{host}:0", *limits.options()]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
-        assert process.stderr is not None
-        try:
-            found = next(filter(None, (re.search(r"http://\S+/v1", line) for line in process.stderr)), None)
-            if found is None:
-                raise SystemExit("simulate-llm did not start")
-            yield found.group(0)
-        finally:
-            process.terminate()
-
-
-@contextmanager
-def cluster(address: str | None, workers: int) -> Iterator[tuple[str, Cluster | None]]:
-    """Give a cluster's address, with this process connected to it; and the cluster itself, where it is ours."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    own = None
-    if address is None:
-        own = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "_system_config": HEALTH})
-        for _ in range(workers):
-            own.add_node(num_cpus=1)
-        address = own.address
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        yield address, own
-    finally:
-        ray.shutdown()
-        if own is not None:
-            own.shutdown()
-
-
-def stats(url: str) -> dict[str, Any]:
-    """Return the endpoint's counts."""
-    with urllib.request.urlopen(url.removesuffix("/v1") + "/stats", timeout=10) as reply:
-        found: dict[str, Any] = json.load(reply)["total"]
-    return found
-
-
-def size(where: str) -> int:
-    """Return the bytes of an index."""
-    system, path = fs.FileSystem.from_uri(where) if "://" in where else (fs.LocalFileSystem(), where)
-    return sum(each.size or 0 for each in system.get_file_info(fs.FileSelector(path, recursive=True)))
 
 
 if __name__ == "__main__":

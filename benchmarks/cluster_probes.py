@@ -57,6 +57,8 @@ class Watch:
     _last: dict[tuple[str, int, float], tuple[str, float, int]] = field(default_factory=dict)
     _first: dict[tuple[str, int, float], tuple[str, float, int]] = field(default_factory=dict)
     _probes: dict[str, Any] = field(default_factory=dict)
+    _handled: dict[str, tuple[int, int]] = field(default_factory=dict)  # by each treasury: questions, reports
+    _handled_before: dict[str, tuple[int, int]] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _failure: BaseException | None = None
@@ -64,7 +66,7 @@ class Watch:
     def __enter__(self) -> Watch:
         ray.cloudpickle.register_pickle_by_value(sys.modules[Probe.__module__])  # nodes elsewhere do not have this file
         self._sample()
-        self._first = dict(self._last)
+        self._first, self._handled_before = dict(self._last), dict(self._handled)
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
@@ -75,21 +77,29 @@ class Watch:
         self._over.set()
         assert self._thread is not None
         self._thread.join()
+        if error is None:
+            self._sample()
         for probe in self._probes.values():
             ray.kill(probe)
         if self._failure is not None and error is None:
             raise self._failure
 
     def figures(self) -> dict[str, float]:
-        """Return CPU seconds by kind, and what workers wrote, up to half a second before a process ended."""
+        """Return CPU seconds by kind, what workers wrote, messages to treasuries: of what ended, until then."""
         sums = dict.fromkeys(_KINDS.values(), 0.0)
         written = 0
         for key, (kind, cpu_s, n_bytes) in self._last.items():
             before = self._first.get(key, (kind, 0.0, 0))
             sums[kind] += cpu_s - before[1]
             written += n_bytes - before[2]
+        asks, tells = (
+            sum(counts[at] - self._handled_before.get(name, (0, 0))[at] for name, counts in self._handled.items())
+            for at in (0, 1)
+        )
         return {f"{kind}_cpu_s": round(cpu_s, 2) for kind, cpu_s in sums.items()} | {
-            "written_mb": round(written / 1e6, 2)
+            "written_mb": round(written / 1e6, 2),
+            "asks": asks,
+            "tells": tells,
         }
 
     def _watch(self) -> None:
@@ -119,6 +129,11 @@ class Watch:
             with suppress(ray.exceptions.RayError):  # its node has just died, or has too much to do
                 for key, use in ray.get(ref, timeout=0.1).items():
                     self._last[key] = use  # nodes of one machine see the same processes
+        for each in ray.util.list_named_actors(all_namespaces=True):
+            if each["name"].startswith("treasury-"):
+                with suppress(ValueError, ray.exceptions.RayError):  # its build has just ended
+                    treasury = ray.get_actor(each["name"], namespace=each["namespace"])
+                    self._handled[each["name"]] = ray.get(treasury.handled.remote(), timeout=_ANSWER_S)
 
     def _kill_a_node(self) -> None:
         assert self.own is not None

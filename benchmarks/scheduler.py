@@ -18,7 +18,8 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.simulated_cluster import Setup, simulate
+from benchmarks.simulated_cluster import simulate
+from benchmarks.simulated_setup import Setup
 from benchmarks.virtual_time import run
 
 CASES: dict[str, dict[str, Any]] = {
@@ -27,7 +28,7 @@ CASES: dict[str, dict[str, Any]] = {
     "calls at a time": {"max_concurrent": 2000, "latency_s": 2.0},
     "stragglers": {"rpm": 60_000.0, "max_concurrent": 4000, "stragglers": 0.01},
     "deaths": {"rpm": 60_000.0, "max_concurrent": 4000, "deaths": 50},  # of 1,000 workers
-    "twice the requests": {"rpm": 120_000.0, "max_concurrent": 8000},
+    "100,000 requests a minute": {"rpm": 100_000.0, "max_concurrent": 8000},
 }
 
 
@@ -35,7 +36,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--workers", nargs="+", type=int, default=[4, 100, 1000])
-    parser.add_argument("--calls-a-worker", type=int, default=100, help="but 20,000 calls at least")
+    parser.add_argument("--calls-a-worker", type=int, default=100)
+    parser.add_argument("--least-calls", type=int, default=20_000)
     parser.add_argument("--handling-us", type=float, default=700.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--like", type=Path, help="lines of cluster.py: simulate what was run there")
@@ -48,7 +50,7 @@ def main() -> None:
         return
     for name in arguments.cases:
         for workers in arguments.workers:
-            chunks = max(workers * arguments.calls_a_worker, 20_000) // 2
+            chunks = max(workers * arguments.calls_a_worker, arguments.least_calls) // 2
             setup = Setup(workers=workers, chunks=chunks, handling_s=handling_s, seed=arguments.seed, **CASES[name])
             if setup.deaths:
                 setup = replace(setup, deaths=max(workers * setup.deaths // 1000, 1))
@@ -62,12 +64,14 @@ def setup_of(values: dict[str, Any]) -> Setup:
 
 def compare(told: dict[str, Any], setup: Setup) -> None:
     """Print what is simulated of a run beside what was measured."""
-    outcome = run(simulate(setup)).figures()
+    outcome = run(simulate(setup))
     measured = told["wall_s"]
-    line = {"benchmark": "scheduler", "like": told["case"], "workers": setup.workers, "measured_wall_s": measured}
-    line |= {"simulated_wall_s": outcome["wall_s"], "simulated_over_measured": round(outcome["wall_s"] / measured, 3)}
-    line |= {"t_min_s": outcome["t_min_s"], "measured_rate_limited": told["rate_limited"]}
-    print(json.dumps(line | {"simulated_rate_limited": outcome["rate_limited"]}), flush=True)
+    line = {"benchmark": "scheduler", "like": told["case"], "workers": setup.workers, "t_min_s": told["t_min_s"]}
+    line |= {"measured_wall_s": measured, "simulated_wall_s": round(outcome.wall_s, 2)}
+    line |= {"simulated_over_measured": round(outcome.wall_s / measured, 3)}
+    for name, simulated in (("rate_limited", outcome.refused), ("asks", outcome.asks), ("tells", outcome.tells)):
+        line |= {f"measured_{name}": told[name], f"simulated_{name}": simulated}
+    print(json.dumps(line), flush=True)
 
 
 def report(setup: Setup, **more: Any) -> None:

@@ -6,6 +6,7 @@ import logging
 
 from hirag_dist.config import Config
 from hirag_dist.core.prompts import Prompts
+from hirag_dist.core.text import many
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution.run import Dataset, Run
 from hirag_dist.growing import Layers, embed_layer
@@ -104,7 +105,8 @@ class BasicGraph:
         relations = MergeRelations(self._config.description_tokens)
         joined = self._run.stage(relations, f"{label} relations", relation_mentions=relation_mentions)
         if n_cut := merged["cut"].rows + joined["cut"].rows:
-            log.warning("%d entities and relations had more descriptions than are merged: the first were", n_cut)
+            what = many(n_cut, "entity or relation", "entities and relations")
+            log.warning("%s had more descriptions than are merged: the first were", what)
         return merged["entities"], joined["relations"]
 
     def _resolved_layer(self, layers: Layers, mentions: Dataset, relation_mentions: Dataset) -> Layers:

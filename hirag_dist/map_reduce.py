@@ -20,11 +20,12 @@ from hirag_dist.core.context import community_text, source_text
 from hirag_dist.core.map_reduce import Cut, Mapped, Part, gather_points, parse_points, reports_at
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.retrieval import RankedCommunity
+from hirag_dist.core.text import many
 from hirag_dist.errors import InvalidQuery, RequestRejected
 from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.ports import ChatPool
 from hirag_dist.types import MAP_REDUCE as MAP_REDUCE
-from hirag_dist.types import ChatReply, CommunityItem, MapWork, Rejected, Retrieval, SourceItem
+from hirag_dist.types import ChatReply, CommunityItem, IntVector, MapWork, Rejected, Retrieval, SourceItem
 
 _Item = CommunityItem | SourceItem
 
@@ -38,6 +39,7 @@ class Material:
         items: what the references in the parts name.
         context_tokens: of the final answer's context.
         gathered_ms: time that reading and cutting took.
+        unreported: as of `MapWork`.
     """
 
     question: str
@@ -48,11 +50,13 @@ class Material:
     context_tokens: int
     limits: MapReduce
     gathered_ms: float
+    unreported: int = 0
 
     @property
     def work(self) -> MapWork:
         """The calls that are going to be made."""
-        return MapWork(len(self.items), len(self.parts), sum(part.tokens for part in self.parts))
+        tokens = sum(part.tokens for part in self.parts)
+        return MapWork(len(self.items), len(self.parts), tokens, unreported=self.unreported)
 
     @property
     def planned(self) -> Retrieval:
@@ -85,7 +89,8 @@ def gather(
     letter, heading = ("S", "## Sources") if mode == "ts" else ("C", "## Communities")
     cut = Cut(heading, limits.context_tokens, count_tokens)
     items: dict[str, _Item] = {}
-    for number, (item, text, tokens) in enumerate(_records(index, mode, limits), 1):
+    rows, unreported = _rows(index, mode, limits)
+    for number, (item, text, tokens) in enumerate(_records(index, mode, rows, limits.map_reduce.seed), 1):
         ref = f"{letter}{number}"
         items[ref] = item
         cut.add(ref, text, tokens or count_tokens(text))
@@ -95,21 +100,26 @@ def gather(
     if len(parts) > most:
         cheaper = "" if mode == "ts" else "a coarser community_level, "
         raise InvalidQuery(
-            f"mode: {mode} takes more than {most} calls here, which is retrieval.map_reduce.max_calls; choose {cheaper}"
-            f"a larger retrieval.context_tokens or only some labels, or raise the limit"
+            f"mode: {mode} takes more than {many(most, 'call')} here, which is retrieval.map_reduce.max_calls; choose "
+            f"{cheaper}a larger retrieval.context_tokens or only some labels, or raise the limit"
         )
     took_ms = (time.perf_counter() - started) * 1e3
-    return Material(question, mode, index.snapshot_id, parts, items, limits.context_tokens, limits.map_reduce, took_ms)
+    asked = question, mode, index.snapshot_id
+    return Material(*asked, parts, items, limits.context_tokens, limits.map_reduce, took_ms, unreported)
 
 
-def _records(index: LoadedIndex, mode: str, limits: RetrievalConfig) -> Iterator[tuple[_Item, str, int]]:
-    """Yield what is read, with its text in contexts and the text's tokens, 0 where they are not known."""
+def _rows(index: LoadedIndex, mode: str, limits: RetrievalConfig) -> tuple[IntVector, int]:
+    """Return what is read, and for how many communities that the caller may know of there is no report."""
     if mode == "ts":
         seen = index.seen_chunks
-        rows = np.arange(len(index.chunk_vectors)) if seen is None else np.flatnonzero(seen)
-    else:
-        rows = reports_at(index.communities, limits.community_level, index.reported())
-    shuffled = np.random.default_rng(limits.map_reduce.seed).permutation(rows)
+        return np.arange(len(index.chunk_vectors)) if seen is None else np.flatnonzero(seen), 0
+    rows, bare = reports_at(index.communities, limits.community_level, index.reported())
+    return rows, int(np.count_nonzero(index.seen_whole()[bare]))
+
+
+def _records(index: LoadedIndex, mode: str, rows: IntVector, seed: int) -> Iterator[tuple[_Item, str, int]]:
+    """Yield what is read, with its text in contexts and the text's tokens, 0 where they are not known."""
+    shuffled = np.random.default_rng(seed).permutation(rows)
     for row in shuffled.tolist():
         if mode == "ts":
             (source,) = index.sources([(row, 0.0)])
@@ -155,7 +165,7 @@ async def map_parts(
     mapped = [each for each in results if isinstance(each, Mapped)]
     if rejected and not mapped:
         raise RequestRejected(
-            f"none of the {len(rejected)} parts of the corpus has a usable reply, the first because: "
+            f"no usable reply about any part of the corpus ({many(len(rejected), 'part')}), the first because: "
             f"{rejected[0].reason}"
         )
     points = [point for each in mapped for point in each.points]

@@ -11,9 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from hirag_dist.backends.kernels import gpu_kernels
 from hirag_dist.basic_graph import BasicGraph
 from hirag_dist.config import META_TYPES, Config
 from hirag_dist.core.prompts import Prompts
+from hirag_dist.core.text import many
 from hirag_dist.errors import InputError, StageFailed
 from hirag_dist.execution.letters import split_letters
 from hirag_dist.execution.run import Dataset, Run
@@ -37,7 +39,7 @@ from hirag_dist.stages.packing import Packing
 from hirag_dist.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.stages.report_lines import ClaimLines, EntityLines, RelationLines
-from hirag_dist.wiring import Resolved, gpu_kernels
+from hirag_dist.wiring import Resolved
 
 log = logging.getLogger(__name__)
 _REPORTS_TOGETHER = 256  # in one task: what it holds in memory
@@ -152,8 +154,8 @@ class Build:
             n_open = split_letters(self._run.read(parts.rejects), self._run.drops)[0].num_rows
             if n_open:
                 raise StageFailed(
-                    f"{n_open} units are dead letters, and --require-complete was given; `hirag-dist status --letters` "
-                    "shows them, `hirag-dist retry` asks them again, `retry --drop` accepts the loss"
+                    f"{many(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status --letters` "
+                    "shows all, `hirag-dist retry` asks them again, `retry --drop` accepts the loss"
                 )
         return self._publish(parts)
 

@@ -139,7 +139,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class MapWork:
-    """What the calls of a map-reduce were and brought. Before they are made, all but the first three are 0.
+    """What the calls of a map-reduce were and brought. Before they are made, what they bring is 0.
 
     Attributes:
         records: reports or chunks that are read.
@@ -153,6 +153,7 @@ class MapWork:
         dropped: references in points that named nothing, and were removed.
         left_out: points, the least helpful, that the final answer's context had no room for.
         input_tokens, output_tokens: of those replies.
+        unreported: communities that no report stands for, nor the reports of those below: what they hold is not read.
     """
 
     records: int
@@ -167,6 +168,7 @@ class MapWork:
     left_out: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    unreported: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,7 +351,8 @@ class Search:
         index, limit = self._index, self._limits.top_sources
         if self._mode == "graphrag-local":
             entities = [row for row, _ in self._local_scored]
-            texts = text_order(index.ways, index.origins, entities, *self._related, index.seen_chunks, limit)
+            order = text_order(index.ways, index.origins, entities, *self._related, index.seen_chunks, limit)
+            texts = await self._turns.finish(order)
             ranked = [(row, 1.0 / place) for place, row in enumerate(texts, 1)]
         elif self._mode == "naive":
             ranked = self._near_chunks

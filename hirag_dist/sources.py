@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from hirag_dist.core.text import many
 from hirag_dist.errors import InputError
 from hirag_dist.reading import find_inputs, is_missing_text, is_uri, public_uri
 from hirag_dist.stages.read import SOURCES
@@ -67,8 +68,8 @@ def check_read(sources: pa.Table, read: set[str], rejects: pa.Table, text_field:
                     raise InputError(f"no record of INPUT has its text in {text_field!r}: {unit} has {reason}")
     if not read:
         raise InputError(
-            f"INPUT holds no text that can be indexed: none of its {sources.num_rows} files could be read; the first, "
-            f"{units[0]}: {reasons[0]}"
+            f"INPUT holds no text that can be indexed: {many(sources.num_rows, 'file')}, none of which could be read; "
+            f"the first, {units[0]}: {reasons[0]}"
         )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from hirag_dist.backends.endpoints import endpoint_settings, make_chat_model, make_embedder
-from hirag_dist.backends.kernels import make_kernels, resolve_kernels
+from hirag_dist.backends.kernels import has_gpu_workers, known_kernels, make_kernels
 from hirag_dist.backends.umap import require_umap
 from hirag_dist.backends.vector_index import make_vector_index
 from hirag_dist.config import Config, Endpoint, RoleTarget
@@ -34,8 +34,8 @@ from hirag_dist.pool.chat import Pool, PricedModel
 from hirag_dist.pool.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.probing import probe_forms
-from hirag_dist.pool.treasury import Treasury
-from hirag_dist.ports import CPU, ChatModel, Embedder, Executor
+from hirag_dist.pool.treasury import GO_ON, Treasury
+from hirag_dist.ports import ChatModel, Embedder, Executor
 from hirag_dist.query import QueryEngine
 from hirag_dist.questions import QuestionEmbedder
 from hirag_dist.stages.base import Services
@@ -67,20 +67,28 @@ class Resolved:
     kernels: str
 
 
-def resolve(config: Config, ledger: Ledger | None = None, kernels: str | None = None) -> Resolved:
+def resolve(
+    config: Config,
+    ledger: Ledger | None = None,
+    kernels: str | None = None,
+    max_usd: float | None = None,
+    max_tokens: int | None = None,
+) -> Resolved:
     """Find out what the endpoints of a build can do: at most one small call a model, none for built-in ones.
 
     Args:
         ledger: where the answers are kept, so that an index asks once.
         kernels: that the index was built with before.
+        max_usd, max_tokens: what this run may spend, these calls first.
 
     Raises:
+        BudgetReached: a call could pass what may be spent.
         ModelError: an endpoint is out of reach for longer than the configured patience, or does not let us in.
         BackendUnavailable: something that the configuration names is not installed.
     """
     if config.clustering.reduction == "umap":
         require_umap()
-    structured = asyncio.run(_probe(config, ledger))
+    structured = asyncio.run(_probe(config, ledger, max_usd, max_tokens))
     models = {role: answerers(config, getattr(config.llm.roles, role)) for role in CHAT_ROLES}
     embedder = make_embedder(config)
     return Resolved(
@@ -88,40 +96,16 @@ def resolve(config: Config, ledger: Ledger | None = None, kernels: str | None = 
         models=models,
         embedder=embedder.name,
         dim=embedder.dim,
-        kernels=_kernels(config, kernels),
+        kernels=known_kernels(config, kernels),
     )
 
 
-def has_gpu_workers(config: Config) -> bool:
-    """Whether kernels are for workers of their own, and what they have is not for this machine to say."""
-    return config.execution.executor == "ray" and config.execution.gpu_workers > 0 and config.kernels != CPU
-
-
-def _kernels(config: Config, before: str | None) -> str:
-    """Return the name of the kernels, empty where only a worker with a GPU knows it.
-
-    Such a worker is asked for no more than has to be known: where the index has kernels that the configuration
-    means, they are taken, so that a build with nothing left to compute needs no GPU.
-    """
-    if not has_gpu_workers(config):
-        return resolve_kernels(config.kernels, before)
-    if config.kernels == "cupy":
-        return config.kernels
-    return before or "" if config.kernels == "auto" or before == config.kernels else ""
-
-
-def gpu_kernels(services: Services, data: None, argument: None) -> str:
-    """Return the name of the kernels that a worker with a GPU has: a step of such a worker (`ports.Held`).
-
-    Raises:
-        BackendUnavailable: it cannot use its GPU.
-    """
-    return resolve_kernels("gpu")
-
-
-async def _probe(config: Config, ledger: Ledger | None) -> dict[str, bool]:
+async def _probe(
+    config: Config, ledger: Ledger | None, max_usd: float | None, max_tokens: int | None
+) -> dict[str, bool]:
     used = {name for role in BUILD_ROLES for name in role_endpoints(config, role)}
-    caller = Caller(Budget(make_treasury(config)), patience(config))
+    spending = max_usd is not None or max_tokens is not None
+    caller = Caller(Budget(make_treasury(config, max_usd, max_tokens), spending=spending), patience(config))
     found: dict[str, bool] = {}
     try:
         for name in sorted(used):
@@ -138,7 +122,7 @@ async def has_forms(name: str, config: Config, ledger: Ledger | None, caller: Ca
     endpoint = config.llm.endpoints[name]
     if endpoint.kind != "openai" or endpoint.output != "auto":
         return endpoint.output == "json_schema"
-    target = _priced(name, 1.0, make_chat_model(name, config), config)
+    target = _priced(name, 1.0, make_chat_model(name, config, caller.budget.spending), config)
     try:
         found = await probe_forms(target, ledger, caller)
     finally:
@@ -148,12 +132,18 @@ async def has_forms(name: str, config: Config, ledger: Ledger | None, caller: Ca
 
 
 def make_treasury(
-    config: Config, max_usd: float | None = None, max_tokens: int | None = None, *, sharers: int = 1
+    config: Config,
+    max_usd: float | None = None,
+    max_tokens: int | None = None,
+    *,
+    sharers: int = 1,
+    advice: str = GO_ON,
 ) -> Treasury:
     """Return what holds the limits of all endpoints and the run's money; on a cluster one actor has it.
 
     Args:
         sharers: processes that have a treasury each and divide the limits; each may have one call in flight at least.
+        advice: what to do at a spending limit, as its error says it.
     """
     allowances = {
         name: Allowance(
@@ -164,7 +154,7 @@ def make_treasury(
         )
         for name, endpoint in config.llm.endpoints.items()
     }
-    return Treasury(allowances, max_usd, max_tokens)
+    return Treasury(allowances, max_usd, max_tokens, advice=advice)
 
 
 def make_pool(
@@ -387,7 +377,7 @@ def make_engine(
     caller = Caller(Budget(lender, holder, spending), patience(config), keeps=False)
     pool = make_pool(config, None, caller)
     embedder = QuestionEmbedder(limited_embedder(config, None, caller))
-    snapshot = snapshot.cached_in(config.service.cache_dir)
+    snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
     vectors = make_vector_index(config, snapshot)
     rule = config.service.label_rule
     model = _AnswerPool(pool, lender, holder)

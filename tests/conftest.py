@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -10,6 +11,21 @@ from contextlib import ExitStack
 import pytest
 
 from tests.milvus_server import NoServer, shared_server
+
+LONG = ("deploy", "e2e", "execution", "contracts", "test_leaks.py", "test_layering.py", "cli", "service")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files come first: a process that begins one when the others have finished keeps everybody waiting."""
+    place = {name: number for number, name in enumerate(LONG)}
+    files = {item: item.nodeid.partition("::")[0].removeprefix("tests/") for item in items}
+    items.sort(key=lambda item: place.get(files[item].partition("/")[0], len(LONG)))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no collection of garbage is to go through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

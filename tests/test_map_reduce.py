@@ -10,6 +10,8 @@ from dataclasses import replace
 import pytest
 
 from hirag_dist.answers import answer_pieces
+from hirag_dist.cli.output import out
+from hirag_dist.cli.results import show_retrieval
 from hirag_dist.config import Config, MapReduce
 from hirag_dist.config import Retrieval as RetrievalConfig
 from hirag_dist.core.context import UNKNOWN_ANSWER, source_text
@@ -26,8 +28,13 @@ from hirag_dist.pool.metering import Meter, current_meter
 from hirag_dist.simulator import Simulator, SimulatorOptions
 from hirag_dist.types import Answer, ChatReply, ChatRequest, MapWork, Query, Retrieval, SourceItem
 from hirag_dist.wiring import make_pool, make_treasury
+from tests import toy_builds
+from tests.labelled_builds import build as labelled_build
+from tests.leaky_builds import HIDDEN, NOBODY, engine_of, topics
+from tests.leaky_builds import script as leaky_script
 from tests.test_query import Bench
 from tests.test_query import snapshot as snapshot
+from tests.toy_builds import task_of
 
 COUNT = counter("o200k_base")
 TOPICS = ("lighthouse", "harbour", "orchard", "quarry", "mill", "ferry")
@@ -157,7 +164,7 @@ async def test_a_part_without_a_usable_reply_is_counted() -> None:
 
 
 async def test_no_usable_reply_at_all_is_no_answer() -> None:
-    with pytest.raises(RequestRejected, match=r"none of the 6 parts .* no JSON object"):
+    with pytest.raises(RequestRejected, match=r"no usable reply about any part .*6 parts.* no JSON object"):
         await mapped(Model(lambda topic, _: "I think so."))
 
 
@@ -226,7 +233,7 @@ async def test_a_question_about_all_reports(snapshot: Snapshot) -> None:
     assert "The left" in told
     assert "The right" in told
     assert isinstance(planned, Retrieval)
-    assert (planned.map_work, planned.context) == (MapWork(2, 1, planned.map_work.part_tokens), "")  # type: ignore[union-attr]
+    assert (planned.map_work, planned.context) == (MapWork(2, 1, planned.map_work.part_tokens, unreported=1), "")  # type: ignore[union-attr]
     assert isinstance(found, Retrieval)
     assert isinstance(answer, Answer)
     assert answer.retrieval == found
@@ -272,7 +279,7 @@ async def test_a_question_that_takes_too_many_calls_is_refused_before_the_first(
     long = Bench(snapshot, RetrievalConfig(map_reduce=MapReduce(max_calls=1)))
     long.engine._count = lambda text: 90 * len(text.split())
     assert len((await bench.engine.material(Query("a?", mode))).parts) == 1
-    with pytest.raises(InvalidQuery, match=r"more than 1 calls here, which is retrieval\.map_reduce\.max_calls"):
+    with pytest.raises(InvalidQuery, match=r"more than 1 call here, which is retrieval\.map_reduce\.max_calls"):
         await long.engine.material(Query("a?", mode, context_tokens=1000))
 
 
@@ -383,3 +390,48 @@ async def test_an_endpoint_out_of_reach_is_an_error() -> None:
     with pytest.raises(ModelError):
         await map_parts(material(), pool, Prompts(), COUNT)
     await pool.close()
+
+
+# ---- reports that are not there
+
+
+def dead_reports(word: str) -> Callable[[ChatRequest], str | None]:
+    """A script by which reports on a word die."""
+
+    def script(request: ChatRequest) -> str | None:
+        if task_of(request) == "report" and word in request.messages[1].content:
+            return "no JSON here"
+        return leaky_script(request)
+
+    return script
+
+
+@pytest.fixture(scope="module")
+def gaps(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    """An index whose reports on hidden words are dead."""
+    bench = toy_builds.Bench(tmp_path_factory.mktemp("gaps"))
+    return labelled_build(bench, topics(1), dead_reports(HIDDEN), max_layers=0, clustering={"target_size": 4})
+
+
+@pytest.mark.parametrize("level", ["leaf", "0", "all"])
+async def test_communities_that_no_report_stands_for_are_counted(gaps: Snapshot, level: str) -> None:
+    engine = engine_of(gaps)
+    communities = gaps.table("communities").to_pylist()
+    reported = set(gaps.table("reports")["community_id"].to_pylist())
+    bare = [row["community_id"] for row in communities if row["is_leaf"] and row["community_id"] not in reported]
+    assert 0 < len(bare) < sum(row["is_leaf"] for row in communities)
+    asked = Query("What is told?", "graphrag-global", community_level=level)
+    answer = await engine.answer(asked)
+    assert answer.retrieval.map_work is not None
+    assert answer.retrieval.map_work.unreported == len(bare)
+    assert "no report, and what is there was not read" in printed(answer)
+    hidden = replace(asked, reach=NOBODY)  # sees no community that a dead report is of
+    work = (await engine.answer(hidden)).retrieval.map_work
+    assert work is not None
+    assert work.unreported == 0
+
+
+def printed(answer: Answer) -> str:
+    with out.capture() as captured:
+        show_retrieval(answer.retrieval)
+    return captured.get()

@@ -10,9 +10,12 @@ import pytest
 
 from hirag_dist.core.prompts import DONE
 from hirag_dist.execution.events import StageFinished
+from hirag_dist.index.loaded import LoadedIndex
 from hirag_dist.index.reader import Snapshot
+from hirag_dist.index.seen import LabelledIndex
 from hirag_dist.publishing import republish
 from hirag_dist.types import ChatRequest
+from tests.labelled_builds import build as labelled_build
 from tests.toy_builds import Bench, between, rows, task_of
 
 ON = {"enabled": True, "pairs_per_call": 1}
@@ -79,6 +82,37 @@ def test_several_names_become_one_entity(bench: Bench) -> None:
     assert snapshot.entity_vectors.shape[0] == len(entities) == snapshot.graph.n_nodes
     assert snapshot.manifest.complete
     assert len(bench.asked("same-entity")) == 1
+
+
+def test_an_entity_is_found_by_each_of_its_names(bench: Bench) -> None:
+    snapshot = build(bench, resolution=ON)
+    entities = {row["entity_id"]: at for at, row in enumerate(rows(snapshot, "entities"))}
+    index = LoadedIndex(snapshot)
+    for alias in rows(snapshot, "aliases"):
+        for name in (alias["name"], alias["canonical_name"]):
+            assert index.named_in(f"Where does {name} live?") == [entities[alias["entity_id"]]], name
+    assert index.named_in("What became of Jacob Marley?") == index.named_in("Marley?"), "the longest name counts"
+    files = [name for name in snapshot.manifest.files if "alias" in name]
+    assert sorted(files) == ["aliases.parquet", "serving-1/alias_keys.npy", "serving-1/alias_rows.npy"]
+    plain = build(bench)
+    assert not [name for name in plain.manifest.files if "alias" in name]
+    assert LoadedIndex(plain).named_in("WHO, Marley?") == [
+        at for name in ("WHO", "Marley") for at, row in enumerate(rows(plain, "entities")) if row["name"] == name
+    ]
+
+
+def test_a_name_that_a_hidden_text_alone_uses_is_no_name_for_others(bench: Bench) -> None:
+    documents = [(text, ["secret"] if "WHO/" in text else []) for text in TEXTS]
+    snapshot = labelled_build(bench, documents, reply, max_layers=0, resolution=ON)
+    whole = LoadedIndex(snapshot)
+    views = LabelledIndex(whole, snapshot)
+    (found,) = whole.named_in("What is the WHO?")
+    outsider, insider = views.seen_by(frozenset()), views.seen_by(frozenset(["secret"]))
+    assert outsider is not None
+    assert insider is not None
+    assert outsider.named_in("What is the WHO?") == []
+    assert insider.named_in("What is the WHO?") == [found]
+    assert outsider.named_in("Who is Jacob Marley? And who Marley?") == whole.named_in("Jacob Marley, Marley")
 
 
 def test_off_it_leaves_no_trace_and_on_again_nothing_is_asked_twice(bench: Bench) -> None:

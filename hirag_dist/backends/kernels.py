@@ -6,8 +6,10 @@ import logging
 from importlib.util import find_spec
 
 from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.config import Config
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.ports import Kernels
+from hirag_dist.ports import CPU, Kernels
+from hirag_dist.stages.base import Services
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,33 @@ def _no_gpu() -> str | None:
     from hirag_dist.backends.gpu import device_count  # RAPIDS imports without a GPU and fails at first use
 
     return None if device_count() else "needs a visible GPU: see `nvidia-smi` and CUDA_VISIBLE_DEVICES"
+
+
+def has_gpu_workers(config: Config) -> bool:
+    """Whether kernels are for workers of their own, and what they have is not for this machine to say."""
+    return config.execution.executor == "ray" and config.execution.gpu_workers > 0 and config.kernels != CPU
+
+
+def known_kernels(config: Config, before: str | None) -> str:
+    """Return the name of the kernels, empty where only a worker with a GPU knows it.
+
+    Such a worker is asked for no more than has to be known: where the index has kernels that the configuration
+    means, they are taken, so that a build with nothing left to compute needs no GPU.
+    """
+    if not has_gpu_workers(config):
+        return resolve_kernels(config.kernels, before)
+    if config.kernels == "cupy":
+        return config.kernels
+    return before or "" if config.kernels == "auto" or before == config.kernels else ""
+
+
+def gpu_kernels(services: Services, data: None, argument: None) -> str:
+    """Return the name of the kernels that a worker with a GPU has: a step of such a worker (`ports.Held`).
+
+    Raises:
+        BackendUnavailable: it cannot use its GPU.
+    """
+    return resolve_kernels("gpu")
 
 
 def make_kernels(name: str) -> Kernels:

@@ -131,6 +131,8 @@ class OpenAiChat:
     async def _probe(self) -> bool:
         body = self._base([{"role": "user", "content": "Is water wet? Set ok to true if it is."}])
         body["response_format"] = _response_format("probe", _PROBE_SCHEMA)
+        if self.settings.max_reply_tokens is not None:
+            body[self.settings.max_tokens_field] = self.settings.max_reply_tokens
         try:
             data = await self._client.post(_PATH, body)
         except EndpointRefused as error:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.backends.openai_client import EndpointClient, EndpointRefused, EndpointSettings
+from hirag_dist.core.text import many
 from hirag_dist.errors import ConfigError, ModelUnavailable, RequestRejected
 from hirag_dist.pool.embedding import Embedded, in_requests
 from hirag_dist.types import FloatMatrix
@@ -120,7 +121,9 @@ class OpenAiEmbedder:
                 index = item.get("index")
                 by_index[index if isinstance(index, int) else place] = self._vector(item.get("embedding"))
         if by_index.keys() != set(range(n_texts)):
-            raise ModelUnavailable(f"{self._who()} answered {len(by_index)} vectors for {n_texts} texts")
+            raise ModelUnavailable(
+                f"{self._who()} answered {many(len(by_index), 'vector')} for {many(n_texts, 'text')}"
+            )
         rows = [by_index[index] for index in range(n_texts)]
         if len({len(row) for row in rows}) != 1:
             raise ModelUnavailable(f"{self._who()} answered vectors of several sizes at once")

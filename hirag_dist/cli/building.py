@@ -10,12 +10,14 @@ from typing import Any
 
 import typer
 
+from hirag_dist.backends.kernels import has_gpu_workers
 from hirag_dist.cli.bill import bill_table, ratio_line, sent_line, tokens_per_corpus_token
 from hirag_dist.cli.builds import BuildRecord, Given, last_build, note_not_begun, sent_sums
 from hirag_dist.cli.output import emit, out, table
 from hirag_dist.cli.progress import Bars
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
+from hirag_dist.core.text import many
 from hirag_dist.errors import IndexBusy, SnapshotError, StoreError
 from hirag_dist.execution.run import Run
 from hirag_dist.index.lock import BuildLock
@@ -24,7 +26,7 @@ from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
 from hirag_dist.pool.ledger import Ledger, compact
 from hirag_dist.pool.metering import Meter, current_meter
-from hirag_dist.wiring import Resolved, has_gpu_workers, make_batches, make_executor, resolve
+from hirag_dist.wiring import Resolved, make_batches, make_executor, resolve
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +113,7 @@ def _resolved(config: Config, store: Store, order: Order, probes: Meter, lock: B
     """Ask the models what they can; what that spends goes to `probes`, and that it failed on record."""
     token = current_meter.set(probes)
     try:
-        return resolve(config, Ledger(store), _kernels_before(config, store))
+        return resolve(config, Ledger(store), _kernels_before(config, store), order.max_usd, order.max_tokens)
     except BaseException as error:
         with suppress(StoreError, IndexBusy):  # why it failed is what is told
             note_not_begun(store, order.action, order.given, config, order.limits, probes, error, lock.fenced)
@@ -178,8 +180,9 @@ def show(report: dict[str, Any]) -> None:
     else:
         out.print(
             f"Snapshot [bold]{report['snapshot']}[/bold] {'published' if report['changed'] else 'is unchanged'} after "
-            f"{report['seconds']:.1f} s: {counts['documents']:,} documents, {counts['chunks']:,} chunks, "
-            f"{counts['entities']:,} entities, {counts['relations']:,} relations, {counts['reports']:,} reports."
+            f"{report['seconds']:.1f} s: {many(counts['documents'], 'document')}, {many(counts['chunks'], 'chunk')}, "
+            f"{many(counts['entities'], 'entity', 'entities')}, {many(counts['relations'], 'relation')}, "
+            f"{many(counts['reports'], 'report')}."
         )
         out.print(layer_table(report["layers"]))
         levels = ", ".join(f"{n:,} at level {level}" for level, n in report["communities_by_level"].items())
@@ -190,11 +193,12 @@ def show(report: dict[str, Any]) -> None:
     out.print(f"This run {sent_line(report['this_run'])}.")
     where = report["index"]
     if report["dropped"]:
-        out.print(f"{report['dropped']} dead letters were dropped before; their loss is accepted.")
+        gone = many(report["dropped"], "dead letter was", "dead letters were")
+        out.print(f"{gone} dropped before, and accepted as lost.")
     if not report["complete"]:
         out.print(
-            f"[yellow]Incomplete: {report['dead_letters']} units are dead letters.[/yellow] "
-            f"`hirag-dist status --index {where} --letters` shows them, `hirag-dist retry --index {where}` asks again."
+            f"[yellow]Incomplete: {many(report['dead_letters'], 'dead letter')}.[/yellow] `hirag-dist status --index "
+            f"{where} --letters` shows all, `hirag-dist retry --index {where}` asks again."
         )
 
 

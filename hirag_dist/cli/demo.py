@@ -21,6 +21,7 @@ from hirag_dist.cli.options import configuration
 from hirag_dist.cli.output import out
 from hirag_dist.cli.results import show_answer, show_retrieval
 from hirag_dist.client import HiragClient
+from hirag_dist.core.text import many
 from hirag_dist.errors import ServiceError
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
@@ -75,8 +76,9 @@ def _index(corpus: Path, folder: str, executor: str) -> None:
     counts = report["counts"]
     how = "built" if report["stages_run"] else "already there, nothing to do"
     out.print(
-        f"{counts['documents']} documents → {counts['chunks']} chunks → {counts['entities']:,} entities and "
-        f"{counts['relations']:,} relations → {counts['reports']} community reports ({how}, {report['seconds']:.1f} s)"
+        f"{many(counts['documents'], 'document')} → {many(counts['chunks'], 'chunk')} → "
+        f"{many(counts['entities'], 'entity', 'entities')} and {many(counts['relations'], 'relation')} → "
+        f"{many(counts['reports'], 'community report')} ({how}, {report['seconds']:.1f} s)"
     )
     out.print(layer_table(report["layers"]))
     out.print("[dim]Layer 0 is what the texts say; each layer above summarises clusters of the one below.[/dim]")

@@ -17,16 +17,17 @@ import typer
 from rich.markup import escape
 
 from hirag_dist.backends.endpoints import make_chat_model, make_embedder
-from hirag_dist.backends.kernels import resolve_kernels
+from hirag_dist.backends.kernels import has_gpu_workers, resolve_kernels
 from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli.output import emit, out, use_json
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_prompts
+from hirag_dist.core.text import many
 from hirag_dist.core.tokens import counter
 from hirag_dist.errors import HiragError
 from hirag_dist.index.store import Store
 from hirag_dist.types import ChatRequest, Message
-from hirag_dist.wiring import CHAT_ROLES, has_gpu_workers, role_endpoints
+from hirag_dist.wiring import CHAT_ROLES, role_endpoints
 
 _UNTRIED = (
     "Not yet run on a GPU by the project: checked on the CPU through the same code, and calls to cuGraph against the "
@@ -173,7 +174,7 @@ async def _chat(name: str, config: Config) -> str:
         reply = await model.complete(request)
         forms = getattr(model, "supports_forms", None)
         structured = f", structured outputs {'on' if await forms() else 'off'}" if forms is not None else ""
-        return f"{model.name} answered ({reply.input_tokens} tokens in, {reply.output_tokens} out){structured}"
+        return f"{model.name} answered ({many(reply.input_tokens, 'token')} in, {reply.output_tokens} out){structured}"
     finally:
         await model.close()
 

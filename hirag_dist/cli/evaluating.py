@@ -16,6 +16,7 @@ from hirag_dist.cli.progress import Bars
 from hirag_dist.config import Config, Retrieval
 from hirag_dist.config_file import load_prompts
 from hirag_dist.core.statistics import Interval
+from hirag_dist.core.text import many
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Findings, Order, Session, Table, open_session, write_report
 
@@ -45,6 +46,14 @@ IdFieldOption = Annotated[str | None, typer.Option("--question-id-field", help="
 TypeFieldOption = Annotated[str | None, typer.Option(help="Field with the question's type; results are told by type.")]
 AnswerFieldOption = Annotated[str | None, typer.Option(help="Field with the gold answer, or answers.")]
 GoldFieldOption = Annotated[str | None, typer.Option(help="Field with the ids of the records that hold the evidence.")]
+
+
+_ONE = {  # of what is counted of a question file, where that is a thing
+    "questions": "question",
+    "copies": "copy",
+    "ids_used_twice": "id used twice",
+    "texts_used_twice": "text used twice",
+}
 
 
 def comma_list(text: str) -> list[str]:
@@ -112,7 +121,8 @@ async def _run(
 
 
 def _show(order: Order, report: Mapping[str, Any], findings: Findings, title: str) -> None:
-    counts = [f"{n:,} {name.replace('_', ' ')}" for name, n in report["questions"].items() if n]
+    found = {name: n for name, n in report["questions"].items() if n}
+    counts = [many(n, _ONE.get(name, name).replace("_", " "), name.replace("_", " ")) for name, n in found.items()]
     if counts:
         out.print(f"{title or order.kind}: {', '.join(counts)}.", markup=False)
     for each in findings.headline:
@@ -123,15 +133,15 @@ def _show(order: Order, report: Mapping[str, Any], findings: Findings, title: st
         out.print(bill_table([{"stage": row["step"]} | row for row in report["usage"]]))
     units = report["units"]
     out.print(
-        f"{units['new']:,} units done in {report['seconds']:.1f} s, {units['from_before']:,} from before; this run "
-        f"{sent_line(report['this_run'])}."
+        f"{many(units['new'], 'unit')} done in {report['seconds']:.1f} s, {units['from_before']:,} from before; this "
+        f"run {sent_line(report['this_run'])}."
     )
     letters = report["dead_letters"]
     if letters["count"]:
         first = letters["shown"][0]
         out.print(
-            f"[yellow]Incomplete: {letters['count']:,} dead letters.[/yellow] They count in no figure; the next run "
-            "tries them again."
+            f"[yellow]Incomplete: {many(letters['count'], 'dead letter')}.[/yellow] No figure counts what has one; "
+            "the next run tries again."
         )
         out.print(f"The first, {first['step']} {first['id']}: {first['reason']}", markup=False)
     out.print(f"Wrote {order.out}/report.html and {order.out}/report.json.", markup=False)

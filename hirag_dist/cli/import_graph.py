@@ -23,6 +23,7 @@ from hirag_dist.cli.options import (
     running,
 )
 from hirag_dist.cli.output import err, use_json
+from hirag_dist.core.text import many
 from hirag_dist.core.tokens import counter
 from hirag_dist.importing import read_working_folder
 from hirag_dist.index.store import Store
@@ -58,9 +59,9 @@ def import_graph(
     graph = read_working_folder(folder, counter(loaded.tokenizer), communities == "keep")
     if not json:
         err.print(
-            f"{folder} is of kind {graph.kind}: {graph.entities.num_rows:,} entities, "
-            f"{graph.relations.num_rows:,} relations, {graph.chunks.num_rows:,} chunks, "
-            f"{graph.claims.num_rows:,} claims."
+            f"{folder} is of kind {graph.kind}: {many(graph.entities.num_rows, 'entity', 'entities')}, "
+            f"{many(graph.relations.num_rows, 'relation')}, {many(graph.chunks.num_rows, 'chunk')}, "
+            f"{many(graph.claims.num_rows, 'claim')}."
         )
     store = Store(index)
     order = Order("import", Given.imported(folder, graph.left_out, loaded, communities), max_usd, max_tokens)

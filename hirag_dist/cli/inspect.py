@@ -17,6 +17,7 @@ from hirag_dist.cli.options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli.output import emit, out, table, use_json
 from hirag_dist.core.distances import hop_distances
 from hirag_dist.core.measures import PathLengths
+from hirag_dist.core.text import many
 from hirag_dist.errors import HiragError, StoreError
 from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store
@@ -27,6 +28,7 @@ from hirag_dist.inspection.view import graph_view
 from hirag_dist.types import CsrGraph, IntVector
 
 log = logging.getLogger(__name__)
+_ONE = {"aliases": "alias", "communities": "community", "entities": "entity"}  # of a table's rows
 
 
 def register(app: typer.Typer) -> None:
@@ -87,7 +89,8 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     kernels = snapshot.manifest.build.get("kernels", "unknown")
     made = f"made {snapshot.manifest.created_at} with kernels: {kernels}"
     out.print(f"Snapshot {snapshot.manifest.snapshot_id}, {state}, {made}")
-    out.print(", ".join(f"{n:,} {name}" for name, n in counts.items() if name not in ("usage", "layers", "clusters")))
+    shown = {name: n for name, n in counts.items() if name not in ("usage", "layers", "clusters")}
+    out.print(", ".join(many(n, _ONE.get(name, name.removesuffix("s")), name) for name, n in shown.items()))
     out.print(layer_table(snapshot.table("layers").to_pylist()))
     shares = [f"{layer.covered:.1%} of layer {layer.layer}" for layer in inspection.layers if layer.covered is not None]
     if shares:
@@ -118,12 +121,12 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
 def _paths_line(paths: PathLengths) -> str:
     if not paths.pairs:
         return "Path lengths: no two entities of layer 0 stand in different chunks."
-    how = "all" if paths.exact else f"a sample of {paths.sources:,} entities with every other one,"
+    how = "all" if paths.exact else f"a sample of {many(paths.sources, 'entity', 'entities')} with every other one,"
     reached = (1 - missing / paths.pairs for missing in (paths.flat_unreachable, paths.unreachable))
     flat, whole = (f"{share:.1%}" for share in reached)
     said = (
-        f"Path lengths between entities that share no chunk ({how} {paths.pairs:,} pairs): {flat} have a path in layer "
-        f"0, {whole} over all layers"
+        f"Path lengths between entities that share no chunk ({how} {many(paths.pairs, 'pair')}): with a path in "
+        f"layer 0 {flat}, over all layers {whole}"
     )
     if paths.flat_mean is None:
         return f"{said}, of {paths.mean:.2f} hops on average." if paths.mean is not None else f"{said}."
@@ -140,5 +143,5 @@ def _resolved_table(inspection: Inspection) -> Any:
         for tier in inspection.resolved
         for at, said in enumerate(tier.examples)
     ]
-    title = f"Entity resolution: {total:,} names are another name's entity; examples"
+    title = f"Entity resolution: {many(total, 'name that is', 'names that are')} another name's entity; examples"
     return table(title, ["tier", "names", "name", "entity", "why"], rows, right=(1,), spare=(4,))

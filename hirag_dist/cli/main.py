@@ -37,15 +37,6 @@ _MODULES = {  # command → its module here, in the order of the help
     "demo": "demo",
 }
 
-app = typer.Typer(
-    name="hirag-dist",
-    help="Retrieval-augmented generation with hierarchical knowledge, from a laptop to a cluster.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -53,7 +44,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _common(
     verbose: bool = typer.Option(False, "--verbose", "-v", help="Log what happens, on stderr."),
     debug: bool = typer.Option(False, "--debug", help="Show a traceback where something fails."),
@@ -64,7 +54,21 @@ def _common(
         os.environ["HIRAG_DEBUG"] = "1"
 
 
-def _add_commands(arguments: Sequence[str] = ()) -> None:
+def _command_line() -> typer.Typer:
+    """Return `hirag-dist` without commands; each call of `main` has one of its own, or they would pile up in it."""
+    app = typer.Typer(
+        name="hirag-dist",
+        help="Retrieval-augmented generation with hierarchical knowledge, from a laptop to a cluster.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_common)
+    return app
+
+
+def _add_commands(app: typer.Typer, arguments: Sequence[str] = ()) -> None:
     """Add the command that the arguments name, alone: the others' libraries take seconds to load. Else all of them."""
     named = next((argument for argument in arguments if not argument.startswith("-")), "")
     for module in [_MODULES[named]] if named in _MODULES else _MODULES.values():
@@ -76,7 +80,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")
-    _add_commands(sys.argv[1:])
+    app = _command_line()
+    _add_commands(app, sys.argv[1:])
     if "--json" in sys.argv[1:]:  # before the command line is understood: a wrong one is answered in JSON too
         claim_stdout()
     try:

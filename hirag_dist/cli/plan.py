@@ -10,6 +10,7 @@ import typer
 from hirag_dist.cli.options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli.output import dollars, emit, out, table, use_json
 from hirag_dist.config_file import load_prompts
+from hirag_dist.core.text import many
 from hirag_dist.planning import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, Plan, make_plan
 
 
@@ -39,8 +40,8 @@ def plan(
 
 def _show(made: Plan, latency_s: float | None) -> None:
     out.print(
-        f"{made.documents:,} documents ({made.duplicates:,} copies left out, {len(made.unreadable):,} unreadable), "
-        f"{made.chunks:,} chunks, {made.tokens:,} tokens."
+        f"{many(made.documents, 'document')} ({many(made.duplicates, 'copy', 'copies')} left out, "
+        f"{len(made.unreadable):,} unreadable), {many(made.chunks, 'chunk')}, {many(made.tokens, 'token')}."
     )
     for name, reason in made.unreadable[:20]:
         out.print(f"  [yellow]cannot read[/yellow] {name}: {reason}")

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.text import Text
 
 from hirag_dist.cli.output import dollars, err, short
+from hirag_dist.core.text import many
 from hirag_dist.execution.events import BatchesOut, KernelsFound, StageFinished, StageStarted, TaskFinished
 from hirag_dist.pool.metering import Meter
 
@@ -51,7 +52,7 @@ class Bars:
             spent = spent_line(self._meters[event.label])
             self._progress.update(self._lines[event.label], advance=event.n_rows, spent=spent)
         elif isinstance(event, BatchesOut):
-            said = f"{event.n_calls} calls are out in {event.n_batches} batch{'es' if event.n_batches > 1 else ''}"
+            said = f"{many(event.n_calls, 'call is', 'calls are')} out in {many(event.n_batches, 'batch', 'batches')}"
             log.info("%s: %s", event.label, said)
             if event.label in self._lines:
                 self._progress.update(self._lines[event.label], spent=said)
@@ -63,7 +64,9 @@ class Bars:
             if not event.reused:
                 line = self._lines[event.label]
                 self._progress.update(line, completed=max(event.n_rows, 1), total=max(event.n_rows, 1))
-            log.info("%s: %s", event.label, "kept" if event.reused else f"{event.n_rows} rows, {event.seconds:.2f} s")
+            log.info(
+                "%s: %s", event.label, "kept" if event.reused else f"{many(event.n_rows, 'row')}, {event.seconds:.2f} s"
+            )
 
 
 class _Rate(ProgressColumn):

@@ -15,6 +15,7 @@ from hirag_dist.backends.milvus import Collections, lite_collections, server_col
 from hirag_dist.cli.options import ConfigOption, IndexOption, JsonOption, SetOption, WaitOption, configuration
 from hirag_dist.cli.output import emit, err, out, table, use_json
 from hirag_dist.config import Vectors
+from hirag_dist.core.text import many
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.index.lock import BuildLock
 from hirag_dist.index.store import Store
@@ -126,8 +127,9 @@ def _show(plan: Plan, dropped: list[str], dry_run: bool) -> None:
         out.print(table(title, ["snapshot", "current until", "MB"], rows, right=(2,)))
     verb = "would go" if dry_run else "removed"
     out.print(
-        f"{len(rows)} snapshots and {len(dropped)} collections {verb}, "
-        f"{sum(one.size_bytes for one in plan.snapshots) / 1e6:,.1f} MB; {len(plan.kept)} snapshots stay."
+        f"{many(len(rows), 'snapshot')} and {many(len(dropped), 'collection')} {verb}, "
+        f"{sum(one.size_bytes for one in plan.snapshots) / 1e6:,.1f} MB; "
+        f"{many(len(plan.kept), 'snapshot stays', 'snapshots stay')}."
     )
 
 

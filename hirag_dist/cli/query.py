@@ -134,6 +134,7 @@ def query(
 
 
 _CONNECTION = ("--token-file", "--ca", "--cert", "--key", "--server-name", "--tls")
+_ASK_AGAIN = "raise it and ask again; replies to a question are not kept"
 _NOT_THERE = "the service has a configuration and a snapshot of its own"
 
 
@@ -176,9 +177,8 @@ async def _ask_here(
 
     snapshot = open_snapshot(Store(index), snapshot_id)
     limited = limits != (None, None)
-    engine = make_engine(
-        config, snapshot, load_prompts(config.prompts), make_treasury(config, *limits), spending=limited
-    )
+    treasury = make_treasury(config, *limits, advice=_ASK_AGAIN)
+    engine = make_engine(config, snapshot, load_prompts(config.prompts), treasury, spending=limited)
     try:
         if context_only:
             return await engine.retrieve(asked, deadline_s=deadline_s)

@@ -9,7 +9,7 @@ from rich.padding import Padding
 
 from hirag_dist.cli.output import out, table
 from hirag_dist.core.covariates import claim_text
-from hirag_dist.core.text import one_line, shorten
+from hirag_dist.core.text import many, one_line, shorten
 from hirag_dist.types import Answer, MapWork, Retrieval
 
 _PARTS = ("embed", "search", "communities", "bridge", "sources", "render", "gather", "map", "total")
@@ -40,7 +40,8 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
         out.print(table(title, ["community", "level", "hits", "report"], shown_c, right=(1, 2)))
     if retrieval.paths:
         joined = [path for path in retrieval.paths if path.connected]
-        title = f"Bridge: shortest paths between key entities ({len(joined)} of {len(retrieval.paths)} pairs connected)"
+        pairs = many(len(retrieval.paths), "pair")
+        title = f"Bridge: shortest paths between key entities ({len(joined)} of {pairs} connected)"
         out.print(f"[bold]{title}[/bold]")
         longest = sorted(joined, key=lambda path: -len(path.entity_names))[: max(rows // 2, 1)]
         for path in longest:
@@ -63,34 +64,34 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
     if retrieval.map_work is not None:
         out.print(f"[bold]{work_line(retrieval.map_work)}[/bold]")
         if retrieval.map_work.failed:
-            missing = f"No usable reply for {_parts(retrieval.map_work.failed)}: what they hold is missing."
+            missing = f"No usable reply for {many(retrieval.map_work.failed, 'part')}: what is there is missing."
             out.print(f"[yellow]{missing}[/yellow]")
+        if retrieval.map_work.unreported:
+            bare = many(retrieval.map_work.unreported, "community has", "communities have")
+            out.print(
+                f"[yellow]{bare} no report, and what is there was not read; `hirag-dist retry` asks again.[/yellow]"
+            )
     times = ", ".join(f"{part} {retrieval.timings_ms[part]:.1f}" for part in _PARTS if part in retrieval.timings_ms)
-    out.print(f"[dim]ms: {times} · context of {retrieval.context_tokens:,} tokens{_called(retrieval)}[/dim]")
+    out.print(f"[dim]ms: {times} · context of {many(retrieval.context_tokens, 'token')}{_called(retrieval)}[/dim]")
     if retrieval.partial:
         out.print(f"[yellow]Cut off by the deadline: {', '.join(retrieval.partial)}[/yellow]")
 
 
 def plan_line(mode: str, work: MapWork) -> str:
     """Return what a map-reduce is about to cost."""
-    what = f"{work.records:,} {'chunks' if mode == 'ts' else 'reports'}, {work.part_tokens:,} tokens"
-    return f"{mode}: {what}, read in {_parts(work.parts)}: as many calls to the model, and one for the answer."
+    what = f"{many(work.records, 'chunk' if mode == 'ts' else 'report')}, {many(work.part_tokens, 'token')}"
+    return f"{mode}: {what}, read in {many(work.parts, 'part')}: as many calls to the model, and one for the answer."
 
 
 def work_line(work: MapWork) -> str:
     """Return what the calls of a map-reduce brought."""
-    kept = [f"{work.points:,} points"]
+    kept = [many(work.points, "point")]
     if work.left_out:
         kept.append(f"{work.left_out:,} for which there was no room")
     if work.uncited:
         kept.append(f"{work.uncited:,} left out because they cite nothing")
-    asked = "1 call" if work.calls == 1 else f"{work.calls:,} calls"
-    calls = f"Map-reduce: {asked} about {_parts(work.parts)}, {work.unhelpful:,} without help"
+    calls = f"Map-reduce: {many(work.calls, 'call')} about {many(work.parts, 'part')}, {work.unhelpful:,} without help"
     return f"{calls}; {', '.join(kept)}."
-
-
-def _parts(count: int) -> str:
-    return f"{count:,} {'part' if count == 1 else 'parts'}"
 
 
 def _called(retrieval: Retrieval) -> str:
@@ -104,6 +105,7 @@ def show_answer(answer: Answer) -> None:
     for citation in answer.citations:
         out.print(f"  [{citation.ref}] {shorten(one_line(citation.title), 100)}", markup=False, style="dim")
     if answer.dropped_citations:
-        out.print(f"[dim]{answer.dropped_citations} references that named nothing were removed.[/dim]")
+        gone = many(answer.dropped_citations, "reference that named nothing was", "references that named nothing were")
+        out.print(f"[dim]{gone} removed.[/dim]")
     if answer.model:
-        out.print(f"[dim]{answer.model}: {answer.input_tokens:,} tokens in, {answer.output_tokens:,} out[/dim]")
+        out.print(f"[dim]{answer.model}: {many(answer.input_tokens, 'token')} in, {answer.output_tokens:,} out[/dim]")

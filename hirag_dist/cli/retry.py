@@ -27,6 +27,7 @@ from hirag_dist.cli.options import (
 )
 from hirag_dist.cli.output import emit, err, out, use_json
 from hirag_dist.config import Config, Reading
+from hirag_dist.core.text import many
 from hirag_dist.core.tokens import counter
 from hirag_dist.errors import ConfigError, InputError, SnapshotNotFound
 from hirag_dist.importing import read_working_folder
@@ -157,7 +158,7 @@ def _drop(store: Store, choice: Choice, wait_s: float, json: bool) -> None:
     if json:
         emit(report)
     else:
-        out.print(f"Dropped {len(dropped.letters)} dead letters; {dropped.n_open} are left.")
+        out.print(f"Dropped {many(len(dropped.letters), 'dead letter')}; {dropped.n_open:,} left.")
         if manifest is not None:
             is_live = dropped.current == manifest.snapshot_id
             served = "" if is_live else f" It is not served: `current` names {dropped.current}, which stays."

@@ -12,6 +12,7 @@ from hirag_dist.cli.bill import bill_table, ratio_line, sent_line, tokens_per_co
 from hirag_dist.cli.builds import IN_SHORT, build_usage, dead_letters, earlier_builds, last_build, published
 from hirag_dist.cli.options import IndexOption, JsonOption
 from hirag_dist.cli.output import dollars, emit, out, short, table, use_json
+from hirag_dist.core.text import many
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
 from hirag_dist.execution.batch_records import batches_out
 from hirag_dist.execution.letters import load_drops
@@ -120,11 +121,11 @@ def _show(report: dict[str, Any]) -> None:
         out.print(table("Snapshots (→ is served)", columns, snapshots, right=(3, 4), spare=(4, 2)))
     served: dict[str, Any] = next((one for one in report["snapshots"] if one["snapshot"] == report["current"]), {})
     if (served.get("counts") or {}).get(ALIASES):
-        n_names = served["counts"][ALIASES]
-        out.print(f"Entity resolution: {n_names:,} names are another name's entity; `hirag-dist inspect` shows some.")
+        names = many(served["counts"][ALIASES], "name is", "names are")
+        out.print(f"Entity resolution: {names} another name's entity; `hirag-dist inspect` shows some.")
     _show_letter_table(report["dead_letters"], report["index"])
     if report.get("dead_letters_of_current"):
-        out.print(f"The snapshot being served has {report['dead_letters_of_current']:,} dead letters.")
+        out.print(f"The snapshot being served has {many(report['dead_letters_of_current'], 'dead letter')}.")
     if report["usage"]:
         finished = build is None or build["state"] == "done"
         title = "" if finished else "Bill so far: what these replies cost, whenever they were paid"
@@ -215,7 +216,9 @@ def _show_letter_table(letters: list[dict[str, Any]], index: str) -> None:
 def _show_letters(letters: list[dict[str, Any]]) -> None:
     for one in letters:
         out.rule(style="dim")
-        out.print(f"{one['stage']} {one['unit_id']}, {one['attempts']} tries: {one['reason']}", markup=False)
+        out.print(
+            f"{one['stage']} {one['unit_id']}, {many(one['attempts'], 'try', 'tries')}: {one['reason']}", markup=False
+        )
         if one["dropped"]:
             gone = one["dropped"]
             said = f": {gone['why']}" if gone["why"] else ""

@@ -46,10 +46,11 @@ _RANGE_WORDS: Final = _words("to through bis à a до 至 到 から")
 _LAST_WORD: Final = re.compile(r"[^\W_]+\Z")
 _SPACES: Final = re.compile(r"[ \t]+\Z")
 _MOST_SPACES = 1000  # white space in a row, in an answer
-_INVISIBLE: Final = re.compile(rf"(?:[{UNSEEN}]\s?){{2,}}")
+# Both begin with one class of characters: a search skips whatever is not in it many times faster than it tries a match.
+_INVISIBLE: Final = re.compile(rf"[{UNSEEN}](?:\s?[{UNSEEN}])+\s?")
 _SPECIAL: Final = re.compile(  # <|im_start|>, <start_of_turn>, </s>, <<SYS>>; [INST], [TOOL_CALLS]
-    r"<(?=[|｜](?!>))|(?<!<[|｜])(?<=[|｜])>|<(?=</?SYS>>)|<(?=/?[a-z_][a-z0-9_]{0,30}>)"
-    r"|\[(?=/?INST\]|(?-i:/?[A-Z_]{4,30}\]))",
+    r"[<>[](?:(?<=<)(?=[|｜](?!>)|</?SYS>>|/?[a-z_][a-z0-9_]{0,30}>)|(?<=[|｜]>)(?<!<[|｜]>)"
+    r"|(?<=\[)(?=/?INST\]|(?-i:/?[A-Z_]{4,30}\])))",
     re.IGNORECASE,
 )
 
@@ -127,7 +128,7 @@ def defused(text: str) -> str:
             start = at = end + 1
         else:
             at += 1
-    return unmarked("".join([*parts, text[start:]]))
+    return unmarked("".join([*parts, text[start:]]) if parts else text)
 
 
 def _folded(run: re.Match[str]) -> str:

@@ -25,7 +25,7 @@ LEVEL_OF_HEADING = {  # the headings of a rendered context
     "Communities": "global",
     "Sources": "sources",
 }
-_BEGINNING = re.compile(rf"^[{UNSEEN}]*(?=\[|##)", re.MULTILINE)  # of a line that looks like a record or a section
+_BEGINNING = re.compile(rf"\n(?=[{UNSEEN}]*(?:\[|##))")  # of a line that looks like a record or a section
 UNKNOWN_ANSWER = "I do not know"
 
 
@@ -168,22 +168,27 @@ def _source_records(retrieval: Retrieval) -> Iterator[_Record]:
 
 
 def entity_text(name: str, kind: str, layer: int, description: str) -> str:
-    """Return an entity as it stands behind its reference."""
+    """Return an entity as it stands behind its reference. Snapshots hold the tokens of all these texts."""
     return f" {_safe(name)} ({_safe(kind)}, layer {layer}): {_safe(description)}"
 
 
 def relation_text(source: str, target: str, description: str) -> str:
     """Return a relation as it stands behind its reference."""
-    return f" {_safe(source)} — {_safe(target)}: {_safe(description)}"
+    return "".join(relation_parts(source, target, description))
+
+
+def relation_parts(source: str, target: str, description: str) -> tuple[str, str, str]:
+    """Return the same in parts that each begin with a space, so that the tokens of all together are those of each."""
+    return f" {_safe(source)} —", f" {_safe(target)}:", f" {_safe(description)}"
 
 
 def community_text(title: str, level: int, rating: float, report: str) -> str:
-    """Return a community as it stands behind its reference. Snapshots hold the tokens of these texts."""
+    """Return a community as it stands behind its reference."""
     return f" {_safe(title)} (level {level}, rating {rating:g})\n{_body(report)}"
 
 
 def source_text(title: str, start: int, end: int, text: str) -> str:
-    """Return a chunk as it stands behind its reference. Snapshots hold the tokens of these texts."""
+    """Return a chunk as it stands behind its reference."""
     return f" {_safe(title)}, characters {start}–{end}\n{_body(text)}"
 
 
@@ -193,9 +198,9 @@ def _safe(text: str) -> str:
 
 def _body(text: str) -> str:
     """Return text of several lines in which none begins as a record or a section does."""
-    lines = (one_line(line) for line in text.splitlines())
-    safe = defused("\n".join(line for line in lines if line))
-    return _BEGINNING.sub(r" \g<0>", safe)
+    lines = filter(None, map(one_line, text.splitlines()))
+    safe = defused("\n".join(lines))
+    return _BEGINNING.sub("\n ", f"\n{safe}")[1:]
 
 
 def check_citations(text: str, retrieval: Retrieval) -> tuple[str, tuple[Citation, ...], int]:

@@ -155,12 +155,12 @@ class Allowance:
         self._before: tuple[float, float, float] | None = None  # window, answers a second, seconds a reply
         self._usual: list[tuple[float, float]] = []  # of the last rounds: seconds a reply, seconds a token
 
-    def wait_s(self, now: float, tokens: float = 1.0) -> float:
-        """Return how long a call must wait for its pace; its slot in the window is another matter."""
+    def wait_s(self, now: float, tokens: float = 1.0, requests: float = 1.0) -> float:
+        """Return how long calls must wait for their pace; their slots in the window are another matter."""
         self._begin(now)
         return max(
             self._paused_until - now,
-            self._paces["requests"].wait_s(now),
+            self._paces["requests"].wait_s(now, requests),
             self._paces["tokens"].wait_s(now, tokens),
             0.0,
         )

@@ -21,6 +21,7 @@ from hirag_dist.core.walk import Ways
 from hirag_dist.types import CsrGraph, IntVector
 
 _PER_ENTITY = 10  # relations that leave the chosen entities, for each of these: GraphRAG's default
+_STEP_RELATIONS = 1 << 16
 
 
 def relations_at(
@@ -83,8 +84,10 @@ def text_order(
     ends: NDArray[Any],
     seen: NDArray[np.bool_] | None,
     limit: int,
-) -> list[int]:
+) -> Steps[list[int]]:
     """Return the chunks of some entities: those of the first entity first, of these what states most of its relations.
+
+    A step looks at some ten thousand relations: a hub has a million.
 
     Args:
         ways: from entities to their chunks.
@@ -99,12 +102,15 @@ def text_order(
     for entity in entities:
         chunks = ways.entity_chunks[ways.entity_indptr[entity] : ways.entity_indptr[entity + 1]]
         chunks = np.unique(chunks if seen is None else chunks[seen[chunks]])
-        own = rows[(ends == entity).any(axis=1)]
-        _, places = spans(origins.relation_indptr[own], origins.relation_indptr[own + 1])
-        stating, counts = np.unique(origins.relation_chunks[places], return_counts=True)
         stated = np.zeros(len(chunks), np.int64)
-        _, at, place = np.intersect1d(chunks, stating, assume_unique=True, return_indices=True)
-        stated[at] = counts[place]
+        for first in range(0, len(rows) if len(chunks) else 0, _STEP_RELATIONS):
+            yield
+            block = slice(first, first + _STEP_RELATIONS)
+            own = rows[block][(ends[block] == entity).any(axis=1)]
+            _, places = spans(origins.relation_indptr[own], origins.relation_indptr[own + 1])
+            stating = origins.relation_chunks[places]
+            at = np.minimum(np.searchsorted(chunks, stating), len(chunks) - 1)
+            np.add.at(stated, at[chunks[at] == stating], 1)
         found.update(dict.fromkeys(chunks[np.lexsort((chunks, -stated))].tolist()))
         if len(found) >= limit:
             break

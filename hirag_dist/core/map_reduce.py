@@ -26,8 +26,8 @@ _REF = re.compile(r"\[([CS]\d+)\]")
 _FILLERS = frozenset({"", "…", "..."})  # of the form, not filled in
 
 
-def reports_at(index: CommunityIndex, level: str, told: NDArray[np.bool_]) -> IntVector:
-    """Return the communities whose reports stand for the whole corpus at a level, ascending.
+def reports_at(index: CommunityIndex, level: str, told: NDArray[np.bool_]) -> tuple[IntVector, IntVector]:
+    """Return the communities whose reports stand for the whole corpus at a level, and those for which none does.
 
     Communities that are not split as far down as the level stand for themselves (C1–C3 of the GraphRAG paper, §4.1.2).
     Where a community has no report that may be seen, those of the communities that it is split into take its place.
@@ -36,9 +36,10 @@ def reports_at(index: CommunityIndex, level: str, told: NDArray[np.bool_]) -> In
         index: who belongs where.
         level: a number, 0 the coarsest; leaf: the communities that are not split; all: those of every level.
         told: (n_communities,) whether there is a report, and it may be seen.
+
+    Returns:
+        Both ascending. The second are communities that are not split further, whose reports would have been read.
     """
-    if level == "all":
-        return np.flatnonzero(told)
     held = np.diff(index.of_indptr) > 0
     deeper = np.ones(len(index.of), np.bool_)
     deeper[index.of_indptr[:-1][held]] = False  # the first of a row's communities is the coarsest
@@ -47,6 +48,8 @@ def reports_at(index: CommunityIndex, level: str, told: NDArray[np.bool_]) -> In
     parents[index.of[at]] = index.of[at - 1]
     whole = np.ones(len(index.levels), np.bool_)
     whole[index.of[at - 1]] = False
+    if level == "all":
+        return np.flatnonzero(told), np.flatnonzero(whole & ~told)
     wanted = whole if level == "leaf" else (index.levels == int(level)) | (whole & (index.levels < int(level)))
     missing = wanted & ~told
     chosen = wanted & told
@@ -54,7 +57,7 @@ def reports_at(index: CommunityIndex, level: str, told: NDArray[np.bool_]) -> In
         below = (index.levels == depth) & (parents >= 0) & missing[parents]
         chosen |= below & told
         missing |= below & ~told
-    return np.flatnonzero(chosen)
+    return np.flatnonzero(chosen), np.flatnonzero(missing & whole)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,15 @@ def is_name(name: str) -> bool:
     return 0 < len(name) <= 200 and any(ch.isalnum() for ch in name)
 
 
+def many(count: int, one: str, more: str = "") -> str:
+    """Return a count with what is counted: `one`, or `more`, which is `one` with an s unless it is given.
+
+    >>> many(1, "entity", "entities"), many(2000, "entity", "entities"), many(0, "page")
+    ('1 entity', '2,000 entities', '0 pages')
+    """
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
 def shorten(text: str, n_chars: int) -> str:
     """Return the text, cut at a word where it is longer than `n_chars` characters, with an ellipsis.
 

@@ -63,6 +63,7 @@ class _Work(NamedTuple):
         degrees: (capacity,) ways from it; −1: nobody needed to know yet.
         queued: (capacity,) whether it is in the queue.
         queue: (capacity,) ring of places.
+        others: (capacity,) where the ways from a node lead.
         counts: (4,) places, first of the queue, length of the queue, ways walked.
     """
 
@@ -73,6 +74,7 @@ class _Work(NamedTuple):
     degrees: IntVector
     queued: NDArray[np.bool_]
     queue: NDArray[np.int32]
+    others: IntVector
     counts: IntVector
 
 
@@ -127,7 +129,8 @@ def walk_steps(
 
 
 def _begin(capacity: int) -> _Work:
-    size = 1 << (2 * capacity - 1).bit_length()
+    capacity = 1 << (capacity - 1).bit_length()  # the ends of the ring are found by a mask
+    size = 2 * capacity
     return _Work(
         np.full(size, -1, np.int32),
         np.empty(capacity, np.int64),
@@ -136,6 +139,7 @@ def _begin(capacity: int) -> _Work:
         np.full(capacity, -1, np.int64),
         np.zeros(capacity, np.bool_),
         np.empty(capacity, np.int32),
+        np.empty(capacity, np.int64),
         np.zeros(4, np.int64),
     )
 
@@ -152,7 +156,7 @@ def _start(
 ) -> Any:
     """Put the mass where the walk begins; there must be room for all starting points."""
     for at in range(len(nodes)):
-        _give(ways, admission, seen, work, nodes[at], shares[at], tolerance)
+        _give(ways, admission, seen, work, nodes[at : at + 1], shares[at], tolerance)
     return work
 
 
@@ -161,7 +165,6 @@ def _push(
     ways: Ways, admission: Admission | None, seen: NDArray[np.bool_], work: _Work, tolerance: float, n_ways: int
 ) -> Any:
     """Push mass on from places in the queue, until it is empty or so many ways were walked; return the work, grown."""
-    n_entities = len(ways.layers)
     until = work.counts[3] + n_ways
     while work.counts[2] and work.counts[3] < until:
         place = work.queue[work.counts[1]]
@@ -169,7 +172,7 @@ def _push(
         if work.counts[0] + degree > len(work.nodes):
             work = _grown(work, work.counts[0] + degree)
             place = work.queue[work.counts[1]]
-        work.counts[1] = (work.counts[1] + 1) % len(work.queue)
+        work.counts[1] = (work.counts[1] + 1) & (len(work.queue) - 1)
         work.counts[2] -= 1
         work.queued[place] = False
         mass = work.waiting[place]
@@ -178,23 +181,34 @@ def _push(
         if degree == 0:
             continue
         work.counts[3] += degree
-        share = (1.0 - RESTART) * mass / degree
-        node = work.nodes[place]
-        if node < n_entities:
-            for entry in range(ways.indptr[node], _last_way(ways, node)):
-                if _relates(ways, admission, entry):
-                    _give(ways, admission, seen, work, ways.indices[entry], share, tolerance)
-            for entry in range(ways.entity_indptr[node], ways.entity_indptr[node + 1]):
-                chunk = ways.entity_chunks[entry]
-                if len(seen) == 0 or seen[chunk]:
-                    _give(ways, admission, seen, work, n_entities + chunk, share, tolerance)
-        else:
-            chunk = node - n_entities
-            for entry in range(ways.chunk_indptr[chunk], ways.chunk_indptr[chunk + 1]):
-                entity = ways.chunk_entities[entry]
-                if _admits(admission, entity):
-                    _give(ways, admission, seen, work, entity, share, tolerance)
+        count = _others(ways, admission, seen, work.nodes[place], work.others)
+        _give(ways, admission, seen, work, work.others[:count], (1.0 - RESTART) * mass / degree, tolerance)
     return work
+
+
+@compiled
+def _others(ways: Ways, admission: Admission | None, seen: NDArray[np.bool_], node: int, found: IntVector) -> Any:
+    """Write down where the ways from a node lead; return how many they are."""
+    n_entities = len(ways.layers)
+    count = 0
+    if node < n_entities:
+        for entry in range(ways.indptr[node], _last_way(ways, node)):
+            if _relates(ways, admission, entry):
+                found[count] = ways.indices[entry]
+                count += 1
+        for entry in range(ways.entity_indptr[node], ways.entity_indptr[node + 1]):
+            chunk = ways.entity_chunks[entry]
+            if len(seen) == 0 or seen[chunk]:
+                found[count] = n_entities + chunk
+                count += 1
+    else:
+        chunk = node - n_entities
+        for entry in range(ways.chunk_indptr[chunk], ways.chunk_indptr[chunk + 1]):
+            entity = ways.chunk_entities[entry]
+            if _admits(admission, entity):
+                found[count] = entity
+                count += 1
+    return count
 
 
 @compiled
@@ -203,27 +217,32 @@ def _give(
     admission: Admission | None,
     seen: NDArray[np.bool_],
     work: _Work,
-    node: int,
+    nodes: IntVector,
     share: float,
     tolerance: float,
 ) -> None:
-    """Give a node some mass, and queue it where that is more than its ways let it keep; there must be room for it."""
-    slot = _slot(work.slots, work.nodes, node)
-    place = work.slots[slot]
-    if place < 0:
-        place = np.int32(work.counts[0])
-        work.counts[0] += 1
-        work.slots[slot] = place
-        work.nodes[place] = node
-    work.waiting[place] += share
-    if work.queued[place] or work.waiting[place] <= tolerance:
-        return
-    if work.degrees[place] < 0:
-        work.degrees[place] = _degree(ways, admission, seen, node)
-    if work.waiting[place] > tolerance * work.degrees[place]:
-        work.queue[(work.counts[1] + work.counts[2]) % len(work.queue)] = place
-        work.counts[2] += 1
-        work.queued[place] = True
+    """Give nodes a share of mass each, and queue those that have more than their ways let them keep.
+
+    There must be room for all of them.
+    """
+    slots, places, waiting, degrees, queued = work.slots, work.nodes, work.waiting, work.degrees, work.queued
+    for node in nodes:
+        slot = _slot(slots, places, node)
+        place = slots[slot]
+        if place < 0:
+            place = np.int32(work.counts[0])
+            work.counts[0] += 1
+            slots[slot] = place
+            places[place] = node
+        waiting[place] += share
+        if queued[place] or waiting[place] <= tolerance:
+            continue
+        if degrees[place] < 0:
+            degrees[place] = _degree(ways, admission, seen, node)
+        if waiting[place] > tolerance * degrees[place]:
+            work.queue[(work.counts[1] + work.counts[2]) & (len(work.queue) - 1)] = place
+            work.counts[2] += 1
+            queued[place] = True
 
 
 @compiled
@@ -240,10 +259,10 @@ def _slot(slots: NDArray[np.int32], nodes: IntVector, node: int) -> Any:
 @compiled
 def _grown(work: _Work, needed: int) -> Any:
     """Return the same work with room for at least so many places."""
-    count, capacity = work.counts[0], 2 * needed
-    size = len(work.slots)
-    while size < 2 * capacity:
-        size *= 2
+    count, capacity = work.counts[0], len(work.nodes)
+    while capacity < needed:
+        capacity *= 2
+    size = 2 * capacity
     slots = np.full(size, -1, np.int32)
     nodes = np.empty(capacity, np.int64)
     settled, waiting = np.zeros(capacity), np.zeros(capacity)
@@ -257,9 +276,9 @@ def _grown(work: _Work, needed: int) -> Any:
     for place in range(count):
         slots[_slot(slots, nodes, nodes[place])] = place
     for at in range(work.counts[2]):
-        queue[at] = work.queue[(work.counts[1] + at) % len(work.queue)]
+        queue[at] = work.queue[(work.counts[1] + at) & (len(work.queue) - 1)]
     work.counts[1] = 0
-    return _Work(slots, nodes, settled, waiting, degrees, queued, queue, work.counts)
+    return _Work(slots, nodes, settled, waiting, degrees, queued, queue, np.empty(capacity, np.int64), work.counts)
 
 
 @compiled

@@ -151,7 +151,6 @@ class KeptAnswers:
     def __init__(self, pool: Pool) -> None:
         self.ask = pool.ask
         self.model_name = pool.model_name
-        self.ask = pool.ask
         self._pool: ChatPool = pool
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:

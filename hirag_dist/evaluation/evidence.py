@@ -109,18 +109,25 @@ class _Rows:
     """Rows of a table by id."""
 
     def __init__(self, ids: pa.ChunkedArray) -> None:
-        names = np.array([own.encode() for own in ids.to_pylist()] or [b""], np.bytes_)
+        names = _fixed(ids.combine_chunks())
         self._order = np.argsort(names, kind="stable")
         self._names = names[self._order]
 
     def of(self, ids: Iterable[str]) -> IntVector:
         """Return the rows of those ids that there are, in their order."""
         wanted = np.array([own.encode() for own in ids], np.bytes_)
-        if not len(wanted):
+        if not len(wanted) or not len(self._names):
             return _NOTHING
         at = np.minimum(np.searchsorted(self._names, wanted), len(self._names) - 1)
         rows: IntVector = self._order[at[self._names[at] == wanted]].astype(np.int64)
         return rows
+
+
+def _fixed(ids: pa.Array) -> NDArray[np.bytes_]:
+    """Return texts as bytes of one length, filled up with zeros, without a Python object for each."""
+    width = max(pc.max(pc.binary_length(ids)).as_py() or 0, 1)
+    padded = pc.ascii_rpad(ids, width=width, padding="\0")
+    return np.frombuffer(padded.buffers()[2] or b"", f"S{width}", len(padded))
 
 
 def _listed(lists: tuple[NDArray[np.int64], NDArray[np.int32]], rows: IntVector) -> IntVector:

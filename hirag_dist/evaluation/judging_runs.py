@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hirag_dist.core.text import many
 from hirag_dist.core.win_rates import Pair, Verdicts, pair_titles, tally
 from hirag_dist.evaluation.answer_sets import AnswerSets, add_made, add_recorded
 from hirag_dist.evaluation.judging import Judging, answer_lengths, judge
@@ -88,7 +89,10 @@ def _findings(session: Session, verdicts: Verdicts, sets: AnswerSets, material: 
     results["answers_in_part"] = sets.in_part
     sections: list[Section] = judging_sections(verdicts, results, found)
     if sets.in_part:
-        said = [f"{method}: {count:,} answers lack parts whose call failed." for method, count in sets.in_part.items()]
+        said = [
+            f"{method}: {many(count, 'answer lacks', 'answers lack')} parts whose call failed."
+            for method, count in sets.in_part.items()
+        ]
         sections.append(Text("Answers in part", said))
     return Findings(results, sections, [win_rate_table(found)], material.counts)
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from hirag_dist.core.statistics import Interval
-from hirag_dist.core.text import shorten
+from hirag_dist.core.text import many, shorten
 from hirag_dist.evaluation.drawing import draw_bars, draw_lines, draw_matrix
 from hirag_dist.evaluation.sections import Bars, Cell, Lines, Section, Table, Text
 from hirag_dist.inspection.page import html_table, page_part
@@ -94,7 +94,7 @@ def _about(report: Mapping[str, Any]) -> str:
         parts.append(f"snapshot <code>{escape(report['index']['snapshot'])}</code> of {escape(report['index']['uri'])}")
     parts.append(escape(f"made {report['created_at']} by hirag_dist {report['version']}"))
     done = '<span class="chip good">complete</span>'
-    lacking = f'<span class="chip bad">{report["dead_letters"]["count"]:,} dead letters</span>'
+    lacking = f'<span class="chip bad">{many(report["dead_letters"]["count"], "dead letter")}</span>'
     return f"{' · '.join(parts)} {done if report['complete'] else lacking}"
 
 

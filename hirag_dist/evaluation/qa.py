@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from hirag_dist.core.answer_requests import short_answer_request
 from hirag_dist.core.context import RECORD_LETTERS, UNKNOWN_ANSWER
 from hirag_dist.core.replies import parse_text
-from hirag_dist.core.text import one_line
+from hirag_dist.core.text import many, one_line
 from hirag_dist.errors import ConfigError, InputError, StoreError
 from hirag_dist.evaluation.answer_rules import Rules
 from hirag_dist.evaluation.questions import Question, Questions, rows_of, strings
@@ -135,7 +135,7 @@ async def _answer(session: Session, asked: _Asked) -> Value | Rejected:
     found = await _context(session, question, asked.system)
     if found.map_work is not None and found.map_work.failed:
         work = found.map_work
-        return Rejected(question.id, f"{work.failed} of {work.parts} parts have no usable reply", 1)
+        return Rejected(question.id, f"no usable reply for {work.failed:,} of {many(work.parts, 'part')}", 1)
     value: Value = {
         "answer": UNKNOWN_ANSWER,
         "reply": None,  # no model is asked where nothing was found

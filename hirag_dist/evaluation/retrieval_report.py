@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.statistics import Interval, bootstrap_means, known_mean
+from hirag_dist.core.text import many
 from hirag_dist.evaluation.evidence import LEVELS
 from hirag_dist.evaluation.questions import Question
 from hirag_dist.evaluation.sections import Bars, Cell, Findings, Section, Table, Text
@@ -180,15 +181,16 @@ def _explained(ks: Sequence[int], n_chunks: int, counts: Mapping[str, int], tall
         "recall@k is the share of a question's gold ids of which a chunk is among the first k sources, averaged over "
         "questions; all@k is the share of questions that have all of theirs there. Intervals are 95 % percentile "
         "bootstrap intervals over questions (10,000 resamples); differences are paired, question by question.",
-        f"{len(tally.questions):,} questions with gold evidence were asked; the index has {n_chunks:,} chunks, so a "
-        f"random choice of {ks[-1]} sources would find {min(ks[-1] / max(n_chunks, 1), 1):.2%} of single chunks.",
+        f"Asked: {many(len(tally.questions), 'question')} with gold evidence; the index has {many(n_chunks, 'chunk')}, "
+        f"so a random choice of {many(ks[-1], 'source')} would find {min(ks[-1] / max(n_chunks, 1), 1):.2%} of single "
+        "chunks.",
     ]
     if counts.get("without_gold"):
-        said.append(f"{counts['without_gold']:,} questions name no evidence, and were not asked.")
+        without = many(counts["without_gold"], "question that names", "questions that name")
+        said.append(f"Not asked: {without} no evidence.")
     if counts.get("gold_ids_unknown"):
-        said.append(
-            f"{counts['gold_ids_unknown']:,} gold ids are not in the index; they count as evidence that was not found."
-        )
+        unknown = many(counts["gold_ids_unknown"], "gold id is", "gold ids are")
+        said.append(f"{unknown} not in the index, which counts as evidence that was not found.")
     return said
 
 

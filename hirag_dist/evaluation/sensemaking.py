@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from hirag_dist.core.evaluation_requests import listing_request, parse_list
 from hirag_dist.core.rouge import rouge_tokens
-from hirag_dist.core.text import one_line, shorten
+from hirag_dist.core.text import many, one_line, shorten
 from hirag_dist.errors import InputError
 from hirag_dist.evaluation.judging import ROLE
 from hirag_dist.evaluation.sections import Findings, Section, Table, Text
@@ -211,7 +211,9 @@ def describe_corpus(
         lines.append(line)
     if not lines:
         raise InputError("the index has no reports to describe its corpus by; give --description TEXT or @FILE")
-    said = f"A collection of {snapshot.manifest.counts['documents']:,} documents. Reports on its main communities:"
+    said = (
+        f"A collection of {many(snapshot.manifest.counts['documents'], 'document')}. Reports on its main communities:"
+    )
     return "\n".join([said, *lines])
 
 

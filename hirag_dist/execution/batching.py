@@ -18,6 +18,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+from hirag_dist.core.text import many
 from hirag_dist.errors import BackendUnavailable, ModelError, RateLimited, RequestRejected
 from hirag_dist.execution.batch_input import InputFile, Purse, input_files, temporary_file
 from hirag_dist.execution.batch_records import Out, Returned
@@ -246,8 +247,8 @@ class Batches:
 
     def _out_of_sight(self, out: Out, error: RequestRejected) -> str:
         return (
-            f"batch {out.batch} ({out.lines} calls of {out.stage}) cannot be looked at: {error}. If it is gone for "
-            f"good, delete {self.store.uri}/{out.path}: its calls are then asked, and paid, again"
+            f"batch {out.batch} ({many(out.lines, 'call')} of {out.stage}) cannot be looked at: {error}. If it is gone "
+            f"for good, delete {self.store.uri}/{out.path}: its calls are then asked, and paid, again"
         )
 
     async def _take_in(self, out: Out, state: BatchState, returned: Returned) -> Meter:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from hirag_dist.core.text import many
 from hirag_dist.errors import StageFailed, StoreError
 from hirag_dist.execution.batch_records import batches_out
 from hirag_dist.execution.batching import Batches, Rounds
@@ -337,7 +338,7 @@ class Run:
         letters = (self._open_letters(folder, result, columns) for result in results if n_rejects(result))
         first = next(table["reason"][0].as_py() for table in letters if table.num_rows)
         raise StageFailed(
-            f"{label}: {rejects} of {n_units} units were refused, more than max_reject_ratio "
+            f"{label}: refused {rejects:,} of {many(n_units, 'unit')}, more than max_reject_ratio "
             f"{self._max_reject_ratio:g} allows; the first reason: {first}. `hirag-dist status --letters` shows them; "
             "`hirag-dist retry` asks them again, `retry --drop` accepts the loss, and with a higher max_reject_ratio "
             "`hirag-dist index` goes on without them"

@@ -13,15 +13,19 @@ from hirag_dist.execution.task import Scatter, Shuffled, Slice, Task
 from hirag_dist.index.store import Store
 from hirag_dist.stages.base import ByKey, ByRows, Stage
 
+_FILES = 64  # of the first pass, of each input that is as long as the main one
+_MOST_RUNS = 8  # times the rows of a task in one of the first pass: it holds them twice, without what is made of them
+
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
     """The first pass over the inputs of a stage split by key into several partitions.
 
     Each of its tasks takes a run of rows of one input and writes them in a piece for each partition; a task of the
-    stage reads its piece of each of those files. All that anyone holds of it is how many files there are: with r rows
-    of which n make a task, there are about r / n files of as many pieces, so (r / n)² small reads: good for thousands
-    of tasks. Beyond that the rows of a run should grow, or the pass be done twice.
+    stage reads its piece of each of those files. All that anyone holds of it is how many files there are. With r rows
+    of which n make a task of the stage there are r / n pieces in a file; a file has n rows too while there are few, and
+    up to eight times as many beyond `_FILES` of them. So a task reads 64 pieces of an input of 50 million rows where n
+    is 100,000, and an eighth of r / n of a larger one.
 
     Attributes:
         folder: of the files and markers; it may be removed once the stage is done.
@@ -75,7 +79,17 @@ def layout(stage: Stage, inputs: Mapping[str, Dataset]) -> list[object]:
     """Return what decides, beside the rows, which of them a task has where keys are split; empty where they are not."""
     if not isinstance(stage.split, ByKey) or n_partitions(stage, inputs) == 1:
         return []
-    return [stage.split.column, stage.split.n, HASH_VERSION]
+    longer = runs_together(n_partitions(stage, inputs))
+    return [stage.split.column, stage.split.n, HASH_VERSION, *([longer] if longer > 1 else [])]
+
+
+def runs_together(partitions: int) -> int:
+    """Return how many tasks' rows make one run of the first pass.
+
+    >>> [runs_together(partitions) for partitions in (2, 64, 65, 200, 1768)]
+    [1, 1, 2, 4, 8]
+    """
+    return min(-(-partitions // _FILES), _MOST_RUNS)
 
 
 def _by_rows(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset], main: str, n: int) -> Plan:
@@ -92,12 +106,13 @@ def _by_key(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Datase
     keyed = [name for name in inputs if scatter.column in stage.reads[name].names]
     _check_types(stage, keyed, scatter.column)
     shuffled_to = f"{folder}/shuffle"
-    n_files = {name: len(_runs(inputs[name].rows, n)) for name in keyed}
+    run_rows = n * runs_together(scatter.count)
+    n_files = {name: len(_runs(inputs[name].rows, run_rows)) for name in keyed}
 
     def first_pass() -> Iterator[Task]:
         number = 0
         for name in keyed:
-            for pieces in cut(_slices(inputs[name]), n):
+            for pieces in cut(_slices(inputs[name]), run_rows):
                 yield Task(stage, number, {name: pieces}, shuffled_to, store, scatter=scatter)
                 number += 1
 
@@ -113,7 +128,7 @@ def _by_key(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Datase
 
     total = inputs[next(iter(inputs))].rows
     shares = [total * (at + 1) // scatter.count - total * at // scatter.count for at in range(scatter.count)]
-    runs = [rows for name in keyed for rows in _runs(inputs[name].rows, n)]
+    runs = [rows for name in keyed for rows in _runs(inputs[name].rows, run_rows)]
     return Plan(shares, tasks, Shuffle(shuffled_to, runs, first_pass))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.core.text import one_line
+from hirag_dist.core.text import many, one_line
 from hirag_dist.importing.claims import claim_of
 from hirag_dist.importing.files import read_parquet
 from hirag_dist.importing.graph import (
@@ -83,12 +83,19 @@ def read_graphrag(folder: Path, files: tuple[str, ...], communities: bool = Fals
     above = Counter(row.get("layer") or 0 for row in entities)
     for layer, count in sorted(above.items()):
         if layer:
-            source.skip("entities", count, f"{count} entities of layer {layer}", "layers above 0 are built anew")
+            source.skip(
+                "entities",
+                count,
+                f"{many(count, 'entity', 'entities')} of layer {layer}",
+                "layers above 0 are built anew",
+            )
     source.entities = [_entity(row) for row in entities if not row.get("layer")]
     kinds = Counter(row.get("kind") or "extracted" for row in relations)
     for sort, count in sorted(kinds.items()):
         if sort != "extracted":
-            source.skip("relations", count, f"{count} relations of kind {sort}", "layers above 0 are built anew")
+            source.skip(
+                "relations", count, f"{many(count, 'relation')} of kind {sort}", "layers above 0 are built anew"
+            )
     source.relations = [_relation(row) for row in relations if (row.get("kind") or "extracted") == "extracted"]
     prefix = "" if files == FILES else "create_final_"
     source.claims = [

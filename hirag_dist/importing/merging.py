@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hirag_dist.core.ids import content_id, entity_id, relation_id
 from hirag_dist.core.merging import SEPARATOR, UNKNOWN, join_descriptions
-from hirag_dist.core.text import clean_name, name_key
+from hirag_dist.core.text import clean_name, many, name_key
 from hirag_dist.importing.graph import SourceGraph, SourceRelation
 from hirag_dist.schemas import ENTITIES, RELATIONS
 
@@ -100,7 +100,7 @@ def merge(source: SourceGraph, chunk_ids: Mapping[str, str]) -> Merged:
     relations: dict[tuple[str, str], _Relation] = {}
     n_kept = _merge_relations(source, chunks, names, entities, relations)
     for key, count in chunks.unknown.items():
-        source.left_out.append((f"chunk {key}", f"not in the folder; named as source {count} times"))
+        source.left_out.append((f"chunk {key}", f"not in the folder; named as source {many(count, 'time')}"))
     return Merged(
         _entity_table(entities, names),
         _relation_table(relations, source),

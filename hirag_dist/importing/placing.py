@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from hirag_dist.core.ids import chunk_id, content_id, document_id
-from hirag_dist.core.text import one_line, shorten
+from hirag_dist.core.text import many, one_line, shorten
 from hirag_dist.importing.graph import SourceChunk, SourceDocument, SourceGraph
 from hirag_dist.schemas import CHUNKS, DOCUMENTS
 
@@ -165,8 +165,8 @@ def _chunk_table(placed: Mapping[str, dict[str, Any]]) -> pa.Table:
 
 def _note_missing_texts(source: SourceGraph) -> None:
     for sort, missing in (
-        ("documents", sum(not document.text for document in source.documents)),
-        ("chunks", sum(not chunk.text for chunk in source.chunks)),
+        ("document", sum(not document.text for document in source.documents)),
+        ("chunk", sum(not chunk.text for chunk in source.chunks)),
     ):
         if missing:
-            source.left_out.append((f"text of {missing} {sort}", "the folder does not hold it; it is empty"))
+            source.left_out.append((f"text of {many(missing, sort)}", "the folder does not hold it; it is empty"))

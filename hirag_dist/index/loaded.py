@@ -22,6 +22,7 @@ from hirag_dist.core.sources import Origins
 from hirag_dist.core.walk import Ways
 from hirag_dist.index import layout, serving
 from hirag_dist.index.claims import MappedClaims
+from hirag_dist.index.counting import TOKENIZER
 from hirag_dist.index.mapped import as_bytes
 from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import (
@@ -101,12 +102,16 @@ class LoadedIndex:
         )
         self.components: NDArray[np.int32] | None = files.array("entity_components")
         self._names = Names(files.array("entity_name_keys"), files.array("entity_name_rows"))
+        self._aliases: Names | None = None  # also of snapshots from before they were looked up
+        if files.has("alias_keys"):
+            self._aliases = Names(files.array("alias_keys"), files.array("alias_rows"))
         self._chunk_codes = Codes(*(files.array(f"chunk_{part}") for part in ("codes", "scales", "errors")))
         self._spans: NDArray[np.int64] = files.array("chunk_spans")
         self._report_rows: NDArray[np.int32] = files.array("community_reports")
         self._tokens: dict[str, NDArray[np.int32]] = {}
-        if tokenizer == serving.TOKENIZER:
-            self._tokens = {"global": files.array("community_tokens"), "sources": files.array("chunk_tokens")}
+        if tokenizer == TOKENIZER:
+            kinds = {"local": "entity", "bridge": "relation", "global": "community", "sources": "chunk"}
+            self._tokens = {level: files.array(f"{kind}_tokens") for level, kind in kinds.items()}
         self._entities = files.texts(serving.ENTITIES)
         self._relations = files.texts(serving.RELATIONS)
         self._chunks = files.texts(serving.CHUNKS)
@@ -167,6 +172,10 @@ class LoadedIndex:
     def reported(self) -> NDArray[np.bool_]:
         """Return, for each community, whether it has a report that may be seen."""
         return self._report_rows >= 0
+
+    def seen_whole(self) -> NDArray[np.bool_]:
+        """Return, for each community, whether all that it was made from may be seen."""
+        return np.ones(len(self._report_rows), np.bool_)
 
     def paths(
         self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]], named: Named
@@ -264,15 +273,18 @@ class LoadedIndex:
     def named_in(self, question: str) -> list[int]:
         """Return the rows of the entities whose names stand in a question, in its order.
 
-        An entity is named by what the caller is told that its name is.
+        An entity is named by what the caller is told that its name is, and, where all that is told of it may be seen,
+        by the other names that were found to be its own.
         """
         read = words(question)
         admits = None if self.admission is None else partial(admitted, self.admission)
         phrases = found_names(self._names, read, admits)
         told = map(words, self._entities.values("name", [phrase.row for phrase in phrases]))
-        return longest_names(
-            phrase for phrase, name in zip(phrases, told, strict=True) if name == read[phrase.start : phrase.end]
-        )
+        named = [phrase for phrase, name in zip(phrases, told, strict=True) if name == read[phrase.start : phrase.end]]
+        if self._aliases is not None:
+            others = found_names(self._aliases, read, admits)
+            named += [phrase for phrase in others if not self.tells_anew("local", phrase.row)]
+        return longest_names(named)
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations."""

@@ -44,6 +44,10 @@ class ServingFiles:
         self._arrays: dict[str, NDArray[Any]] = {}
         self._texts: dict[str, TextColumns] = {}
 
+    def has(self, name: str) -> bool:
+        """Whether there is an array of that name: some are of snapshots alone that have something to say there."""
+        return name in self._arrays or (self._folder / f"{name}.npy").exists()
+
     def array(self, name: str) -> NDArray[Any]:
         """Return an array by its name."""
         if name not in self._arrays:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hirag_dist import schemas
 from hirag_dist.core.communities import membership
+from hirag_dist.core.text import many
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.index.layout import (
     ALIASES,
@@ -62,19 +63,22 @@ def current_id(store: Store) -> str | None:
 class Snapshot:
     """An open snapshot."""
 
-    def __init__(self, store: Store, manifest: Manifest, cache_dir: str | None = None) -> None:
+    def __init__(
+        self, store: Store, manifest: Manifest, cache_dir: str | None = None, cache_bytes: int | None = None
+    ) -> None:
         self.store = store
         self.manifest = manifest
         self.folder = snapshot_path(manifest.snapshot_id)
-        self._place = Place(store, manifest, cache_dir)
+        self._place = Place(store, manifest, cache_dir, cache_bytes)
 
-    def cached_in(self, cache_dir: str | None) -> Snapshot:
+    def cached_in(self, cache_dir: str | None, cache_bytes: int | None = None) -> Snapshot:
         """Return the same snapshot, with another folder for what must be copied or derived before it can be mapped.
 
         Args:
             cache_dir: None: beside a local index, else among the temporary files.
+            cache_bytes: that the folder may hold; None: what the disk does.
         """
-        return Snapshot(self.store, self.manifest, cache_dir)
+        return Snapshot(self.store, self.manifest, cache_dir, cache_bytes)
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table, or some of its columns, read anew at each call."""
@@ -185,7 +189,7 @@ def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool
         part, _, own = name.rpartition("/")
         there = found[part].get(own)
         if there is None or there.size != entry.bytes:
-            wrong = "is missing" if there is None else f"has {there.size} bytes instead of {entry.bytes}"
+            wrong = "is missing" if there is None else f"has {many(there.size, 'byte')} instead of {entry.bytes}"
             raise SnapshotCorrupt(f"{store.uri}/{folder}/{name} {wrong}; build again or serve another snapshot")
         hashed = full_check or entry.bytes <= HASHED_BYTES
         if hashed and store.sha256(f"{folder}/{name}") != entry.sha256:

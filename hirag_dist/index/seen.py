@@ -179,6 +179,11 @@ class SeenIndex(LoadedIndex):
         found: Flags = super().reported() & self._reported
         return found
 
+    def seen_whole(self) -> Flags:
+        """Return, for each community, whether all that it was made from may be seen."""
+        whole: Flags = self._reported
+        return whole
+
     def info(self, whole: IndexInfo) -> IndexInfo:
         """Return what a caller may know of an index: what there is of each kind that may be seen.
 

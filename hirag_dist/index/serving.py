@@ -21,12 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.context import community_text, source_text
+from hirag_dist.core.context import community_text
 from hirag_dist.core.naming import name_keys, sorted_names
 from hirag_dist.core.reports import report_text
 from hirag_dist.core.retrieval import invert
 from hirag_dist.core.scoring import encode
-from hirag_dist.core.tokens import counter
 from hirag_dist.index.claims import write_claims
 from hirag_dist.index.columns import (
     Batches,
@@ -41,13 +40,14 @@ from hirag_dist.index.columns import (
     rows_in_lists,
     rows_of_column,
 )
+from hirag_dist.index.counting import chunk_tokens, counted, entity_tokens, relation_tokens
 from hirag_dist.index.labels import LABEL_SETS, MadeOf, write_labels
+from hirag_dist.index.layout import ALIASES
 from hirag_dist.index.texts import BATCH_ROWS, text_schema, write_texts
 from hirag_dist.types import FloatMatrix, IntVector
 
 SERVING: Final = "serving-1"  # the number is that of the format: other formats are other folders
 
-TOKENIZER: Final = "o200k_base"  # what texts are counted by, as contexts hold them
 ENTITIES: Final = "entities.arrow"
 RELATIONS: Final = "relations.arrow"
 CHUNKS: Final = "chunks.arrow"
@@ -65,6 +65,7 @@ _TEXTS: Final = {
 _REPORT_TEXTS: Final = text_schema(["title", "text"], wide=["text"])
 ARRAYS: Final = (
     "entity_layers",
+    "entity_tokens",
     "entity_components",
     "entity_codes",
     "entity_scales",
@@ -74,6 +75,7 @@ ARRAYS: Final = (
     "entity_name_keys",
     "entity_name_rows",
     "relation_ends",
+    "relation_tokens",
     "relation_weights",
     "relation_chunks_indptr",
     "relation_chunks",
@@ -125,6 +127,7 @@ def write_serving(batches: Batches, vectors: FloatMatrix, chunk_vectors: FloatMa
     chunk_ids = ids_of(batches, "chunks", "chunk_id")
     mentioned_in = _save_entities(batches, save, chunk_ids)
     _save_names(batches, save)
+    _save_aliases(batches, save)
     _save_codes("entity", vectors, create, save)
     _save_codes("chunk", chunk_vectors, create, save)
     _save_chunks(batches, save)
@@ -140,6 +143,7 @@ def write_serving(batches: Batches, vectors: FloatMatrix, chunk_vectors: FloatMa
 def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> Lists:
     """Return the chunks of each entity, −1 for those that are not there."""
     save("entity_layers", numbers(batches, "entities", "layer", np.int32))
+    save("entity_tokens", entity_tokens(batches))
     mentioned_in = rows_in_lists(batches("entities", ["chunk_ids"]), chunk_ids)
     indptr, rows = known_rows(*mentioned_in)
     save("entity_chunks_indptr", indptr)
@@ -166,6 +170,23 @@ def _save_names(batches: Batches, save: Save) -> None:
     save("entity_name_rows", names.rows)
 
 
+def _save_aliases(batches: Batches, save: Save) -> None:
+    """Write all names of the entities that have several, of which they bear one; nothing where none has."""
+    rows = rows_of_column(batches, ALIASES, "entity_id", ids_of(batches, "entities", "entity_id"))
+    if not len(rows):
+        return
+    columns = ["name", "canonical_name"]
+    keys, places = name_keys(
+        name for batch in batches(ALIASES, columns) for row in batch.to_pylist() for name in row.values()
+    )
+    own = rows[places // len(columns)].astype(np.int64)
+    names = sorted_names(keys[own >= 0], own[own >= 0])
+    again = (np.diff(names.keys) == 0) & (np.diff(names.rows) == 0)  # the name that several others stand beside
+    first = np.concatenate([[True], ~again]) if len(names.keys) else np.zeros(0, np.bool_)
+    save("alias_keys", names.keys[first])
+    save("alias_rows", names.rows[first])
+
+
 def _save_codes(what: str, vectors: FloatMatrix, create: Create, save: Save) -> None:
     scales, errors = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
     with create(f"{what}_codes.npy") as file:
@@ -186,28 +207,7 @@ def _save_chunks(batches: Batches, save: Save) -> None:
     save("chunk_documents", rows)
     spans = [numbers(batches, "chunks", name, np.int64) for name in ("start", "end")]
     save("chunk_spans", np.column_stack(spans))
-    titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
-    save("chunk_tokens", _chunk_tokens(batches, titles, rows))
-
-
-def _chunk_tokens(batches: Batches, titles: pa.ChunkedArray, documents: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the tokens of each chunk as contexts hold it."""
-    found = [np.zeros(0, np.int32)]
-    first = 0
-    for batch in batches("chunks", ["start", "end", "text"]):
-        own = documents[first : first + batch.num_rows].tolist()
-        texts = [
-            source_text(titles[document].as_py() if document >= 0 else "", *values)
-            for document, *values in zip(own, *(column.to_pylist() for column in batch.columns), strict=True)
-        ]
-        found.append(_counted(texts))
-        first += batch.num_rows
-    return np.concatenate(found)
-
-
-def _counted(texts: list[str]) -> NDArray[np.int32]:
-    count = counter(TOKENIZER)
-    return np.fromiter(map(count, texts), np.int32, len(texts))
+    save("chunk_tokens", chunk_tokens(batches, rows))
 
 
 def _save_relations(
@@ -219,6 +219,7 @@ def _save_relations(
     )
     weights = numbers(batches, "relations", "weight", np.float64)
     save("relation_ends", ends)
+    save("relation_tokens", relation_tokens(batches, ends))
     save("entity_components", _components(ends, len(entity_ids)))
     save("relation_weights", weights)
     of, parallel_indptr, parallel_rows = parallel_relations(ends, weights)
@@ -296,7 +297,7 @@ def _save_reports(batches: Batches, create: Create) -> tuple[pa.Array, NDArray[n
             ratings.extend(row["rating"] for row in rows)
             texts = [[row["title"] for row in rows], [report_text(row) for row in rows]]
             tokens.append(
-                _counted(
+                counted(
                     [
                         community_text(row["title"], row["level"], row["rating"], text)
                         for row, text in zip(rows, texts[1], strict=True)

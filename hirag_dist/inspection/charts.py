@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from hirag_dist.core.measures import PathLengths
+from hirag_dist.core.text import many
 from hirag_dist.inspection.measures import Clustering
 from hirag_dist.inspection.records import DegreeBin, LayerSummary
 
@@ -25,11 +26,11 @@ def layer_pyramid(layers: Sequence[LayerSummary]) -> str:
         half = max(full / 2 * math.sqrt(layer.entities / max(largest, 1)), 3.0)
         top = place * (row + gap) + 1
         text = left + full + 18
-        clusters = (
-            f"{layer.clusters:,} clusters · median {_short(layer.median_cluster)} · largest {layer.largest_cluster:,}"
-        )
+        sizes = f"median {_short(layer.median_cluster)} · largest {layer.largest_cluster:,}"
+        clusters = f"{many(layer.clusters, 'cluster')} · {sizes}"
+        title = f"Layer {layer.layer}: {many(layer.entities, 'entity', 'entities')}"
         parts.append(
-            f"<g><title>{escape(f'Layer {layer.layer}: {layer.entities:,} entities')}</title>"
+            f"<g><title>{escape(title)}</title>"
             f'<rect class="fill-l{layer.layer % 8}" x="{middle - half:.1f}" y="{top}" width="{2 * half:.1f}" '
             f'height="{row}" rx="6"/>'
             f'<text class="strong" x="{text}" y="{top + 19}">Layer {layer.layer} · {layer.entities:,}</text>'
@@ -105,8 +106,9 @@ def degree_chart(bins: Sequence[DegreeBin]) -> str:
         tall = (height - top - bottom) * max(math.log10(found.entities), 0.04) / decades if found.entities else 0.0
         x = left + 4 + place * step
         name = str(found.low) if found.low == found.high else f"{_short(found.low)}\u2013{_short(found.high)}"
+        neighbours = "neighbour" if found.high == 1 else "neighbours"
         parts.append(
-            f"<g><title>{found.entities:,} entities with {name} neighbours</title>"
+            f"<g><title>{many(found.entities, 'entity', 'entities')} with {name} {neighbours}</title>"
             f'<rect class="degree" x="{x + step * 0.08:.1f}" y="{height - bottom - tall:.1f}" '
             f'width="{step * 0.84:.1f}" height="{tall:.1f}" rx="2"/>'
             f'<text class="soft mid" x="{x + step / 2:.1f}" y="{height - 22}">{name}</text></g>'

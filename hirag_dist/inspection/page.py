@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hirag_dist.core.measures import PathLengths
+from hirag_dist.core.text import many
 from hirag_dist.inspection.charts import clustering_chart, degree_chart, layer_pyramid, path_chart, sparsity_chart
 from hirag_dist.inspection.records import BillLine, GraphSummary, Inspection, LevelSummary
 from hirag_dist.inspection.view import GraphView
@@ -140,7 +141,8 @@ def _types(inspection: Inspection) -> str:
         for found in shown
     ]
     rest = inspection.entity_types[_TYPES_SHOWN:]
-    more = f'<p class="soft">and {len(rest)} more types, {sum(found.entities for found in rest):,} entities</p>'
+    entities = many(sum(found.entities for found in rest), "entity", "entities")
+    more = f'<p class="soft">and {many(len(rest), "more type")}, {entities}</p>'
     return f'<ul class="bars">{"".join(lines)}</ul>{more if rest else ""}'
 
 
@@ -187,7 +189,7 @@ def _level(level: LevelSummary) -> str:
     )
     return (
         f"<div><h3>Level {level.level} "
-        f"<small>{level.communities:,} communities, {level.leaves:,} not split</small></h3>"
+        f"<small>{many(level.communities, 'community', 'communities')}, {level.leaves:,} not split</small></h3>"
         f'<p class="soft">entities: smallest {low} · quarter {quarter} · median {median} · three quarters {upper} · '
         f"largest {high}<br>reports: {level.reports:,} ({share:.0%}), over {level.entities_covered:.0%} of the entities"
         f"</p>"
@@ -198,8 +200,8 @@ def _level(level: LevelSummary) -> str:
 def _cover(inspection: Inspection) -> str:
     cover = inspection.reports
     return (
-        f"{cover.reports:,} reports ({cover.from_model:,} by a model) cover {cover.communities_share:.0%} of the "
-        f"communities and {cover.entities_share:.0%} of the entities."
+        f"{many(cover.reports, 'report covers', 'reports cover')} {cover.communities_share:.0%} of the communities and "
+        f"{cover.entities_share:.0%} of the entities; a model wrote {cover.from_model:,}."
     )
 
 
@@ -242,8 +244,9 @@ def _missing(paths: PathLengths) -> tuple[int, int]:
 
 def _sample(paths: PathLengths) -> str:
     if paths.exact:
-        return f"All {paths.pairs:,} pairs that share no chunk."
-    return f"A sample: {paths.sources:,} entities drawn by a fixed seed, each with all others: {paths.pairs:,} pairs."
+        return f"All pairs that share no chunk: {paths.pairs:,}."
+    entities, pairs = many(paths.sources, "entity", "entities"), many(paths.pairs, "pair")
+    return f"A sample: {entities} drawn by a fixed seed, each with all others: {pairs}."
 
 
 def _bill(inspection: Inspection) -> str:

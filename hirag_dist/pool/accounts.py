@@ -90,6 +90,12 @@ class Queue:
         if at < len(self._waiting) and self._waiting[at] is each:
             del self._waiting[at]
 
+    def head(self) -> Waiting | None:
+        """Return the first that still waits; None where nobody does."""
+        while self._waiting and not self._waiting[0].waits():
+            del self._waiting[0]
+        return self._waiting[0] if self._waiting else None
+
     def in_turn(self) -> list[Waiting]:
         """Return those that still wait, in order; the others are gone from here."""
         if not all(each.waits() for each in self._waiting):
@@ -104,6 +110,8 @@ class Books:
     Attributes:
         allowance: what the endpoint may be asked.
         told_until: until when a long pause has been logged.
+        refusals: 429s since the last answer; refused_since: the first of them came.
+        complain_at: when they are logged next.
         for_slots, for_permits, for_money: who waits; for the last nothing else is missing, whatever the pace.
         timer: when those for permits are looked at again.
     """
@@ -111,6 +119,9 @@ class Books:
     name: str
     allowance: Allowance
     told_until: float = -math.inf
+    refusals: int = 0
+    refused_since: float = 0.0
+    complain_at: float = math.inf
     accounts: dict[str, Account] = field(default_factory=dict)
     for_slots: Queue = field(default_factory=Queue)
     for_permits: Queue = field(default_factory=Queue)

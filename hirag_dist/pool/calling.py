@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from hirag_dist.core.text import many
 from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
 from hirag_dist.pool.budget import Budget, Permit
 from hirag_dist.pool.health import DOWN_AFTER, Health, backoff_s
@@ -258,7 +259,8 @@ class Caller:
                 wait = 0.0 if timed_out or elsewhere else backoff_s(failures)
                 alone = timeouts >= self.patience.attempts or failures >= _MOST_FAILURES
                 if alone and max(self._of(each).answered_at for each in work.targets) > begun:
-                    said = f"no reply in {timeouts + failures} tries while other requests had theirs: {error}"
+                    tries = many(timeouts + failures, "try", "tries")
+                    said = f"no reply in {tries} while other requests had theirs: {error}"
                     raise RequestRejected(said) from error
             deadline_s = self.patience.deadline_s
             if deadline_s is not None and self._clock() - sent_at + wait > deadline_s:

@@ -152,7 +152,7 @@ class Desk:
         if self._slots > self._most_slots:
             self._slots = max(self._most_slots, self.busy)
         self._serve()
-        self._report_in(_GIVE_BACK_S if not self._waiting or slow else _REPORT_S)
+        self._report_in(_GIVE_BACK_S if not self._waiting or slow else self._report_s)
 
     def limited(self, retry_after_s: float | None, kind: LimitKind) -> None:
         """The endpoint answered 429."""
@@ -258,8 +258,7 @@ class Desk:
             self._spend_tokens += loan.spend_tokens
             self._spend_usd += loan.spend_usd
         self._serve()
-        all_in_use = self.busy >= self._slots and not self._requests
-        self._report_in(self._report_s if all_in_use else _REPORT_S if self.busy else _GIVE_BACK_S)
+        self._report_in(self._report_s if self._waiting else _REPORT_S if self.busy else _GIVE_BACK_S)
 
     def _turn_away(self, error: BaseException) -> None:
         for call in self._waiting:
@@ -374,7 +373,10 @@ class Desk:
             self._slots = max(order.slots, self.busy)
         if order.pause_s > 0:
             self._paused_until = max(self._paused_until, self._clock() + order.pause_s)
+            self._valid_until = -math.inf  # what was lent before is not to be used then
         self._serve()
         self._report_s = max(_REPORT_S, order.report_s)
         if self.busy:
             self._report_in(self._report_s)
+        elif self._requests or self._tokens:  # they go back when their time is over
+            self._report_in(max(self._valid_until - self._clock(), _GIVE_BACK_S))

@@ -7,12 +7,14 @@ from typing import Protocol, cast
 
 from hirag_dist.pool.calling import Answered, Caller, Need
 from hirag_dist.pool.chat import PricedModel
+from hirag_dist.pool.estimating import MOST_REPLY_TOKENS
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.metering import current_meter
 from hirag_dist.pool.records import record_of, reply_from
 from hirag_dist.types import ChatReply
 
 _TOKENS = 60  # of the small call, about
+_MOST_INPUT_TOKENS = 200  # of its prompt and schema, whatever the endpoint makes of a schema
 
 
 class Probed(Protocol):
@@ -30,6 +32,7 @@ async def probe_forms(target: PricedModel, ledger: Ledger | None, caller: Caller
 
     Raises:
         ModelError: its endpoint is out of reach for longer than the patience lasts, or does not let us in.
+        BudgetReached: the call could pass a spending limit.
     """
     key = hashlib.sha256(f"forms|{target.endpoint}|{target.name}|{target.settings}".encode()).hexdigest()[:40]
     record = None if ledger is None else await ledger.get(key)
@@ -51,7 +54,13 @@ async def probe_forms(target: PricedModel, ledger: Ledger | None, caller: Caller
             said = {} if probed.probed is None else {"reply": record_of(probed.probed, target.endpoint)}
             await ledger.put(key, {"forms": forms} | said)
 
-    _, forms = await caller.call([target], send, store, lambda target: Need(_TOKENS, _TOKENS, 0.0), "probe")
+    def need(target: PricedModel) -> Need:
+        most = ChatReply(
+            "", input_tokens=_MOST_INPUT_TOKENS, output_tokens=target.max_reply_tokens or MOST_REPLY_TOKENS
+        )
+        return Need(_TOKENS, most.input_tokens + most.output_tokens, target.cost(most))
+
+    _, forms = await caller.call([target], send, store, need, "probe")
     return forms
 
 

@@ -27,23 +27,26 @@ log = logging.getLogger(__name__)
 _BLOCK_S = 0.02  # of an endpoint's rate in one loan
 _LOAN_S = 0.25  # after that a loan that was not used goes back
 _LONG_PAUSE_S = 10.0
+_PATIENT_S, _SAY_AGAIN_S = 15.0, 60.0  # an endpoint that does nothing but refuse is complained of after; then again
+_QUOTA = "check its quota, or name `rpm`, `tpm` or `max_concurrent` lower where others use it too"
 _UNPACED = 256  # requests in a loan where there is no rate
 _REPORTS_A_S = 200.0  # of calls that go on, by all workers together: the actor takes some thousand messages a second
+GO_ON = "raise it and run again to go on from here"  # what to do at a spending limit where replies are kept
 
 
-def out_of_usd(max_usd: float, spent: float, next_call: float) -> BudgetReached:
+def out_of_usd(max_usd: float, spent: float, next_call: float, advice: str = GO_ON) -> BudgetReached:
     """Return the error where a call could pass --max-usd."""
     return BudgetReached(
         f"stopped before --max-usd {max_usd:g} was passed (${spent:.4f} spent or set aside by this run, the next call "
-        f"may cost ${next_call:.4f}); raise it and run again to go on from here"
+        f"may cost ${next_call:.4f}); {advice}"
     )
 
 
-def out_of_tokens(max_tokens: int, spent: int, next_call: int) -> BudgetReached:
+def out_of_tokens(max_tokens: int, spent: int, next_call: int, advice: str = GO_ON) -> BudgetReached:
     """Return the error where a call could pass --max-tokens."""
     return BudgetReached(
         f"stopped before --max-tokens {max_tokens} was passed ({spent} used or set aside by this run, the next call "
-        f"may use {next_call}); raise it and run again to go on from here"
+        f"may use {next_call}); {advice}"
     )
 
 
@@ -56,11 +59,18 @@ class Treasury:
         max_usd: float | None = None,
         max_tokens: int | None = None,
         clock: Callable[[], float] = time.monotonic,
+        advice: str = GO_ON,
     ) -> None:
+        """Open the books.
+
+        Args:
+            advice: what to do at a spending limit, as its error says it.
+        """
         self._desks = {name: Books(name, allowance) for name, allowance in allowances.items()}
         self._max_usd, self._max_tokens = max_usd, max_tokens
         self._gone_tokens, self._gone_usd = 0, 0.0  # used by workers that are no more, or without a loan
         self._clock = clock
+        self._advice = advice
         self._n_asked = 0
 
     async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
@@ -131,6 +141,7 @@ class Treasury:
         for _ in range(events.slow):
             allowance.slow(now)
         self._tell_of(desk, before)
+        self._tell_of_refusals(desk, events)
 
     def _tell_of(self, desk: Books, before: tuple[float | None, float | None]) -> None:
         """Log what was learned of an endpoint, and pauses that somebody may wonder at."""
@@ -141,7 +152,25 @@ class Treasury:
         pause_s = desk.allowance.pause_s(self._clock())
         if pause_s > _LONG_PAUSE_S and self._clock() > desk.told_until:
             desk.told_until = self._clock() + pause_s
-            log.warning("endpoint %s asks to be left alone for %.0f s", desk.name, pause_s)
+            log.warning("endpoint %s asks to be left alone for %.0f s (429); waiting: %s", desk.name, pause_s, _QUOTA)
+
+    def _tell_of_refusals(self, desk: Books, events: Events) -> None:
+        """Log now and then that an endpoint answers nothing but 429: nothing fails, and the run seems to hang."""
+        now = self._clock()
+        if events.answered:
+            if desk.refusals and desk.complain_at > desk.refused_since + _PATIENT_S:
+                log.warning("endpoint %s answers again", desk.name)
+            desk.refusals, desk.complain_at = 0, math.inf
+            return
+        if not events.limited:
+            return
+        if not desk.refusals:
+            desk.refused_since, desk.complain_at = now, now + _PATIENT_S
+        desk.refusals += len(events.limited)
+        if now >= desk.complain_at:
+            desk.complain_at = now + _SAY_AGAIN_S
+            said = "endpoint %s has answered nothing but 429 for %.0f s (%d times); going on until `llm.patience_s`: %s"
+            log.warning(said, desk.name, now - desk.refused_since, desk.refusals, _QUOTA)
 
     def _serve_all(self) -> None:
         """Serve every endpoint: money that one gave back may be what another waits for."""
@@ -155,7 +184,8 @@ class Treasury:
         while self._lend_slots(desk) or self._lend_permits(desk):
             pass  # what one got may change what another may have
         if desk.for_permits or desk.for_money:
-            wait_s = desk.allowance.wait_s(self._clock(), 1.0)
+            head = desk.for_permits.head()
+            wait_s = self._wait_s(desk, head.want if head else Want(0), self._clock())
             if wait_s > 0:
                 loop = asyncio.get_running_loop()
                 desk.timer = loop.call_later(min(max(wait_s, 0.001), 60.0), self._serve, desk)
@@ -180,65 +210,92 @@ class Treasury:
         return served
 
     def _lend_permits(self, desk: Books) -> bool:
-        """Lend requests, tokens and money; return whether anybody got an answer.
+        """Lend requests, tokens and money; return whether anybody got an answer."""
+        limited = self._max_usd is not None or self._max_tokens is not None
+        return self._lend_within_limits(desk) if limited else self._lend_in_turn(desk)
 
-        While the pace allows nothing, those who need none of it are looked at, and the others only where money could
-        be what they cannot have.
-        """
+    def _lend_in_turn(self, desk: Books) -> bool:
+        """Lend where the run has no spending limit: whoever needs the pace waits behind the first who does."""
+        served = False
+        for entry in desk.for_money.in_turn():
+            self._lend(desk, entry, self._money(entry.want, 0, 0.0))
+            served = True
+        while (head := desk.for_permits.head()) and self._wait_s(desk, head.want, self._clock()) <= 0:
+            self._lend(desk, head, self._money(head.want, 0, 0.0))
+            served = True
+        return served
+
+    def _lend_within_limits(self, desk: Books) -> bool:
+        """Lend where the run has a spending limit: money could be what one cannot have, whatever the pace."""
         served = False
         if not desk.for_permits and not desk.for_money:
             return served
-        limited = self._max_usd is not None or self._max_tokens is not None
-        spent = self.spent() if limited else (0, 0.0)
+        tokens, usd = self.spent()
         now = self._clock()
-        closed = desk.allowance.wait_s(now, 1.0) > 0
-        for entry in desk.for_money.in_turn() if closed and not limited else desk.asked():
+        closed = False
+        for entry in desk.asked():
             want = entry.want
-            paced = want.first_requests > 0 or want.first_tokens > 0
-            broke = self._too_dear(want, *spent) if limited else None
+            broke = self._too_dear(want, tokens, usd)
             if broke is not None:
                 if self._nothing_in_flight():
                     desk.drop(entry)
                     entry.answer.set_exception(broke)
                     served = True
                 continue
-            closed = closed or desk.allowance.wait_s(now, 1.0) > 0
+            paced = want.first_requests > 0 or want.first_tokens > 0
+            closed = closed or (paced and self._wait_s(desk, want, now) > 0)
             if closed and paced:
-                if not (limited or desk.for_money):
-                    break
                 continue
-            loan = self._loan(
-                desk, entry, (0, 0) if closed else self._block(desk, want, now), self._money(want, *spent)
-            )
-            spent = spent[0] + loan.spend_tokens, spent[1] + loan.spend_usd
-            desk.drop(entry)
-            entry.answer.set_result(loan)
+            money = self._money(want, tokens, usd)
+            tokens, usd = tokens + money[0], usd + money[1]
+            self._lend(desk, entry, money)
             served = True
         return served
 
-    def _loan(self, desk: Books, entry: Waiting, block: tuple[int, int], money: tuple[int, float]) -> Loan:
+    def _lend(self, desk: Books, entry: Waiting, money: tuple[int, float]) -> None:
+        """Answer a question with a block of the pace, where it is asked for, and money.
+
+        Where more has been saved up it is an equal share of that: a rate is kept also by few workers whose questions
+        take longer than a block lasts.
+        """
+        want, now = entry.want, self._clock()
+        block = (0, 0)
+        if want.first_requests or want.first_tokens:
+            block = self._block(desk, want)
+            share = [max(room, 0.0) / max(len(desk.for_permits), 1) for room in desk.allowance.room(now)]
+            block = max(block[0], int(min(want.requests, share[0]))), max(block[1], int(min(want.tokens, share[1])))
+        desk.allowance.take(now, *block)
         account = desk.accounts[entry.holder]
-        desk.allowance.take(self._clock(), *block)
         account.lent += 1
         account.held_tokens += money[0]
         account.held_usd += money[1]
-        return Loan(account.lent, account.slots, *block, *money, _LOAN_S)
+        desk.drop(entry)
+        entry.answer.set_result(Loan(account.lent, account.slots, *block, *money, self._valid_s(desk)))
 
-    def _block(self, desk: Books, want: Want, now: float) -> tuple[int, int]:
+    def _valid_s(self, desk: Books) -> float:
+        """Return for how long a loan holds: what no rate is lent from need not go back before the next report."""
+        paced = any(rate is not None for rate in desk.allowance.limits())
+        return _LOAN_S if paced else max(_LOAN_S, desk.active / _REPORTS_A_S)
+
+    def _block(self, desk: Books, want: Want) -> tuple[int, int]:
         """Return the requests and tokens of a loan: some milliseconds of the endpoint's rate."""
-        room_requests, room_tokens = desk.allowance.room(now)
         per_s_requests, per_s_tokens = desk.allowance.limits()
         requests = tokens = 0
         if want.requests:
-            if per_s_requests is None:
-                requests = max(want.requests, _UNPACED)
-            else:
-                block = min(max(int(per_s_requests * _BLOCK_S), 1), int(room_requests))
-                requests = max(min(want.requests, block), want.first_requests)
+            block = max(want.requests, _UNPACED) if per_s_requests is None else int(per_s_requests * _BLOCK_S)
+            requests = max(block if per_s_requests is None else min(want.requests, block), want.first_requests)
         if want.tokens:
-            block = int(want.tokens if per_s_tokens is None else min(per_s_tokens * _BLOCK_S, room_tokens))
+            block = want.tokens if per_s_tokens is None else int(per_s_tokens * _BLOCK_S)
             tokens = max(min(want.tokens, block), want.first_tokens)
         return requests, tokens
+
+    def _wait_s(self, desk: Books, want: Want, now: float) -> float:
+        """Return how long until there is a whole block to lend; a call that is larger than one begins it.
+
+        Lent as they come, requests would go out one by one where many wait: as many questions as calls.
+        """
+        requests, tokens = self._block(desk, want)
+        return desk.allowance.wait_s(now, tokens if tokens > want.first_tokens else 1.0, max(requests, 1))
 
     def _money(self, want: Want, tokens: int, usd: float) -> tuple[int, float]:
         """Return what of the spending limits is lent where so much is spent: for all that could start, or the first."""
@@ -250,9 +307,9 @@ class Treasury:
 
     def _too_dear(self, want: Want, tokens: int, usd: float) -> BudgetReached | None:
         if self._max_usd is not None and usd + want.first_spend_usd > self._max_usd:
-            return out_of_usd(self._max_usd, usd, want.first_spend_usd)
+            return out_of_usd(self._max_usd, usd, want.first_spend_usd, self._advice)
         if self._max_tokens is not None and tokens + want.first_spend_tokens > self._max_tokens:
-            return out_of_tokens(self._max_tokens, tokens, want.first_spend_tokens)
+            return out_of_tokens(self._max_tokens, tokens, want.first_spend_tokens, self._advice)
         return None
 
     def _nothing_in_flight(self) -> bool:

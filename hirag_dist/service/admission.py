@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+from hirag_dist.core.text import many
 from hirag_dist.service.status import DeadlinePassed, Overloaded
 
 _MEMORY = 0.1  # weight of the newest stay in a place, against those before it
@@ -76,8 +77,8 @@ class Admission:
         wait_s = self.expected_wait_s
         if wait_s > self._max_wait_s and self.waiting >= self._short:
             raise Overloaded(
-                f"{self.waiting} requests are waiting and {wait_s:.2g} s would pass before this one's turn; ask again "
-                f"later",
+                f"{many(self.waiting, 'request is', 'requests are')} waiting and {wait_s:.2g} s would pass before this "
+                "one's turn; ask again later",
                 "queue",
                 retry_after_s=wait_s,
             )
@@ -97,10 +98,15 @@ class Admission:
             Overloaded: as many are here as may be.
         """
         if self.present >= self._most:
-            raise Overloaded(f"{self.present} requests are here, as many as may be; ask again in a moment", "full")
+            raise Overloaded(
+                f"{many(self.present, 'request is', 'requests are')} here, as many as may be; ask again in a moment",
+                "full",
+            )
         if answer and self.answering >= self._most_answers:
             raise Overloaded(
-                f"{self.answering} answers are being written, as many as may be; ask again in a moment", "answers"
+                f"{many(self.answering, 'answer is', 'answers are')} being written, as many as may be; ask again in a "
+                "moment",
+                "answers",
             )
         self.present += 1
         self.answering += answer

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hirag_dist.core.text import many
 from hirag_dist.errors import ConfigError
 from hirag_dist.service.callers import MOST_CALLERS, Caller
 from hirag_dist.service.status import Limited
@@ -159,7 +160,8 @@ class SharedLimits:
             at_work = sum(self._counts[first : first + MOST_PROCESSES])
             if at_work >= caller.max_concurrent:
                 raise Limited(
-                    f"caller {caller.name} has {at_work} requests at work, as many as it may; wait for one to end",
+                    f"caller {caller.name} has {many(at_work, 'request')} at work, as many as it may; wait for one to "
+                    "end",
                     "concurrent",
                     caller.name,
                     _AT_WORK_S,
@@ -167,8 +169,8 @@ class SharedLimits:
         if caller.per_day is not None and used >= caller.per_day:
             wait_s = (today + 1) * DAY_S - now
             raise Limited(
-                f"caller {caller.name} has used its {caller.per_day} requests of today; the day ends at midnight UTC, "
-                f"in {wait_s / 3600:.1f} h",
+                f"caller {caller.name} has used its {many(caller.per_day, 'request')} of today; the day ends at "
+                f"midnight UTC, in {wait_s / 3600:.1f} h",
                 "quota",
                 caller.name,
                 wait_s,

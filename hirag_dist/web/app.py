@@ -12,6 +12,7 @@ from contextlib import aclosing, contextmanager
 from aiohttp import web
 
 from hirag_dist.client import AsyncHiragClient, CallOptions, DeadlinePassed, Overloaded, Unauthenticated
+from hirag_dist.core.text import many
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.types import Answer, Retrieval
 from hirag_dist.web.clients import Clients
@@ -144,7 +145,9 @@ class PageApp:
     @contextmanager
     def _admitted(self) -> Iterator[None]:
         if self._at_work >= self._options.max_streams:
-            raise Overloaded(f"the page is at work on {self._at_work} questions, as many as it takes; ask again soon")
+            raise Overloaded(
+                f"the page is at work on {many(self._at_work, 'question')}, as many as it takes; ask again soon"
+            )
         self._at_work += 1
         try:
             yield

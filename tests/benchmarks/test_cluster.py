@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cluster import Case, Limits, alike, chunks, configured, kept, ratios, size
+from benchmarks.cluster import Case, alike, asked, chunks, configured, kept, main, ratios
+from benchmarks.cluster_parts import Limits, place, size
 from benchmarks.cluster_probes import Probe
 from benchmarks.scheduler import setup_of
 from hirag_dist.config import Config
@@ -18,20 +20,62 @@ from hirag_dist.config import Config
 LIMITS = Limits(latency_ms=500.0, jitter=0.3, rpm=1200.0, tpm=None, max_concurrent=64)
 
 
-def test_a_line_that_was_cut_is_run_again(tmp_path: Path) -> None:
-    out = tmp_path / "lines.jsonl"
-    assert kept(None) == kept(out) == []
-    out.write_text(json.dumps({"case": "whole"}) + "\n" + '{"case": "cu', encoding="utf-8")
-    assert kept(out) == [{"case": "whole"}]
+OPTIONS = {"work": "extract", "chunks": 320}
+WHOLE = {"case": "whole", "options": OPTIONS}
 
 
-def test_what_was_cut_is_not_joined_with_what_comes_after(tmp_path: Path) -> None:
+def test_a_line_that_was_cut_is_run_again_and_not_joined_with_what_comes_after(tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
-    out.write_text(json.dumps({"case": "whole"}) + "\n" + '{"case": "cu', encoding="utf-8")
-    kept(out)
+    assert kept(None, OPTIONS) == kept(out, OPTIONS) == []
+    out.write_text(json.dumps(WHOLE) + "\n" + '{"case": "cu', encoding="utf-8")
+    assert kept(out, OPTIONS) == [WHOLE]
     with out.open("a", encoding="utf-8") as more:
-        more.write(json.dumps({"case": "next"}) + "\n")
-    assert kept(out) == [{"case": "whole"}, {"case": "next"}]
+        more.write(json.dumps(WHOLE | {"case": "next"}) + "\n")
+    assert [line["case"] for line in kept(out, OPTIONS)] == ["whole", "next"]
+
+
+def test_lines_of_other_options_are_not_held_against_these(tmp_path: Path) -> None:
+    out = tmp_path / "lines.jsonl"
+    out.write_text(json.dumps(WHOLE) + "\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"other options.*name another file"):
+        kept(out, OPTIONS | {"chunks": 640})
+    assert kept(out, OPTIONS) == [WHOLE]
+
+
+def test_a_place_for_an_index_is_new_and_goes_in_the_end(tmp_path: Path) -> None:
+    (tmp_path / "of another").touch()
+    with place(str(tmp_path)) as one, place(tmp_path.as_uri()) as other:
+        assert not Path(one).exists()
+        Path(one, "work").mkdir(parents=True)
+        Path(one, "work", "file").write_bytes(b"12")
+        assert other.startswith("file://")  # nothing was written there
+    assert [each.name for each in tmp_path.iterdir()] == ["of another"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["--address", "127.0.0.1:1"], id="no place that its nodes reach"),
+        pytest.param(["--address", "127.0.0.1:1", "--index", "x", "--kill", "1"], id="nodes that are not ours"),
+    ],
+)
+def test_a_cluster_of_others_needs_a_place_and_is_not_harmed(
+    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["cluster", *options])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "--address needs --index" in capsys.readouterr().err
+
+
+def test_what_is_held_against_each_other_was_asked_for_alike() -> None:
+    arguments = argparse.Namespace(work="extract", chunks=320, address=None, kill_every_s=8.0, inputs=["a"])
+    first = asked(arguments, LIMITS)
+    arguments.inputs = ["b"]
+    assert asked(arguments, LIMITS) == first == json.loads(json.dumps(first))
+    arguments.work = "build"
+    assert asked(arguments, LIMITS) != first
 
 
 def test_the_simulation_gets_the_same_calls() -> None:

@@ -14,12 +14,13 @@ from hirag_dist.cli.building import Order, build, summary
 from hirag_dist.cli.builds import Given, last_build, published
 from hirag_dist.cli.retry import _check_same
 from hirag_dist.config import Config
-from hirag_dist.errors import ConfigError, HiragError
+from hirag_dist.errors import BudgetReached, ConfigError, HiragError
 from hirag_dist.execution.events import KernelsFound
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
 from hirag_dist.pool.metering import Meter, current_meter
+from tests.scripted_endpoint import Asked, Endpoint
 
 TEXT = "Ada Lovelace wrote notes on the Analytical Engine. Charles Babbage designed the Analytical Engine in London."
 
@@ -154,3 +155,19 @@ def test_what_a_worker_said_of_its_kernels_is_on_record_and_not_asked_again(stor
 def test_kernels_that_are_not_known_yet_are_no_other_configuration(before: str, now: str, same: bool) -> None:
     with nullcontext() if same else pytest.raises(ConfigError, match="kernels: gpu → cupy"):
         _check_same({"kernels": before, "seed": 1}, {"kernels": now, "seed": 1}, "here")
+
+
+def test_what_models_can_is_asked_within_the_spending_limit(store: Store, corpus: str) -> None:
+    def script(asked: Asked) -> str:
+        raise AssertionError("nothing may be sent")
+
+    endpoint = Endpoint(script)
+    own = {"base_url": endpoint.url, "model": "m", "price": {"input": 1, "output": 1}}
+    roles = dict.fromkeys(("extract", "summarise", "report"), "big")
+    config = Config.model_validate({"llm": {"endpoints": {"big": own}, "roles": roles}})
+    try:
+        with pytest.raises(BudgetReached, match="--max-tokens 100 was passed"):
+            build(config, store, Order("index", Given.index([corpus], config), None, 100), lambda made: made.index([]))
+    finally:
+        endpoint.close()
+    assert endpoint.asked == []

@@ -98,7 +98,7 @@ def test_for_people(store: Store, ids: list[str]) -> None:
     assert "0 snapshots and 0 collections removed, 0.0 MB; 2 snapshots stay." in said
     said = CliRunner().invoke(app, ["--index", store.root, "--keep", "0", "--older-than", "1h"]).stdout
     assert ids[0] in said
-    assert "1 snapshots and 0 collections removed" in said
+    assert "1 snapshot and 0 collections removed" in said
 
 
 @pytest.mark.parametrize("duration", ["1", "d", "-1d", "1 year", "1e3s", "٣d", ""])

@@ -37,33 +37,39 @@ def index(n_rows: int = 7) -> CommunityIndex:
 
 
 @pytest.mark.parametrize(
-    ("level", "untold", "chosen"),
+    ("level", "untold", "chosen", "bare"),
     [
-        ("0", [], [0, 1]),
-        ("1", [], [1, 2, 3]),
-        ("2", [], [1, 2, 4, 5]),
-        ("9", [], [1, 2, 4, 5]),
-        ("leaf", [], [1, 2, 4, 5]),
-        ("all", [], [0, 1, 2, 3, 4, 5]),
-        ("all", [3], [0, 1, 2, 4, 5]),
-        ("0", [0], [1, 2, 3]),
-        ("0", [0, 3], [1, 2, 4, 5]),
-        ("0", [1], [0]),
-        ("1", [3, 5], [1, 2, 4]),
-        ("leaf", [4], [1, 2, 5]),
+        ("0", [], [0, 1], []),
+        ("1", [], [1, 2, 3], []),
+        ("2", [], [1, 2, 4, 5], []),
+        ("9", [], [1, 2, 4, 5], []),
+        ("leaf", [], [1, 2, 4, 5], []),
+        ("all", [], [0, 1, 2, 3, 4, 5], []),
+        ("all", [3], [0, 1, 2, 4, 5], []),
+        ("0", [0], [1, 2, 3], []),
+        ("0", [0, 3], [1, 2, 4, 5], []),
+        ("0", [1], [0], [1]),
+        ("1", [3, 5], [1, 2, 4], [5]),
+        ("leaf", [4], [1, 2, 5], [4]),
+        ("all", [1, 3, 4], [0, 2, 5], [1, 4]),
+        ("0", [0, 2, 3, 4, 5], [1], [2, 4, 5]),
+        ("0", [4], [0, 1], []),
     ],
 )
-def test_reports_that_stand_for_the_corpus_at_a_level(level: str, untold: list[int], chosen: list[int]) -> None:
+def test_reports_that_stand_for_the_corpus_at_a_level(
+    level: str, untold: list[int], chosen: list[int], bare: list[int]
+) -> None:
     told = np.ones(6, np.bool_)
     told[untold] = False
-    assert reports_at(index(), level, told).tolist() == chosen
+    found, missing = reports_at(index(), level, told)
+    assert (found.tolist(), missing.tolist()) == (chosen, bare)
 
 
 def test_an_index_without_communities_has_no_reports() -> None:
     none = np.zeros(0, np.int32)
     empty = CommunityIndex(none, np.zeros(0), none, np.zeros(1, np.int64), none, np.zeros(3, np.int64), none)
     for level in ("0", "leaf", "all"):
-        assert reports_at(empty, level, np.zeros(0, np.bool_)).tolist() == []
+        assert [each.tolist() for each in reports_at(empty, level, np.zeros(0, np.bool_))] == [[], []]
 
 
 def cut(texts: list[str], max_tokens: int) -> Cut:

@@ -53,21 +53,27 @@ class Built:
 
 
 class Cli:
-    """Runs `hirag-dist` in a process of its own, in a folder without hirag.yaml."""
+    """Runs `hirag-dist` in a process of its own, in a folder without hirag.yaml.
+
+    Attributes:
+        environ: what commands have on top of the tests' environment, keys of an object store for one.
+    """
 
     def __init__(self, cwd: Path, forked: ForkedBuilds) -> None:
         self.cwd = cwd
+        self.environ: dict[str, str] = {}
         self._forked = forked
 
     def start(self, *arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "hirag_dist", *map(str, arguments)]
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
-        return subprocess.Popen(command, cwd=self.cwd, env=ENVIRONMENT, **options)
+        return subprocess.Popen(command, cwd=self.cwd, env=ENVIRONMENT | self.environ, **options)
 
     def __call__(self, *arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, in a forked process: it need not import everything again."""
         out, err = self.cwd / "stdout.txt", self.cwd / "stderr.txt"
-        said = self._forked.ask(argv=list(map(str, arguments)), cwd=self.cwd, out=out, err=err)
+        argv = list(map(str, arguments))
+        said = self._forked.ask(argv=argv, cwd=self.cwd, out=out, err=err, environ=self.environ)
         done = subprocess.CompletedProcess(
             arguments, said.get("code", 0), out.read_text("utf-8"), err.read_text("utf-8")
         )

@@ -7,6 +7,7 @@ hit every time, which a killer from outside cannot promise.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -118,9 +119,14 @@ def child(job: dict[str, Any], pipe: int) -> None:
     os.write(pipe, json.dumps(said).encode())
 
 
-def command(argv: list[str], cwd: str, out: str, err: str) -> None:
-    """Become the command: exits as it exits."""
+def command(argv: list[str], cwd: str, out: str, err: str, environ: dict[str, str]) -> None:
+    """Become the command: exits as it exits.
+
+    Args:
+        environ: what it has on top of this process's environment.
+    """
     os.chdir(cwd)
+    os.environ.update(environ)
     for number, file, how in ((0, os.devnull, "rb"), (1, out, "wb"), (2, err, "wb")):
         with open(file, how) as stream:
             os.dup2(stream.fileno(), number)
@@ -129,12 +135,12 @@ def command(argv: list[str], cwd: str, out: str, err: str) -> None:
 
 
 def main() -> None:
-    command_line._add_commands()  # imports all of them
-    command_line.app.registered_commands.clear()
-    command_line.app.registered_groups.clear()
+    command_line._add_commands(command_line._command_line())  # imports all of them
     counter(Config().tokenizer)("read once, by the parent of all builds")
     pair = CsrGraph(np.array([0, 1, 2]), np.array([1, 0], np.int32), np.ones(2, np.float32), np.zeros(2, np.int32))
     CpuKernels().leiden(pair, 2, 1.0, 0)  # compiled once too
+    gc.collect()
+    gc.freeze()  # else every child goes through all of it, and copies its pages, when it ends
     for line in sys.stdin:
         reading, writing = os.pipe()
         own = os.fork()

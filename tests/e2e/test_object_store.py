@@ -1,9 +1,6 @@
 """An index on an object store: built, resumed and asked there, with the id that a local folder gives."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -33,24 +30,18 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.stop()
 
 
-def run(*arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "hirag_dist", *arguments, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def test_an_index_lives_on_an_object_store(bucket: str, tmp_path: Path) -> None:
-    built = run("index", *INPUTS, "--index", bucket, "--executor", "inline")
-    again = run("index", *INPUTS, "--index", bucket, "--executor", "inline")
-    local = run("index", *INPUTS, "--index", str(tmp_path / "index"), "--executor", "inline")
+def test_an_index_lives_on_an_object_store(cli: Any, bucket: str, tmp_path: Path) -> None:
+    cli.environ = KEYS
+    inline = ("--executor", "inline")
+    built = cli.json("index", *INPUTS, "--index", bucket, *inline)
+    again = cli.json("index", *INPUTS, "--index", bucket, *inline)
+    local = cli.json("index", *INPUTS, "--index", tmp_path / "index", *inline)
     assert built["snapshot"] == again["snapshot"] == local["snapshot"]
     assert again["stages_run"] == 0
-    answer = run("query", "Who is Moby Dick?", "--index", bucket)
+    answer = cli.json("query", "Who is Moby Dick?", "--index", bucket)
     assert answer["citations"]
-    smaller = run("index", INPUTS[0], "--index", bucket, "--executor", "inline")
-    pruned = run("prune", "--index", bucket, "--keep", "0", "--older-than", "0s")
+    smaller = cli.json("index", INPUTS[0], "--index", bucket, *inline)
+    pruned = cli.json("prune", "--index", bucket, "--keep", "0", "--older-than", "0s")
     assert [one["snapshot"] for one in pruned["removed"]] == [built["snapshot"]]
     assert pruned["kept"] == [smaller["snapshot"]]
     assert "very-secret" not in json.dumps([built, again, answer, pruned])

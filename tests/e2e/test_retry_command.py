@@ -87,12 +87,15 @@ def config(moody: tuple[Moody, str], make_config: Callable[..., Path], paid: Any
     return make_config(llm=paid(moody[1]), **KEYS)
 
 
-@pytest.fixture
-def whole(forked: Any, make_config: Callable[..., Path], paid: Any, corpus: Path, tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def whole(
+    forked: Any, make_config: Callable[..., Path], paid: Any, corpus: Path, tmp_path_factory: pytest.TempPathFactory
+) -> str:
     """The snapshot of a build that nothing disturbed."""
+    index = tmp_path_factory.mktemp("whole")
     with Moody() as (_, url):
         config = yaml.safe_load(make_config(llm=paid(url), **KEYS).read_text("utf-8"))
-        return str(forked.build(inputs=[str(corpus)], index=tmp_path / "whole", config=config)["snapshot"])
+        return str(forked.build(inputs=[str(corpus)], index=index, config=config)["snapshot"])
 
 
 DISLIKED = "Louisiana"  # in some chunks of one of the four documents, and in what is made of them

@@ -153,7 +153,7 @@ def test_levels_say_what_they_reach_alone() -> None:
 
 def test_the_page_says_what_is_missing() -> None:
     shown = told()
-    assert any("1 gold ids are not in the index" in text for text in shown.sections[0].paragraphs)
+    assert any("1 gold id is not in the index" in text for text in shown.sections[0].paragraphs)
     titles = [section.title for section in shown.sections]
     assert "recall@5 by type of question" in titles
     assert "Differences in recall@5" in titles

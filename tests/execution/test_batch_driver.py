@@ -261,7 +261,7 @@ def test_a_batch_that_the_endpoint_does_not_know_any_more(store: Store) -> None:
     leave(store, call(1), call(2))
     driver = Driver(store, api, lines=1)
     api.at = lambda step: api.batches.pop("batch-2", None) if step == "state" else None
-    with pytest.raises(ModelError, match=r"batch batch-2 \(1 calls of extract\).*delete .*/batches/.*\.json"):
+    with pytest.raises(ModelError, match=r"batch batch-2 \(1 call of extract\).*delete .*/batches/.*\.json"):
         driver.ask()
     assert [out.batch for out in batches_out(store)] == ["batch-2"]
     assert n_replies(store) == 1  # the other is home

@@ -315,3 +315,31 @@ async def test_loans_of_a_dead_worker_return() -> None:
     assert (await asyncio.wait_for(second, 5)).slots == 2  # type: ignore[union-attr]
     third = asyncio.ensure_future(treasury.ask("1/its next life", "x", nothing, want, Events()))
     assert (await asyncio.wait_for(third, 5)).slots == 2  # type: ignore[union-attr]
+
+
+class _Hurried:
+    """A clock that is 20 s further whenever it is looked at."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += 20.0
+        return self._now
+
+
+def test_what_the_treasury_warns_of_reaches_the_log_of_the_driver(
+    cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor = RayExecutor(
+        lambda lender, holder: SERVICES, lambda: Treasury({"big": Allowance(None, None, 2)}, clock=_Hurried())
+    )
+    try:
+        refused = Events(limited=((None, "", 1),))
+        for _ in range(2):
+            ray.get(executor._treasury.tell.remote("0/a", "big", State(0, 0, 0, 0, 0, 0.0, 0, 0.0), refused))
+        while not caplog.records:  # the calls of a driver that waits for nothing pass nothing on
+            executor._crew.first_of({})
+    finally:
+        executor.close()
+    assert "endpoint big has answered nothing but 429" in caplog.records[0].getMessage()

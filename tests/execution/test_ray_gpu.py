@@ -25,6 +25,7 @@ import ray
 from ray import cloudpickle
 from ray.cluster_utils import Cluster
 
+from hirag_dist.backends.kernels import gpu_kernels
 from hirag_dist.config import Config
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import BackendUnavailable
@@ -41,7 +42,7 @@ from hirag_dist.pool.budget import Lender
 from hirag_dist.pool.treasury import Treasury
 from hirag_dist.ports import Executor, Kernels
 from hirag_dist.stages.base import ByRows, Services, Tables, no_other_workers
-from hirag_dist.wiring import gpu_kernels, make_services, make_treasury, resolve
+from hirag_dist.wiring import make_services, make_treasury, resolve
 from tests.ray_nodes import HEALTH, started
 from tests.standin_cupy import standin_gpu
 from tests.test_layering import HOW, layer_tables

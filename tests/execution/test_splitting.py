@@ -14,6 +14,7 @@ import pytest
 
 from hirag_dist.core.partition import partitions_of
 from hirag_dist.errors import SchemaMismatch, StageFailed
+from hirag_dist.execution import splitting
 from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.run import Dataset, Run, stage_key
@@ -339,6 +340,22 @@ def test_half_a_stage_of_other_partitions_is_not_half_of_this_one(bench: Bench) 
     assert stage_key(Count(), inputs) != stage_key(CountInOthers(), inputs)
     few = inputs | {"visits": Dataset(VISITS, inputs["visits"].parts[:1])}
     assert stage_key(Count(), few) == stage_key(CountInOthers(), few)
+
+
+@pytest.mark.parametrize("kind", [Count, CountCombined])
+def test_files_of_the_first_pass_grow_with_the_rows_and_the_result_is_the_same(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: type[Count]
+) -> None:
+    """Forty-five visits of ten to a task are five partitions: with two files at most, three tasks' rows make one."""
+    inputs = bench.inputs()
+    key = stage_key(kind(), inputs)
+    before, short = bench.count(kind(), **inputs)
+    monkeypatch.setattr(splitting, "_FILES", 2)
+    other = Bench(Store(bench.store.uri + "-other"))
+    after, long = other.count(kind(), **other.inputs())
+    assert [len(scattering(tasks)) for tasks in (short, long)] == [5 + 2, 2 + 1]
+    assert [part.digest for part in after["seen"].parts] == [part.digest for part in before["seen"].parts]
+    assert stage_key(kind(), inputs) != key  # what files cut otherwise have begun is not gone on with
 
 
 def test_what_listeners_are_told(bench: Bench) -> None:

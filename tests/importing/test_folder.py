@@ -184,9 +184,9 @@ def test_chunks_without_text_keep_their_places(jsonl: Path) -> None:
     assert (chunk["start"], chunk["end"], chunk["n_tokens"], chunk["text"]) == (0, 42, 11, "")
     assert graph.documents["n_chars"].to_pylist() == [len(TEXT)]
     assert graph.left_out == (
-        ("text of 1 documents", "the folder does not hold it; it is empty"),
-        ("text of 1 chunks", "the folder does not hold it; it is empty"),
-        ("chunk c2", "not in the folder; named as source 1 times"),
+        ("text of 1 document", "the folder does not hold it; it is empty"),
+        ("text of 1 chunk", "the folder does not hold it; it is empty"),
+        ("chunk c2", "not in the folder; named as source 1 time"),
     )
 
 

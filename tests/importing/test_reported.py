@@ -72,7 +72,7 @@ def test_what_is_wrong_with_nano_graphrags_communities_is_told(nano: Path) -> No
     assert (report["rating"], report["findings"][0]["summary"]) == (6.0, "Often.")
     assert dict(graph.left_out) == {
         "community 3": "it has no level",
-        "1 members of community 1": 'no entities of layer 0: "THE DORMOUSE"',
+        "1 member of community 1": 'no entities of layer 0: "THE DORMOUSE"',
         "report of community 2": "the folder holds none that says something",
     }
     assert graph.source_counts["communities"] == 3

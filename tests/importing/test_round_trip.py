@@ -98,9 +98,9 @@ def test_what_is_above_is_counted_and_left_out(snapshot: dict[str, pa.Table], tm
     graph = there_and_back(snapshot, tmp_path)
     assert graph.source_counts == {"documents": 1, "chunks": 3, "entities": 4, "relations": 4}
     assert [what for what, _ in graph.left_out] == [
-        "1 entities of layer 1",
-        "1 relations of kind same_name",
-        "1 relations of kind summary",
+        "1 entity of layer 1",
+        "1 relation of kind same_name",
+        "1 relation of kind summary",
     ]
     assert (graph.n_merged, graph.n_added) == (0, 0)
 

@@ -15,13 +15,14 @@ import pytest
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
-from hirag_dist.core.context import community_text, source_text
+from hirag_dist.core.context import community_text, entity_text, relation_text, source_text
 from hirag_dist.core.graph import build_graph
 from hirag_dist.core.naming import Names, found_names, words
 from hirag_dist.core.reports import report_text
 from hirag_dist.core.scoring import encode
 from hirag_dist.core.tokens import counter
 from hirag_dist.index import serving
+from hirag_dist.index.counting import TOKENIZER
 from hirag_dist.index.mapped import ServingFiles
 from hirag_dist.index.serving import FILES, parallel_relations, write_serving
 from hirag_dist.index.store import Store
@@ -155,10 +156,18 @@ def test_every_number_and_text_is_that_of_the_tables(tmp_path: Path, seed: int) 
     ]
     assert files.array("chunk_spans").tolist() == [[row["start"], row["end"]] for row in rows["chunks"]]
     titles = {row["document_id"]: row["title"] for row in rows["documents"]}
-    count = counter(serving.TOKENIZER)
+    count = counter(TOKENIZER)
     assert files.array("chunk_tokens").tolist() == [
         count(source_text(titles.get(row["document_id"], ""), row["start"], row["end"], row["text"]))
         for row in rows["chunks"]
+    ]
+    names = {row["entity_id"]: row["name"] for row in rows["entities"]}
+    assert files.array("entity_tokens").tolist() == [
+        count(entity_text(row["name"], row["type"], row["layer"], row["description"])) for row in rows["entities"]
+    ]
+    assert files.array("relation_tokens").tolist() == [
+        count(relation_text(names.get(row["source_id"], ""), names.get(row["target_id"], ""), row["description"]))
+        for row in rows["relations"]
     ]
 
 
@@ -216,7 +225,7 @@ def test_communities_have_their_members_reports_and_order(tmp_path: Path, seed: 
     by_id = sorted(range(len(communities)), key=lambda at: str(communities[at]["community_id"]))
     assert files.array("community_order").tolist() == [by_id.index(at) for at in range(len(communities))]
     place = {row["community_id"]: at for at, row in enumerate(reports)}
-    count = counter(serving.TOKENIZER)
+    count = counter(TOKENIZER)
     assert files.array("community_tokens").tolist() == [
         count(community_text(row["title"], row["level"], row["rating"], report_text(row)))
         if (row := reports[place[own]] if (own := community["community_id"]) in place else None)

@@ -382,3 +382,122 @@ async def test_a_message_costs_the_same_with_a_thousand_workers_as_with_a_hundre
         each.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     assert not len(books.for_slots)
+
+
+async def test_an_endpoint_that_only_refuses_is_complained_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    treasury = open_treasury(9, clock=lambda: now[0])
+    idle = State(0, 0, 0, 0, 0, 0.0, 0, 0.0)
+
+    async def refused(seconds: int) -> list[str]:
+        caplog.clear()
+        for _ in range(seconds):
+            now[0] += 1.0
+            await treasury.tell("a", "e", idle, Events(limited=((None, "", 1),)))
+        return [record.getMessage() for record in caplog.records]
+
+    assert await refused(15) == []
+    (said,) = await refused(1)
+    assert said.startswith("endpoint e has answered nothing but 429 for 15 s (16 times); going on until")
+    assert "llm.patience_s" in said
+    assert "rpm" in said
+    assert len(await refused(120)) == 2
+    await treasury.tell("b", "e", idle, Events(answered=1))
+    assert caplog.records[-1].getMessage() == "endpoint e answers again"
+    assert await refused(14) == []
+    await treasury.tell("b", "e", idle, Events(answered=1))
+    assert caplog.records == []  # nothing was said, so nothing is taken back
+
+
+NOTHING = State(0, 0, 0, 0, 0, 0.0, 0, 0.0)
+
+
+async def test_where_many_wait_a_block_is_lent_whole() -> None:
+    """A thousand requests a second, twenty to a block: lent one by one there would be a question for each."""
+    now = [100.0]
+    treasury = Treasury({"e": Allowance(60_000, None, 1000, burst_s=1.0)}, clock=lambda: now[0])
+    allowance = treasury._desks["e"].allowance
+    allowance.take(100.0, allowance.room(100.0)[0], 0.0)
+    want = Want(0, requests=4, first_requests=1)
+    loans = [asyncio.ensure_future(treasury.ask(str(number), "e", NOTHING, want, Events())) for number in range(3)]
+    for after_ms, n_served in ((1, 0), (3, 0), (4, 1), (7, 1), (8, 2), (12, 3)):
+        now[0] = 100.0 + after_ms / 1000 + 1e-6
+        await treasury.tell("x", "e", NOTHING, Events())
+        await turns()
+        assert sum(each.done() for each in loans) == n_served
+    assert [(await each).requests for each in loans] == [4, 4, 4]
+    assert allowance.room(now[0])[0] < 0.1
+
+
+async def test_what_was_saved_up_is_shared_by_those_who_wait() -> None:
+    """Thirty requests a second, a block is one: who asks twice a second gets fifteen."""
+    now = [100.0]
+    treasury = Treasury({"e": Allowance(1800, None, 1000, burst_s=1.0)}, clock=lambda: now[0])
+    want = Want(0, requests=64, first_requests=1)
+    assert (await treasury.ask("a", "e", NOTHING, want, Events())).requests == 30
+    now[0] = 100.5
+    assert (await treasury.ask("a", "e", NOTHING, want, Events())).requests == 15
+    waiting = [asyncio.ensure_future(treasury.ask(name, "e", NOTHING, want, Events())) for name in ("b", "c")]
+    await turns()
+    now[0] = 101.0
+    await treasury.tell("x", "e", NOTHING, Events())
+    lent = [(await asyncio.wait_for(each, 5)).requests for each in waiting]
+    assert 14 <= sum(lent) <= 15
+    assert min(lent) >= 7
+
+
+async def test_a_loan_of_no_rate_holds_until_the_next_report_of_many_workers() -> None:
+    treasury = open_treasury(4000)
+    want = Want(0, requests=1, first_requests=1)
+    alone = await treasury.ask("w0", "e", State(0, 0, 1, 1, 0, 0.0, 0, 0.0), want, Events())
+    for number in range(1000):
+        await treasury.tell(f"w{number}", "e", State(0, 1, 1, 1, 0, 0.0, 0, 0.0), Events())
+    last = await treasury.ask("w0", "e", State(0, 1, 1, 1, 0, 0.0, 0, 0.0), want, Events())
+    order = await treasury.tell("w0", "e", State(0, 2, 1, 1, 0, 0.0, 0, 0.0), Events())
+    assert alone.valid_s < 1.0 < last.valid_s <= order.report_s
+
+
+class Told:
+    """A lender that has plenty, wants to hear of it once a minute, and may ask for a pause."""
+
+    def __init__(self, pause_s: float = 0.0) -> None:
+        self.pause_s = pause_s
+        self.n_asked = self.n_told = 0
+
+    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
+        self.n_asked += 1
+        return Loan(self.n_asked, 2, 0 if want.slots else 1000, 10**6, 10**6, 0.0, 60.0)
+
+    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
+        self.n_told += 1
+        return Order(2, self.pause_s, 60.0)
+
+    async def leave(self, holder: str) -> None:
+        """Nothing was noted."""
+
+
+async def test_calls_that_others_follow_are_not_reported_each() -> None:
+    lender = Told()
+    budget = Budget(lender)
+    first = await budget.acquire("e", 1, 0.0)
+    await until(lambda: lender.n_told == 1)  # it learns how often it is to report
+    waiting = [asyncio.ensure_future(budget.acquire("e", 1, 0.0)) for _ in range(100)]
+    await turns(5)
+    first.answered(1, 0.0)
+    for each in waiting[:-4]:
+        await asyncio.sleep(0.005)  # half a second in all, in which it once reported five times
+        (await each).answered(1, 0.0)
+    assert lender.n_told == 1
+    budget.close()
+
+
+async def test_what_was_lent_before_a_pause_is_not_used_after_it_was_told() -> None:
+    lender = Told(pause_s=0.02)
+    budget = Budget(lender)
+    permit = await budget.acquire("e", 1, 0.0)
+    before = lender.n_asked
+    await until(lambda: lender.n_told > 0)
+    permit.answered(1, 0.0)
+    await budget.acquire("e", 1, 0.0)
+    assert lender.n_asked > before
+    budget.close()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from hirag_dist.core.limits import Allowance
-from hirag_dist.errors import ModelUnavailable
+from hirag_dist.errors import BudgetReached, ModelUnavailable
 from hirag_dist.index.store import Store
 from hirag_dist.pool.budget import Budget
 from hirag_dist.pool.calling import Caller, Patience
@@ -52,3 +55,19 @@ async def test_a_model_is_probed_once_and_waited_for(tmp_path: Path) -> None:
         assert (use.calls, use.ledger_hits, use.sent_cost_usd, use.failed) == (number + 1, number, 35.0, 2)
     current_meter.reset(token)
     assert model.n_asked == 3
+
+
+@pytest.mark.parametrize("limits", [{"max_tokens": 1000}, {"max_usd": 0.9}])
+async def test_a_probe_that_could_pass_the_spending_limit_is_not_sent(limits: dict[str, Any]) -> None:
+    model = Probed(n_failures=0)
+    target = PricedModel("e", model, price=(0.0, 0.0, 1000.0), max_reply_tokens=1000)  # type: ignore[arg-type]
+    for share, n_asked in ((1.0, 0), (2.0, 1)):
+        treasury = Treasury({"e": Allowance(None, None, 4)}, **{name: most * share for name, most in limits.items()})
+        caller = Caller(Budget(treasury, spending=True), Patience())
+        if n_asked:
+            assert await probe_forms(target, None, caller)
+        else:
+            with pytest.raises(BudgetReached):
+                await probe_forms(target, None, caller)
+        await caller.close()
+        assert model.n_asked == n_asked

@@ -78,7 +78,7 @@ def test_a_rate_is_a_bucket(limits: SharedLimits, clock: Clock) -> None:
 def test_a_refusal_says_whose_it_is(limits: SharedLimits) -> None:
     caller = Caller("web", per_day=1)
     assert ask(limits, caller) == ""
-    with pytest.raises(Limited, match=r"caller web has used its 1 requests of today.* in 12\.0 h") as caught:
+    with pytest.raises(Limited, match=r"caller web has used its 1 request of today.* in 12\.0 h") as caught:
         limits.admitted(caller).__enter__()
     assert caught.value.caller == "web"
 

@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import ModelUnavailable
-from hirag_dist.types import Answer, Citation, CommunityItem, EntityItem, PathItem, Retrieval, SourceItem, TripleItem
+from hirag_dist.types import (
+    Answer,
+    Citation,
+    ClaimItem,
+    CommunityItem,
+    EntityItem,
+    PathItem,
+    Retrieval,
+    SourceItem,
+    TripleItem,
+)
 
 HOSTILE = (
     "<script>window.harmed = 1; alert(1)</script>",
@@ -93,6 +103,36 @@ def answering(engine: Any, text: str, citations: tuple[Citation, ...]) -> Any:
     return answer_stream
 
 
+async def test_claims_are_listed_where_there_are_any(serve: Serve, visit: See, fakes: Any) -> None:
+    rest = ("e1", "", "debt", "suspected", "1843-12-24", "", "He owes\nMarley much.", "“He owes.”", "k1")
+    told = ClaimItem("cl1", "Scrooge", "Marley", *rest)
+    bare = ClaimItem("cl2", "Scrooge", "", "", "", "", "", "", "", "Nothing more is told.", "", "")
+    whole = replace(fakes.WHOLE, claims=(told, bare), context_refs={"C1": "cl1"})
+    served = await serve(fakes.FakeEngine(whole=whole))
+    served.engine.answer_stream = answering(
+        served.engine, "He owes [C1].", (Citation("C1", "claim", "cl1", "Scrooge"),)
+    )
+    seen = await visit(served.url, viewport={"width": 360, "height": 740})
+    page = await seen.ask()
+    section = page.locator("#claims")
+    await section.locator("[data-item=cl1]").wait_for()
+    assert "Scrooge → Marley" in await section.inner_text()
+    assert (await section.locator(".number").inner_text()) == "2"
+    assert not await section.locator("dl").first.is_visible()
+    await page.locator("#answer .text .cite", has_text="C1").click()
+    await section.locator("[data-item=cl1] dl").wait_for(state="visible")
+    opened = await section.locator("[data-item=cl1]").inner_text()
+    assert all(words in opened for words in ("suspected", "since 1843-12-24", "“He owes.”", "He owes\nMarley much."))
+    assert (await section.locator("[data-item=cl2] dt").count()) == 0
+    assert (await page.locator("#jump button", has_text="Claims").count()) == 1
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    served.engine.whole = fakes.WHOLE
+    await seen.ask("And without?")
+    await page.locator("#local [data-item=e1]").wait_for()
+    assert await section.is_hidden()
+    assert (await page.locator("#jump button", has_text="Claims").count()) == 0
+
+
 async def test_what_documents_say_is_never_code(serve: Serve, visit: See, fakes: Any) -> None:
     script, image, address, svg, mixed = HOSTILE
     entity = EntityItem("e1", script, image, mixed, 0, 0.5)
@@ -104,6 +144,7 @@ async def test_what_documents_say_is_never_code(serve: Serve, visit: See, fakes:
         key_entities=(entity, key),
         paths=(PathItem("e1", "e2", ("e1", "e3", "e2"), (script, svg, image)),),
         triples=(TripleItem("r1", "e1", "e3", script, svg, image, mixed, 1.0, 0.5),),
+        claims=(ClaimItem("c1", script, image, "e1", "", mixed, svg, script, image, mixed + script, svg, "k1"),),
         sources=(
             SourceItem("k1", "d1", script, address, 0, 9, "\n".join(HOSTILE), 0.3),
             SourceItem("k2", "d2", image, "https://example.org/a?b=<c>", 0, 9, mixed, 0.2),

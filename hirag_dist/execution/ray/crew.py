@@ -62,14 +62,24 @@ class Crew:
         treasury_name: str,
         count: int,
         forget: Callable[[int], object],
+        listen: Callable[[], Any],
         gpu: GpuWorkers | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start `count` workers; `forget` is told the number of each that dies; `clock` gives seconds, monotonic."""
+        """Start `count` workers.
+
+        Args:
+            forget: told the number of each that dies.
+            listen: begins a call that ends with the next warning of what they share.
+            gpu: workers of the second kind, started when there is work for them.
+            clock: seconds, monotonic.
+        """
         self._make_services = make_services
         self._treasury_name = treasury_name
         self._count = count
         self._forget = forget
+        self._listen = listen
+        self._warning: list[Any] = [listen()]  # empty once there is nobody to warn
         self._gpu = gpu or GpuWorkers()
         self._clock = clock
         self._n_lost = 0
@@ -118,16 +128,18 @@ class Crew:
             self._say_at = None
 
     def first_of(self, running: Mapping[Any, object]) -> list[Any]:
-        """Wait until something happened; return those of the calls that ended: none where a worker came or went."""
+        """Wait until something happened; return those of the calls that ended, which may be none."""
         pause = self._pause()
         try:
-            done, _ = ray.wait([*running, *self._away], num_returns=1, timeout=pause)
+            done, _ = ray.wait([*running, *self._away, *self._warning], num_returns=1, timeout=pause)
         except KeyboardInterrupt:
             log.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
             raise
         for ref in done:
             if ref in self._away:
                 self._come_back(ref)
+            elif ref in self._warning:
+                self._pass_on(ref)
         return [ref for ref in done if ref in running]
 
     def outcome(self, ref: Any, worker: int, unit: Hashable, losses: Counter[Hashable]) -> Any:
@@ -221,6 +233,15 @@ class Crew:
             ray.get(ref)
         except ray.exceptions.RayActorError as error:
             self._go_away(worker, error)
+
+    def _pass_on(self, ref: Any) -> None:
+        """Log a warning where the run is watched."""
+        try:
+            log.warning("%s", ray.get(ref))
+        except ray.exceptions.RayActorError:  # who needs what is gone will say so
+            self._warning = []
+        else:
+            self._warning = [self._listen()]
 
     def _when_ready(self, worker: int) -> Any:
         return self.workers[worker].ready.options(max_task_retries=-1).remote()

@@ -79,7 +79,8 @@ class RayExecutor:
             .options(name=name, scheduling_strategy=here, num_cpus=0, max_concurrency=10_000)
             .remote(make_treasury)
         )
-        self._crew = Crew(make_services, name, count, self._treasury.forget.remote, gpu)
+        forget, listen = self._treasury.forget.remote, self._treasury.warning.remote
+        self._crew = Crew(make_services, name, count, forget, listen, gpu)
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         """Run tasks on the least busy workers, yield results as they come.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -54,16 +56,36 @@ class TakenForDead(StageFailed):
 _TAKEN_FOR_DEAD = TakenForDead("this worker was taken for dead")
 
 
+class _Warnings(logging.Handler):
+    """Keeps what is logged until it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: asyncio.Queue[str] = asyncio.Queue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a message."""
+        self.said.put_nowait(record.getMessage())
+
+
 class TreasuryActor:
     """Holds the treasury, and knows which worker lives under which name, so that the loans of a dead one return."""
 
     def __init__(self, make_treasury: Callable[[], Treasury]) -> None:
         self._treasury = make_treasury()
+        self._warnings = _Warnings()
+        logging.getLogger(Treasury.__module__).addHandler(self._warnings)
         self._lives: dict[str, str] = {}  # worker → its present name as a holder
         self._gone: set[str] = set()
+        self._n_asks = self._n_tells = 0
+
+    async def handled(self) -> tuple[int, int]:
+        """Return how many questions and reports came so far."""
+        return self._n_asks, self._n_tells
 
     async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan | HiragError:
         """As `Treasury.ask`, an error as the answer."""
+        self._n_asks += 1
         if await self._is_gone(holder):
             return _TAKEN_FOR_DEAD
         try:
@@ -73,6 +95,7 @@ class TreasuryActor:
 
     async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order | HiragError:
         """As `Treasury.tell`, an error as the answer."""
+        self._n_tells += 1
         if await self._is_gone(holder):
             return _TAKEN_FOR_DEAD
         return await self._treasury.tell(holder, endpoint, state, events)
@@ -84,6 +107,10 @@ class TreasuryActor:
     async def charge(self, tokens: int, usd: float) -> None:
         """As `Treasury.charge`."""
         self._treasury.charge(tokens, usd)
+
+    async def warning(self) -> str:
+        """Return the next thing that the treasury warns of, once there is one: what is logged here nobody reads."""
+        return await self._warnings.said.get()
 
     async def forget(self, worker: int) -> None:
         """Take back what a dead worker held."""

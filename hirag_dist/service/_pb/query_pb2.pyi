@@ -302,7 +302,7 @@ class Claim(_message.Message):
     def __init__(self, claim_id: _Optional[str] = ..., subject: _Optional[str] = ..., object: _Optional[str] = ..., subject_id: _Optional[str] = ..., object_id: _Optional[str] = ..., type: _Optional[str] = ..., status: _Optional[str] = ..., start_date: _Optional[str] = ..., end_date: _Optional[str] = ..., description: _Optional[str] = ..., source_text: _Optional[str] = ..., chunk_id: _Optional[str] = ...) -> None: ...
 
 class MapWork(_message.Message):
-    __slots__ = ("records", "parts", "part_tokens", "calls", "points", "unhelpful", "failed", "uncited", "dropped", "left_out", "input_tokens", "output_tokens")
+    __slots__ = ("records", "parts", "part_tokens", "calls", "points", "unhelpful", "failed", "uncited", "dropped", "left_out", "input_tokens", "output_tokens", "unreported")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     PART_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -315,6 +315,7 @@ class MapWork(_message.Message):
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    UNREPORTED_FIELD_NUMBER: _ClassVar[int]
     records: int
     parts: int
     part_tokens: int
@@ -327,7 +328,8 @@ class MapWork(_message.Message):
     left_out: int
     input_tokens: int
     output_tokens: int
-    def __init__(self, records: _Optional[int] = ..., parts: _Optional[int] = ..., part_tokens: _Optional[int] = ..., calls: _Optional[int] = ..., points: _Optional[int] = ..., unhelpful: _Optional[int] = ..., failed: _Optional[int] = ..., uncited: _Optional[int] = ..., dropped: _Optional[int] = ..., left_out: _Optional[int] = ..., input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ...) -> None: ...
+    unreported: int
+    def __init__(self, records: _Optional[int] = ..., parts: _Optional[int] = ..., part_tokens: _Optional[int] = ..., calls: _Optional[int] = ..., points: _Optional[int] = ..., unhelpful: _Optional[int] = ..., failed: _Optional[int] = ..., uncited: _Optional[int] = ..., dropped: _Optional[int] = ..., left_out: _Optional[int] = ..., input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., unreported: _Optional[int] = ...) -> None: ...
 
 class Citation(_message.Message):
     __slots__ = ("ref", "kind", "id", "title")

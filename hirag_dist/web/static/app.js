@@ -4,7 +4,7 @@ import { ask, describe, Trouble } from "./api.js";
 import { AnswerView } from "./answer.js";
 import { drawBridge } from "./bridge.js";
 import { by, count, h, many } from "./dom.js";
-import { drawGlobal, drawLocal, drawSources } from "./levels.js";
+import { drawClaims, drawGlobal, drawLocal, drawSources } from "./levels.js";
 import { tell } from "./advice.js";
 import { drawTimings } from "./timings.js";
 
@@ -46,16 +46,21 @@ function draw(retrieval, level, waited) {
   }
   const work = retrieval.map_work;
   if (work && !work.calls) by("status").textContent = `Reading ${many(work.records, "record")} in ${many(work.parts, "part")}: a call to the model each …`;
-  if (work?.failed) {
+  if (work?.failed || work?.unreported) {
+    const gaps = [
+      work.failed && `there is no usable reply for ${many(work.failed, "part")} of the corpus`,
+      work.unreported && `${many(work.unreported, "community has", "communities have")} no report`,
+    ];
     by("partial").hidden = false;
-    by("partial").replaceChildren(h("b", {}, "Not everything: "), `there is no usable reply for ${many(work.failed, "part")} of the corpus, and what they hold is missing.`);
+    by("partial").replaceChildren(h("b", {}, "Not everything: "), `${gaps.filter(Boolean).join(", and ")}; what is there is missing.`);
   }
   drawLocal(by("local"), retrieval, wanted.includes("local"));
   if (reached("global")) drawGlobal(by("global"), retrieval, wanted.includes("global"));
   if (reached("bridge")) drawBridge(by("bridge"), retrieval, wanted.includes("bridge"));
+  drawClaims(by("claims"), retrieval);
   drawSources(by("sources"), retrieval, !reached("sources"));
   if (level === "done") drawTimings(by("timings"), retrieval, waited);
-  const parts = [["answer", "Answer", null], ["sources", "Sources", retrieval.sources.length], ["bridge", "Bridge", retrieval.key_entities.length], ["local", "Local", retrieval.local.length], ["global", "Global", retrieval.communities.length]];
+  const parts = [["answer", "Answer", null], ["sources", "Sources", retrieval.sources.length], ["bridge", "Bridge", retrieval.key_entities.length], ["local", "Local", retrieval.local.length], ["global", "Global", retrieval.communities.length], ["claims", "Claims", retrieval.claims.length]];
   by("jump").replaceChildren(...parts.filter(([id]) => !by(id).hidden).map(([id, label, size]) => h("button", { type: "button", onclick: () => go(id) }, label, size === null ? null : h("span", { class: "number" }, count(size)))));
   by("result").hidden = false;
 }
@@ -72,7 +77,7 @@ function clear(asked) {
   by("result").hidden = true;
   by("answer").hidden = !asked.answer;
   by("result").classList.toggle("unanswered", !asked.answer);
-  for (const id of ["local", "global", "bridge", "sources", "timings", "answer"]) by(id).replaceChildren();
+  for (const id of ["local", "global", "bridge", "claims", "sources", "timings", "answer"]) by(id).replaceChildren();
 }
 
 async function run() {

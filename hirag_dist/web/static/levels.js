@@ -1,4 +1,4 @@
-// Local, global, and sources: lists whose items open.
+// Local, global, claims, and sources: lists whose items open.
 
 import { address, count, h, many, score, shorten } from "./dom.js";
 
@@ -78,6 +78,29 @@ export function drawGlobal(section, retrieval, searched) {
     head("global", "Global", "Reports on the communities that hold those entities, with level and rating.", retrieval.communities.length),
     ...(retrieval.communities.length ? list(retrieval.communities.map(community), "communities") : [none(searched ? "No community was found." : "This mode does not look for communities.")]),
   );
+}
+
+/** When a claim holds, as far as it is told: "1843-12-24", "since 1843", "1843 – 1845". */
+function period(item) {
+  if (item.start_date && item.end_date) return item.start_date === item.end_date ? item.start_date : `${item.start_date} – ${item.end_date}`;
+  return item.start_date ? `since ${item.start_date}` : item.end_date && `until ${item.end_date}`;
+}
+
+function claim(item) {
+  const facts = [["Status", item.status], ["When", period(item)], ["Words of the text", item.source_text]];
+  return h(
+    "details",
+    { "data-item": item.claim_id },
+    h("summary", {}, h("span", { class: "name" }, title(item.object ? `${item.subject} → ${item.object}` : item.subject, item.type), h("span", { class: "preview", dir: "auto" }, shorten(item.description, 180)))),
+    h("p", { dir: "auto", class: "body" }, item.description || "No description."),
+    h("dl", {}, facts.filter(([, said]) => said).map(([name, said]) => [h("dt", {}, name), h("dd", { dir: "auto" }, said)])),
+  );
+}
+
+/** Claims about the local entities; hidden where there are none, as most indexes hold none. */
+export function drawClaims(section, retrieval) {
+  section.hidden = !retrieval.claims.length;
+  section.replaceChildren(head("claims", "Claims", "What the texts claim of those entities, true or not.", retrieval.claims.length), ...list(retrieval.claims.map(claim), "claims"));
 }
 
 function source(item) {

@@ -1,0 +1,123 @@
+"""What the load harness starts: a simulated endpoint, nodes of a Ray cluster, a place for an index; all end with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from pyarrow import fs
+from ray.cluster_utils import Cluster
+
+from hirag_dist.execution.ray.cluster import start
+
+HEALTH = {  # a dead node is noticed within seconds; one that is slow to start is given its time
+    "health_check_initial_delay_ms": 10_000,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 1000,
+    "health_check_failure_threshold": 3,
+}
+ENVIRONMENT = os.environ | {"COLUMNS": "300", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the endpoint allows, and how long it takes. None: no limit."""
+
+    latency_ms: float
+    jitter: float
+    rpm: float | None
+    tpm: float | None
+    max_concurrent: int
+
+    def options(self) -> list[str]:
+        """Return the simulator's options."""
+        found = ["--latency-ms", f"{self.latency_ms:g}", "--jitter", f"{self.jitter:g}"]
+        found += ["--max-concurrent", str(self.max_concurrent)]
+        for name, value in (("--rpm", self.rpm), ("--tpm", self.tpm)):
+            found += [] if value is None else [name, f"{value:g}"]
+        return found
+
+
+@contextmanager
+def endpoint(limits: Limits, host: str) -> Iterator[str]:
+    """Give the URL of a `simulate-llm` in a process of its own."""
+    command = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", f"{host}:0", *limits.options()]
+    with subprocess.Popen(  # a group of its own: Ctrl-C is not for it while replies are on their way
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr is not None
+        try:
+            found = next(filter(None, (re.search(r"http://\S+/v1", line) for line in process.stderr)), None)
+            if found is None:
+                raise SystemExit("simulate-llm did not start")
+            yield found.group(0)
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def cluster(address: str | None, workers: int) -> Iterator[tuple[str, Cluster | None]]:
+    """Give a cluster's address, with this process connected to it; and the cluster itself, where it is ours."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    own = None
+    try:
+        if address is None:
+            # Ray's own hook for the end of this process sets signal handlers, which a thread that adds a node may not.
+            own = Cluster(shutdown_at_exit=False)
+            own.add_node(num_cpus=0, _system_config=HEALTH)
+            for _ in range(workers):
+                own.add_node(num_cpus=1)
+            address = own.address
+        start(address, None)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray set its own: no clearing up
+        yield address, own
+    finally:
+        ray.shutdown()
+        if own is not None:
+            own.shutdown()
+
+
+@contextmanager
+def place(parent: str) -> Iterator[str]:
+    """Give a new folder or URI for an index, which is removed in the end."""
+    where = f"{parent.rstrip('/')}/{uuid.uuid4().hex}"
+    try:
+        yield where
+    finally:
+        system, path = located(where)
+        if system.get_file_info(path).type == fs.FileType.Directory:
+            system.delete_dir(path)
+
+
+def stats(url: str) -> dict[str, Any]:
+    """Return the endpoint's counts."""
+    with urllib.request.urlopen(url.removesuffix("/v1") + "/stats", timeout=10) as reply:
+        found: dict[str, Any] = json.load(reply)["total"]
+    return found
+
+
+def size(where: str) -> int:
+    """Return the bytes of an index."""
+    system, path = located(where)
+    return sum(each.size or 0 for each in system.get_file_info(fs.FileSelector(path, recursive=True)))
+
+
+def located(where: str) -> tuple[fs.FileSystem, str]:
+    """Return where a folder or URI is."""
+    return fs.FileSystem.from_uri(where) if "://" in where else (fs.LocalFileSystem(), where)

@@ -1,0 +1,185 @@
+"""The models of a simulated cluster: endpoint, the wire to the treasury, a worker's life; and the timed treasury."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from benchmarks.simulated_setup import Fate, Setup
+from hirag_dist.errors import HiragError, RateLimited
+from hirag_dist.execution.ray.crew import Crew
+from hirag_dist.execution.ray.treasury import TakenForDead, TreasuryActor
+from hirag_dist.pool.budget import Budget
+from hirag_dist.pool.calling import Caller, Patience
+from hirag_dist.pool.loans import Events, Loan, Order, State, Want
+from hirag_dist.pool.treasury import Treasury
+from hirag_dist.simulator.limits import Gate
+from hirag_dist.simulator.options import SimulatorOptions
+
+_IN_HAND_S = 0.5  # a loan may be used so much later than it was lent
+_NEVER_RETRIED = Patience(outage_s=math.inf)
+
+
+class TimedTreasury(Treasury):
+    """The treasury, and how much CPU its code took."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.cpu_s = 0.0
+        self._inside = False
+
+    def _timed(self, work: Any, *arguments: Any) -> Any:
+        if self._inside:
+            return work(*arguments)
+        self._inside = True
+        begun = time.thread_time()
+        try:
+            return work(*arguments)
+        finally:
+            self.cpu_s += time.thread_time() - begun
+            self._inside = False
+
+    def _note(self, *arguments: Any) -> None:
+        self._timed(super()._note, *arguments)
+
+    def _serve(self, *arguments: Any) -> None:
+        self._timed(super()._serve, *arguments)
+
+
+class Endpoint:
+    """The model: `simulate-llm`'s limits, and latencies that were drawn before."""
+
+    def __init__(self, setup: Setup, fate: Fate) -> None:
+        loop = asyncio.get_running_loop()
+        options = SimulatorOptions(
+            rpm=setup.rpm,
+            tpm=setup.tpm,
+            max_concurrent=setup.max_concurrent,
+            burst_s=setup.burst_s + _IN_HAND_S,
+        )
+        self._gate = Gate(options, loop.time)
+        self._setup, self._fate = setup, fate
+        self._clock = loop.time
+        self.let_in: list[float] = []
+        self.refused = 0
+        self.answered: Counter[tuple[int, int]] = Counter()
+        self.spent_tokens = 0
+        self.busy_s = 0.0
+
+    async def answer(self, chunk: int, step: int) -> int:
+        """Return the tokens of the reply."""
+        denied = self._gate.enter(self._setup.input_tokens)
+        if denied is not None:
+            self.refused += 1
+            raise RateLimited(denied.message, denied.wait_s, denied.kind)  # type: ignore[arg-type]
+        self.let_in.append(self._clock())
+        latency_s = float(self._fate.latency_s[chunk, step])
+        tokens = int(self._fate.output_tokens[chunk, step])
+        try:
+            await asyncio.sleep(latency_s)
+        finally:
+            self._gate.leave()
+        self._gate.charge(tokens)
+        self.answered[chunk, step] += 1
+        self.busy_s += latency_s
+        self.spent_tokens += self._setup.input_tokens + tokens
+        return tokens
+
+    def peak_minute(self) -> int:
+        """Return the most calls that were let in within 60 s."""
+        window: deque[float] = deque()
+        most = 0
+        for at in self.let_in:
+            window.append(at)
+            while window[0] <= at - 60.0:
+                window.popleft()
+            most = max(most, len(window))
+        return most
+
+
+class Line:
+    """The treasury's actor at the end of a wire, one message after another."""
+
+    def __init__(self, actor: TreasuryActor, setup: Setup) -> None:
+        self.actor, self._setup = actor, setup
+        self._clock = asyncio.get_running_loop().time
+        self._free_at = 0.0
+        self.asks = self.tells = 0
+        self.backlog_s = 0.0
+        self.by_second: Counter[int] = Counter()
+
+    async def arrive(self) -> None:
+        """Take a message there, and through the line."""
+        await asyncio.sleep(self._setup.message_s)
+        now = self._clock()
+        self.by_second[int(now)] += 1
+        self.backlog_s = max(self.backlog_s, self._free_at - now)
+        self._free_at = max(self._free_at, now) + self._setup.handling_s
+        await asyncio.sleep(self._free_at - now)
+
+    async def back(self) -> None:
+        """Take the answer home."""
+        await asyncio.sleep(self._setup.message_s)
+
+
+class Life:
+    """A worker from its start to its death, and its end of the wire. Implements `pool.budget.Lender`.
+
+    Dead, it hangs wherever it would reach out: what it had asked of the endpoint goes on there, and comes to nothing.
+    """
+
+    def __init__(self, number: int, life: int, line: Line) -> None:
+        self.name = f"{number}/{life}"
+        self.dead = False
+        self._line = line
+        clock = asyncio.get_running_loop().time
+        self.caller = Caller(Budget(self, self.name, clock=clock), _NEVER_RETRIED, clock)
+
+    async def here(self) -> None:
+        """Go on only while alive."""
+        if self.dead:
+            await asyncio.get_running_loop().create_future()
+
+    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
+        """As `Treasury.ask`."""
+        self._line.asks += 1
+        loan: Loan = await self._sent(partial(self._line.actor.ask, holder, endpoint, state, want, events))
+        return loan
+
+    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
+        """As `Treasury.tell`."""
+        self._line.tells += 1
+        order: Order = await self._sent(partial(self._line.actor.tell, holder, endpoint, state, events))
+        return order
+
+    async def leave(self, holder: str) -> None:
+        """As `Treasury.leave`."""
+        await self._sent(partial(self._line.actor.leave, holder))
+
+    async def _sent(self, message: Callable[[], Awaitable[Any]]) -> Any:
+        await self.here()
+        await self._line.arrive()
+        answer = await message()
+        await self._line.back()
+        await self.here()
+        if isinstance(answer, TakenForDead | HiragError):
+            raise answer
+        return answer
+
+
+class SimulatedCrew(Crew):
+    """Who is there; the choice of the least busy is the program's."""
+
+    def __init__(self, count: int, line: Line) -> None:
+        """Start the workers, without Ray: nothing of the parent's beginning is wanted."""
+        self.lives = [Life(number, 0, line) for number in range(count)]
+        self.gone: set[int] = set()
+
+    def there(self, on_gpu: bool = False) -> list[int]:
+        """As `Crew.there`."""
+        return [number for number in range(len(self.lives)) if number not in self.gone]

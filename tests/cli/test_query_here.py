@@ -1,0 +1,47 @@
+"""`query --index`: models that the command itself asks, and what it says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scripted_endpoint import Endpoint, run_command, write_config
+from tests.toy_builds import Bench
+
+Run = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture
+def model() -> Iterator[Endpoint]:
+    endpoint = Endpoint(lambda asked: "Nothing is known of it.")
+    yield endpoint
+    endpoint.close()
+
+
+@pytest.fixture
+def query(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path, model: Endpoint) -> Run:
+    """Asks an index of two texts; returns the exit code and the object on stdout."""
+    monkeypatch.chdir(tmp_path)
+    Bench(tmp_path).build(["alpha beta gamma", "gamma delta"])
+    write_config(tmp_path / "hirag.yaml", {"big": model.url}, {"answer": "big"})
+
+    def query(*arguments: object) -> tuple[int, Any]:
+        return run_command(["query", *arguments, "--index", "index"], monkeypatch, capfd)
+
+    return query
+
+
+@pytest.mark.parametrize("mode", ["hirag", "graphrag-global"])
+@pytest.mark.parametrize("limit", [("--max-tokens", 10), ("--max-usd", 0)])
+def test_a_spending_limit_does_not_promise_that_replies_are_kept(
+    query: Run, model: Endpoint, mode: str, limit: tuple[str, float]
+) -> None:
+    price = ("--set", "llm.endpoints.big.price.input=1", "--set", "llm.endpoints.big.price.output=1")
+    code, said = query("What is beta?", "--mode", mode, *limit, *price)
+    assert code == 4
+    assert f"stopped before {limit[0]} {limit[1]} was passed" in said["error"]
+    assert said["error"].endswith("raise it and ask again; replies to a question are not kept")
+    assert model.asked == []
