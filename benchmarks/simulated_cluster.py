@@ -3,7 +3,7 @@
 Real are `pool.treasury`, `pool.desk`, `pool.budget`, `pool.calling`, `core.limits`, `execution.splitting`, the actor's
 knowledge of who lives (`execution.ray.treasury.TreasuryActor`) and `simulate-llm`'s limits. A model are: time, the
 network, the time that Ray's actor takes for a message, the endpoint's latency, deaths, and the driver's choice of a
-worker (the least busy with room, as `execution.ray.workers.Crew` has it).
+worker (the least busy with room, as `execution.ray.crew.Crew` has it).
 """
 
 from __future__ import annotations

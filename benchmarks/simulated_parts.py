@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks.simulated_setup import Fate, Setup
 from hirag_dist.errors import HiragError, RateLimited
+from hirag_dist.execution.ray.crew import Crew
 from hirag_dist.execution.ray.treasury import TakenForDead, TreasuryActor
-from hirag_dist.execution.ray.workers import Crew
 from hirag_dist.pool.budget import Budget
 from hirag_dist.pool.calling import Caller, Patience
 from hirag_dist.pool.loans import Events, Loan, Order, State, Want
@@ -180,6 +180,6 @@ class SimulatedCrew(Crew):
         self.lives = [Life(number, 0, line) for number in range(count)]
         self.gone: set[int] = set()
 
-    def there(self) -> list[int]:
+    def there(self, on_gpu: bool = False) -> list[int]:
         """As `Crew.there`."""
         return [number for number in range(len(self.lives)) if number not in self.gone]

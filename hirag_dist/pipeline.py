@@ -6,11 +6,12 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from hirag_dist.backends.kernels import gpu_kernels
 from hirag_dist.basic_graph import BasicGraph
 from hirag_dist.config import META_TYPES, Config
 from hirag_dist.core.prompts import Prompts
@@ -126,6 +127,7 @@ class Build:
         chunk_vectors = self._run.stage(
             EmbedChunks(self._resolved.embedder, self._resolved.dim), "chunk vectors", chunks=chunks
         )["vectors"]
+        self._name_kernels()
         growth = Growth(
             self._run, self._config, self._prompts, self._resolved, lambda: self._meta_types(chunks, layers)
         )
@@ -156,6 +158,15 @@ class Build:
                     "shows all, `hirag-dist retry` asks them again, `retry --drop` accepts the loss"
                 )
         return self._publish(parts)
+
+    def _name_kernels(self) -> None:
+        """Find out which kernels the workers with a GPU have, now that stages are next whose keys name them.
+
+        Not before: such a worker may be a node that must come for it, and would wait while models are called.
+        """
+        if not self._resolved.kernels:
+            name = self._run.ask_kernels(gpu_kernels, "gpu")
+            self._resolved = replace(self._resolved, kernels=name)
 
     def _publish(self, parts: Parts) -> BuildResult:
         before = current_id(self._run.store)

@@ -12,10 +12,10 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from hirag_dist.backends.endpoints import endpoint_settings, make_chat_model, make_embedder
-from hirag_dist.backends.kernels import make_kernels, resolve_kernels
+from hirag_dist.backends.kernels import has_gpu_workers, known_kernels, make_kernels
 from hirag_dist.backends.umap import require_umap
 from hirag_dist.backends.vector_index import make_vector_index
 from hirag_dist.config import Config, Endpoint, RoleTarget
@@ -56,7 +56,8 @@ class Resolved:
         structured: role of a build → whether JSON schemas are asked for.
         models: role → the models that may answer, each with whatever else decides its replies.
         embedder, dim: name and size of the vectors.
-        kernels: name of the numerical backend.
+        kernels: name of the numerical backend; empty where a worker with a GPU has yet to say it (`gpu_kernels`),
+            which it is asked when the first stage needs one.
     """
 
     structured: Mapping[str, bool]
@@ -95,7 +96,7 @@ def resolve(
         models=models,
         embedder=embedder.name,
         dim=embedder.dim,
-        kernels=resolve_kernels(config.kernels, kernels),
+        kernels=known_kernels(config, kernels),
     )
 
 
@@ -184,7 +185,8 @@ def make_services(
         spending: whether the run has a spending limit.
         lender: of permits to call.
         holder: the worker's name there.
-        kernels: name of the kernels that the build resolved to; None to choose here.
+        kernels: name of the kernels that the build resolved to: a worker that cannot have them says so at once. None
+            to find that out with the first stage that names some.
     """
     ledger = Ledger(store)
     count = counter(config.tokenizer)
@@ -199,8 +201,10 @@ def make_services(
             if release is not None:
                 await release()
 
-    computing = make_kernels(kernels or resolve_kernels(config.kernels))
-    return Services(chat, embedder, computing, encoding(config.tokenizer), count, ledger.refresh, close)
+    made_kernels = cache(make_kernels)
+    if kernels is not None:
+        made_kernels(kernels)
+    return Services(chat, embedder, made_kernels, encoding(config.tokenizer), count, ledger.refresh, close)
 
 
 def make_executor(
@@ -209,10 +213,13 @@ def make_executor(
     """Return the configured executor. It starts with its first task: BackendUnavailable rises then.
 
     Args:
-        kernels: name of the kernels that the build resolved to, the same for all workers; None to let each choose.
+        kernels: name of the kernels that the build resolved to, which every worker must have unless there are workers
+            for them; None to find that out with the first stage that names some.
     """
     execution = config.execution
     treasury = partial(make_treasury, config, max_usd, max_tokens)
+    apart = has_gpu_workers(config)
+    kernels = None if apart else kernels
     services = partial(make_services, config, store, max_usd is not None or max_tokens is not None, kernels=kernels)
 
     def inline() -> Executor:
@@ -220,7 +227,7 @@ def make_executor(
         return InlineExecutor(lambda: services(lender, ""), _tasks_in_flight(config, 1), lender.charge)
 
     def ray() -> Executor:
-        from hirag_dist.execution.ray import RayExecutor
+        from hirag_dist.execution.ray import GpuWorkers, RayExecutor
 
         return RayExecutor(
             services,
@@ -228,6 +235,7 @@ def make_executor(
             workers=execution.workers,
             address=execution.ray_address,
             in_flight=lambda n_workers: _tasks_in_flight(config, n_workers),
+            gpu=GpuWorkers(execution.gpu_workers) if apart else None,
         )
 
     return LazyExecutor(execution.executor, ray if execution.executor == "ray" else inline)

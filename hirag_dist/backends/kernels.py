@@ -6,8 +6,10 @@ import logging
 from importlib.util import find_spec
 
 from hirag_dist.backends.cpu import CpuKernels
+from hirag_dist.config import Config
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.ports import Kernels
+from hirag_dist.ports import CPU, Kernels
+from hirag_dist.stages.base import Services
 
 log = logging.getLogger(__name__)
 
@@ -16,8 +18,9 @@ def resolve_kernels(choice: str, before: str | None = None) -> str:
     """Return the name of the kernels that a configured choice means on this machine, for `make_kernels`.
 
     `gpu` where CuPy and cuGraph are installed and a GPU is visible, `cupy` where cuGraph is missing: communities are
-    then found on the CPU. `auto` keeps those that the index was built with where it can, since others give other
-    clusters, whose summaries are paid for again; it takes the CPU where no GPU can be used.
+    then found on the CPU, as they are where `cupy` is chosen. `auto` keeps those that the index was built with where
+    it can, since others give other clusters, whose summaries are paid for again; it takes the CPU where no GPU can be
+    used.
 
     Args:
         before: the kernels of the index as it is.
@@ -28,6 +31,8 @@ def resolve_kernels(choice: str, before: str | None = None) -> str:
     if choice == "cpu" or (choice == "auto" and before == CpuKernels.name):
         return CpuKernels.name
     found = _found(choice)
+    if found == "gpu" and "cupy" in (choice, before if choice == "auto" else ""):
+        return "cupy"
     if choice == "auto" and before not in (None, found):
         log.warning(
             "the index was built with kernels: %s, which this machine does not have; with %s layers are clustered "
@@ -61,6 +66,33 @@ def _no_gpu() -> str | None:
     from hirag_dist.backends.gpu import device_count  # RAPIDS imports without a GPU and fails at first use
 
     return None if device_count() else "needs a visible GPU: see `nvidia-smi` and CUDA_VISIBLE_DEVICES"
+
+
+def has_gpu_workers(config: Config) -> bool:
+    """Whether kernels are for workers of their own, and what they have is not for this machine to say."""
+    return config.execution.executor == "ray" and config.execution.gpu_workers > 0 and config.kernels != CPU
+
+
+def known_kernels(config: Config, before: str | None) -> str:
+    """Return the name of the kernels, empty where only a worker with a GPU knows it.
+
+    Such a worker is asked for no more than has to be known: where the index has kernels that the configuration
+    means, they are taken, so that a build with nothing left to compute needs no GPU.
+    """
+    if not has_gpu_workers(config):
+        return resolve_kernels(config.kernels, before)
+    if config.kernels == "cupy":
+        return config.kernels
+    return before or "" if config.kernels == "auto" or before == config.kernels else ""
+
+
+def gpu_kernels(services: Services, data: None, argument: None) -> str:
+    """Return the name of the kernels that a worker with a GPU has: a step of such a worker (`ports.Held`).
+
+    Raises:
+        BackendUnavailable: it cannot use its GPU.
+    """
+    return resolve_kernels("gpu")
 
 
 def make_kernels(name: str) -> Kernels:

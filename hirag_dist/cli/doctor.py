@@ -17,7 +17,7 @@ import typer
 from rich.markup import escape
 
 from hirag_dist.backends.endpoints import make_chat_model, make_embedder
-from hirag_dist.backends.kernels import resolve_kernels
+from hirag_dist.backends.kernels import has_gpu_workers, resolve_kernels
 from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli.output import emit, out, use_json
 from hirag_dist.config import Config
@@ -78,8 +78,11 @@ def examine(config: Config, index: str | None) -> list[Finding]:
     """Return the findings, in the order of the flow."""
     findings = [_version(name) for name in ("ray", "pymilvus", "milvus-lite", "grpcio", "numba")]
     findings += [_gpu(), *_mixtures_of_cuml()]
-    if config.kernels == "gpu":
-        findings.append(_check("kernels", lambda: resolve_kernels("gpu"), "or set kernels: auto"))
+    if has_gpu_workers(config):
+        seen = f"up to {config.execution.gpu_workers} workers with a GPU say which, when a build first needs them"
+        findings.append(Finding("kernels", "note", seen))
+    elif config.kernels in ("gpu", "cupy"):
+        findings.append(_check("kernels", lambda: resolve_kernels(config.kernels), "or set kernels: auto"))
     findings.append(_check("tokenizer", lambda: f"{config.tokenizer}, {counter(config.tokenizer)('one two')} tokens"))
     findings.append(_check("prompts", lambda: _prompts(config)))
     if config.execution.executor == "ray":
@@ -150,7 +153,8 @@ def _prompts(config: Config) -> str:
 def _ray(config: Config) -> str:
     from hirag_dist.execution.ray import describe_cluster
 
-    return describe_cluster(config.execution.ray_address)
+    gpu_workers = config.execution.gpu_workers if has_gpu_workers(config) else 0
+    return describe_cluster(config.execution.ray_address, gpu_workers)
 
 
 def _chat_once(name: str, config: Config) -> str:

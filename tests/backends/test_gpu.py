@@ -26,8 +26,10 @@ from hirag_dist.execution.run import Run
 from hirag_dist.index.reader import Snapshot, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build
+from hirag_dist.pool.treasury import Treasury
+from hirag_dist.stages.base import Services
 from hirag_dist.types import CsrGraph
-from hirag_dist.wiring import make_executor, resolve
+from hirag_dist.wiring import make_executor, make_services, resolve
 from tests.core.planted_rows import blobs
 from tests.standin_cupy import FUNCTIONS, TYPES, Graph, OutOfMemoryError, StandInCupy, leiden, standin_gpu
 
@@ -131,6 +133,61 @@ def test_left_to_choose_the_kernels_of_the_index_are_kept(caplog: pytest.LogCapt
     assert "built with kernels: gpu, which this machine does not have" in caplog.text
 
 
+def test_cupy_by_name_leaves_communities_to_the_cpu(caplog: pytest.LogCaptureFixture) -> None:
+    with standin_gpu():
+        assert (resolve_kernels("cupy"), resolve_kernels("auto", "cupy"), resolve_kernels("gpu", "cupy")) == (
+            ("cupy", "cupy", "gpu")
+        )
+    with (
+        standin_gpu(StandInCupy(devices=None)),
+        pytest.raises(BackendUnavailable, match="kernels: cupy needs a visible"),
+    ):
+        resolve_kernels("cupy")
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "before", "name"),
+    [
+        ("auto", None, ""),
+        ("auto", "cpu", "cpu"),
+        ("auto", "cupy", "cupy"),
+        ("gpu", None, ""),
+        ("gpu", "cpu", ""),
+        ("gpu", "cupy", ""),  # there may be cuGraph now
+        ("gpu", "gpu", "gpu"),
+        ("cupy", None, "cupy"),
+        ("cpu", "gpu", "cpu"),
+    ],
+)
+def test_where_workers_have_the_gpus_this_machine_needs_none_and_asks_only_what_it_must(
+    kernels: Literal["auto", "cpu", "gpu", "cupy"], before: str | None, name: str
+) -> None:
+    with standin_gpu(StandInCupy(devices=None)):
+        assert resolve(Config(kernels=kernels, execution=Execution(gpu_workers=2)), None, before).kernels == name
+
+
+def test_inline_the_workers_of_a_cluster_are_not_thought_of() -> None:
+    with standin_gpu(StandInCupy(devices=None)), pytest.raises(BackendUnavailable, match="needs a visible GPU"):
+        resolve(Config(kernels="gpu", execution=Execution(executor="inline", gpu_workers=2)))
+
+
+def test_a_worker_makes_the_kernels_that_a_stage_names(tmp_path: Path) -> None:
+    def lent(kernels: str | None = None) -> Services:
+        return make_services(Config(), Store(str(tmp_path)), False, Treasury({}), "", kernels)
+
+    with standin_gpu(with_rapids=False):
+        services = lent()
+        assert [services.kernels(name).name for name in ("cpu", "cupy")] == ["cpu", "cupy"]
+        assert services.kernels("cupy") is services.kernels("cupy")
+        with pytest.raises(BackendUnavailable, match="need cuGraph"):
+            services.kernels("gpu")
+    with standin_gpu(StandInCupy(devices=None)):
+        assert lent().kernels("cpu").name == "cpu"
+        with pytest.raises(BackendUnavailable, match="every worker of a build needs the same kernels"):
+            lent("cupy")  # told before anything is paid
+
+
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed")
 def test_without_cupy_a_gpu_by_name_is_an_error_that_says_what_to_install() -> None:
     assert resolve_kernels("auto") == "cpu"
@@ -191,6 +248,15 @@ def test_doctor_finds_fault_only_where_a_gpu_was_asked_for() -> None:
         assert gpu_lines()["GPU"].state == "note"
         found = gpu_lines("gpu")["kernels"]
     assert (found.state, found.fix) == ("fault", "or set kernels: auto")
+
+
+def test_doctor_leaves_kernels_to_the_workers_that_have_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    config = Config(kernels="gpu", execution=Execution(gpu_workers=3))
+    found = {finding.subject: finding for finding in examine(config, None)}
+    assert found["kernels"].state == "note"
+    assert "up to 3 workers with a GPU" in found["kernels"].seen
+    assert (found["Ray"].state, "Ray sees no GPU" in found["Ray"].seen) == ("fault", True)  # no node will ever join
 
 
 @pytest.mark.parametrize("name", ["mixture", "cluster"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from hirag_dist.cli.bill import bill_table, ratio_line, tokens_per_corpus_token
 from hirag_dist.cli.building import Order, build, summary
 from hirag_dist.cli.builds import Given, last_build, published
+from hirag_dist.cli.retry import _check_same
 from hirag_dist.config import Config
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError
+from hirag_dist.execution.events import KernelsFound
 from hirag_dist.index.reader import open_snapshot
 from hirag_dist.index.store import Store
-from hirag_dist.pipeline import BuildResult
+from hirag_dist.pipeline import Build, BuildResult
 from hirag_dist.pool.metering import Meter, current_meter
 from tests.scripted_endpoint import Asked, Endpoint
 
@@ -123,6 +126,35 @@ def test_tokens_for_each_token_of_the_corpus(store: Store, corpus: str, dead: di
     assert ratio["total"] == pytest.approx(sum(ratio["by_stage"].values()))
     assert ratio_line({"total": 1234.56, "by_stage": {}}) == "1,234.6 tokens per token of the corpus."
     assert bill_table(report["usage"])
+
+
+def test_what_a_worker_said_of_its_kernels_is_on_record_and_not_asked_again(store: Store, corpus: str) -> None:
+    """Also of a build that did not end: its kernel stages may be done."""
+    made = Config.model_validate({"kernels": "gpu", "execution": {"gpu_workers": 1}})
+
+    def work(said: list[str], names: tuple[str, ...]) -> None:
+        def stop(one: Build) -> BuildResult:
+            said.append(one.decisive()["kernels"])
+            for name in names:
+                for listener in one._run.listeners:
+                    listener(KernelsFound(name))
+            raise ConfigError("a build that does not end")
+
+        with pytest.raises(ConfigError):
+            build(made, store, Order("index", Given.index([corpus], made)), stop)
+
+    said: list[str] = []
+    work(said, ())
+    work(said, ("gpu",))
+    work(said, ())
+    assert said == ["", "", "gpu"]
+    assert (last_build(store) or {})["decisive"]["kernels"] == "gpu"
+
+
+@pytest.mark.parametrize(("before", "now", "same"), [("", "gpu", True), ("gpu", "", True), ("gpu", "cupy", False)])
+def test_kernels_that_are_not_known_yet_are_no_other_configuration(before: str, now: str, same: bool) -> None:
+    with nullcontext() if same else pytest.raises(ConfigError, match="kernels: gpu → cupy"):
+        _check_same({"kernels": before, "seed": 1}, {"kernels": now, "seed": 1}, "here")
 
 
 def test_what_models_can_is_asked_within_the_spending_limit(store: Store, corpus: str) -> None:

@@ -42,14 +42,13 @@ SWITCHES: dict[str, dict[str, Values]] = {
         "off": {},
         "on": {
             "config": {"kernels": "gpu"},
-            "build": {"ray": {"gpu": {"enabled": True, "pod": POD}, "cpu": {"maxReplicas": 0}}},
+            "build": {"ray": {"gpu": {"enabled": True, "pod": POD}}},
         },
         "fixed": {
-            "config": {"kernels": "gpu"},
             "build": {
                 "ray": {
                     "gpu": {"enabled": True, "minReplicas": 1, "image": {"digest": f"sha256:{'1' * 64}"}},
-                    "cpu": {"maxReplicas": 0},
+                    "cpu": {"minReplicas": 1},
                     "autoscaling": {"enabled": False},
                 }
             },
@@ -196,9 +195,8 @@ SWITCHES: dict[str, dict[str, Values]] = {
 FORBIDDEN = {
     (("executor", "inline"), ("gpu", "on")),
     (("executor", "inline"), ("gpu", "fixed")),
-    # With a GPU group there is no CPU group, of which these values keep two pods.
+    # A group of none, which nothing lets grow.
     (("ray autoscaling", "off"), ("gpu", "on")),
-    (("ray autoscaling", "off"), ("gpu", "fixed")),
     (("tls", "none"), ("client ca", "secret")),
     (("callers", "none"), ("client ca", "none")),
     (("callers", "none"), ("tls", "none")),

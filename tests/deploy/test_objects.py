@@ -111,34 +111,40 @@ def test_a_build_is_another_when_what_decides_it_is(chart: Chart) -> None:
 @pytest.mark.parametrize(
     ("values", "workers"),
     [
-        ({}, 4 * 2),
-        ({"build": {"ray": {"cpu": {"maxReplicas": 10, "cpus": 8}}}}, 80),
-        ({"config": {"execution": {"workers": 3}}}, 3),
+        ({}, {"workers": 4 * 2}),
+        ({"build": {"ray": {"cpu": {"maxReplicas": 10, "cpus": 8}}}}, {"workers": 80}),
+        ({"config": {"execution": {"workers": 3}}}, {"workers": 3}),
+        ({"build": {"ray": {"gpu": {"enabled": True, "maxReplicas": 2}}}}, {"workers": 4 * 2, "gpu_workers": 2}),
         (
             {
-                "config": {"kernels": "gpu"},
-                "build": {"ray": {"gpu": {"enabled": True, "maxReplicas": 2}, "cpu": {"maxReplicas": 0}}},
+                "config": {"execution": {"gpu_workers": 1}},
+                "build": {"ray": {"gpu": {"enabled": True, "maxReplicas": 2}}},
             },
-            2 * 4,
+            {"workers": 4 * 2, "gpu_workers": 1},
         ),
     ],
 )
-def test_as_many_workers_as_the_cluster_can_grow_to(chart: Chart, values: Values, workers: int) -> None:
+def test_as_many_workers_as_the_cluster_can_grow_to(chart: Chart, values: Values, workers: Values) -> None:
     execution = config_of(chart.render(merged(RAY, values)), "build")["execution"]
-    assert execution == {"executor": "ray", "ray_address": "auto", "workers": workers}
+    assert execution == {"executor": "ray", "ray_address": "auto"} | workers
 
 
 def test_nothing_runs_on_the_head_and_groups_shrink_to_nothing(chart: Chart) -> None:
-    gpu = {"config": {"kernels": "gpu"}, "build": {"ray": {"gpu": {"enabled": True}, "cpu": {"maxReplicas": 0}}}}
-    for values, group in (({}, "cpu"), (gpu, "gpu")):
+    gpu = {"build": {"ray": {"gpu": {"enabled": True}}}}
+    for values, groups in (({}, ["cpu"]), (gpu, ["cpu", "gpu"])):
         spec = only(chart.render(merged(RAY, values)), "RayJob")["spec"]
         cluster = spec["rayClusterSpec"]
         assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
-        (workers,) = cluster["workerGroupSpecs"]
-        assert (workers["groupName"], workers["minReplicas"], workers["replicas"]) == (group, 0, 0)
-        resources = workers["template"]["spec"]["containers"][0]["resources"]
-        assert ("nvidia.com/gpu" in resources["limits"]) == (group == "gpu")
-        assert spec.get("entrypointNumGpus", 0) == (0.01 if group == "gpu" else 0)
+        assert [workers["groupName"] for workers in cluster["workerGroupSpecs"]] == groups
+        for workers in cluster["workerGroupSpecs"]:
+            of_gpu = workers["groupName"] == "gpu"
+            assert (workers["minReplicas"], workers["replicas"]) == (0, 0)
+            started = workers["rayStartParams"]
+            assert (started["num-cpus"], started["num-gpus"]) == (("0", "1") if of_gpu else ("2", "0"))
+            container = workers["template"]["spec"]["containers"][0]
+            assert ("nvidia.com/gpu" in container["resources"]["limits"]) == of_gpu
+            assert ("-gpu:" in container["image"]) == of_gpu
+        assert not [key for key in spec if key.startswith("entrypointNum")]  # the driver runs on the head
 
 
 def test_arguments_pass_no_shell(chart: Chart) -> None:

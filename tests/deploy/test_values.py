@@ -121,7 +121,7 @@ def test_wrong_values_of_its_own(chart: Chart, values: Values) -> None:
 
 
 BUILD: Values = {"build": {"once": True, "inputs": ["s3://bucket/docs"]}}
-GPU: Values = {"config": {"kernels": "gpu"}, "build": {"ray": {"gpu": {"enabled": True}, "cpu": {"maxReplicas": 0}}}}
+GPU: Values = {"build": {"ray": {"gpu": {"enabled": True}}}}
 MAIN: Values = {"base_url": "https://m/v1", "model": "m"}
 
 REFUSED: dict[str, tuple[Values, str]] = {
@@ -177,12 +177,24 @@ REFUSED: dict[str, tuple[Values, str]] = {
         merged(BUILD, {"build": {"maxUsd": 5, "backoffLimit": 1}}),
         "another would spend as much again",
     ),
-    "cards that idle": (merged(BUILD, merged(GPU, {"config": {"kernels": "auto"}})), "or the cards would idle"),
-    "workers without a card": (
-        merged(BUILD, merged(GPU, {"build": {"ray": {"cpu": {"maxReplicas": 4}}}})),
-        "one without a card fails",
+    "cards that idle": (merged(BUILD, merged(GPU, {"config": {"kernels": "cpu"}})), "a group that nothing would use"),
+    "cards for nobody": (
+        merged(BUILD, merged(GPU, {"config": {"execution": {"gpu_workers": 0}}})),
+        "a group that nothing would use",
     ),
-    "kernels without cards": (merged(BUILD, {"config": {"kernels": "gpu"}}), "set build.ray.gpu.enabled"),
+    "cards alone": (
+        merged(BUILD, merged(GPU, {"build": {"ray": {"cpu": {"maxReplicas": 0}}}})),
+        "at least one worker that calls models",
+    ),
+    "kernels without cards": (merged(BUILD, {"config": {"kernels": "cupy"}}), "set build.ray.gpu.enabled"),
+    "workers without cards": (
+        merged(BUILD, {"config": {"execution": {"gpu_workers": 2}}}),
+        "set build.ray.gpu.enabled",
+    ),
+    "cards that never come": (
+        merged(BUILD, merged(GPU, {"build": {"ray": {"autoscaling": {"enabled": False}, "cpu": {"minReplicas": 1}}}})),
+        "set minReplicas of its workers",
+    ),
     "kernels without Ray": (
         merged(BUILD, {"config": {"kernels": "gpu", "execution": {"executor": "inline"}}}),
         "needs config.execution.executor: ray",

@@ -27,7 +27,6 @@ from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.execution.events import TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor, describe_cluster
-from hirag_dist.execution.ray.cluster import kill_half_started
 from hirag_dist.execution.ray.treasury import TreasuryActor
 from hirag_dist.execution.run import Run
 from hirag_dist.execution.task import Slice, Task
@@ -41,6 +40,7 @@ from hirag_dist.simulator import SimulatorOptions
 from hirag_dist.simulator.run import SimulatorThread
 from hirag_dist.stages.base import ByKey, ByRows, Services, Tables, no_other_workers
 from hirag_dist.wiring import make_executor, make_services, make_treasury, resolve
+from tests.ray_nodes import HEALTH, started
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
 FILES = ("newton-whiteness-from-colours.md", "jefferson-1803-louisiana.md")
@@ -50,24 +50,9 @@ SMALL = {
     "clustering": {"target_size": 6, "max_size": 12},
     "execution": {"executor": "inline"},
 }
-HEALTH = {  # a dead node is noticed within a few seconds, not thirty; one that is slow to start is given its time
-    "health_check_initial_delay_ms": 10_000,
-    "health_check_period_ms": 1000,
-    "health_check_timeout_ms": 1000,
-    "health_check_failure_threshold": 3,
-}
 WHERE = pa.schema([pa.field("node", pa.string(), nullable=False), pa.field("pid", pa.int64(), nullable=False)])
 WORDS = pa.schema([pa.field("word", pa.string(), nullable=False)])
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
-
-
-def started(start: Callable[[], Any]) -> Any:
-    """A machine that does much else may not start a node within the 30 s that Ray gives it."""
-    try:
-        return start()
-    except Exception as error:
-        kill_half_started(error)
-        return start()
 
 
 @pytest.fixture(scope="module")

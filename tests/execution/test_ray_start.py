@@ -9,7 +9,7 @@ import pytest
 import ray
 
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.execution.ray import RayExecutor
+from hirag_dist.execution.ray import GpuWorkers, RayExecutor
 from hirag_dist.pool.treasury import Treasury
 
 
@@ -43,6 +43,13 @@ def test_a_node_that_is_slow_to_start_is_started_again_and_nothing_of_it_stays(m
     assert len(slow.nodes) == 1
     assert slow.none_is_left()
     executor.close()
+    assert not ray.is_initialized()
+
+
+def test_workers_with_a_gpu_on_a_machine_that_has_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(BackendUnavailable, match="gpu_workers: Ray sees no GPU on this machine"):
+        RayExecutor(lambda lender, holder: None, lambda: Treasury({}), workers=1, gpu=GpuWorkers(1))  # type: ignore[arg-type, return-value]
     assert not ray.is_initialized()
 
 

@@ -42,9 +42,6 @@ spec:
 # A path and nothing for a shell to read: arguments stand in order.json.
 entrypoint: python /etc/hirag/config/build.py /etc/hirag/config/order.json
 submissionMode: K8sJobMode
-{{- if $ray.gpu.enabled }}
-entrypointNumGpus: 0.01 # the driver chooses the kernels, so it must see a card; the head has none
-{{- end }}
 backoffLimit: {{ $build.backoffLimit }}
 {{- with $build.activeDeadlineSeconds }}
 activeDeadlineSeconds: {{ int64 . }}
@@ -100,7 +97,6 @@ rayClusterSpec:
     template:
       {{- include "hirag.rayPod" (dict "root" . "container" "ray-head" "pod" $ray.head.pod "resources" $ray.head.resources "image" .Values.image "sharedMemory" "1Gi" "token" $ray.autoscaling.enabled) | nindent 6 }}
   workerGroupSpecs:
-    {{- if gt (int $ray.cpu.maxReplicas) 0 }}
     - groupName: cpu
       replicas: {{ $ray.cpu.minReplicas }}
       minReplicas: {{ $ray.cpu.minReplicas }}
@@ -110,18 +106,18 @@ rayClusterSpec:
         num-gpus: "0"
       template:
         {{- include "hirag.rayPod" (dict "root" . "container" "ray-worker" "pod" $ray.cpu.pod "resources" $ray.cpu.resources "image" .Values.image "sharedMemory" $ray.cpu.sharedMemory "token" false) | nindent 8 }}
-    {{- end }}
     {{- if $ray.gpu.enabled }}
     {{- $card := dict $ray.gpu.resourceName 1 }}
     {{- $requests := merge (dict) $card (default dict $ray.gpu.resources.requests) }}
     {{- $limits := merge (dict) $card (default dict $ray.gpu.resources.limits) }}
-    # One card a pod: a worker uses the first that it sees.
+    # One card a pod, and one worker, which asks Ray for the card alone. Without CPUs nothing else comes here, which
+    # would keep the pod when there is nothing to compute.
     - groupName: gpu
       replicas: {{ $ray.gpu.minReplicas }}
       minReplicas: {{ $ray.gpu.minReplicas }}
       maxReplicas: {{ $ray.gpu.maxReplicas }}
       rayStartParams:
-        num-cpus: {{ $ray.gpu.cpus | quote }}
+        num-cpus: "0"
         num-gpus: "1"
       template:
         {{- include "hirag.rayPod" (dict "root" . "container" "ray-worker" "pod" $ray.gpu.pod "resources" (dict "requests" $requests "limits" $limits) "image" $ray.gpu.image "sharedMemory" $ray.gpu.sharedMemory "token" false) | nindent 8 }}

@@ -39,12 +39,13 @@
 {{- $execution := default dict $config.execution -}}
 {{- if eq (include "hirag.executor" .) "ray" -}}
 {{- $_ := set $execution "ray_address" "auto" -}}
+{{- $ray := .Values.build.ray -}}
 {{- if not $execution.workers -}}
 {{- /* The cluster begins small: what it has at the start is not what it can have. Waiting workers make it grow. */ -}}
-{{- $ray := .Values.build.ray -}}
-{{- $cpu := mul $ray.cpu.maxReplicas $ray.cpu.cpus -}}
-{{- $gpu := ternary (mul $ray.gpu.maxReplicas $ray.gpu.cpus) 0 $ray.gpu.enabled -}}
-{{- $_ := set $execution "workers" (max 1 (add $cpu $gpu)) -}}
+{{- $_ := set $execution "workers" (mul $ray.cpu.maxReplicas $ray.cpu.cpus) -}}
+{{- end -}}
+{{- if and $ray.gpu.enabled (not (hasKey $execution "gpu_workers")) -}}
+{{- $_ := set $execution "gpu_workers" (int $ray.gpu.maxReplicas) -}}
 {{- end -}}
 {{- end -}}
 {{- $_ := set $config "execution" $execution -}}

@@ -1,0 +1,430 @@
+"""A cluster with and without a node that has a GPU: what kernels compute is done there, and all else is not.
+
+Kernels are the program's own over the stand-in for CuPy; only a worker that Ray gave a GPU has that. Which node asked a
+model or called a kernel is written down by the workers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+import ray
+from ray import cloudpickle
+from ray.cluster_utils import Cluster
+
+from hirag_dist.backends.kernels import gpu_kernels
+from hirag_dist.config import Config
+from hirag_dist.core.prompts import Prompts
+from hirag_dist.errors import BackendUnavailable
+from hirag_dist.execution.events import KernelsFound, StageFinished, TaskFinished
+from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.ray import GpuWorkers, RayExecutor
+from hirag_dist.execution.run import Run
+from hirag_dist.execution.task import Slice, Task
+from hirag_dist.index.digest import table_digest
+from hirag_dist.index.store import Store
+from hirag_dist.layering import cluster_layer
+from hirag_dist.pipeline import Build, BuildResult
+from hirag_dist.pool.budget import Lender
+from hirag_dist.pool.treasury import Treasury
+from hirag_dist.ports import Executor, Kernels
+from hirag_dist.stages.base import ByRows, Services, Tables, no_other_workers
+from hirag_dist.wiring import make_services, make_treasury, resolve
+from tests.ray_nodes import HEALTH, started
+from tests.standin_cupy import standin_gpu
+from tests.test_layering import HOW, layer_tables
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "hirag_dist" / "samples" / "corpus" / "newton-whiteness-from-colours.md"
+CONFIG = Config.model_validate(
+    {
+        "kernels": "gpu",
+        "chunk_tokens": 100,
+        "chunk_overlap_tokens": 0,
+        "clustering": {"target_size": 6, "max_size": 12},
+        "execution": {"executor": "ray", "gpu_workers": 1},
+    }
+)
+PLACES = pa.schema([pa.field("node", pa.string(), nullable=False), pa.field("pid", pa.int64(), nullable=False)])
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A head and a second node, one CPU each, and no GPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))  # of the stand-in
+        made = started(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": HEALTH}))
+        started(lambda: made.add_node(num_cpus=1))
+        ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+        yield made
+        ray.shutdown()
+        made.shutdown()
+
+
+@pytest.fixture
+def gpu_node(cluster: Cluster) -> Iterator[Callable[[], Any]]:
+    """Add a node with a GPU, and with a CPU, which nobody is to use; gone after the test."""
+    added: list[Any] = []
+
+    def add() -> Any:
+        added.append(started(lambda: cluster.add_node(num_cpus=1, num_gpus=1)))
+        cluster.wait_for_nodes()
+        return added[-1]
+
+    yield add
+    for node in added:
+        if node in cluster.worker_nodes:
+            cluster.remove_node(node)
+    until(lambda: not ray.cluster_resources().get("GPU"), "node gone")
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:
+    give_up_at = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up_at, f"no {what} within {seconds:g} s"
+        time.sleep(0.05)
+
+
+class Seen:
+    """Passes calls on, and writes down on which node they were made; the first call of `fatal` never ends."""
+
+    def __init__(self, inner: Any, kind: str, trace: Path, fatal: str) -> None:
+        self._inner, self._kind, self._trace, self._fatal = inner, kind, trace, fatal
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **options: Any) -> Any:
+            with open(self._trace, "ab") as trace:
+                trace.write(f"{self._kind} {name} {ray.get_runtime_context().get_node_id()}\n".encode())
+            if name == self._fatal and not (self._trace.parent / "stuck").exists():
+                (self._trace.parent / "stuck").touch()
+                while True:
+                    time.sleep(1)
+            return found(*args, **options)
+
+        return call
+
+
+def watched(services: Services, trace: Path, fatal: str) -> Services:
+    """Services of a worker: the stand-in is there where Ray gave it a GPU, and what it does is written down."""
+    if ray.get_runtime_context().get_accelerator_ids()["GPU"]:
+        standin = standin_gpu()
+        standin.__enter__()
+        sys.modules["the stand-in of this process"] = standin  # type: ignore[assignment]  # for as long as it lives
+
+    def kernels(name: str) -> Kernels:
+        seen: Any = Seen(services.kernels(name), "kernel", trace, fatal)
+        return seen
+
+    return replace(
+        services,
+        kernels=kernels,
+        chat=Seen(services.chat, "model", trace, ""),
+        embedder=Seen(services.embedder, "model", trace, ""),
+    )
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Builds of one folder, and what workers wrote down."""
+
+    folder: Path
+    fatal: str = ""
+
+    @property
+    def trace(self) -> Path:
+        return self.folder / "trace"
+
+    def services(self, store: Store, lender: Lender, holder: str) -> Services:
+        return watched(make_services(CONFIG, store, False, lender, holder), self.trace, self.fatal)
+
+    def nodes(self, kind: str) -> set[str]:
+        return {line.split()[2] for line in self.lines() if line.startswith(kind)}
+
+    def calls(self, kind: str) -> set[str]:
+        return {line.split()[1] for line in self.lines() if line.startswith(kind)}
+
+    def lines(self) -> list[str]:
+        return self.trace.read_text().splitlines() if self.trace.exists() else []
+
+    def build(
+        self, gpu: GpuWorkers, listen: Callable[[object], None] = lambda event: None, known: str | None = None
+    ) -> BuildResult:
+        store = Store(str(self.folder / "index"))
+        executor = RayExecutor(partial(self.services, store), partial(make_treasury, CONFIG), gpu=gpu)
+        assert len(executor._crew.workers) == 2  # of the first kind: the node with a GPU is not counted
+        return indexed(store, executor, listen, known)
+
+
+def indexed(store: Store, executor: Executor, listen: Callable[[object], None], known: str | None) -> BuildResult:
+    try:
+        run = Run(store, executor, (listen,), CONFIG.max_reject_ratio)
+        return Build(CONFIG, Prompts(), resolve(CONFIG, None, known), run).index([str(DOCUMENT)])
+    finally:
+        executor.close()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The snapshot id of an inline build with the same kernels."""
+    folder = tmp_path_factory.mktemp("inline")
+    store = Store(str(folder))
+    with standin_gpu():
+        executor = InlineExecutor(lambda: make_services(CONFIG, store, False, Treasury({}), ""))
+        made = indexed(store, executor, lambda event: None, "gpu")
+    assert made.manifest.build["kernels"] == "gpu"
+    return made.manifest.snapshot_id
+
+
+def node_ids(with_gpu: bool) -> set[str]:
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"] and bool(node["Resources"].get("GPU")) == with_gpu}
+
+
+def free_gpus() -> float:
+    return float(ray.available_resources().get("GPU", 0))
+
+
+def test_kernels_compute_where_the_gpu_is_and_models_are_called_elsewhere(
+    cluster: Cluster, gpu_node: Callable[[], Any], expected: str, tmp_path: Path
+) -> None:
+    gpu_node()
+    watch = Watch(tmp_path)
+    found: list[str] = []
+    finished: list[str] = []
+
+    def listen(event: object) -> None:
+        if isinstance(event, KernelsFound):
+            assert "embed layer 0" in finished  # not while there was nothing to compute
+            found.append(event.name)
+        elif isinstance(event, StageFinished):
+            finished.append(event.label)
+        elif isinstance(event, TaskFinished) and event.label in ("extract", "summarise layer 0", "reports"):
+            until(lambda: free_gpus() == 1, f"GPU let go of while models are called ({event.label})")
+
+    made = watch.build(GpuWorkers(1, idle_s=0.0), listen)
+    assert made.manifest.snapshot_id == expected
+    assert made.manifest.build["kernels"] == "gpu"
+    assert found == ["gpu"]
+    assert {"extract", "summarise layer 0", "cluster layer 1", "reports"} <= set(finished)
+    assert watch.nodes("kernel") == node_ids(with_gpu=True)
+    assert {"em", "leiden", "project"} <= watch.calls("kernel")
+    assert watch.nodes("model") <= node_ids(with_gpu=False)
+    assert {"ask", "embed"} <= watch.calls("model")
+
+
+def test_nothing_to_compute_asks_for_no_gpu(cluster: Cluster, expected: str, tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "index"))
+    with standin_gpu():
+        executor = InlineExecutor(lambda: make_services(CONFIG, store, False, Treasury({}), ""))
+        indexed(store, executor, lambda event: None, "gpu")
+    told: list[object] = []
+    again = Watch(tmp_path).build(GpuWorkers(1), told.append, known="gpu")  # where no node has one
+    assert (again.stages_run, again.manifest.snapshot_id) == (0, expected)
+    assert not [event for event in told if isinstance(event, KernelsFound)]
+
+
+class WhenSaid(logging.Handler):
+    """Does something when a line is logged, in the thread that logs it."""
+
+    def __init__(self, line: str, then: Callable[[], object]) -> None:
+        super().__init__()
+        self._line, self._then = line, then
+        self.said = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._line in record.getMessage():
+            self.said += 1
+            self._then()
+
+
+@pytest.fixture
+def when_said() -> Iterator[Callable[..., WhenSaid]]:
+    added: list[WhenSaid] = []
+
+    def add(line: str, then: Callable[[], object]) -> WhenSaid:
+        added.append(WhenSaid(line, then))
+        logging.getLogger("hirag_dist").addHandler(added[-1])
+        return added[-1]
+
+    yield add
+    for handler in added:
+        logging.getLogger("hirag_dist").removeHandler(handler)
+
+
+def test_a_build_waits_for_a_gpu_says_so_and_goes_on_when_one_comes(
+    cluster: Cluster,
+    gpu_node: Callable[[], Any],
+    expected: str,
+    when_said: Callable[..., WhenSaid],
+    tmp_path: Path,
+) -> None:
+    watch = Watch(tmp_path)
+    before: list[list[str]] = []
+
+    def come() -> None:
+        before.append(watch.lines())
+        gpu_node()
+
+    handler = when_said("waiting for a GPU: the cluster has 0", come)
+    made = watch.build(GpuWorkers(1, notice_s=0.5))
+    assert made.manifest.snapshot_id == expected
+    assert handler.said == 1
+    assert any(line.startswith("model ask") for line in before[0])
+    assert not any(line.startswith("kernel") for line in before[0])  # the CPU did not stand in
+    assert watch.nodes("kernel") == node_ids(with_gpu=True)
+
+
+def test_a_node_killed_while_it_computes_is_waited_for_anew(
+    cluster: Cluster,
+    gpu_node: Callable[[], Any],
+    expected: str,
+    when_said: Callable[..., WhenSaid],
+    tmp_path: Path,
+) -> None:
+    watch = Watch(tmp_path, fatal="leiden")
+    doomed = gpu_node()
+    lost = node_ids(with_gpu=True)
+
+    def kill() -> None:
+        until((tmp_path / "stuck").exists, "kernel under way")
+        cluster.remove_node(doomed, allow_graceful=False)
+
+    def replace_it() -> None:
+        if (tmp_path / "stuck").exists():  # else the first worker is only slow to start
+            gpu_node()
+
+    when_said("waiting for a GPU", replace_it)
+    killer = threading.Thread(target=kill)
+    killer.start()
+    made = watch.build(GpuWorkers(1, notice_s=2.0))
+    killer.join()
+    assert made.manifest.snapshot_id == expected
+    assert watch.nodes("kernel") == lost | node_ids(with_gpu=True)
+    assert len(watch.nodes("kernel")) == 2
+    assert watch.nodes("model") <= node_ids(with_gpu=False)
+
+
+def test_shards_of_a_large_layer_are_held_where_the_gpu_is(
+    cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
+) -> None:
+    gpu_node()
+    how = replace(HOW, kernels="gpu")
+    found = []
+    for name in ("inline", "ray"):
+        store = Store(str(tmp_path / name))
+        watch = Watch(tmp_path / name)
+        with standin_gpu():
+            inline = partial(make_services, CONFIG, store, False, Treasury({}), "")
+            executor: Executor = (
+                InlineExecutor(inline)
+                if name == "inline"
+                else RayExecutor(partial(watch.services, store), lambda: Treasury({}), gpu=GpuWorkers(1))
+            )
+            run = Run(store, executor, (), 0.0)
+            vectors, entities = (
+                run.put(kind, table, table_digest(table))
+                for kind, table in zip(("vectors", "entities"), layer_tables(), strict=True)
+            )
+            made = cluster_layer(run, how, 0, vectors, entities)
+            found.append([part.digest for part in made.clusters.parts])
+            executor.close()
+    assert found[0] == found[1]
+    assert watch.nodes("kernel") == node_ids(with_gpu=True)
+    assert {"moments", "project", "statistics", "assign"} <= watch.calls("kernel")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A row with the node and process that a task ran in; where there is a folder, once tasks of `n` nodes came."""
+
+    name: ClassVar[str] = "place"
+    version: ClassVar[int] = 1
+    split: ClassVar[ByRows] = ByRows(1)
+    reads: ClassVar = {"anything": PLACES}
+    writes: ClassVar = {"places": PLACES}
+
+    kernels: str
+    meeting: str = ""
+    n: int = 0
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        node = ray.get_runtime_context().get_node_id()
+        if self.meeting:
+            (Path(self.meeting) / node).touch()
+            until(lambda: len(list(Path(self.meeting).iterdir())) >= self.n, "meeting")
+        return {"places": pa.table({"node": [node], "pid": [os.getpid()]}, schema=PLACES)}
+
+
+def places(executor: RayExecutor, folder: Path, stage: Place, n: int) -> set[str]:
+    """Run n tasks and return their nodes."""
+    shutil.rmtree(folder / "work", ignore_errors=True)
+    store = Store(str(folder))
+    store.write_table("in.parquet", PLACES.empty_table())
+    tasks = [Task(stage, at, {"anything": (Slice("in.parquet", 0, 0),)}, "work", store) for at in range(n)]
+    assert len(list(executor.map(tasks))) == n
+    return {store.read_table(f"work/places/part-{at:06d}.parquet")["node"][0].as_py() for at in range(n)}
+
+
+def test_no_more_gpus_are_taken_than_there_are_tasks(
+    cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
+) -> None:
+    gpu_node()
+    gpu_node()
+    services: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
+    executor = RayExecutor(lambda lender, holder: services, lambda: Treasury({}), gpu=GpuWorkers(2, idle_s=3600.0))
+    try:
+        assert places(executor, tmp_path, Place("cpu"), 6) <= node_ids(with_gpu=False)
+        assert free_gpus() == 2
+        assert places(executor, tmp_path, Place("gpu"), 1) <= node_ids(with_gpu=True)
+        until(lambda: free_gpus() == 1, "GPU taken")
+        (tmp_path / "meeting").mkdir()
+        both = Place("gpu", str(tmp_path / "meeting"), 2)
+        assert places(executor, tmp_path, both, 6) == node_ids(with_gpu=True)
+        assert places(executor, tmp_path, Place("cpu"), 6) <= node_ids(with_gpu=False)
+        until(lambda: free_gpus() == 0, "GPU kept for a while")
+    finally:
+        executor.close()
+
+
+def test_without_workers_for_them_kernels_are_for_all(cluster: Cluster, tmp_path: Path) -> None:
+    """A cluster of one kind: whoever names kernels, every worker must have them."""
+    services: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
+    executor = RayExecutor(lambda lender, holder: services, lambda: Treasury({}), in_flight=lambda n_workers: 1)
+    try:
+        (tmp_path / "meeting").mkdir()
+        assert places(executor, tmp_path, Place("gpu", str(tmp_path / "meeting"), 2), 6) == node_ids(with_gpu=False)
+    finally:
+        executor.close()
+
+
+def test_a_worker_that_cannot_use_its_gpu_says_what_it_lacks(
+    cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
+) -> None:
+    gpu_node()
+    store = Store(str(tmp_path))
+    executor = RayExecutor(  # without the stand-in, so without CuPy
+        partial(make_services, CONFIG, store, False), lambda: Treasury({}), gpu=GpuWorkers(1)
+    )
+    try:
+        with pytest.raises(BackendUnavailable, match="kernels: gpu needs"):
+            Run(store, executor, (), 0.0).ask_kernels(gpu_kernels, "gpu")
+    finally:
+        executor.close()
