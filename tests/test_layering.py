@@ -222,7 +222,7 @@ def test_many_tasks_in_this_process_give_what_one_task_gives(
     check_same(Bench(tmp_path).clustered(inline()), expected)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [1, 4])  # two: below, and one of them dies
 def test_workers_give_what_one_task_gives_whatever_their_number(
     machine: None, workers: int, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
 ) -> None:

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
+from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
+Element = TypeVar("Element", bound=np.generic)
 
 
 def compiled(function: F) -> F:
@@ -34,3 +37,17 @@ def _compiled(function: F, *, nogil: bool) -> F:
     except RuntimeError:  # numba found no folder to keep the code in
         made = numba.njit(nogil=nogil)(function)
     return cast(F, made)
+
+
+def read_only(array: NDArray[Element]) -> NDArray[Element]:
+    """Return a view that cannot be written.
+
+    Large functions are given what they read like this: else they are compiled for arrays of memory and once more for
+    mapped ones, which cannot be written, and that takes a quarter of a minute each time.
+
+    >>> read_only(np.zeros(2)).flags.writeable
+    False
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view

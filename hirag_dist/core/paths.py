@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.compiling import read_only
 from hirag_dist.core.path_search import Graph, Work, chain
 from hirag_dist.core.steps import Steps, all_at_once
 from hirag_dist.types import Admission, CsrGraph
@@ -34,8 +35,13 @@ class PathFinder:
             components: (n_nodes,) connected component of each node, so that unconnected pairs cost nothing.
         """
         n = graph.n_nodes
-        self._graph = Graph(graph.indptr, graph.indices, graph.weights, graph.relation_rows)
-        self._components = np.zeros(0, np.int32) if components is None else components
+        self._graph = Graph(
+            read_only(graph.indptr),
+            read_only(graph.indices),
+            read_only(graph.weights),
+            read_only(graph.relation_rows),
+        )
+        self._components = read_only(np.zeros(0, np.int32) if components is None else components)
         self._work = Work(
             seen=np.zeros((3, n // 64 + 1), np.uint64),
             depth=np.empty((2, n), np.int32),
@@ -81,7 +87,8 @@ class PathFinder:
             most_read: entries of the graph, after which a step ends with the pair at hand.
         """
         keys = np.array(rows, np.int64)
-        known = self._components if components is None else components
+        known = self._components if components is None else read_only(components)
+        admission = None if admission is None else Admission._make(map(read_only, admission))
         found: list[list[int]] = []
         while True:
             bounds, nodes = chain(self._graph, admission, known, keys[len(found) :], self._work, most_read)

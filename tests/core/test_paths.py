@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hirag_dist.core.compiling import read_only
+from hirag_dist.core.path_search import chain
 from hirag_dist.core.paths import PathFinder
 from hirag_dist.types import CsrGraph
 
@@ -133,3 +135,15 @@ def test_a_chain_joins_consecutive_keys_in_their_order() -> None:
     assert finder.chain([2, 0, 3, 4]) == [[2, 1, 0], [], [3, 4]]
     assert finder.chain([2]) == []
     assert finder.chain([]) == []
+
+
+def test_mapped_arrays_and_arrays_of_memory_share_their_machine_code() -> None:
+    graph = csr(3, [(0, 1, 1), (1, 2, 1)])
+    mapped = CsrGraph(*(read_only(each) for each in (graph.indptr, graph.indices, graph.weights, graph.relation_rows)))
+    components = np.zeros(3, np.int32)
+    assert PathFinder(mapped, read_only(components)).path(0, 2) == [0, 1, 2]
+    compiled = len(chain.signatures)
+    finder = PathFinder(graph, components)
+    assert finder.path(0, 2) == [0, 1, 2]
+    assert finder.chain([0, 2], components=components) == [[0, 1, 2]]
+    assert len(chain.signatures) == compiled
