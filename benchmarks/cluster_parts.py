@@ -91,11 +91,9 @@ def cluster(address: str | None, workers: int) -> Iterator[tuple[str, Cluster | 
             address = own.address
         start(address, None)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray set its own: no clearing up
-        cpus = int(ray.cluster_resources().get("CPU", 0))
+        cpus = sum(int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"])
         if cpus < workers:
-            raise BackendUnavailable(
-                f"the Ray cluster {address} has {cpus} CPUs, one for each of {workers} workers needed"
-            )
+            raise BackendUnavailable(f"{workers} workers need a CPU each; the Ray cluster {address} has {cpus}")
         yield address, own
     finally:
         ray.shutdown()
