@@ -19,6 +19,7 @@ import ray
 from pyarrow import fs
 from ray.cluster_utils import Cluster
 
+from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.ray.cluster import start
 
 HEALTH = {  # a dead node is noticed within seconds; one that is slow to start is given its time
@@ -73,7 +74,11 @@ def endpoint(limits: Limits, host: str) -> Iterator[str]:
 
 @contextmanager
 def cluster(address: str | None, workers: int) -> Iterator[tuple[str, Cluster | None]]:
-    """Give a cluster's address, with this process connected to it; and the cluster itself, where it is ours."""
+    """Give a cluster's address, with this process connected to it; and the cluster itself, where it is ours.
+
+    Raises:
+        BackendUnavailable: it is out of reach, or has too few CPUs: what it does would pass for what `workers` do.
+    """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     own = None
     try:
@@ -86,6 +91,9 @@ def cluster(address: str | None, workers: int) -> Iterator[tuple[str, Cluster | 
             address = own.address
         start(address, None)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray set its own: no clearing up
+        cpus = sum(int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"])
+        if cpus < workers:
+            raise BackendUnavailable(f"{workers} workers need a CPU each; the Ray cluster {address} has {cpus}")
         yield address, own
     finally:
         ray.shutdown()

@@ -302,6 +302,15 @@ def test_describes_the_cluster(cluster: Cluster) -> None:
     assert "2 node(s), 2 CPUs, 0 GPUs" in describe_cluster(None)
 
 
+async def test_the_treasury_says_how_many_messages_came() -> None:
+    treasury = TreasuryActor(lambda: Treasury({"x": Allowance(None, None, 2)}))
+    nothing = State(0, 0, 0, 0, 0, 0.0, 0, 0.0)
+    await treasury.ask("0/a", "x", nothing, Want(0, slots=1), Events())
+    for _ in range(2):
+        await treasury.tell("0/a", "x", nothing, Events())
+    assert await treasury.handled() == (1, 2)
+
+
 async def test_loans_of_a_dead_worker_return() -> None:
     treasury = TreasuryActor(lambda: Treasury({"x": Allowance(None, None, 2)}))
     nothing, want = State(0, 0, 0, 0, 0, 0.0, 0, 0.0), Want(0, slots=2)
