@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -299,10 +299,7 @@ class Search:
             nodes = sorted({node for path in paths for node in path} | set(rows))
             joined = np.array(bridge_relations(index.graph, index.parallel, nodes), np.int64)
             relations = index.known_relations(joined)
-            closeness = index.similarities(np.array(nodes, np.int64), self._vector)
-            similarity = dict(zip(nodes, closeness.tolist(), strict=True))
-            weights = index.relation_weights(relations)
-            ranked = self._ranked_triples(relations, weights, similarity, paths)[: self._limits.max_triples]
+            ranked = self._ranked_triples(relations, np.array(nodes, np.int64), paths)[: self._limits.max_triples]
             self._found["bridge"] = [row for row, _ in ranked]
             self._starts.of_relations(ranked)
             if "local" not in self.levels:  # else the nearest of them are known: they are the nearest of all
@@ -333,16 +330,13 @@ class Search:
             self.result = replace(self.result, triples=index.triples(ranked))
 
     def _ranked_triples(
-        self,
-        rows: IntVector,
-        weights: NDArray[np.float64],
-        similarity: Mapping[int, float],
-        paths: Sequence[Sequence[int]],
+        self, rows: IntVector, nodes: IntVector, paths: Sequence[Sequence[int]]
     ) -> list[tuple[int, float]]:
         index = self._index
-        ends = index.ends[rows]
+        ends, weights = index.ends[rows], index.relation_weights(rows)
+        closeness = index.similarities(nodes, self._vector)
         stated = nearest_chunks(index.origins, index.chunk_vectors, rows, self._vector, index.seen_chunks)
-        scores = question_scores(ends, similarity, stated)
+        scores = question_scores(ends, nodes, closeness, stated)
         if self._limits.bridge_ranking == "question":
             return question_order(rows, scores, weights)
         return path_order(rows, scores, weights, ends, paths)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.answer_requests import answer_request
-from hirag_dist.core.context import check_citations, relation_text, render_context, source_text
+from hirag_dist.core.context import check_citations, relation_parts, relation_text, render_context, source_text
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.core.tokens import counter
 from hirag_dist.types import ClaimItem, CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
@@ -38,6 +38,13 @@ def retrieval(text: str = LONG, n: int = 8) -> Retrieval:
 def test_the_budget_is_never_passed(budget: int) -> None:
     rendered = render_context(retrieval(), budget, COUNT)
     assert COUNT(rendered.context) <= rendered.context_tokens <= budget
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(NASTY, NASTY, NASTY)
+def test_the_tokens_of_a_relation_are_those_of_its_parts(source: str, target: str, description: str) -> None:
+    parts = relation_parts(source, target, description)
+    assert COUNT(relation_text(source, target, description)) == sum(map(COUNT, parts))
 
 
 def test_what_fits_is_whole_and_every_reference_stands_in_the_text() -> None:

@@ -39,8 +39,10 @@ def test_a_chunk_that_may_not_be_seen_says_nothing() -> None:
 
 
 def test_a_triple_is_as_near_as_its_nearer_end_and_its_nearest_chunk() -> None:
-    similarity = {0: 0.8, 1: 0.2, 2: 0.4, 3: -0.1}
-    scores = question_scores(ENDS, similarity, np.array([0.0, 0.6, 0.1, 0.2, 1.0], np.float32))
+    closeness = np.array([0.8, 0.2, 0.4, -0.1], np.float32)
+    scores = question_scores(ENDS, np.arange(4), closeness, np.array([0.0, 0.6, 0.1, 0.2, 1.0], np.float32))
+    assert scores == pytest.approx([0.4, 0.5, 0.25, 0.5, 0.6])
+    scores = question_scores(10 * ENDS, 10 * np.arange(4), closeness, np.array([0.0, 0.6, 0.1, 0.2, 1.0], np.float32))
     assert scores == pytest.approx([0.4, 0.5, 0.25, 0.5, 0.6])
 
 
@@ -66,7 +68,7 @@ def test_several_relations_of_one_pair_go_by_weight() -> None:
 
 def test_no_triples() -> None:
     none, rows = np.zeros((0, 2), np.int64), np.zeros(0, np.int64)
-    scores = question_scores(none, {}, np.zeros(0, np.float32))
+    scores = question_scores(none, rows, np.zeros(0, np.float32), np.zeros(0, np.float32))
     assert question_order(rows, scores, np.zeros(0)) == path_order(rows, scores, np.zeros(0), none, []) == []
 
 
@@ -81,19 +83,20 @@ def test_as_an_obvious_version_says(data: st.DataObject) -> None:
     vectors = random.integers(-2, 3, (8, 2)).astype(np.float32)
     chunks = [random.integers(0, 8, random.integers(0, 4)).tolist() for _ in range(n)]
     query = np.array([1.0, 0.5], np.float32)
-    similarity = {node: float(node % 3) / 2 for node in range(6)}
+    closeness = np.arange(6, dtype=np.float32) % 3 / 2
     paths = [random.integers(0, 6, random.integers(0, 5)).tolist() for _ in range(3)]
 
     def score(at: int) -> float:
         near = max((float(vectors[chunk] @ query) for chunk in chunks[at]), default=0.0)
-        return (max(similarity[int(end)] for end in ends[at]) + near) / 2
+        return (max(closeness[ends[at]].tolist()) + near) / 2
 
     walked = [{a, b} for path in paths for a, b in pairwise(path)]
 
     def step(at: int) -> int:
         return next((place for place, pair in enumerate(walked) if pair == set(ends[at].tolist())), len(walked))
 
-    scores = question_scores(ends, similarity, nearest_chunks(origins(chunks), vectors, np.arange(n), query))
+    stated = nearest_chunks(origins(chunks), vectors, np.arange(n), query)
+    scores = question_scores(ends, np.arange(6), closeness, stated)
     by_question = sorted(range(n), key=lambda at: (-score(at), -weights[at], rows[at]))
     assert [row for row, _ in question_order(rows, scores, weights)] == [rows[at] for at in by_question]
     by_path = sorted(range(n), key=lambda at: (step(at), -weights[at], rows[at]))
