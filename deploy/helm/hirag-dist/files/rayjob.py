@@ -1,10 +1,13 @@
-"""Makes a RayJob named after the Job that this runs in, and ends as it does: a CronJob then knows how builds went.
+"""Makes a RayJob for the Job that this runs in, and ends as it does: a CronJob then knows how builds went.
 
-    python rayjob.py RAYJOB.json
+    python rayjob.py RAYJOB.json START_SECONDS
 
-Environment: NAMESPACE; JOB_NAME and JOB_UID of the Job, which owns the RayJob: it goes with it. A pod that comes after
-one that died finds the RayJob there and watches it on. Exit codes: 0 the build succeeded, 1 it failed, 2 the API server
-refuses or is out of reach. Nothing but the standard library.
+The RayJob is named after the file's name and the Job's uid. Not after the Job: KubeRay submits a RayJob by a Job of the
+RayJob's own name, and would take ours for it. Environment: NAMESPACE; JOB_NAME and JOB_UID of the Job, which owns the
+RayJob: it goes with it. A pod that comes after one that died finds the RayJob there and watches it on.
+
+Exit codes: 0 the build succeeded; 1 it failed, was deleted, was not taken, or had not begun within START_SECONDS and was
+taken back: it must not be made again; 2 the API server is out of reach. Nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -24,10 +27,16 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 POLL_S = 15.0
 PATIENCE_S = 600.0  # without one reply from the API server
 _PASSING = {429, 500, 502, 503, 504}
+_ENDED = ("Complete", "Failed", "ValidationFailed")  # jobDeploymentStatus
+_WAITING = ("", "Initializing", "Suspended", "Waiting")
 
 
 class Refused(Exception):
     """What the API server will say again, however often it is asked."""
+
+
+class OutOfReach(Exception):
+    """Nobody answered for so long that another pod should try."""
 
 
 class Api:
@@ -49,6 +58,10 @@ class Api:
         """Return its status, empty while it has none."""
         return dict(self._ask("GET", f"{self._url}/{name}").get("status") or {})
 
+    def delete(self, name: str) -> None:
+        """Take it back, with its cluster."""
+        self._ask("DELETE", f"{self._url}/{name}")
+
     def _ask(self, method: str, url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         token = (self._account / "token").read_text(encoding="utf-8").strip()  # each time: it is renewed
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -63,32 +76,43 @@ class Api:
 def build(
     api: Api,
     job: dict[str, Any],
+    start_s: float,
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Make the RayJob and wait for its end. Return 0 where it succeeded, 1 where it failed.
 
+    Args:
+        start_s: within which its cluster must be there and the job run; else it is deleted, and has failed.
+
     Raises:
-        Refused: it is not allowed, is wrong, was deleted, or nobody answered for `PATIENCE_S`.
+        Refused: it is not allowed, is wrong, or was deleted.
+        OutOfReach: nobody answered for `PATIENCE_S`.
     """
     name = job["metadata"]["name"]
     created = False
-    heard = clock()
+    waits_since = heard = clock()
+    late = False
     said = ""
     while True:
         try:
             if not created:
                 api.create(job)
                 created = True
+            if late:
+                api.delete(name)
+                return 1
             status = api.status(name)
         except urllib.error.HTTPError as error:
             detail = error.read().decode(errors="replace")[:500]
-            if error.code not in _PASSING or clock() - heard > PATIENCE_S:
+            if error.code not in _PASSING:
                 raise Refused(f"the API server says {error.code} of RayJob {name}: {detail}") from error
+            if clock() - heard > PATIENCE_S:
+                raise OutOfReach(f"the API server says {error.code} of RayJob {name}: {detail}") from error
         except OSError as error:
             if clock() - heard > PATIENCE_S:
-                raise Refused(f"the API server is out of reach: {error}") from error
+                raise OutOfReach(f"the API server is out of reach: {error}") from error
         else:
             heard = clock()
             state = str(status.get("jobDeploymentStatus", ""))
@@ -96,8 +120,14 @@ def build(
             if line != said:
                 print(f"RayJob {name}: {line}", file=sys.stderr, flush=True)
                 said = line
-            if state in ("Complete", "Failed"):
+            if state in _ENDED:
                 return 0 if state == "Complete" and status.get("jobStatus") == "SUCCEEDED" else 1
+            if state not in _WAITING:
+                waits_since = clock()
+            elif clock() - waits_since > start_s:
+                print(f"RayJob {name} has not begun within {start_s:.0f} s: it is deleted", file=sys.stderr)
+                late = True
+                continue
         sleep(POLL_S)
 
 
@@ -106,14 +136,15 @@ def main() -> int:
     environ = os.environ
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": environ["JOB_NAME"], "uid": environ["JOB_UID"]}
-    job["metadata"] |= {"name": environ["JOB_NAME"], "ownerReferences": [owner]}
+    name = f"{job['metadata']['name']}-{environ['JOB_UID'][:8]}"
+    job["metadata"] |= {"name": name, "ownerReferences": [owner]}
     host = environ["KUBERNETES_SERVICE_HOST"]
     server = f"https://{f'[{host}]' if ':' in host else host}:{environ['KUBERNETES_SERVICE_PORT']}"
     try:
-        return build(Api(server, environ["NAMESPACE"]), job)
-    except Refused as error:
+        return build(Api(server, environ["NAMESPACE"]), job, float(sys.argv[2]))
+    except (Refused, OutOfReach) as error:
         print(error, file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, Refused) else 2
 
 
 if __name__ == "__main__":

@@ -24,15 +24,24 @@ spec:
         {{- include "hirag.env" (dict "root" .root "pod" .pod) | nindent 8 }}
         - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
         - {name: RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO, value: "0"}
+        {{- include "hirag.rayAuth" .root | nindent 8 }}
+      {{- include "hirag.envFrom" .root | nindent 6 }}
       securityContext: {{- include "hirag.containerSecurity" .root | nindent 8 }}
       resources: {{- toYaml .resources | nindent 8 }}
       volumeMounts:
-        {{- include "hirag.mounts" (dict "root" .root) | nindent 8 }}
+        {{- include "hirag.mounts" . | nindent 8 }}
         - {name: shared-memory, mountPath: /dev/shm}
   volumes:
-    {{- include "hirag.volumes" (dict "root" .root "component" "build" "scratch" .root.Values.build.scratch.size) | nindent 4 }}
+    {{- include "hirag.volumes" (dict "root" .root "component" "build" "pod" .pod "scratch" .root.Values.build.scratch.size) | nindent 4 }}
     - name: shared-memory
       emptyDir: {medium: Memory, sizeLimit: {{ .sharedMemory }}}
+{{- end -}}
+
+{{/* Whether Ray asks who comes. KubeRay puts mode and token into all of its containers; without them Ray would choose. */}}
+{{- define "hirag.rayAuth" -}}
+{{- if eq .Values.build.ray.auth.mode "disabled" }}
+- {name: RAY_AUTH_MODE, value: disabled}
+{{- end }}
 {{- end -}}
 
 {{/* The spec of a RayJob. */}}
@@ -69,6 +78,7 @@ submitterPodTemplate:
         env:
           - {name: HOME, value: /tmp}
           - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
+          {{- include "hirag.rayAuth" . | nindent 10 }}
         securityContext: {{- include "hirag.containerSecurity" . | nindent 10 }}
         resources: {{- toYaml $ray.submitter.resources | nindent 10 }}
         volumeMounts:
@@ -78,6 +88,13 @@ submitterPodTemplate:
         emptyDir: {sizeLimit: 1Gi}
 rayClusterSpec:
   rayVersion: {{ $ray.version | quote }}
+  {{- if eq $ray.auth.mode "token" }}
+  authOptions:
+    mode: token
+    {{- with $ray.auth.existingSecret }}
+    secretName: {{ . }}
+    {{- end }}
+  {{- end }}
   enableInTreeAutoscaling: {{ $ray.autoscaling.enabled }}
   {{- if $ray.autoscaling.enabled }}
   autoscalerOptions:
@@ -87,6 +104,7 @@ rayClusterSpec:
     resources: {{- toYaml $ray.autoscaling.resources | nindent 6 }}
     env:
       - {name: HOME, value: /tmp}
+      {{- include "hirag.rayAuth" . | nindent 6 }}
     securityContext: {{- include "hirag.containerSecurity" . | nindent 6 }}
     volumeMounts:
       - {name: tmp, mountPath: /tmp}
@@ -166,8 +184,9 @@ template:
         imagePullPolicy: {{ .Values.image.pullPolicy }}
         command: [python, /etc/hirag/config/build.py, /etc/hirag/config/order.json]
         env: {{- include "hirag.env" (dict "root" . "pod" $pod) | nindent 10 }}
+        {{- include "hirag.envFrom" . | nindent 8 }}
         securityContext: {{- include "hirag.containerSecurity" . | nindent 10 }}
         resources: {{- toYaml $build.inline.resources | nindent 10 }}
-        volumeMounts: {{- include "hirag.mounts" (dict "root" .) | nindent 10 }}
-    volumes: {{- include "hirag.volumes" (dict "root" . "component" "build" "scratch" $build.scratch.size) | nindent 6 }}
+        volumeMounts: {{- include "hirag.mounts" (dict "root" . "pod" $pod) | nindent 10 }}
+    volumes: {{- include "hirag.volumes" (dict "root" . "component" "build" "pod" $pod "scratch" $build.scratch.size) | nindent 6 }}
 {{- end -}}

@@ -3,6 +3,7 @@
 {{- $rules := .Values.monitoring.prometheusRule -}}
 {{- $these := printf "namespace=%q,service=%q" .Release.Namespace (printf "%s-metrics" (include "hirag.fullname" .)) -}}
 {{- $jobs := printf "namespace=%q,job_name=~%q" .Release.Namespace (printf "%s-build-.+" (include "hirag.fullname" .)) -}}
+{{- $cron := printf "namespace=%q,cronjob=%q" .Release.Namespace (printf "%s-build" (include "hirag.fullname" .)) -}}
 groups:
   - name: {{ include "hirag.fullname" . }}.service
     rules:
@@ -48,13 +49,21 @@ groups:
         "expr" (printf "min(hirag_service_token_expiry_timestamp_seconds{%s}) - time() < %v * 86400" $these $rules.expiryDays)
         "summary" "A caller's token ends soon"
         "description" "The next one is good for {{ $value | humanizeDuration }} more.") | nindent 6 }}
-  {{- if and $rules.kubeStateMetrics (or .Values.build.once .Values.build.schedule.enabled) }}
+  {{- if and $rules.kubeStateMetrics (include "hirag.builds" .) }}
   - name: {{ include "hirag.fullname" . }}.builds
     rules:
       {{- include "hirag.alert" (dict "root" . "name" "HiragBuildFailed" "severity" "warning" "for" "0m"
-        "expr" (printf "sum by (job_name) (kube_job_status_failed{%s}) > 0" $jobs)
-        "summary" "A build failed"
-        "description" "Job {{ $labels.job_name }} failed. What is served stays as it is.") | nindent 6 }}
+        "expr" (printf "max(kube_job_created{%s} and on (job_name) kube_job_failed{%s,condition=\"true\"} == 1) > (max(kube_job_status_completion_time{%s} or kube_cronjob_status_last_successful_time{%s}) or vector(0))" $jobs $jobs $jobs $cron)
+        "summary" "The last build failed"
+        "description" "It was begun after the last one that succeeded. What is served stays as it is.") | nindent 6 }}
+      {{- if .Values.build.schedule.enabled }}
+      {{- with $rules.buildAgeHours }}
+      {{- include "hirag.alert" (dict "root" $ "name" "HiragBuildLate" "severity" "warning" "for" "15m"
+        "expr" (printf "time() - (max(kube_cronjob_status_last_successful_time{%s}) or max(kube_cronjob_created{%s})) > %v * 3600" $cron $cron .)
+        "summary" "No build has succeeded for long"
+        "description" "The schedule's last success was {{ $value | humanizeDuration }} ago.") | nindent 6 }}
+      {{- end }}
+      {{- end }}
   {{- end }}
 {{- end -}}
 
