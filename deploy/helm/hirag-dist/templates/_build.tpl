@@ -10,6 +10,7 @@ metadata:
 spec:
   serviceAccountName: {{ include "hirag.serviceAccount" (dict "root" .root "component" "build") }}
   automountServiceAccountToken: {{ .token }}
+  terminationGracePeriodSeconds: 120 # for replies in flight to come and be stored: they are paid
   enableServiceLinks: false
   securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 4 }}
   {{- include "hirag.pullSecrets" .root | nindent 2 }}
@@ -24,6 +25,7 @@ spec:
         {{- include "hirag.env" (dict "root" .root "pod" .pod) | nindent 8 }}
         - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
         - {name: RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO, value: "0"}
+        - {name: RAY_JOB_STOP_WAIT_TIME_S, value: "100"} # between SIGTERM and SIGKILL of the driver
         {{- include "hirag.rayAuth" .root | nindent 8 }}
       {{- include "hirag.envFrom" .root | nindent 6 }}
       securityContext: {{- include "hirag.containerSecurity" .root | nindent 8 }}
@@ -92,7 +94,7 @@ rayClusterSpec:
   authOptions:
     mode: token
     {{- with $ray.auth.existingSecret }}
-    secretName: {{ . }}
+    secretName: {{ . | quote }}
     {{- end }}
   {{- end }}
   enableInTreeAutoscaling: {{ $ray.autoscaling.enabled }}

@@ -49,7 +49,7 @@
 {{/* Names of the page within the cluster. A YAML list. */}}
 {{- define "hirag.pageNames" -}}
 {{- $name := printf "%s-page" (include "hirag.fullname" .) -}}
-{{- range $suffix := list "" (printf ".%s" .Release.Namespace) (printf ".%s.svc" .Release.Namespace) (printf ".%s.svc.cluster.local" .Release.Namespace) }}
+{{- range $suffix := list "" (printf ".%s" .Release.Namespace) (printf ".%s.svc" .Release.Namespace) (printf ".%s.svc.%s" .Release.Namespace .Values.clusterDomain) }}
 - {{ $name }}{{ $suffix }}
 {{- end }}
 {{- end -}}

@@ -57,7 +57,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- with concat .Values.global.imagePullSecrets .Values.image.pullSecrets | uniq }}
 imagePullSecrets:
 {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end -}}

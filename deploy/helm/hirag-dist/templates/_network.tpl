@@ -55,8 +55,10 @@ spec:
 
 {{- define "hirag.dnsEgress" -}}
 - ports:
-    - {port: 53, protocol: UDP}
-    - {port: 53, protocol: TCP}
+    {{- range .Values.networkPolicy.dnsPorts }}
+    - {port: {{ . }}, protocol: UDP}
+    - {port: {{ . }}, protocol: TCP}
+    {{- end }}
   {{- with .Values.networkPolicy.dns }}
   to: {{- toYaml . | nindent 4 }}
   {{- end }}

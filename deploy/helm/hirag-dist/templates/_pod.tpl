@@ -19,7 +19,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- range $key := list "priorityClassName" "schedulerName" "runtimeClassName" }}
 {{- with index $ $key }}
-{{ $key }}: {{ . }}
+{{ $key }}: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -30,7 +30,7 @@ affinity: {{- toYaml . | nindent 2 }}
 - {name: NUMBA_CACHE_DIR, value: /var/cache/numba}
 {{- range .root.Values.secretEnv }}
 - name: {{ .name }}
-  valueFrom: {secretKeyRef: {name: {{ .secretName }}, key: {{ .secretKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .secretName | quote }}, key: {{ .secretKey | quote }}}}
 {{- end }}
 {{- with .root.Values.s3 }}
 {{- if .region }}
@@ -39,12 +39,12 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- if .existingSecret }}
 - name: AWS_ACCESS_KEY_ID
-  valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .accessKeyIdKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .accessKeyIdKey | quote }}}}
 - name: AWS_SECRET_ACCESS_KEY
-  valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .secretAccessKeyKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .secretAccessKeyKey | quote }}}}
 {{- if .sessionTokenKey }}
 - name: AWS_SESSION_TOKEN
-  valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .sessionTokenKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .sessionTokenKey | quote }}}}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -123,15 +123,15 @@ envFrom: {{- toYaml . | nindent 2 }}
   emptyDir: {sizeLimit: 100Mi}
 {{- if .root.Values.prompts.configMap }}
 - name: prompts
-  configMap: {name: {{ .root.Values.prompts.configMap }}}
+  configMap: {name: {{ .root.Values.prompts.configMap | quote }}}
 {{- end }}
 {{- if .root.Values.storage.existingClaim }}
 - name: storage
-  persistentVolumeClaim: {claimName: {{ .root.Values.storage.existingClaim }}}
+  persistentVolumeClaim: {claimName: {{ .root.Values.storage.existingClaim | quote }}}
 {{- end }}
 {{- if .root.Values.caBundle.configMap }}
 - name: ca-bundle
-  configMap: {name: {{ .root.Values.caBundle.configMap }}, items: [{key: {{ .root.Values.caBundle.key }}, path: bundle.pem}]}
+  configMap: {name: {{ .root.Values.caBundle.configMap | quote }}, items: [{key: {{ .root.Values.caBundle.key | quote }}, path: bundle.pem}]}
 {{- end }}
 {{- with .pod.volumes }}
 {{ toYaml . }}
