@@ -16,13 +16,25 @@ from hirag_dist.service.metrics import Facts, FactsCollector, Metrics, WorkerMet
 from tests.deploy.charts import NAMESPACE, ROOT, SOURCE, Chart, Object, merged, only, tool
 
 ALERTS = {
-    "build": {"once": True, "inputs": ["s3://bucket/docs"]},
+    "build": {"once": True, "schedule": {"enabled": True}, "inputs": ["s3://bucket/docs"]},
     "monitoring": {
-        "prometheusRule": {"enabled": True, "snapshotAgeHours": 48, "runbookUrl": "https://example.com/operations"},
+        "prometheusRule": {
+            "enabled": True,
+            "snapshotAgeHours": 48,
+            "buildAgeHours": 36,
+            "runbookUrl": "https://example.com/operations",
+        },
         "dashboard": {"enabled": True},
     },
 }
-OF_KUBERNETES = {"kube_job_status_failed"}
+OF_KUBERNETES = {  # kube-state-metrics' names
+    "kube_job_failed",
+    "kube_job_created",
+    "kube_job_status_completion_time",
+    "kube_cronjob_created",
+    "kube_cronjob_status_last_successful_time",
+    "kube_deployment_status_replicas_unavailable",
+}
 _NAME = re.compile(r"\b(?:hirag|kube)_[a-z_]+\b")
 
 
@@ -70,7 +82,7 @@ def test_every_metric_is_on_the_dashboard(tmp_path: Path) -> None:
 
 def test_labels_of_metrics_are_known(rules: Object) -> None:
     """What an expression groups or filters by is a label of ours, or one that Prometheus puts on."""
-    put_on = {"namespace", "service", "pod", "job_name", "le"}
+    put_on = {"namespace", "service", "pod", "job_name", "cronjob", "deployment", "condition", "le"}
     metrics = vars(Metrics(CollectorRegistry())).values()
     ours = {label for metric in metrics for label in getattr(metric, "_labelnames", ())} | {"snapshot"}
     assert {"method", "reason"} <= ours
@@ -118,6 +130,23 @@ def test_panels_do_not_overlap() -> None:
         assert not cells & taken
         assert place["x"] + place["w"] <= 24
         taken |= cells
+
+
+CRON = f'namespace="{NAMESPACE}",cronjob="demo-hirag-dist-build"'
+DEPLOYED = f'namespace="{NAMESPACE}",deployment="demo-hirag-dist-query"'
+
+
+def jobs(
+    number: int = 1, *, created: int, failed: int | None = None, done: int | None = None, stem: str = "demo-hirag-dist-build"
+) -> dict[str, str]:
+    """Return what kube-state-metrics says of a Job."""
+    named = f'namespace="{NAMESPACE}",job_name="{stem}-{number}"'
+    said = {f"kube_job_created{{{named}}}": f"{created}x20"}
+    if failed is not None:
+        said[f'kube_job_failed{{{named},condition="true"}}'] = f"{failed}x20"
+    if done is not None:
+        said[f"kube_job_status_completion_time{{{named}}}"] = f"{done}x20"
+    return said
 
 
 OURS = f'namespace="{NAMESPACE}",service="demo-hirag-dist-metrics",pod="a"'
@@ -197,11 +226,36 @@ ALARMS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         "30m",
         {f"hirag_service_token_expiry_timestamp_seconds{{{OURS}}}": f"{15 * DAY}x60"},
     ),
-    "HiragBuildFailed": (
-        {f'kube_job_status_failed{{namespace="{NAMESPACE}",job_name="demo-hirag-dist-build-1"}}': "1x20"},
-        "5m",
-        {f'kube_job_status_failed{{namespace="{NAMESPACE}",job_name="other-build-1"}}': "1x20"},
+    "HiragPodsNotReady": (
+        {f"kube_deployment_status_replicas_unavailable{{{DEPLOYED}}}": "1x60"},
+        "40m",
+        {f"kube_deployment_status_replicas_unavailable{{{DEPLOYED}}}": "1x20 0x40"},
     ),
+    "HiragBuildFailed": (
+        jobs(created=100, failed=1) | jobs(2, created=50, done=60),
+        "5m",
+        jobs(created=100, failed=1) | jobs(2, created=200, done=260),
+    ),
+    "HiragBuildLate": (
+        {f"kube_cronjob_status_last_successful_time{{{CRON}}}": f"{-DAY * 3 // 2}x60"},
+        "30m",
+        {f"kube_cronjob_status_last_successful_time{{{CRON}}}": f"{-DAY}x60"},
+    ),
+}
+
+QUIET: dict[str, tuple[str, dict[str, str]]] = {
+    "a build that has not failed yet": ("HiragBuildFailed", jobs(created=100, failed=0)),
+    "a build that another pod is trying again": (
+        "HiragBuildFailed",
+        {f'kube_job_status_failed{{namespace="{NAMESPACE}",job_name="demo-hirag-dist-build-1"}}': "1x20"},
+    ),
+    "the Job that submits to Ray": ("HiragBuildFailed", jobs(created=100, failed=1, stem="demo-hirag-dist-run")),
+    "another release": ("HiragBuildFailed", jobs(created=100, failed=1, stem="other-build")),
+    "the schedule's success, its Job gone": (
+        "HiragBuildFailed",
+        jobs(created=100, failed=1) | {f"kube_cronjob_status_last_successful_time{{{CRON}}}": "200x20"},
+    ),
+    "a schedule that is young": ("HiragBuildLate", {f"kube_cronjob_created{{{CRON}}}": f"{-DAY}x60"}),
 }
 
 
@@ -228,6 +282,12 @@ def test_alarms(rules: Object, tmp_path: Path, alert: str) -> None:
     assert not firing(tmp_path, rules, quiet, at, alert)
 
 
+@pytest.mark.parametrize("case", QUIET)
+def test_what_is_no_alarm(rules: Object, tmp_path: Path, case: str) -> None:
+    alert, series = QUIET[case]
+    assert not firing(tmp_path, rules, series, "20m", alert)
+
+
 def test_every_alert_is_tried_and_written_up(rules: Object) -> None:
     alerts = {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"]}
     assert alerts.keys() == ALARMS.keys()
@@ -245,4 +305,15 @@ def test_the_release_alone_is_watched(chart: Chart) -> None:
     other = chart.render(merged(ALERTS, {"fullnameOverride": "other"}))
     for group in only(other, "PrometheusRule")["spec"]["groups"]:
         for rule in group["rules"]:
-            assert 'service="other-metrics"' in rule["expr"] or 'job_name=~"other-build-.+"' in rule["expr"]
+            ours = ('service="other-metrics"', 'job_name=~"other-build-.+"', 'cronjob="other-build"', '"other-query"')
+            assert any(each in rule["expr"] for each in ours)
+            assert rule["labels"].items() >= {"namespace": NAMESPACE, "release": "demo"}.items()
+
+
+def test_two_dashboards_are_two(chart: Chart) -> None:
+    """Grafana takes neither of two dashboards of one uid."""
+    uids = [
+        json.loads(only(chart.render(merged(ALERTS, more)), "ConfigMap", "-dashboard")["data"]["hirag-dist.json"])["uid"]
+        for more in ({}, {"fullnameOverride": "other"})
+    ]
+    assert len(set(uids)) == 2
