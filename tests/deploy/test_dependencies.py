@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.charts import LEAST, ROOT, Object, Values, merged, only, tool
+from tests.deploy.charts import LEAST, ROOT, Object, Values, merged, only
 from tests.deploy.repositories import Repositories, copied, locked, repositories
 
 MILVUS: Values = {

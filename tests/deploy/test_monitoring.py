@@ -137,7 +137,12 @@ DEPLOYED = f'namespace="{NAMESPACE}",deployment="demo-hirag-dist-query"'
 
 
 def jobs(
-    number: int = 1, *, created: int, failed: int | None = None, done: int | None = None, stem: str = "demo-hirag-dist-build"
+    number: int = 1,
+    *,
+    created: int,
+    failed: int | None = None,
+    done: int | None = None,
+    stem: str = "demo-hirag-dist-build",
 ) -> dict[str, str]:
     """Return what kube-state-metrics says of a Job."""
     named = f'namespace="{NAMESPACE}",job_name="{stem}-{number}"'
@@ -313,7 +318,9 @@ def test_the_release_alone_is_watched(chart: Chart) -> None:
 def test_two_dashboards_are_two(chart: Chart) -> None:
     """Grafana takes neither of two dashboards of one uid."""
     uids = [
-        json.loads(only(chart.render(merged(ALERTS, more)), "ConfigMap", "-dashboard")["data"]["hirag-dist.json"])["uid"]
+        json.loads(only(chart.render(merged(ALERTS, more)), "ConfigMap", "-dashboard")["data"]["hirag-dist.json"])[
+            "uid"
+        ]
         for more in ({}, {"fullnameOverride": "other"})
     ]
     assert len(set(uids)) == 2
