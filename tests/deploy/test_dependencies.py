@@ -1,4 +1,4 @@
-"""What the chart may bring along: that its lock is one, that Helm fetches by it, and what it does with the two charts."""
+"""What the chart may bring along: its lock, that Helm fetches by it, and what becomes of the two charts."""
 
 from __future__ import annotations
 

@@ -336,6 +336,20 @@ def test_the_driver_is_given_time_to_store_replies(chart: Chart) -> None:
     assert head["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
 
 
+def test_what_is_promised_is_there(chart: Chart) -> None:
+    """Bytes that are told to programs are below the volumes that hold them."""
+    values = {
+        "query": {"cache": {"size": "1.5Ti"}},
+        "build": {"ray": {"cpu": {"sharedMemory": "3G"}}},
+    }
+    objects = chart.render(merged(RAY, values))
+    assert config_of(objects, "query")["service"]["cache_bytes"] == int(1.5 * 2**40 * 0.95)
+    cluster = only(objects, "RayJob")["spec"]["rayClusterSpec"]
+    (cpu,) = cluster["workerGroupSpecs"]
+    assert cpu["rayStartParams"]["object-store-memory"] == str(int(3e9 * 0.9))
+    assert cluster["headGroupSpec"]["rayStartParams"]["object-store-memory"] == str(int(2**30 * 0.9))
+
+
 def test_names_stay_texts(chart: Chart) -> None:
     """A secret may be called 123, and a key on."""
     values = {

@@ -1,6 +1,6 @@
 """Runs a build as an order says: arguments come from a file, so that no shell on the way reads them.
 
-    python build.py ORDER.json      {"build": ["index", …], "retry": ["retry", …], "prune": ["prune", …], "accepted": [3]}
+    python build.py ORDER.json    {"build": ["index", …], "retry": ["retry", …], "prune": ["prune", …], "accepted": [3]}
 
 `retry`, if it is there, follows a build that left dead letters (exit code 3), and its exit code takes the place of the
 build's; `prune`, if it is there, follows what succeeded. Exit codes that are accepted become 0. SIGTERM is passed on as
