@@ -26,6 +26,36 @@ def test_what_is_written_is_fresh() -> None:
     assert stale() == []
 
 
+def unsaid(schema: dict[str, Any], values: Any, prefix: str = "") -> list[str]:
+    """Return the keys that a schema knows and the values do not show."""
+    schema = SCHEMA["definitions"][schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
+    missing = []
+    for name, inner in schema.get("properties", {}).items():
+        if name not in values:
+            missing.append(f"{prefix}{name}")
+        elif isinstance(values[name], dict):
+            missing += unsaid(inner, values[name], f"{prefix}{name}.")
+    return missing
+
+
+def test_every_value_of_the_chart_is_shown() -> None:
+    """But for the configuration, and what an image of its own leaves to the first one."""
+    own = {name: each for name, each in SCHEMA["properties"].items() if name != "config"}
+    gpu = {"build.ray.gpu.image.pullPolicy", "build.ray.gpu.image.pullSecrets"}
+    assert set(unsaid({"properties": own}, DEFAULTS)) == gpu
+
+
+def test_the_readme_has_a_line_for_every_value() -> None:
+    page = (SOURCE / "README.md").read_text(encoding="utf-8")
+    for line in (
+        "| `build.ray.cpu.maxReplicas` | `4` |  |",
+        '| `query.cache.size` | `"20Gi"` |  |',
+        '| `build.incomplete` | `"fail"` | accept: a snapshot with dead letters is a success, not exit code 3 |',
+        "| `build.prune` |  | old snapshots and their collections in Milvus, after each build that succeeded |",
+    ):
+        assert line in page
+
+
 def test_the_least_is_enough(chart: Chart) -> None:
     assert chart.render({})
 
