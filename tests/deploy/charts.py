@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -81,6 +83,16 @@ class Chart:
         done = self.run("template", merged(LEAST, values), *more)
         assert done.returncode != 0, "these values were taken"
         return done.stderr
+
+
+def script(name: str) -> ModuleType:
+    """Return a script of the chart's as a module."""
+    spec = importlib.util.spec_from_file_location(name, SOURCE / "files" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def only(objects: list[Object], kind: str, suffix: str = "") -> Object:
