@@ -44,6 +44,8 @@ class Cluster:
         run_s: so long a run takes.
         ends_as: how runs end: SUCCEEDED, FAILED, STOPPED.
         stopped: the operator does nothing.
+        full: there is no place for a head.
+        queued: RayJobs are Suspended before they begin, as Kueue has it.
         deletes: the operator deletes a RayJob itself at the end of its TTL (DELETE_RAYJOB_CR_AFTER_JOB_FINISHES).
     """
 
@@ -57,6 +59,8 @@ class Cluster:
         self.run_s = 60.0
         self.ends_as = "SUCCEEDED"
         self.stopped = False
+        self.full = False
+        self.queued = False
         self.deletes = False
         self.now = 0.0
         self._events: list[tuple[float, Callable[[], object]]] = []
@@ -64,6 +68,9 @@ class Cluster:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                self.answer(b"")
+
+            def do_DELETE(self) -> None:
                 self.answer(b"")
 
             def do_POST(self) -> None:
@@ -121,7 +128,10 @@ class Cluster:
         instead = self.instead.pop(0) if self.instead else None
         if instead is not None and not self.lost:
             return instead
-        true = self._create(json.loads(body)) if method == "POST" else self._read(path.removeprefix(f"{_PATH}/"))
+        name = path.removeprefix(f"{_PATH}/")
+        true = self._create(json.loads(body)) if method == "POST" else self._read(name)
+        if method == "DELETE" and name in self.rayjobs:
+            self.delete(name)
         return true if instead is None else instead
 
     def _create(self, made: Object) -> Reply:
@@ -140,8 +150,12 @@ class Cluster:
             case "":
                 valid = len(name) <= LONGEST_NAME and _DNS_1035.fullmatch(name) is not None
                 said["jobDeploymentStatus"] = "Initializing" if valid else "ValidationFailed"
+                if valid and self.queued:
+                    said["jobDeploymentStatus"] = "Suspended"
                 said["message"] = "" if valid else "RayJob name should be …"
-            case "Initializing":
+            case "Suspended" if not self.queued:
+                said["jobDeploymentStatus"] = "Initializing"
+            case "Initializing" if not self.full:
                 if name not in self.jobs:  # else "the submitter already exists", whosever it is
                     self.jobs[name] = {"owner": name, "ends_at": self.now + self.run_s}
                     self.runs.append(name)

@@ -1,8 +1,8 @@
 """What a RayJob of KubeRay's (ray.io/v1) may hold, as far as the chart uses it.
 
-Restated from KubeRay's API types (ray-operator/apis/ray/v1, as of its versions 1.2 to 1.4), since no package registry
-holds its CRDs. Stricter than they are: a key that is not here is a fault, so that what the chart begins to use must be
-looked up first. Pod templates are left to the schemas of Kubernetes.
+Restated from KubeRay's API types (ray-operator/apis/ray/v1: raycluster_types.go and rayjob_types.go, as of its version
+1.7), since no package registry holds its CRDs. Stricter than they are: a key that is not here is a fault, so that what
+the chart begins to use must be looked up first. Pod templates are left to the schemas of Kubernetes.
 
 What its controller does with one (ray-operator/controllers/ray/rayjob_controller.go and common/job.go, read as they
 stood for 1.4 and as of mid 2026), and `cluster` does as well:
@@ -63,9 +63,11 @@ _AUTOSCALER = _exact(
     idleTimeoutSeconds=_COUNT,
     upscalingMode={"enum": ["Default", "Aggressive", "Conservative"]},
 )
+_AUTH = _exact(["mode"], mode={"enum": ["disabled", "token"]}, secretName={"type": "string", "minLength": 1})  # since 1.6
 _CLUSTER = _exact(
     ["headGroupSpec"],
     rayVersion={"type": "string"},
+    authOptions=_AUTH,
     enableInTreeAutoscaling={"type": "boolean"},
     autoscalerOptions=_AUTOSCALER,
     headGroupSpec=_HEAD,

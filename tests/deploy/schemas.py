@@ -74,7 +74,7 @@ def _definitions(version: str) -> tuple[str, Registry]:
     (full,) = {each for each in kubernetes.all_versions() if kubernetes.major_minor(each) == version}
     folder = f"kubernetes-json-schema/v{full}-local-strict"
     shared = Resource.from_contents(kubernetes.schema_contents(f"{folder}/_definitions.json", version))
-    return folder, (shared @ Registry()).crawl()
+    return folder, shared @ Registry()
 
 
 @cache

@@ -19,13 +19,18 @@ from tests.deploy.charts import NAMESPACE, ROOT, SOURCE, Chart, Object, merged, 
 ALERTS = {
     "build": {"once": True, "schedule": {"enabled": True}, "inputs": ["s3://bucket/docs"]},
     "monitoring": {
-        "prometheusRule": {"enabled": True, "snapshotAgeHours": 48, "runbookUrl": "https://example.com/operations"},
+        "prometheusRule": {
+            "enabled": True,
+            "snapshotAgeHours": 48,
+            "runbookUrl": "https://example.com/operations",
+        },
         "dashboard": {"enabled": True},
     },
 }
-OF_KUBERNETES = {  # kube-state-metrics' docs/metrics/workload, stable ones
+OF_KUBERNETES = {  # of kube-state-metrics
     "kube_cronjob_created",
     "kube_cronjob_status_last_successful_time",
+    "kube_deployment_status_replicas_unavailable",
     "kube_job_complete",
     "kube_job_created",
     "kube_job_failed",
@@ -81,7 +86,8 @@ def test_every_metric_is_on_the_dashboard(tmp_path: Path) -> None:
 
 def test_labels_of_metrics_are_known(rules: Object) -> None:
     """What an expression groups or filters by is a label of ours, or one that Prometheus puts on."""
-    put_on = {"namespace", "service", "pod", "job_name", "le", "cronjob", "condition", "owner_kind", "owner_name"}
+    of_kubernetes = {"namespace", "pod", "job_name", "cronjob", "deployment", "condition", "owner_kind", "owner_name"}
+    put_on = of_kubernetes | {"service", "le"}
     metrics = vars(Metrics(CollectorRegistry())).values()
     ours = {label for metric in metrics for label in getattr(metric, "_labelnames", ())} | {"snapshot"}
     assert {"method", "reason"} <= ours
@@ -129,6 +135,9 @@ def test_panels_do_not_overlap() -> None:
         assert not cells & taken
         assert place["x"] + place["w"] <= 24
         taken |= cells
+
+
+DEPLOYED = f'namespace="{NAMESPACE}",deployment="demo-hirag-dist-query"'
 
 
 OURS = f'namespace="{NAMESPACE}",service="demo-hirag-dist-metrics",pod="a"'
@@ -245,6 +254,11 @@ ALARMS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         "30m",
         {f"hirag_service_token_expiry_timestamp_seconds{{{OURS}}}": f"{15 * DAY}x60"},
     ),
+    "HiragPodsNotReady": (
+        {f"kube_deployment_status_replicas_unavailable{{{DEPLOYED}}}": "1x60"},
+        "40m",
+        {f"kube_deployment_status_replicas_unavailable{{{DEPLOYED}}}": "1x20 0x40"},
+    ),
     "HiragBuildFailed": (
         job("demo-hirag-dist-build-1", failed=True),
         "5m",
@@ -306,7 +320,9 @@ def test_the_release_alone_is_watched(chart: Chart) -> None:
     for group in only(other, "PrometheusRule")["spec"]["groups"]:
         for rule in group["rules"]:
             assert "demo" not in rule["expr"]
-            assert 'service="other-metrics"' in rule["expr"] or '="other-build' in rule["expr"]
+            ours = ('service="other-metrics"', '="other-build', 'deployment="other-query"')
+            assert any(each in rule["expr"] for each in ours)
+            assert rule["labels"].items() >= {"namespace": NAMESPACE, "release": "demo"}.items()
             assert all(f'namespace="{NAMESPACE}"' in selector for selector in re.findall(r"{([^}]*)}", rule["expr"]))
 
 
@@ -331,8 +347,8 @@ NEXT = "demo-hirag-dist-build-29385560"
 
 @pytest.fixture(scope="module")
 def once(chart: Chart) -> str:
-    """The name of what is built once; on Ray KubeRay gives it to the submitter."""
-    return str(only(chart.render(ALERTS), "RayJob")["metadata"]["name"])
+    """The name of the Job that builds once."""
+    return str(only(chart.render(ALERTS), "Job")["metadata"]["name"])
 
 
 def test_a_first_pod_that_failed_is_no_failed_build(rules: Object, tmp_path: Path) -> None:
@@ -348,7 +364,9 @@ def test_a_job_that_failed_without_a_failed_pod_is_told(rules: Object, tmp_path:
 
 def test_a_failed_build_is_told_once(rules: Object, tmp_path: Path) -> None:
     """Not of its submitter too, nor for each of two exporters, nor because of a build that runs beside it."""
-    series = job(NIGHT, failed=True) | job("demo-hirag-dist-sched-0a1b2c3d", failed=True, owner="RayJob", cron=NIGHT)
+    series = job(NIGHT, failed=True) | job(
+        "demo-hirag-dist-run-0a1b2c3d", failed=True, owner="RayJob", cron="demo-hirag-dist-run-0a1b2c3d"
+    )
     again = job(NIGHT, failed=True, more=',instance="second"')
     assert told(tmp_path, rules, series | again | job(NEXT, 600), "5m", [NIGHT])
     assert told(tmp_path, rules, series | job(NEXT, 600, failed=True), "5m", [NIGHT, NEXT])
@@ -362,11 +380,21 @@ def test_a_later_success_clears_what_failed(rules: Object, tmp_path: Path) -> No
 
 
 def test_a_build_of_the_release_is_told_and_cleared_by_a_night(rules: Object, once: str, tmp_path: Path) -> None:
-    series = job(once, 60, failed=True, owner="RayJob", cron=once)
+    series = job(once, 60, failed=True, owner="", cron="")
     assert told(tmp_path, rules, series, "5m", [once])
     assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "900x30"}, "5m", [])
-    before = job("demo-hirag-dist-build-0a1b2c3d", 60, failed=True, owner="RayJob", cron="x")
+    before = job("demo-hirag-dist-build-0a1b2c3d", 60, failed=True, owner="", cron="")
     assert told(tmp_path, rules, before, "5m", [])  # what an earlier release built once went with it
+
+
+def test_a_submitter_that_succeeded_says_nothing_of_the_build(rules: Object, tmp_path: Path) -> None:
+    """It follows the log of a build that fails, and ends with 0 all the same."""
+    run = 'job_name="demo-hirag-dist-run-0a1b2c3d"'
+    done = {f"kube_job_status_completion_time{{{IN},{run}}}": "900x30"}
+    submitter = job(
+        "demo-hirag-dist-run-0a1b2c3d", 60, complete=True, owner="RayJob", cron="demo-hirag-dist-run-0a1b2c3d"
+    )
+    assert told(tmp_path, rules, job(NIGHT, 60, failed=True) | submitter | done, "5m", [NIGHT])
 
 
 def test_a_build_of_the_release_clears_a_night(rules: Object, once: str, tmp_path: Path) -> None:
@@ -381,7 +409,7 @@ def test_a_build_that_ended_is_not_long(rules: Object, tmp_path: Path, end: dict
 
 
 def test_a_first_build_that_hangs_is_long(rules: Object, once: str, tmp_path: Path) -> None:
-    assert firing(tmp_path, rules, job(once, -2 * DAY, owner="RayJob", cron=once), "10m", "HiragBuildLong")
+    assert firing(tmp_path, rules, job(once, -2 * DAY, owner="", cron=""), "10m", "HiragBuildLong")
 
 
 def test_a_schedule_that_never_succeeded_is_overdue(rules: Object, tmp_path: Path) -> None:
@@ -400,7 +428,7 @@ def test_a_schedule_that_never_succeeded_is_overdue(rules: Object, tmp_path: Pat
         ({"build": {"once": False}}, set()),
         (
             {"monitoring": {"prometheusRule": {"kubeStateMetrics": False}}},
-            {"HiragBuildFailed", "HiragBuildLong", "HiragBuildOverdue"},
+            {"HiragPodsNotReady", "HiragBuildFailed", "HiragBuildLong", "HiragBuildOverdue"},
         ),
     ],
 )
@@ -411,3 +439,14 @@ def test_alerts_of_builds_come_with_what_they_watch(
     assert {rule["alert"] for group in found["groups"] for rule in group["rules"]} == ALARMS.keys() - gone
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(found), encoding="utf-8")
     assert promtool(tmp_path, "check", "rules", "rules.yaml").returncode == 0
+
+
+def test_two_dashboards_are_two(chart: Chart) -> None:
+    """Grafana takes neither of two dashboards of one uid."""
+    uids = [
+        json.loads(only(chart.render(merged(ALERTS, more)), "ConfigMap", "-dashboard")["data"]["hirag-dist.json"])[
+            "uid"
+        ]
+        for more in ({}, {"fullnameOverride": "other"})
+    ]
+    assert len(set(uids)) == 2

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from hirag_dist.cli import index, prune, retry
 from hirag_dist.cli.serving import options_of
 from hirag_dist.config_file import load_config
 from hirag_dist.service_config import Service
@@ -94,7 +96,7 @@ def test_a_changed_configuration_rolls_the_pods(chart: Chart) -> None:
 
 def test_a_build_is_another_when_what_decides_it_is(chart: Chart) -> None:
     def name(values: Values) -> str:
-        return str(only(chart.render(merged(RAY, values)), "RayJob")["metadata"]["name"])
+        return str(only(chart.render(merged(RAY, values)), "Job")["metadata"]["name"])
 
     assert name({}) == name(
         {"config": {"retrieval": {"top_n": 5}, "service": {"drain_s": 1}}, "query": {"replicas": 9}}
@@ -104,6 +106,8 @@ def test_a_build_is_another_when_what_decides_it_is(chart: Chart) -> None:
         {"build": {"inputs": ["s3://bucket/others"]}},
         {"image": {"tag": "2"}},
         {"build": {"incomplete": "accept"}},
+        {"build": {"ray": {"startSeconds": 60}}},  # a Job cannot be changed
+        {"build": {"prune": {"enabled": True}}},
     ]
     assert len({name(values) for values in ({}, *changed)}) == 1 + len(changed)
 
@@ -117,7 +121,7 @@ def test_a_build_is_another_when_what_decides_it_is(chart: Chart) -> None:
         (
             {
                 "config": {"kernels": "gpu"},
-                "build": {"ray": {"gpu": {"enabled": True, "maxReplicas": 2}, "cpu": {"maxReplicas": 0}}},
+                "build": {"ray": {"gpu": {"enabled": True, "maxReplicas": 2, "image": {"repository": "g"}}, "cpu": {"maxReplicas": 0}}},
             },
             2 * 4,
         ),
@@ -129,7 +133,7 @@ def test_as_many_workers_as_the_cluster_can_grow_to(chart: Chart, values: Values
 
 
 def test_nothing_runs_on_the_head_and_groups_shrink_to_nothing(chart: Chart) -> None:
-    gpu = {"config": {"kernels": "gpu"}, "build": {"ray": {"gpu": {"enabled": True}, "cpu": {"maxReplicas": 0}}}}
+    gpu = {"config": {"kernels": "gpu"}, "build": {"ray": {"gpu": {"enabled": True, "image": {"repository": "g"}}, "cpu": {"maxReplicas": 0}}}}
     for values, group in (({}, "cpu"), (gpu, "gpu")):
         spec = only(chart.render(merged(RAY, values)), "RayJob")["spec"]
         cluster = spec["rayClusterSpec"]
@@ -147,13 +151,13 @@ def test_arguments_pass_no_shell(chart: Chart) -> None:
     entrypoint = only(objects, "RayJob")["spec"]["entrypoint"]
     assert set(entrypoint) <= set("abcdefghijklmnopqrstuvwxyz/. ")
     order = json.loads(only(objects, "ConfigMap", "-build")["data"]["order.json"])
-    assert order["arguments"][:3] == ["index", *nasty]
+    assert order["build"][:3] == ["index", *nasty]
 
 
 def test_limits_of_a_build(chart: Chart) -> None:
     limits = {"build": {"maxUsd": 12.5, "maxTokens": 50_000_000, "batch": True, "incomplete": "accept"}}
     order = json.loads(only(chart.render(merged(INLINE, limits)), "ConfigMap", "-build")["data"]["order.json"])
-    given = order["arguments"]
+    given = order["build"]
     assert given[given.index("--max-usd") + 1] == "12.5"
     assert given[given.index("--max-tokens") + 1] == "50000000"
     assert "--batch" in given
@@ -167,13 +171,27 @@ def test_large_numbers_and_nulls_reach_the_configuration(chart: Chart) -> None:
     assert written["seed"] == 1 << 53
 
 
-def test_the_schedules_rayjob_is_the_one_that_runs_once(chart: Chart) -> None:
+def test_what_runs_once_is_what_the_schedule_runs(chart: Chart) -> None:
+    """A Job makes the RayJob and ends as it does, once and by the schedule: helm, alerts and people ask Jobs."""
     objects = chart.render(merged(RAY, {"build": {"schedule": {"enabled": True}}}))
-    once = only(objects, "RayJob")
-    scheduled = json.loads(only(objects, "ConfigMap", "-schedule")["data"]["rayjob.json"])
-    assert scheduled["spec"] == once["spec"] | {"entrypoint": f"{once['spec']['entrypoint']} 5"}
-    assert scheduled["metadata"]["labels"] == once["metadata"]["labels"]
-    assert scheduled["metadata"]["name"] == "demo-hirag-dist-sched"
+    once, cron = only(objects, "Job")["spec"], only(objects, "CronJob")["spec"]["jobTemplate"]["spec"]
+    once["template"]["spec"]["containers"][0]["command"].append("5")  # to leave a night out is no failure
+    assert once == cron
+    assert only(objects, "RayJob")["metadata"]["name"] == "demo-hirag-dist-run"
+
+
+def test_what_follows_a_build(chart: Chart) -> None:
+    values = {"build": {"prune": {"enabled": True, "keep": 2}, "retryLetters": True, "maxUsd": 5}}
+    order = json.loads(only(chart.render(merged(RAY, values)), "ConfigMap", "-build")["data"]["order.json"])
+    where = ["--index", "s3://bucket/index", "--config", "/etc/hirag/config/hirag.yaml", "--wait", "600"]
+    assert order["retry"] == ["retry", *where, "--max-usd", "5"]
+    assert order["prune"] == ["prune", *where, "--keep", "2", "--older-than", "1d"]
+    app = typer.Typer()
+    for module in (index, retry, prune):
+        module.register(app)
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for words in order["build"], order["retry"], order["prune"]:
+        commands[words[0]].make_context(words[0], words[1:])  # the program takes them so
 
 
 def test_a_schedule_without_ray_needs_no_rights(chart: Chart) -> None:
@@ -226,7 +244,10 @@ def test_secrets_are_named_and_never_made(chart: Chart) -> None:
     for part, template in [each for found in objects for each in pod_templates(found)]:
         for container in template["spec"]["containers"]:
             given = {variable["name"]: variable for variable in container.get("env", ())}
-            if part == "submitter" or template["metadata"]["labels"]["app.kubernetes.io/component"] == "test":
+            if part == "submitter" or template["metadata"]["labels"]["app.kubernetes.io/component"] in (
+                "test",
+                "build-submit",
+            ):
                 assert "LLM_KEY" not in given
                 continue
             assert given["LLM_KEY"]["valueFrom"] == {"secretKeyRef": {"name": "llm", "key": "key"}}

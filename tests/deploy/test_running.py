@@ -24,7 +24,7 @@ from tests.service.fakes import certificates
 
 TOKEN = "hirag_of-the-test"
 pytestmark = pytest.mark.timeout(600)  # processes that start beside other tests
-PATHS = ("/etc/hirag", "/var/cache/hirag", "/data")
+PATHS = ("/etc/hirag", "/var/cache/hirag", "/var/lib/hirag", "/data")
 START_S = 120.0
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +16,12 @@ rayjob = script("rayjob")
 JOB: Object = {
     "apiVersion": "ray.io/v1",
     "kind": "RayJob",
-    "metadata": {"name": "rag-sched", "labels": {"a": "b"}},
+    "metadata": {"name": "rag-run", "labels": {"a": "b"}},
     "spec": {"entrypoint": "x", "ttlSecondsAfterFinished": 600},
 }
 UID = "6d5f6c5e-8a53-4a39-9b7b-0b9a6e1f2c3d"
 NAME = rayjob.named(JOB, "rag-build-29384120", UID)["metadata"]["name"]
+START_S = 3600.0
 SCHEDULE = {"build": {"inputs": ["s3://bucket/docs"], "schedule": {"enabled": True}}}
 
 
@@ -43,7 +42,7 @@ def pod(cluster: Cluster, account: Path, job: Object = JOB, uid: str = UID) -> A
     """Run what one pod of the CronJob's Job runs; return its end."""
     named = rayjob.named(job, "rag-build-29384120", uid)
     api = rayjob.Api(cluster.address, "search", account)
-    return rayjob.watch(api, named, clock=cluster.clock, sleep=cluster.sleep)
+    return rayjob.watch(api, named, START_S, clock=cluster.clock, sleep=cluster.sleep)
 
 
 def jobs_spec(objects: list[Object]) -> Object:
@@ -62,7 +61,7 @@ def test_a_rayjob_is_made_and_watched_to_its_end(cluster: Cluster, account: Path
     assert made["labels"] == JOB["metadata"]["labels"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "rag-build-29384120", "uid": UID}
     assert made["ownerReferences"] == [owner]
-    assert JOB["metadata"] == {"name": "rag-sched", "labels": {"a": "b"}}
+    assert JOB["metadata"] == {"name": "rag-run", "labels": {"a": "b"}}
 
 
 def test_names_that_are_as_long_as_they_can_be(chart: Chart, cluster: Cluster, account: Path) -> None:
@@ -76,9 +75,9 @@ def test_names_that_are_as_long_as_they_can_be(chart: Chart, cluster: Cluster, a
     fields = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
     assert fields["JOB_NAME"] == "metadata.labels['batch.kubernetes.io/job-name']"
     assert len(job_name) <= 63  # a label's value
-    written = json.loads(only(objects, "ConfigMap", "-schedule")["data"]["rayjob.json"])
+    written = only(objects, "RayJob")
     named = rayjob.named(written, job_name, UID)
-    assert len(named["metadata"]["name"]) == LONGEST_NAME
+    assert len(named["metadata"]["name"]) <= LONGEST_NAME
     assert not faults(named)
     end = pod(cluster, account, written)
     assert end.code == 0
@@ -123,15 +122,32 @@ def test_a_rayjob_that_is_not_valid_fails(cluster: Cluster, account: Path) -> No
     assert "ValidationFailed RayJob name should be" in str(end)
 
 
-def test_an_operator_that_takes_nothing_up_is_told(cluster: Cluster, account: Path) -> None:
-    cluster.stopped = True
+@pytest.mark.parametrize("stuck", ["stopped", "full"])
+def test_a_rayjob_that_does_not_begin_is_taken_back(cluster: Cluster, account: Path, stuck: str) -> None:
+    """Without an operator, or without place for the head: else it might begin when nobody watches it."""
+    setattr(cluster, stuck, True)
+    cluster.instead = [None] * 243 + [status(503, "ServiceUnavailable")] * 2  # when it is to be deleted
     end = pod(cluster, account)
-    assert end.code == rayjob.UNREACHED
-    assert "not taken up by an operator yet, for 600 s" in str(end)
-    assert 600 < cluster.now <= 615
-    cluster.stopped = False  # the Job makes another pod
+    assert end.code == rayjob.FAILED
+    said = "not taken up by an operator yet" if stuck == "stopped" else "Initializing"
+    assert f"{said}, for more than 3600 s; it was deleted" in str(end)
+    assert 3600 < cluster.now <= 3660
+    assert not cluster.rayjobs
+
+
+def test_a_try_that_begins_late_has_as_long_as_the_first(cluster: Cluster, account: Path) -> None:
+    cluster.full, cluster.ends_as = True, "FAILED"
+    cluster.at(3000, lambda: setattr(cluster, "full", False))
+    cluster.at(3010, lambda: setattr(cluster, "full", True))
+    cluster.at(6000, lambda: (setattr(cluster, "full", False), setattr(cluster, "ends_as", "SUCCEEDED")))
+    assert pod(cluster, account, JOB | {"spec": JOB["spec"] | {"backoffLimit": 1}}).code == 0
+    assert len(cluster.runs) == 2
+
+
+def test_a_rayjob_that_waits_in_a_queue_is_left_there(cluster: Cluster, account: Path) -> None:
+    cluster.queued = True
+    cluster.at(20_000, lambda: setattr(cluster, "queued", False))
     assert pod(cluster, account).code == 0
-    assert len(cluster.runs) == 1
 
 
 def test_a_build_that_was_cancelled_does_not_come_back(chart: Chart, cluster: Cluster, account: Path) -> None:
@@ -156,7 +172,7 @@ def test_an_operator_that_deletes_what_ended_leaves_time_to_see_it(
     cluster.sleep(120)
     assert not cluster.rayjobs
     said = chart.refusal(merged(SCHEDULE, {"build": {"ttlSecondsAfterFinished": 59}}))
-    assert "ttlSecondsAfterFinished must be at least 60" in said
+    assert "ttlSecondsAfterFinished': minimum: got 59, want 60" in said
 
 
 def test_what_ended_and_was_deleted_between_two_looks_is_not_done_again(cluster: Cluster, account: Path) -> None:
@@ -275,13 +291,12 @@ def test_no_code_that_an_interpreter_ends_with_fails_the_job(chart: Chart) -> No
     assert spec["backoffLimit"] > 0
 
 
-@pytest.mark.parametrize(("build", "seconds"), [({"backoffLimit": 0}, 1000 + 900), ({"backoffLimit": 2}, 3 * 1900)])
+@pytest.mark.parametrize(("build", "seconds"), [({"backoffLimit": 0}, 2800), ({"backoffLimit": 2}, 3 * 2800)])
 def test_the_watch_outlasts_the_build_and_ends(chart: Chart, build: dict[str, Any], seconds: int) -> None:
     limited = merged(SCHEDULE, {"build": build | {"activeDeadlineSeconds": 1000}})
     objects = chart.render(limited)
     assert jobs_spec(objects)["activeDeadlineSeconds"] == seconds
-    made = json.loads(only(objects, "ConfigMap", "-schedule")["data"]["rayjob.json"])
-    assert made["spec"]["activeDeadlineSeconds"] == 1000
+    assert only(objects, "RayJob")["spec"]["activeDeadlineSeconds"] == 1000
     assert "activeDeadlineSeconds" not in jobs_spec(
         chart.render(merged(limited, {"build": {"activeDeadlineSeconds": None}}))
     )
@@ -297,14 +312,12 @@ def test_a_build_that_is_stuck_ends_by_itself(chart: Chart) -> None:
 def test_a_night_that_finds_another_build_is_left_out(chart: Chart, executor: str) -> None:
     """By the schedule alone: what is to be built once is not built by passing it over."""
     objects = chart.render(merged(SCHEDULE, {"build": {"once": True}, "config": {"execution": {"executor": executor}}}))
+    once = only(objects, "Job")["spec"]["template"]["spec"]["containers"][0]["command"]
+    nightly = jobs_spec(objects)["template"]["spec"]["containers"][0]["command"]
+    assert nightly == [*once, "5"]
     if executor == "ray":
-        once = only(objects, "RayJob")["spec"]["entrypoint"]
-        nightly = json.loads(only(objects, "ConfigMap", "-schedule")["data"]["rayjob.json"])["spec"]["entrypoint"]
-    else:
-        once = " ".join(only(objects, "Job")["spec"]["template"]["spec"]["containers"][0]["command"])
-        nightly = " ".join(jobs_spec(objects)["template"]["spec"]["containers"][0]["command"])
-    assert re.fullmatch(r"python /etc/hirag/config/build\.py /etc/hirag/config/order\.json", once)
-    assert nightly == f"{once} 5"
+        job = rayjob.named(only(objects, "RayJob"), "n", UID, nightly[4:])
+        assert job["spec"]["entrypoint"] == "python /etc/hirag/config/build.py /etc/hirag/config/order.json 5"
 
 
 @pytest.mark.parametrize("limit", [{"maxUsd": 5}, {"maxTokens": 1_000_000}])

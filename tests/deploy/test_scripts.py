@@ -15,7 +15,8 @@ import pytest
 from hirag_dist.index.layout import CURRENT
 from tests.deploy.charts import SOURCE, script
 
-ORDER = {"arguments": ["index", "s3://bucket/it's $(here); `x`", "--wait", "600"], "accepted": [3]}
+ORDER = {"build": ["index", "s3://bucket/it's $(here); `x`", "--wait", "600"], "accepted": [3]}
+LONGER = ORDER | {"retry": ["retry", "--index", "i"], "prune": ["prune", "--index", "i"]}
 
 
 def standing_in(folder: Path, code: str) -> dict[str, str]:
@@ -36,7 +37,7 @@ def test_a_build_ends_as_hirag_dist_does_but_for_what_is_accepted(tmp_path: Path
     environ = standing_in(tmp_path, f"import sys, json\nprint(json.dumps(sys.argv[1:]))\nsys.exit({code})")
     done = subprocess.run(command(tmp_path, ORDER), env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == ends_with
-    assert json.loads(done.stdout) == ORDER["arguments"]
+    assert json.loads(done.stdout) == ORDER["build"]
     assert ("is accepted" in done.stderr) == (code == 3)
 
 
@@ -44,6 +45,31 @@ def test_a_build_ends_as_hirag_dist_does_but_for_what_is_accepted(tmp_path: Path
 def test_a_schedule_accepts_more(tmp_path: Path, code: int, ends_with: int) -> None:
     environ = standing_in(tmp_path, f"import sys\nsys.exit({code})")
     assert subprocess.run(command(tmp_path, ORDER, "5"), env=environ, check=False).returncode == ends_with
+
+
+@pytest.mark.parametrize(
+    ("codes", "accepted", "ends_with", "ran"),
+    [
+        ((0, None, 0), [], 0, "index prune"),
+        ((0, None, 1), [], 1, "index prune"),  # old snapshots pile up: somebody should look
+        ((3, 0, 0), [], 0, "index retry prune"),
+        ((3, 3, 0), [3], 0, "index retry prune"),
+        ((3, 3, None), [], 3, "index retry"),
+        ((3, 4, None), [3], 4, "index retry"),
+        ((1, None, None), [3], 1, "index"),
+        ((4, None, None), [3], 4, "index"),
+        ((5, None, None), [5], 0, "index"),  # another build holds the index, and prunes
+        ((0, None, 5), [5], 0, "index prune"),  # it came between
+    ],
+)
+def test_what_follows_a_build(
+    tmp_path: Path, codes: tuple[int | None, ...], accepted: list[int], ends_with: int, ran: str
+) -> None:
+    answers = dict(zip(("index", "retry", "prune"), codes, strict=True))
+    environ = standing_in(tmp_path, f"import sys\nprint(sys.argv[1])\nsys.exit({answers}[sys.argv[1]])")
+    order = LONGER | {"accepted": accepted}
+    done = subprocess.run(command(tmp_path, order), env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (ends_with, ran.split())
 
 
 def test_a_build_that_is_killed_fails(tmp_path: Path) -> None:
@@ -64,12 +90,21 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
     environ = standing_in(tmp_path, code)
-    process = subprocess.Popen(command(tmp_path, ORDER), env=environ, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command(tmp_path, LONGER), env=environ, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 130
+    assert process.stdout.read() == ""
     process.stdout.close()
+
+
+def test_nothing_is_begun_after_the_stop() -> None:
+    """A build that was done when the signal came is not followed by another command."""
+    build = script("build")
+    runner = build.Runner()
+    runner.stop()
+    assert build.run(LONGER, runner) == 130
 
 
 def test_the_wait_ends_with_the_first_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

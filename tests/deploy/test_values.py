@@ -121,7 +121,7 @@ def test_wrong_values_of_its_own(chart: Chart, values: Values) -> None:
 
 
 BUILD: Values = {"build": {"once": True, "inputs": ["s3://bucket/docs"]}}
-GPU: Values = {"config": {"kernels": "gpu"}, "build": {"ray": {"gpu": {"enabled": True}, "cpu": {"maxReplicas": 0}}}}
+GPU: Values = {"config": {"kernels": "gpu"}, "build": {"ray": {"gpu": {"enabled": True, "image": {"repository": "g"}}, "cpu": {"maxReplicas": 0}}}}
 MAIN: Values = {"base_url": "https://m/v1", "model": "m"}
 
 REFUSED: dict[str, tuple[Values, str]] = {

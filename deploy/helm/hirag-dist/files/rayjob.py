@@ -1,20 +1,20 @@
-"""Makes a RayJob for the Job that this runs in, and ends as it does: a CronJob then knows how builds went.
+"""Makes a RayJob for the Job that this runs in, and ends as it does: CronJobs, helm and alerts ask Jobs.
 
-    python rayjob.py RAYJOB.json
+    python rayjob.py RAYJOB.json START_SECONDS [ARGUMENT…]
 
-The file's metadata.name is what the RayJob's name begins with; eight characters that follow from the Job's UID end it.
-It must not be called as the Job is: KubeRay gives its submitter, a Job too, the name of the RayJob. The Job owns the
-RayJob, which goes with it. A pod that comes after one that died finds the RayJob there and watches it on; a RayJob that
-was deleted is not made again, unless that happened while no pod was there to see it.
+The RayJob is named after the file's name for it and the Job's UID. It must not be called as the Job is: KubeRay gives
+its submitter, a Job too, the name of the RayJob. Each ARGUMENT is added to its entry point. The Job owns the RayJob,
+which goes with it. A pod that comes after one that died finds the RayJob there and watches it on. One that was deleted
+is not made again, unless that happened while no pod was there to see it. One that has not begun within START_SECONDS
+(no node, no quota, no image, no operator) is deleted: else it might yet begin when nobody watches.
 
 Environment: NAMESPACE; JOB_NAME and JOB_UID of the Job. Exit codes: 0 the build succeeded. What another pod would meet
-again: 10 the build failed, 11 its RayJob was deleted, 12 the API server refuses it. 13, no server or no operator for
+again: 10 the build failed or did not begin, 11 its RayJob was deleted, 12 the API server refuses it. 13, no answer for
 long, and all that an interpreter may end with by itself are worth another pod. Nothing but the standard library.
 """
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import os
@@ -24,17 +24,17 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 POLL_S = 15.0
-PATIENCE_S = 600.0  # without one reply that can be used, or without an operator
+PATIENCE_S = 600.0  # without one reply that can be used
 SUCCEEDED, FAILED, DELETED, REFUSED, UNREACHED = 0, 10, 11, 12, 13
-NEW = "not taken up by an operator yet"
 _FINAL = {400, 403, 404, 405, 413, 415, 422}  # answers to a RayJob that is to be made; any other may pass
 _ENDS = {"Complete", "Failed", "ValidationFailed"}  # of status.jobDeploymentStatus
+_BEGINNING = {"", "Initializing"}  # not Suspended: who waits in a queue waits for a reason
 
 
 class Ended(Exception):
@@ -86,6 +86,16 @@ class Api:
             raise Passing(f"{code} {_message(said)}")
         return found
 
+    def delete(self, name: str) -> None:
+        """Take it back, with its cluster.
+
+        Raises:
+            Passing: it may be taken back the next time.
+        """
+        code, said = self._ask("DELETE", f"{self._url}/{name}")
+        if code not in (200, 202, 404):
+            raise Passing(f"{code} {_message(said)}")
+
     def _ask(self, method: str, url: str, body: dict[str, Any] | None = None) -> tuple[int, bytes]:
         try:
             token = (self._account / "token").read_text(encoding="utf-8").strip()  # each time: it is renewed
@@ -120,6 +130,7 @@ def _message(said: bytes) -> str:
 def watch(
     api: Api,
     job: dict[str, Any],
+    start_s: float,
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -128,10 +139,11 @@ def watch(
 
     Args:
         job: whose one owner is the Job that it is made for.
+        start_s: seconds within which a try must have begun.
     """
     name = job["metadata"]["name"]
     made = False
-    heard = clock()
+    begins = heard = clock()
     said = ""
     while True:
         try:
@@ -143,14 +155,18 @@ def watch(
             if end is not None:
                 return end
             line = _line(found)
-            if line != NEW:  # older operators leave it at that where they find something wrong
-                heard = clock()
+            heard = clock()
+            if _state(found) not in _BEGINNING:
+                begins = clock()
+            elif clock() - begins > start_s:
+                api.delete(name)
+                return Ended(FAILED, f"RayJob {name}: {line}, for more than {start_s:.0f} s; it was deleted")
         except Passing as error:
             line = f"waiting for the API server: {error}"
+            if clock() - heard > PATIENCE_S:
+                return Ended(UNREACHED, f"RayJob {name}: {line}, for {PATIENCE_S:.0f} s")
         except Ended as end:
             return end
-        if clock() - heard > PATIENCE_S:
-            return Ended(UNREACHED, f"RayJob {name}: {line}, for {PATIENCE_S:.0f} s")
         if line != said:
             print(f"RayJob {name}: {line}", file=sys.stderr, flush=True)
             said = line
@@ -165,32 +181,37 @@ def _end(job: dict[str, Any], found: dict[str, Any] | None) -> Ended | None:
     owner = job["metadata"]["ownerReferences"][0]["uid"]
     if all(each.get("uid") != owner for each in found["metadata"].get("ownerReferences") or ()):
         return Ended(REFUSED, f"RayJob {name} is there already and another's: delete or rename it")
-    status = found.get("status") or {}
-    state = status.get("jobDeploymentStatus")
+    state = _state(found)
     if state not in _ENDS:
         return None
-    succeeded = state == "Complete" and status.get("jobStatus") == "SUCCEEDED"
+    succeeded = state == "Complete" and found["status"].get("jobStatus") == "SUCCEEDED"
     return Ended(SUCCEEDED if succeeded else FAILED, f"RayJob {name}: {_line(found)}")
+
+
+def _state(found: dict[str, Any] | None) -> str:
+    return str(((found or {}).get("status") or {}).get("jobDeploymentStatus") or "")
 
 
 def _line(found: dict[str, Any] | None) -> str:
     status = (found or {}).get("status") or {}
-    if not status.get("jobDeploymentStatus"):
-        return NEW
-    words = (status["jobDeploymentStatus"], status.get("jobStatus"), status.get("message"))
+    words = (_state(found) or "not taken up by an operator yet", status.get("jobStatus"), status.get("message"))
     return " ".join(str(word) for word in words if word)
 
 
-def named(job: dict[str, Any], name: str, uid: str) -> dict[str, Any]:
-    """Return the RayJob of a Job, with its name and owner.
+def named(job: dict[str, Any], name: str, uid: str, arguments: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the RayJob of a Job, with its name, its owner, and arguments behind its entry point.
 
     Args:
         job: its metadata.name is the beginning of the name, at most 38 characters: KubeRay allows 47.
         name, uid: of the Job.
     """
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}
-    full = f"{job['metadata']['name']}-{hashlib.sha256(uid.encode()).hexdigest()[:8]}"
-    return job | {"metadata": job["metadata"] | {"name": full, "ownerReferences": [owner]}}
+    full = f"{job['metadata']['name']}-{uid[:8]}"
+    entrypoint = " ".join([job["spec"]["entrypoint"], *arguments])
+    return job | {
+        "metadata": job["metadata"] | {"name": full, "ownerReferences": [owner]},
+        "spec": job["spec"] | {"entrypoint": entrypoint},
+    }
 
 
 def main() -> int:
@@ -200,7 +221,8 @@ def main() -> int:
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     host = environ["KUBERNETES_SERVICE_HOST"]
     server = f"https://{f'[{host}]' if ':' in host else host}:{environ['KUBERNETES_SERVICE_PORT']}"
-    end = watch(Api(server, environ["NAMESPACE"]), named(job, environ["JOB_NAME"], environ["JOB_UID"]))
+    job = named(job, environ["JOB_NAME"], environ["JOB_UID"], sys.argv[3:])
+    end = watch(Api(server, environ["NAMESPACE"]), job, float(sys.argv[2]))
     print(end, file=sys.stderr)
     return end.code
 

@@ -47,7 +47,13 @@ groups:
         "expr" (printf "min(hirag_service_token_expiry_timestamp_seconds{%s}) - time() < %v * 86400" $these $rules.expiryDays)
         "summary" "A caller's token ends soon"
         "description" "The next one is good for {{ $value | humanizeDuration }} more.") | nindent 6 }}
-  {{- if and $rules.kubeStateMetrics (or .Values.build.once .Values.build.schedule.enabled) }}
+      {{- if $rules.kubeStateMetrics }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragPodsNotReady" "severity" "warning" "for" "30m"
+        "expr" (printf "max(kube_deployment_status_replicas_unavailable{namespace=%q,deployment=%q}) > 0" .Release.Namespace (printf "%s-query" (include "hirag.fullname" .)))
+        "summary" "Pods of the service do not become ready"
+        "description" "{{ $value }} of them for half an hour. A roll waits, and the old ones answer, if there are any.") | nindent 6 }}
+      {{- end }}
+  {{- if and $rules.kubeStateMetrics (include "hirag.builds" .) }}
   {{- $jobs := include "hirag.buildJobs" . }}
   {{- $there := printf "namespace=%q" .Release.Namespace }}
   - name: {{ include "hirag.fullname" . }}.builds
@@ -72,7 +78,7 @@ groups:
   {{- end }}
 {{- end -}}
 
-{{/* Series of the Jobs that end as builds do, one for each: the schedule's, and the one of a single build (of its submitter, on Ray). */}}
+{{/* Series of the Jobs that end as builds do, one for each: the schedule's, and that of a single build; never a submitter of KubeRay's, which succeeds where the build fails. */}}
 {{- define "hirag.buildJobs" -}}
 {{- $there := printf "namespace=%q" .Release.Namespace -}}
 {{- $these := list -}}
@@ -103,7 +109,7 @@ groups:
 - alert: {{ .name }}
   expr: {{ .expr | quote }}
   for: {{ .for }}
-  labels: {severity: {{ .severity }}}
+  labels: {severity: {{ .severity }}, namespace: {{ .root.Release.Namespace | quote }}, release: {{ .root.Release.Name | quote }}}
   annotations:
     summary: {{ .summary | quote }}
     description: {{ .description | quote }}
