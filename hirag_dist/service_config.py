@@ -91,3 +91,6 @@ class Service(Section):
         None,
         description="for files that cannot be mapped where they are; null: the index's folder or a temporary one",
     )
+    cache_bytes: int | None = Field(
+        None, ge=1, description="that the cache may hold: room for two snapshots; null: what the disk does"
+    )

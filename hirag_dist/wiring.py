@@ -387,7 +387,7 @@ def make_engine(
     caller = Caller(Budget(lender, holder, spending), patience(config), keeps=False)
     pool = make_pool(config, None, caller)
     embedder = QuestionEmbedder(limited_embedder(config, None, caller))
-    snapshot = snapshot.cached_in(config.service.cache_dir)
+    snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
     vectors = make_vector_index(config, snapshot)
     rule = config.service.label_rule
     model = _AnswerPool(pool, lender, holder)

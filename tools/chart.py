@@ -67,7 +67,9 @@ def _as_file(schema: Any) -> Any:
 def written() -> dict[Path, str]:
     """Return the files that this writes, and what belongs in them."""
     made = {"values.schema.json": values_schema(), "files/dashboard.json": dashboard()}
-    texts = {name: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n" for name, value in made.items()}
+    texts = {
+        name: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n" for name, value in made.items()
+    }
     texts["README.md"] = readme(CHART / "values.yaml")
     return {CHART / name: text for name, text in texts.items()}
 

@@ -14,8 +14,8 @@ _HEAD = """# hirag-dist
 Builds hierarchical knowledge indexes on Ray and serves them over gRPC (HiRAG, arXiv 2503.10150).
 
 What must be given: `image.repository`, `index.uri`, and who may call (`callers.existingSecret` or
-`tls.clientCa.existingSecret`), unless `query.enabled` is false; for builds `build.inputs`. A build on Ray needs KubeRay's
-operator, 1.4 or newer. Kubernetes must be 1.29 or newer.
+`tls.clientCa.existingSecret`), unless `query.enabled` is false; for builds `build.inputs`. A build on Ray needs
+KubeRay's operator, 1.4 or newer. Kubernetes must be 1.29 or newer.
 
 How it is installed, sized, secured and looked after is told in `docs/operations.md` of the project. `helm show values`
 prints what is below with its comments, and `values.schema.json` holds every key of `config`.

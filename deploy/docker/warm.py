@@ -16,6 +16,8 @@ import sys
 from importlib import resources
 from pathlib import Path
 
+from hirag_dist.core.rouge import rouge_l
+
 LABELLED = [
     {"id": name, "title": name, "text": text, "labels": labels}
     for name, text, labels in (
@@ -43,6 +45,7 @@ def main() -> None:
         _run("inspect", *index)
         for asked in ((), ("--as-label", "left"), ("--set", "retrieval.community_level=all")):
             _run("query", *index, *memory, "--context-only", *asked, question)
+    rouge_l("claims are measured", "by evaluation alone")
     missing = compiled_functions() - found(Path(os.environ["NUMBA_CACHE_DIR"])) - INLINED
     if missing:
         sys.exit(f"not compiled: {', '.join(sorted(missing))}")

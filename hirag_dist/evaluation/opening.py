@@ -49,7 +49,8 @@ async def open_session(
             _tidy(each)
         snapshot = None
         if order.index is not None:
-            snapshot = open_snapshot(Store(order.index), order.snapshot).cached_in(config.service.cache_dir)
+            snapshot = open_snapshot(Store(order.index), order.snapshot)
+            snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
         asking = Asking(config, store, order.max_usd, order.max_tokens, order.more_roles)
         session = Session(order, config, prompts, asking, Ledger(journal), snapshot, listeners)
         try:

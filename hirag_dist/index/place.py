@@ -16,7 +16,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -36,21 +36,26 @@ HASHED_BYTES = 1 << 20  # files up to this size are checked by hash whenever the
 _HALF_MADE = ".tmp-"
 _KEPT = 3  # cached snapshots of one index
 _KEPT_S = 3600.0  # for how long after its last opening no cached snapshot is removed
+_KEPT_SHORT = 2  # where there is no room for more: the one that is opened, and the one before it
 
 
 class Place:
     """The files of one snapshot, by their names in its manifest."""
 
-    def __init__(self, store: Store, manifest: Manifest, cache_dir: str | None = None) -> None:
+    def __init__(
+        self, store: Store, manifest: Manifest, cache_dir: str | None = None, cache_bytes: int | None = None
+    ) -> None:
         """Name a place; nothing is copied yet.
 
         Args:
             cache_dir: for what is not there to be mapped; None: beside a local index, else a folder of this user's
                 among the temporary ones.
+            cache_bytes: of what is copied, that the folder may hold for all indexes together; None: what the disk does.
         """
         self._store = store
         self._manifest = manifest
         self._cache_dir = cache_dir
+        self._cache_bytes = cache_bytes
         self._folder = snapshot_path(manifest.snapshot_id)
         self._cache: Path | None = None
 
@@ -92,6 +97,7 @@ class Place:
         return made
 
     def _copy(self, name: str, entry: FileEntry, target: Path) -> None:
+        self._make_room(entry.bytes)
         target.parent.mkdir(parents=True, exist_ok=True)
         beside = target.with_name(f"{_HALF_MADE}{target.name}-{uuid.uuid4().hex[:8]}")
         try:
@@ -139,6 +145,24 @@ class Place:
                 raise _unwritable(folder, error) from error
             self._cache = folder
         return self._cache
+
+    def _make_room(self, n_bytes: int) -> None:
+        """See to it that so much more may be copied, if need be without snapshots from before the one in use.
+
+        Raises:
+            StoreError: there is no room.
+        """
+        if self._cache_bytes is None:
+            return
+        root = self._cached().parent if self._cache_dir is None else Path(self._cache_dir)
+        if _bytes_of(root) + n_bytes > self._cache_bytes:
+            _sweep(self._cached(), kept=_KEPT_SHORT, kept_s=0.0)
+        held = _bytes_of(root)
+        if held + n_bytes > self._cache_bytes:
+            raise StoreError(
+                f"the cache folder {root} has no room for {self._folder}: {held + n_bytes:,} bytes are more than "
+                f"service.cache_bytes ({self._cache_bytes:,}); it must hold two snapshots, the one in use and the next"
+            )
 
     def _cache_folder(self) -> Path:
         own = self._manifest.snapshot_id
@@ -248,10 +272,23 @@ def _hold(folder: Path, *, wait: bool = True) -> BinaryIO | None:
         file.close()  # it was swept between our opening and our locking: another one holds the folder's name now
 
 
-def _sweep(used: Path) -> None:
+def _bytes_of(folder: Path) -> int:
+    """Return what the files of a folder take."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # swept meanwhile
+            total += path.lstat().st_size if not path.is_dir() else 0
+    return total
+
+
+def _sweep(used: Path, *, kept: int = _KEPT, kept_s: float = _KEPT_S) -> None:
     """Remove cached snapshots beside the one in use, and none that is being filled.
 
     Processes that have mapped their files keep them.
+
+    Args:
+        kept: snapshots that stay, those opened last.
+        kept_s: for how long after its last opening none is removed.
     """
 
     def opened(folder: Path) -> float:
@@ -261,8 +298,8 @@ def _sweep(used: Path) -> None:
             return 0.0
 
     folders = sorted((path for path in used.parent.iterdir() if path.is_dir()), key=opened, reverse=True)
-    for folder in folders[_KEPT:]:
-        if folder != used and time.time() - opened(folder) > _KEPT_S and (held := _hold(folder, wait=False)):
+    for folder in folders[kept:]:
+        if folder != used and time.time() - opened(folder) >= kept_s and (held := _hold(folder, wait=False)):
             with held:
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.with_name(f".{folder.name}.lock").unlink(missing_ok=True)

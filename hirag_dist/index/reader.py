@@ -62,19 +62,22 @@ def current_id(store: Store) -> str | None:
 class Snapshot:
     """An open snapshot."""
 
-    def __init__(self, store: Store, manifest: Manifest, cache_dir: str | None = None) -> None:
+    def __init__(
+        self, store: Store, manifest: Manifest, cache_dir: str | None = None, cache_bytes: int | None = None
+    ) -> None:
         self.store = store
         self.manifest = manifest
         self.folder = snapshot_path(manifest.snapshot_id)
-        self._place = Place(store, manifest, cache_dir)
+        self._place = Place(store, manifest, cache_dir, cache_bytes)
 
-    def cached_in(self, cache_dir: str | None) -> Snapshot:
+    def cached_in(self, cache_dir: str | None, cache_bytes: int | None = None) -> Snapshot:
         """Return the same snapshot, with another folder for what must be copied or derived before it can be mapped.
 
         Args:
             cache_dir: None: beside a local index, else among the temporary files.
+            cache_bytes: that the folder may hold; None: what the disk does.
         """
-        return Snapshot(self.store, self.manifest, cache_dir)
+        return Snapshot(self.store, self.manifest, cache_dir, cache_bytes)
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table, or some of its columns, read anew at each call."""

@@ -8,8 +8,8 @@ import os
 import re
 import shutil
 import subprocess
-from functools import cache
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any

@@ -12,7 +12,11 @@ import jsonschema
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 253}
 _PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
-_HOST = {"type": "string", "maxLength": 253, "pattern": r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"}
+_HOST = {
+    "type": "string",
+    "maxLength": 253,
+    "pattern": r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+}
 
 
 def _exact(required: list[str], **properties: Any) -> dict[str, Any]:
@@ -20,7 +24,10 @@ def _exact(required: list[str], **properties: Any) -> dict[str, Any]:
 
 
 _PARENT = _exact(["name"], group=_NAME, kind=_NAME, namespace=_NAME, name=_NAME, sectionName=_NAME, port=_PORT)
-_RULE = _exact(["backendRefs"], backendRefs={"type": "array", "minItems": 1, "items": _exact(["name", "port"], name=_NAME, port=_PORT)})
+_RULE = _exact(
+    ["backendRefs"],
+    backendRefs={"type": "array", "minItems": 1, "items": _exact(["name", "port"], name=_NAME, port=_PORT)},
+)
 _ROUTE = _exact(
     ["apiVersion", "kind", "metadata", "spec"],
     apiVersion={"const": "gateway.networking.k8s.io/v1"},

@@ -63,7 +63,9 @@ _AUTOSCALER = _exact(
     idleTimeoutSeconds=_COUNT,
     upscalingMode={"enum": ["Default", "Aggressive", "Conservative"]},
 )
-_AUTH = _exact(["mode"], mode={"enum": ["disabled", "token"]}, secretName={"type": "string", "minLength": 1})  # since 1.6
+_AUTH = _exact(
+    ["mode"], mode={"enum": ["disabled", "token"]}, secretName={"type": "string", "minLength": 1}
+)  # since 1.6
 _CLUSTER = _exact(
     ["headGroupSpec"],
     rayVersion={"type": "string"},

@@ -1,7 +1,7 @@
 """The two charts that ours may bring, by stand-ins, and the repositories that would have them, without the network.
 
-What is restated of them: their names; of Milvus' chart (5.0) the Service `milvus.fullname` with port 19530, and the labels
-of its pods; of KubeRay's (1.7) the operator's labels. The rest of a stand-in shows the values that it was given.
+What is restated of them: their names; of Milvus' chart (5.0) the Service `milvus.fullname` with port 19530, and the
+labels of its pods; of KubeRay's (1.7) the operator's labels. The rest of a stand-in shows the values that it was given.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ kind: Service
 metadata: {name: {{ default $full .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}}
 spec:
   ports: [{name: milvus, port: {{ .Values.service.port }}, targetPort: milvus}]
-  selector: {app.kubernetes.io/name: {{ $name }}, app.kubernetes.io/instance: {{ .Release.Name }}, component: standalone}
+  selector:
+    app.kubernetes.io/name: {{ $name }}
+    app.kubernetes.io/instance: {{ .Release.Name }}
+    component: standalone
 """
 _KUBERAY = """
 apiVersion: apps/v1

@@ -57,13 +57,22 @@ SWITCHES: dict[str, dict[str, Values]] = {
         "off": {},
         "on": {
             "config": {"kernels": "gpu"},
-            "build": {"ray": {"gpu": {"enabled": True, "pod": POD, "image": {"repository": "hirag-dist-gpu"}}, "cpu": {"maxReplicas": 0}}},
+            "build": {
+                "ray": {
+                    "gpu": {"enabled": True, "pod": POD, "image": {"repository": "hirag-dist-gpu"}},
+                    "cpu": {"maxReplicas": 0},
+                }
+            },
         },
         "fixed": {
             "config": {"kernels": "gpu"},
             "build": {
                 "ray": {
-                    "gpu": {"enabled": True, "minReplicas": 1, "image": {"repository": "g", "digest": f"sha256:{'1' * 64}"}},
+                    "gpu": {
+                        "enabled": True,
+                        "minReplicas": 1,
+                        "image": {"repository": "g", "digest": f"sha256:{'1' * 64}"},
+                    },
                     "cpu": {"maxReplicas": 0},
                     "autoscaling": {"enabled": False},
                 }
@@ -98,7 +107,10 @@ SWITCHES: dict[str, dict[str, Values]] = {
                     "metrics": [
                         {
                             "type": "Pods",
-                            "pods": {"metric": {"name": "waiting"}, "target": {"type": "AverageValue", "averageValue": "5"}},
+                            "pods": {
+                                "metric": {"name": "waiting"},
+                                "target": {"type": "AverageValue", "averageValue": "5"},
+                            },
                         }
                     ],
                 },
@@ -120,7 +132,11 @@ SWITCHES: dict[str, dict[str, Values]] = {
         "none": {},
         "ingress": merged(
             GATEWAYS,
-            {"query": {"ingress": {"enabled": True, "className": "nginx", "hosts": ["rag.example.com"], "tlsSecret": "t"}}},
+            {
+                "query": {
+                    "ingress": {"enabled": True, "className": "nginx", "hosts": ["rag.example.com"], "tlsSecret": "t"}
+                }
+            },
         ),
         "route": merged(GATEWAYS, {"query": {"grpcRoute": ROUTE | {"hostnames": ["rag.example.com"]}}}),
     },

@@ -1,4 +1,4 @@
-"""What the chart may bring along: that its lock is one, that Helm fetches by it, and what it does with the two charts."""
+"""What the chart may bring along: its lock, that Helm fetches by it, and what becomes of the two charts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.charts import LEAST, ROOT, Object, Values, merged, only, tool
+from tests.deploy.charts import LEAST, ROOT, Object, Values, merged, only
 from tests.deploy.repositories import Repositories, copied, locked, repositories
 
 MILVUS: Values = {

@@ -15,6 +15,7 @@ from hirag_dist.cli.serving import options_of
 from hirag_dist.config_file import load_config
 from hirag_dist.service_config import Service
 from tests.deploy.charts import Chart, Object, Values, merged, only, pod_templates
+from tests.deploy.switches import GATEWAYS
 
 RAY: Values = {"build": {"once": True, "inputs": ["s3://bucket/docs"]}}
 INLINE: Values = merged(RAY, {"config": {"execution": {"executor": "inline"}}})
@@ -121,7 +122,12 @@ def test_a_build_is_another_when_what_decides_it_is(chart: Chart) -> None:
         (
             {
                 "config": {"kernels": "gpu"},
-                "build": {"ray": {"gpu": {"enabled": True, "maxReplicas": 2, "image": {"repository": "g"}}, "cpu": {"maxReplicas": 0}}},
+                "build": {
+                    "ray": {
+                        "gpu": {"enabled": True, "maxReplicas": 2, "image": {"repository": "g"}},
+                        "cpu": {"maxReplicas": 0},
+                    }
+                },
             },
             2 * 4,
         ),
@@ -133,7 +139,10 @@ def test_as_many_workers_as_the_cluster_can_grow_to(chart: Chart, values: Values
 
 
 def test_nothing_runs_on_the_head_and_groups_shrink_to_nothing(chart: Chart) -> None:
-    gpu = {"config": {"kernels": "gpu"}, "build": {"ray": {"gpu": {"enabled": True, "image": {"repository": "g"}}, "cpu": {"maxReplicas": 0}}}}
+    gpu = {
+        "config": {"kernels": "gpu"},
+        "build": {"ray": {"gpu": {"enabled": True, "image": {"repository": "g"}}, "cpu": {"maxReplicas": 0}}},
+    }
     for values, group in (({}, "cpu"), (gpu, "gpu")):
         spec = only(chart.render(merged(RAY, values)), "RayJob")["spec"]
         cluster = spec["rayClusterSpec"]
@@ -233,6 +242,125 @@ def test_only_rays_own_pods_and_the_operator_reach_ray(chart: Chart) -> None:
     assert [list(peer) for peer in first["from"]] == [["podSelector"]]
     assert {port["port"] for port in second["ports"]} == {8265, 52365}
     assert only(chart.render(INLINE), "NetworkPolicy", "-build")["spec"]["ingress"] == []
+
+
+def test_ray_asks_for_a_token_everywhere_or_nowhere(chart: Chart) -> None:
+    """KubeRay puts mode and token into all of Ray's containers, the submitter's and the autoscaler's with them."""
+
+    def modes(values: Values) -> tuple[Any, set[str | None]]:
+        spec = only(chart.render(merged(RAY, values)), "RayJob")["spec"]
+        cluster = spec["rayClusterSpec"]
+        pods = [template["spec"]["containers"][0] for _, template in pod_templates({"kind": "RayJob", "spec": spec})]
+        given = [dict((v["name"], v.get("value")) for v in c["env"]) for c in (*pods, cluster["autoscalerOptions"])]
+        return cluster.get("authOptions"), {each.get("RAY_AUTH_MODE") for each in given}
+
+    assert modes({}) == (None, {"disabled"})
+    assert modes({"build": {"ray": {"auth": {"mode": "token"}}}}) == ({"mode": "token"}, {None})
+    own = {"build": {"ray": {"auth": {"mode": "token", "existingSecret": "ray"}}}}
+    assert modes(own) == ({"mode": "token", "secretName": "ray"}, {None})
+
+
+def test_the_page_is_known_by_the_names_that_lead_to_it(chart: Chart, tmp_path: Path) -> None:
+    page = {
+        "enabled": True,
+        "names": ["rag.internal"],
+        "ingress": {"enabled": True, "hosts": ["ask.example.com"]},
+        "httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}], "hostnames": ["*.example.org"]},
+    }
+    values = merged(GATEWAYS, {"query": {"page": page}, "tls": {"existingSecret": "t"}})
+    objects = chart.render(values)
+    (tmp_path / "hirag.yaml").write_text(yaml.safe_dump(config_of(objects, "query")), encoding="utf-8")
+    config = load_config(str(tmp_path / "hirag.yaml"), {}).config
+    service = "demo-hirag-dist-page"
+    assert {"rag.internal", "ask.example.com", "*.example.org", service, f"{service}.search.svc"} <= set(
+        config.service.http_names
+    )
+    ports_of = {port["name"]: port["containerPort"] for port in pod(objects)["containers"][0]["ports"]}
+    assert config.service.http == f"0.0.0.0:{ports_of['page']}"
+    assert only(objects, "Service", "-page")["spec"]["ports"][0]["targetPort"] == "page"
+    opened = {
+        port["port"]: rule["from"]
+        for rule in only(objects, "NetworkPolicy", "-query")["spec"]["ingress"]
+        for port in rule["ports"]
+        if rule["from"] == GATEWAYS["networkPolicy"]["gateways"]
+    }
+    assert set(opened) == {"grpc", "page"}
+
+
+def test_both_families_of_addresses(chart: Chart) -> None:
+    dual = {"query": {"bindAddress": "::", "service": {"ipFamilyPolicy": "PreferDualStack"}}}
+    objects = chart.render(dual)
+    assert config_of(objects, "query")["service"]["listen"] == "[::]:50051"
+    assert config_of(objects, "query")["service"]["metrics_listen"] == "[::]:9464"
+    assert only(objects, "Service", "-query")["spec"]["ipFamilyPolicy"] == "PreferDualStack"
+
+
+def test_what_is_trusted_and_the_way_out_reach_every_pod(chart: Chart) -> None:
+    values = {
+        "caBundle": {"configMap": "trust", "key": "all.pem"},
+        "proxy": {"https": "http://proxy.example.com:3128", "none": ".svc"},
+        "envFrom": [{"configMapRef": {"name": "models"}}],
+    }
+    for executor in RAY, INLINE:
+        objects = chart.render(merged(executor, values))
+        assert 3128 in ports(only(objects, "NetworkPolicy", "-build"), "egress")
+        for part, template in [each for found in objects for each in pod_templates(found)]:
+            kind = template["metadata"]["labels"]["app.kubernetes.io/component"]
+            if part == "submitter" or kind in ("test", "build-submit"):
+                continue  # they speak within the cluster alone
+            main = template["spec"]["containers"][0]
+            given = {each["name"]: each.get("value") for each in main["env"]}
+            (mounted,) = (each["mountPath"] for each in main["volumeMounts"] if each["name"] == "ca-bundle")
+            assert Path(str(given["SSL_CERT_FILE"])).parent == Path(mounted)
+            assert given["REQUESTS_CA_BUNDLE"] == given["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"] == given["SSL_CERT_FILE"]
+            assert given["HTTPS_PROXY"] == given["https_proxy"] == "http://proxy.example.com:3128"
+            assert given["NO_PROXY"] == ".svc"
+            assert main["envFrom"] == values["envFrom"]
+
+
+def test_quotas_outlive_a_container(chart: Chart) -> None:
+    found = pod(chart.render({}))
+    (mounted,) = (
+        each["name"] for each in found["containers"][0]["volumeMounts"] if each["mountPath"] == "/var/lib/hirag"
+    )
+    (volume,) = (each for each in found["volumes"] if each["name"] == mounted)
+    assert "emptyDir" in volume
+    assert config_of(chart.render({}), "query")["service"]["state_dir"] == "/var/lib/hirag"
+
+
+def test_the_driver_is_given_time_to_store_replies(chart: Chart) -> None:
+    (_, head), *_ = list(pod_templates(only(chart.render(RAY), "RayJob")))[1:]
+    (wait,) = (each for each in head["spec"]["containers"][0]["env"] if each["name"] == "RAY_JOB_STOP_WAIT_TIME_S")
+    assert int(wait["value"]) < head["spec"]["terminationGracePeriodSeconds"]
+    assert head["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
+
+
+def test_what_is_promised_is_there(chart: Chart) -> None:
+    """Bytes that are told to programs are below the volumes that hold them."""
+    values = {
+        "query": {"cache": {"size": "1.5Ti"}},
+        "build": {"ray": {"cpu": {"sharedMemory": "3G"}}},
+    }
+    objects = chart.render(merged(RAY, values))
+    assert config_of(objects, "query")["service"]["cache_bytes"] == int(1.5 * 2**40 * 0.95)
+    cluster = only(objects, "RayJob")["spec"]["rayClusterSpec"]
+    (cpu,) = cluster["workerGroupSpecs"]
+    assert cpu["rayStartParams"]["object-store-memory"] == str(int(3e9 * 0.9))
+    assert cluster["headGroupSpec"]["rayStartParams"]["object-store-memory"] == str(int(2**30 * 0.9))
+
+
+def test_names_stay_texts(chart: Chart) -> None:
+    """A secret may be called 123, and a key on."""
+    values = {
+        "secretEnv": [{"name": "A", "secretName": "123", "secretKey": "on"}],
+        "callers": {"existingSecret": "1e3"},
+        "image": {"pullSecrets": ["007"]},
+    }
+    found = pod(chart.render(values))
+    (variable,) = (each for each in found["containers"][0]["env"] if each["name"] == "A")
+    assert variable["valueFrom"]["secretKeyRef"] == {"name": "123", "key": "on"}
+    assert found["imagePullSecrets"] == [{"name": "007"}]
+    assert {"secretName": "1e3", "defaultMode": 0o440} in [each.get("secret") for each in found["volumes"]]
 
 
 def test_secrets_are_named_and_never_made(chart: Chart) -> None:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_config
 from tests.deploy.charts import ROOT, SOURCE, Chart, Values, merged, only
+from tests.deploy.switches import GATEWAYS
 from tools.chart import stale
 
 SCHEMA = json.loads((SOURCE / "values.schema.json").read_text(encoding="utf-8"))
@@ -113,6 +114,10 @@ def test_variables_stand_for_numbers(chart: Chart, tmp_path: Path) -> None:
         {"secretEnv": [{"name": "A-B", "secretName": "s", "secretKey": "k"}]},
         {"build": {"incomplete": "ignore"}},
         {"fullnameOverride": "x" * 33},
+        {"proxy": {"https": "proxy:3128"}},
+        {"build": {"prune": {"olderThan": "a day"}}},
+        {"build": {"ttlSecondsAfterFinished": 0}},
+        {"networkPolicy": {"gateways": {}}},
     ],
     ids=lambda values: next(iter(values)),
 )
@@ -121,7 +126,10 @@ def test_wrong_values_of_its_own(chart: Chart, values: Values) -> None:
 
 
 BUILD: Values = {"build": {"once": True, "inputs": ["s3://bucket/docs"]}}
-GPU: Values = {"config": {"kernels": "gpu"}, "build": {"ray": {"gpu": {"enabled": True, "image": {"repository": "g"}}, "cpu": {"maxReplicas": 0}}}}
+GPU: Values = {
+    "config": {"kernels": "gpu"},
+    "build": {"ray": {"gpu": {"enabled": True, "image": {"repository": "g"}}, "cpu": {"maxReplicas": 0}}},
+}
 MAIN: Values = {"base_url": "https://m/v1", "model": "m"}
 
 REFUSED: dict[str, tuple[Values, str]] = {
@@ -157,6 +165,82 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "a Milvus that nothing uses": ({"milvus": {"enabled": True}}, "set config.vectors.backend to milvus too"),
     "no Milvus to use": ({"config": {"vectors": {"backend": "milvus"}}}, "give config.vectors.uri"),
     "Milvus Lite": ({"config": {"vectors": {"backend": "milvus-lite"}}}, "belongs to one process"),
+    "a Milvus without its password": (
+        {"milvus": {"enabled": True}, "config": {"vectors": {"backend": "milvus"}}},
+        "it asks for a password",
+    ),
+    "no image": ({"image": {"repository": ""}}, "image.repository: say where the image is"),
+    "no image for cards": (
+        merged(BUILD, merged(GPU, {"build": {"ray": {"gpu": {"image": {"repository": ""}}}}})),
+        "say where the image with CUDA is",
+    ),
+    "a name that begins with a digit": ({"fullnameOverride": "1-rag"}, "names of Services begin with a letter"),
+    "labels that select": ({"commonLabels": {"app.kubernetes.io/name": "x"}}, "pods are selected by it"),
+    "labels of a pod that select": (
+        {"query": {"pod": {"labels": {"app.kubernetes.io/component": "x"}}}},
+        "pods are selected by it",
+    ),
+    "a variable that is set": (
+        {"secretEnv": [{"name": "HOME", "secretName": "s", "secretKey": "k"}]},
+        "must leave out HOME: the chart sets it",
+    ),
+    "a variable of S3's that is set": (
+        {"s3": {"region": "r"}, "query": {"pod": {"env": [{"name": "AWS_REGION", "value": "r"}]}}},
+        "must leave out AWS_REGION",
+    ),
+    "a volume over the image's folders": (
+        {"storage": {"existingClaim": "c", "mountPath": "/tmp"}, "index": {"uri": "/tmp/i"}},
+        "storage.mountPath: /tmp is the image's own",
+    ),
+    "a folder as a URI": ({"index": {"uri": "file:///data/i"}}, "write file:///data/i without file:"),
+    "credentials in an endpoint": (
+        {"config": {"llm": {"endpoints": {"main": MAIN | {"base_url": "https://id:pw@m/v1"}}}}},
+        "base_url must hold no credentials",
+    ),
+    "credentials of a proxy": (
+        {"proxy": {"https": "http://id:pw@proxy:3128"}},
+        "proxy.https must hold no credentials",
+    ),
+    "a roll that fails before a pod can be ready": (
+        {"query": {"startupSeconds": 3600}},
+        "query.progressDeadlineSeconds must be above",
+    ),
+    "an Ingress without names": (merged(GATEWAYS, {"query": {"ingress": {"enabled": True}}}), "query.ingress.hosts"),
+    "a route to nowhere": (merged(GATEWAYS, {"query": {"grpcRoute": {"enabled": True}}}), "say which Gateway"),
+    "an Ingress that nothing passes": (
+        {"query": {"ingress": {"enabled": True, "hosts": ["a.example"]}}},
+        "say where the pods are that serve query.ingress",
+    ),
+    "certificates that end before the pods": (
+        merged(
+            GATEWAYS,
+            {
+                "query": {"ingress": {"enabled": True, "hosts": ["a.example"]}},
+                "tls": {"existingSecret": "t", "clientCa": {"existingSecret": "c"}},
+            },
+        ),
+        "do not reach them: use query.service.type LoadBalancer",
+    ),
+    "a page in the clear": ({"query": {"page": {"enabled": True}}}, "a page beyond loopback needs TLS"),
+    "a page for everybody": (
+        {"query": {"page": {"enabled": True}}, "tls": {"existingSecret": "t"}, "callers": {"existingSecret": ""}},
+        "say who may call",
+    ),
+    "a page that is not let in": (
+        {
+            "query": {"page": {"enabled": True}},
+            "tls": {"existingSecret": "t", "clientCa": {"existingSecret": "c"}},
+        },
+        "the page must show the service a certificate too",
+    ),
+    "an Ingress of no page": (
+        merged(GATEWAYS, {"query": {"page": {"ingress": {"enabled": True, "hosts": ["a.example"]}}}}),
+        "needs query.page.enabled",
+    ),
+    "tokens of a Ray that knows none": (
+        merged(BUILD, {"build": {"ray": {"auth": {"mode": "token"}, "version": "2.51.0"}}}),
+        "token needs Ray 2.52",
+    ),
     "two certificates": (
         {"tls": {"existingSecret": "t", "certManager": {"enabled": True, "issuer": {"name": "i"}}}},
         "choose either",

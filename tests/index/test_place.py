@@ -251,3 +251,37 @@ def test_what_nobody_opened_for_long_leaves_the_cache(older: Store) -> None:
     assert names(open_snapshot(older)) == NAMES
     left = {path.name for path in cache.iterdir() if path.is_dir()}
     assert left == {open_snapshot(older).manifest.snapshot_id, "lately", "old0"}
+
+
+def _held(cache: Path) -> int:
+    return sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
+
+
+def test_a_cache_without_room_is_not_overfilled(remote: Store, tmp_path: Path) -> None:
+    """What is beyond the limit gets a pod evicted, whatever it serves; so nothing is copied that does not fit."""
+    cache = tmp_path / "cache"
+    assert names(open_snapshot(remote).cached_in(str(cache))) == NAMES
+    enough = _held(cache)
+    shutil.rmtree(cache)
+    assert names(open_snapshot(remote).cached_in(str(cache), enough)) == NAMES
+    for limit in (enough - 1, 1):
+        shutil.rmtree(cache)
+        with pytest.raises((SnapshotCorrupt, StoreError), match=rf"more than service\.cache_bytes \({limit:,}\)"):
+            names(open_snapshot(remote).cached_in(str(cache), limit))
+        assert _held(cache) <= limit
+
+
+def test_older_snapshots_make_room_and_the_one_in_use_does_not(remote: Store, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    snapshot = open_snapshot(remote)
+    assert names(snapshot.cached_in(str(cache))) == NAMES
+    enough = _held(cache)
+    (own,) = cache.glob(f"*/{snapshot.manifest.snapshot_id}")
+    shutil.rmtree(own)
+    for at, name in enumerate(("in-use", "older", "oldest")):
+        (own.parent / name).mkdir()
+        (own.parent / name / "vectors.npy").write_bytes(b"0" * 1000)
+        os.utime(own.parent / name, (time.time() - 60 * (at + 1),) * 2)
+    assert names(snapshot.cached_in(str(cache), enough + 1500)) == NAMES
+    left = sorted(path.name for path in own.parent.iterdir() if path.is_dir())
+    assert left == sorted([own.name, "in-use"])

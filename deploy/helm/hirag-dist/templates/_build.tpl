@@ -118,6 +118,7 @@ rayClusterSpec:
     rayStartParams:
       num-cpus: "0" # no task runs where the cluster's state and the driver are
       num-gpus: "0"
+      object-store-memory: {{ include "hirag.bytes" (dict "quantity" "1Gi" "share" 0.9) | quote }} # within its /dev/shm
       dashboard-host: 0.0.0.0 # of the API that jobs are submitted to; a NetworkPolicy says who reaches it
     template:
       {{- include "hirag.rayPod" (dict "root" . "container" "ray-head" "pod" $ray.head.pod "resources" $ray.head.resources "image" .Values.image "sharedMemory" "1Gi" "token" $ray.autoscaling.enabled) | nindent 6 }}
@@ -130,6 +131,7 @@ rayClusterSpec:
       rayStartParams:
         num-cpus: {{ $ray.cpu.cpus | quote }}
         num-gpus: "0"
+        object-store-memory: {{ include "hirag.bytes" (dict "quantity" $ray.cpu.sharedMemory "share" 0.9) | quote }}
       template:
         {{- include "hirag.rayPod" (dict "root" . "container" "ray-worker" "pod" $ray.cpu.pod "resources" $ray.cpu.resources "image" .Values.image "sharedMemory" $ray.cpu.sharedMemory "token" false) | nindent 8 }}
     {{- end }}
@@ -145,6 +147,7 @@ rayClusterSpec:
       rayStartParams:
         num-cpus: {{ $ray.gpu.cpus | quote }}
         num-gpus: "1"
+        object-store-memory: {{ include "hirag.bytes" (dict "quantity" $ray.gpu.sharedMemory "share" 0.9) | quote }}
       template:
         {{- include "hirag.rayPod" (dict "root" . "container" "ray-worker" "pod" $ray.gpu.pod "resources" (dict "requests" $requests "limits" $limits) "image" $ray.gpu.image "sharedMemory" $ray.gpu.sharedMemory "token" false) | nindent 8 }}
     {{- end }}

@@ -20,6 +20,7 @@
 {{- $_ := set $service "metrics_listen" (printf "%s:9464" $host) -}}
 {{- $_ := set $service "metrics_public" true -}}
 {{- $_ := set $service "cache_dir" "/var/cache/hirag" -}}
+{{- $_ := set $service "cache_bytes" (include "hirag.bytes" (dict "quantity" .Values.query.cache.size "share" 0.95) | int64) -}}
 {{- if .Values.callers.existingSecret -}}
 {{- $_ := set $service "callers_file" (printf "/etc/hirag/callers/%s" .Values.callers.key) -}}
 {{- $_ := set $service "state_dir" "/var/lib/hirag" -}}

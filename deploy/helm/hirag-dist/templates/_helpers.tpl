@@ -93,6 +93,13 @@ imagePullSecrets:
 {{- dig "service" "port" 19530 .Values.milvus -}}
 {{- end -}}
 
+{{/* A share of a quantity, in bytes. Given: quantity, share. */}}
+{{- define "hirag.bytes" -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- $unit := get $units (regexFind "[kMGTP]i?$" .quantity) -}}
+{{- mulf (float64 (regexFind "^[0-9.]+" .quantity)) $unit .share | floor | int64 -}}
+{{- end -}}
+
 {{/* Whether builds are made. */}}
 {{- define "hirag.builds" -}}
 {{- if or .Values.build.once .Values.build.schedule.enabled -}}true{{- end -}}
