@@ -203,7 +203,7 @@ def make_executor(workers: int) -> Executor:
 def make_services(lender: Lender, holder: str) -> Services:
     """Return what clustering asks of a worker."""
     unused: Any = None
-    return Services(unused, unused, CpuKernels(), unused, len)
+    return Services(unused, unused, lambda name: CpuKernels(), unused, len)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ from hirag_dist.core.limits import Allowance
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.errors import HiragError, RateLimited
 from hirag_dist.execution.dataset import Dataset, Part
+from hirag_dist.execution.ray.crew import Crew
 from hirag_dist.execution.ray.treasury import TakenForDead, TreasuryActor
-from hirag_dist.execution.ray.workers import Crew
 from hirag_dist.execution.splitting import plan
 from hirag_dist.execution.task import Task
 from hirag_dist.index.store import Store
@@ -322,7 +322,7 @@ class SimulatedCrew(Crew):
         self.lives = [Life(number, 0, line) for number in range(count)]
         self.gone: set[int] = set()
 
-    def there(self) -> list[int]:
+    def there(self, on_gpu: bool = False) -> list[int]:
         """As `Crew.there`."""
         return [number for number in range(len(self.lives)) if number not in self.gone]
 

@@ -266,6 +266,12 @@ class Execution(Section):
 
     executor: Literal["ray", "inline"] = "ray"
     workers: int | None = Field(None, ge=1, description="null: one a core of the cluster")
+    gpu_workers: int = Field(
+        0,
+        ge=0,
+        description="of Ray, with a GPU each, started for what kernels compute and ended after it; the others then do "
+        "all else. 0: no worker is special",
+    )
     ray_address: str | None = Field(None, description="null: a Ray of this command's own; auto: a running one")
     tasks_in_flight: int | None = Field(
         None, ge=1, description="tasks that wait for models in one worker at a time; null: as the limits of calls need"
@@ -316,9 +322,10 @@ class Config(Section):
     resolution: Resolution = Resolution()
     clustering: Clustering = Clustering()
     communities: Communities = Communities()
-    kernels: Literal["auto", "cpu", "gpu"] = Field(
+    kernels: Literal["auto", "cpu", "gpu", "cupy"] = Field(
         "auto",
-        description="gpu: an error where none can be used; auto: a GPU where there is one, noted in the manifest",
+        description="gpu, or cupy for communities on the CPU: an error where none can be used; auto: a GPU where there "
+        "is one, noted in the manifest",
     )
     llm: Llm = Field(default_factory=lambda: Llm.model_validate({}))
     retrieval: Retrieval = Retrieval()

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +37,7 @@ from hirag_dist.stages.packing import Packing
 from hirag_dist.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.stages.report_lines import ClaimLines, EntityLines, RelationLines
-from hirag_dist.wiring import Resolved
+from hirag_dist.wiring import Resolved, gpu_kernels
 
 log = logging.getLogger(__name__)
 _REPORTS_TOGETHER = 256  # in one task: what it holds in memory
@@ -125,6 +125,7 @@ class Build:
         chunk_vectors = self._run.stage(
             EmbedChunks(self._resolved.embedder, self._resolved.dim), "chunk vectors", chunks=chunks
         )["vectors"]
+        self._name_kernels()
         growth = Growth(
             self._run, self._config, self._prompts, self._resolved, lambda: self._meta_types(chunks, layers)
         )
@@ -155,6 +156,15 @@ class Build:
                     "shows them, `hirag-dist retry` asks them again, `retry --drop` accepts the loss"
                 )
         return self._publish(parts)
+
+    def _name_kernels(self) -> None:
+        """Find out which kernels the workers with a GPU have, now that stages are next whose keys name them.
+
+        Not before: such a worker may be a node that must come for it, and would wait while models are called.
+        """
+        if not self._resolved.kernels:
+            name = self._run.ask_kernels(gpu_kernels, "gpu")
+            self._resolved = replace(self._resolved, kernels=name)
 
     def _publish(self, parts: Parts) -> BuildResult:
         before = current_id(self._run.store)

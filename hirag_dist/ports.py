@@ -116,6 +116,9 @@ class VectorIndex(Protocol):
         ...
 
 
+CPU = "cpu"  # the name of the kernels that any worker has; those of other names need a GPU
+
+
 class Kernels(Protocol):
     """The numerical work that a GPU can do. Arrays in and out are numpy's."""
 
@@ -194,7 +197,7 @@ class Executor(Protocol):
         ...
 
     def hold(
-        self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True
+        self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True, kernels: str = CPU
     ) -> AbstractContextManager[Held]:
         """Lend shards that stay in the workers while the block lasts, for algorithms that go round.
 
@@ -206,6 +209,7 @@ class Executor(Protocol):
                 for the data of all shards.
             shards: what tells `load` where the data are; small, since it travels with every step.
             keep: False loads the data anew for each step, where they are too large to stay.
+            kernels: that steps compute with, by name: those of a GPU are for workers that have one.
         """
         ...
 

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from hirag_dist.backends.endpoints import endpoint_settings, make_chat_model, make_embedder
 from hirag_dist.backends.kernels import make_kernels, resolve_kernels
@@ -35,7 +35,7 @@ from hirag_dist.pool.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedd
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.probing import probe_forms
 from hirag_dist.pool.treasury import Treasury
-from hirag_dist.ports import ChatModel, Embedder, Executor
+from hirag_dist.ports import CPU, ChatModel, Embedder, Executor
 from hirag_dist.query import QueryEngine
 from hirag_dist.questions import QuestionEmbedder
 from hirag_dist.stages.base import Services
@@ -56,7 +56,8 @@ class Resolved:
         structured: role of a build → whether JSON schemas are asked for.
         models: role → the models that may answer, each with whatever else decides its replies.
         embedder, dim: name and size of the vectors.
-        kernels: name of the numerical backend.
+        kernels: name of the numerical backend; empty where a worker with a GPU has yet to say it (`gpu_kernels`),
+            which it is asked when the first stage needs one.
     """
 
     structured: Mapping[str, bool]
@@ -87,8 +88,35 @@ def resolve(config: Config, ledger: Ledger | None = None, kernels: str | None = 
         models=models,
         embedder=embedder.name,
         dim=embedder.dim,
-        kernels=resolve_kernels(config.kernels, kernels),
+        kernels=_kernels(config, kernels),
     )
+
+
+def has_gpu_workers(config: Config) -> bool:
+    """Whether kernels are for workers of their own, and what they have is not for this machine to say."""
+    return config.execution.executor == "ray" and config.execution.gpu_workers > 0 and config.kernels != CPU
+
+
+def _kernels(config: Config, before: str | None) -> str:
+    """Return the name of the kernels, empty where only a worker with a GPU knows it.
+
+    Such a worker is asked for no more than has to be known: where the index has kernels that the configuration
+    means, they are taken, so that a build with nothing left to compute needs no GPU.
+    """
+    if not has_gpu_workers(config):
+        return resolve_kernels(config.kernels, before)
+    if config.kernels == "cupy":
+        return config.kernels
+    return before or "" if config.kernels == "auto" or before == config.kernels else ""
+
+
+def gpu_kernels(services: Services, data: None, argument: None) -> str:
+    """Return the name of the kernels that a worker with a GPU has: a step of such a worker (`ports.Held`).
+
+    Raises:
+        BackendUnavailable: it cannot use its GPU.
+    """
+    return resolve_kernels("gpu")
 
 
 async def _probe(config: Config, ledger: Ledger | None) -> dict[str, bool]:
@@ -167,7 +195,8 @@ def make_services(
         spending: whether the run has a spending limit.
         lender: of permits to call.
         holder: the worker's name there.
-        kernels: name of the kernels that the build resolved to; None to choose here.
+        kernels: name of the kernels that the build resolved to: a worker that cannot have them says so at once. None
+            to find that out with the first stage that names some.
     """
     ledger = Ledger(store)
     count = counter(config.tokenizer)
@@ -182,8 +211,10 @@ def make_services(
             if release is not None:
                 await release()
 
-    computing = make_kernels(kernels or resolve_kernels(config.kernels))
-    return Services(chat, embedder, computing, encoding(config.tokenizer), count, ledger.refresh, close)
+    made_kernels = cache(make_kernels)
+    if kernels is not None:
+        made_kernels(kernels)
+    return Services(chat, embedder, made_kernels, encoding(config.tokenizer), count, ledger.refresh, close)
 
 
 def make_executor(
@@ -192,10 +223,13 @@ def make_executor(
     """Return the configured executor. It starts with its first task: BackendUnavailable rises then.
 
     Args:
-        kernels: name of the kernels that the build resolved to, the same for all workers; None to let each choose.
+        kernels: name of the kernels that the build resolved to, which every worker must have unless there are workers
+            for them; None to find that out with the first stage that names some.
     """
     execution = config.execution
     treasury = partial(make_treasury, config, max_usd, max_tokens)
+    apart = has_gpu_workers(config)
+    kernels = None if apart else kernels
     services = partial(make_services, config, store, max_usd is not None or max_tokens is not None, kernels=kernels)
 
     def inline() -> Executor:
@@ -203,7 +237,7 @@ def make_executor(
         return InlineExecutor(lambda: services(lender, ""), _tasks_in_flight(config, 1), lender.charge)
 
     def ray() -> Executor:
-        from hirag_dist.execution.ray import RayExecutor
+        from hirag_dist.execution.ray import GpuWorkers, RayExecutor
 
         return RayExecutor(
             services,
@@ -211,6 +245,7 @@ def make_executor(
             workers=execution.workers,
             address=execution.ray_address,
             in_flight=lambda n_workers: _tasks_in_flight(config, n_workers),
+            gpu=GpuWorkers(execution.gpu_workers) if apart else None,
         )
 
     return LazyExecutor(execution.executor, ray if execution.executor == "ray" else inline)

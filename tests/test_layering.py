@@ -46,7 +46,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot im
 
 
 def services(kernels: Any) -> Any:
-    return SimpleNamespace(kernels=kernels, catch_up=no_other_workers, close=no_other_workers)
+    return SimpleNamespace(kernels=lambda name: kernels, catch_up=no_other_workers, close=no_other_workers)
 
 
 class Mortal(CpuKernels):

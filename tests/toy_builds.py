@@ -160,7 +160,9 @@ class Bench:
             roles = {role: [PricedModel("endpoint", model)] for role in CHAT_ROLES}
             caller = Caller(Budget(Treasury({"endpoint": Allowance(None, None, 8)})), Patience(2, 0.0))
             pool = Pool(roles, Ledger(store), caller, count)
-            return Services(pool, embedder, CpuKernels(), encoding(config.tokenizer), count, close=pool.close)
+            return Services(
+                pool, embedder, lambda name: CpuKernels(), encoding(config.tokenizer), count, close=pool.close
+            )
 
         resolved = Resolved(
             structured=dict.fromkeys(CHAT_ROLES, False),

@@ -16,8 +16,9 @@ def resolve_kernels(choice: str, before: str | None = None) -> str:
     """Return the name of the kernels that a configured choice means on this machine, for `make_kernels`.
 
     `gpu` where CuPy and cuGraph are installed and a GPU is visible, `cupy` where cuGraph is missing: communities are
-    then found on the CPU. `auto` keeps those that the index was built with where it can, since others give other
-    clusters, whose summaries are paid for again; it takes the CPU where no GPU can be used.
+    then found on the CPU, as they are where `cupy` is chosen. `auto` keeps those that the index was built with where
+    it can, since others give other clusters, whose summaries are paid for again; it takes the CPU where no GPU can be
+    used.
 
     Args:
         before: the kernels of the index as it is.
@@ -28,6 +29,8 @@ def resolve_kernels(choice: str, before: str | None = None) -> str:
     if choice == "cpu" or (choice == "auto" and before == CpuKernels.name):
         return CpuKernels.name
     found = _found(choice)
+    if found == "gpu" and "cupy" in (choice, before if choice == "auto" else ""):
+        return "cupy"
     if choice == "auto" and before not in (None, found):
         log.warning(
             "the index was built with kernels: %s, which this machine does not have; with %s layers are clustered "

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from hirag_dist.cli.bill import bill_table, ratio_line, sent_line, tokens_per_corpus_token
-from hirag_dist.cli.builds import BuildRecord, Given, note_not_begun, sent_sums
+from hirag_dist.cli.builds import BuildRecord, Given, last_build, note_not_begun, sent_sums
 from hirag_dist.cli.output import emit, out, table
 from hirag_dist.cli.progress import Bars
 from hirag_dist.config import Config
@@ -24,7 +24,7 @@ from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
 from hirag_dist.pool.ledger import Ledger, compact
 from hirag_dist.pool.metering import Meter, current_meter
-from hirag_dist.wiring import Resolved, make_batches, make_executor, resolve
+from hirag_dist.wiring import Resolved, has_gpu_workers, make_batches, make_executor, resolve
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def _resolved(config: Config, store: Store, order: Order, probes: Meter, lock: B
     """Ask the models what they can; what that spends goes to `probes`, and that it failed on record."""
     token = current_meter.set(probes)
     try:
-        return resolve(config, Ledger(store), _kernels_before(store))
+        return resolve(config, Ledger(store), _kernels_before(config, store))
     except BaseException as error:
         with suppress(StoreError, IndexBusy):  # why it failed is what is told
             note_not_begun(store, order.action, order.given, config, order.limits, probes, error, lock.fenced)
@@ -120,7 +120,16 @@ def _resolved(config: Config, store: Store, order: Order, probes: Meter, lock: B
         current_meter.reset(token)
 
 
-def _kernels_before(store: Store) -> str | None:
+def _kernels_before(config: Config, store: Store) -> str | None:
+    """Return the kernels of the index: those of its last snapshot.
+
+    Where they are for workers of their own to say, what these said in a build that did not end counts more: it goes
+    on without asking again.
+    """
+    if has_gpu_workers(config):
+        with suppress(StoreError):  # a damaged record is none
+            if said := (last_build(store) or {}).get("decisive", {}).get("kernels"):
+                return str(said)
     own_id = current_id(store)
     if own_id is None:
         return None

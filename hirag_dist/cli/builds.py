@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hirag_dist.config import Config
 from hirag_dist.errors import BudgetReached, HiragError, StoreError
-from hirag_dist.execution.events import Spent, StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.execution.events import KernelsFound, Spent, StageFinished, StageStarted, StageStopped, TaskFinished
 from hirag_dist.execution.letters import Drops, letter_rows, split_letters, stage_letters
 from hirag_dist.index.layout import BUILD, BUILDS, DROPPED, MANIFEST, snapshot_path
 from hirag_dist.index.lock import BuildLock
@@ -128,6 +128,8 @@ class BuildRecord:
             self._sent.add(event.usage)
             if event.outside:  # else a stage's bill has it, once a task takes the replies from the ledger
                 self._outside.setdefault(event.label, Meter()).add(event.usage)
+        elif isinstance(event, KernelsFound):
+            self._record["decisive"]["kernels"] = event.name
         elif isinstance(event, StageStopped):
             self._stages[event.label]["state"] = "stopped"
             self._spent(event.label, event.usage)

@@ -26,7 +26,7 @@ from hirag_dist.core.tokens import counter
 from hirag_dist.errors import HiragError
 from hirag_dist.index.store import Store
 from hirag_dist.types import ChatRequest, Message
-from hirag_dist.wiring import CHAT_ROLES, role_endpoints
+from hirag_dist.wiring import CHAT_ROLES, has_gpu_workers, role_endpoints
 
 _UNTRIED = (
     "Not yet run on a GPU by the project: checked on the CPU through the same code, and calls to cuGraph against the "
@@ -77,8 +77,11 @@ def examine(config: Config, index: str | None) -> list[Finding]:
     """Return the findings, in the order of the flow."""
     findings = [_version(name) for name in ("ray", "pymilvus", "milvus-lite", "grpcio", "numba")]
     findings += [_gpu(), *_mixtures_of_cuml()]
-    if config.kernels == "gpu":
-        findings.append(_check("kernels", lambda: resolve_kernels("gpu"), "or set kernels: auto"))
+    if has_gpu_workers(config):
+        seen = f"up to {config.execution.gpu_workers} workers with a GPU say which, when a build first needs them"
+        findings.append(Finding("kernels", "note", seen))
+    elif config.kernels in ("gpu", "cupy"):
+        findings.append(_check("kernels", lambda: resolve_kernels(config.kernels), "or set kernels: auto"))
     findings.append(_check("tokenizer", lambda: f"{config.tokenizer}, {counter(config.tokenizer)('one two')} tokens"))
     findings.append(_check("prompts", lambda: _prompts(config)))
     if config.execution.executor == "ray":
@@ -149,7 +152,8 @@ def _prompts(config: Config) -> str:
 def _ray(config: Config) -> str:
     from hirag_dist.execution.ray import describe_cluster
 
-    return describe_cluster(config.execution.ray_address)
+    gpu_workers = config.execution.gpu_workers if has_gpu_workers(config) else 0
+    return describe_cluster(config.execution.ray_address, gpu_workers)
 
 
 def _chat_once(name: str, config: Config) -> str:

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.text import Text
 
 from hirag_dist.cli.output import dollars, err, short
-from hirag_dist.execution.events import BatchesOut, StageFinished, StageStarted, TaskFinished
+from hirag_dist.execution.events import BatchesOut, KernelsFound, StageFinished, StageStarted, TaskFinished
 from hirag_dist.pool.metering import Meter
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,8 @@ class Bars:
                 self._progress.update(self._lines[event.label], spent=said)
             else:  # of an earlier run: the stage has not begun here
                 self._progress.console.print(f"{event.label}: {said} since an earlier run; waiting for them first")
+        elif isinstance(event, KernelsFound):
+            log.info("kernels: %s (of a worker with a GPU)", event.name)
         elif isinstance(event, StageFinished):
             if not event.reused:
                 line = self._lines[event.label]

@@ -117,6 +117,8 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], uri: str) -> 
         ConfigError: something that decides the content is not as it was; says what.
     """
     old, new = _flat(before), _flat(now)
+    if not (old.get("kernels") and new.get("kernels")):  # not known until a worker with a GPU says it
+        new["kernels"] = old.get("kernels", "")
     changes = [
         f"{key}: {old.get(key, 'not there')} → {new.get(key, 'not there')}"
         for key in sorted(old | new)

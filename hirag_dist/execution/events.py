@@ -31,6 +31,13 @@ class TaskFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelsFound:
+    """A worker with a GPU has said which kernels it has: the name that stages have in their keys from here on."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class BatchesOut:
     """Calls of a stage are out in batches, and are waited for."""
 

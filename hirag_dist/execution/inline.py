@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hirag_dist.execution.task import Task, TaskResult, one_thread, run_task
+from hirag_dist.ports import CPU
 from hirag_dist.stages.base import Services, asks_models
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,9 @@ class InlineExecutor:
                         rest.exception()
 
     @contextmanager
-    def hold(self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True) -> Iterator[_Held]:
+    def hold(
+        self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True, kernels: str = CPU
+    ) -> Iterator[_Held]:
         """Lend shards that stay in this process: all of them at once, where they are kept."""
         yield _Held(self._made_services(), load, shards, keep)
 

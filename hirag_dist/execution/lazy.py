@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from hirag_dist.execution.task import Task, TaskResult
-from hirag_dist.ports import Executor, Held
+from hirag_dist.ports import CPU, Executor, Held
 
 
 class LazyExecutor:
@@ -33,13 +33,15 @@ class LazyExecutor:
         yield from self._there().map(chain((first,), waiting))
 
     @contextmanager
-    def hold(self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True) -> Iterator[Held]:
+    def hold(
+        self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True, kernels: str = CPU
+    ) -> Iterator[Held]:
         """Lend shards that stay with the workers.
 
         Raises:
             BackendUnavailable: the executor does not start.
         """
-        with self._there().hold(load, shards, keep) as held:
+        with self._there().hold(load, shards, keep, kernels) as held:
             yield held
 
     def charge(self, tokens: int, usd: float) -> None:

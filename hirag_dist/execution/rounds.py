@@ -14,7 +14,7 @@ from hirag_dist.execution.task import Slice, Task, TaskResult, one_thread, write
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter
 from hirag_dist.ports import Executor, Held, Kernels
-from hirag_dist.stages.base import InRounds, RoundStage, Services
+from hirag_dist.stages.base import InRounds, RoundStage, Services, kernels_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,11 @@ def go_rounds(tasks: Iterable[Task], executor: Executor) -> Iterator[TaskResult]
         runs = enumerate(cut(pieces, split.n))
         shards = [_Shard(stage, run, number * split.n, task.store) for number, run in runs]
         one_thread()  # here too: what steers has sums of its own
-        with executor.hold(_load, shards, split.keep) as held, executor.hold(_lend, [None]) as lent:
+        kernels = kernels_of(stage)
+        with (
+            executor.hold(_load, shards, split.keep, kernels) as held,
+            executor.hold(_lend, [kernels], kernels=kernels) as lent,
+        ):
             n_rows = sum(piece.stop - piece.start for piece in pieces)
             outputs = stage.go_round(held, cast(Kernels, _LentKernels(lent)), n_rows)
         yield write_outputs(task, outputs, Meter(), started)
@@ -67,8 +71,8 @@ def _load(services: Services, shard: _Shard) -> Any:
     return shard.stage.load(pa.concat_tables(tables).cast(schema), shard.first_row)
 
 
-def _lend(services: Services, nothing: None) -> Kernels:
-    return services.kernels
+def _lend(services: Services, kernels: str) -> Kernels:
+    return services.kernels(kernels)
 
 
 def _call(services: Services, kernels: Kernels, call: tuple[str, tuple[Any, ...]]) -> Any:

@@ -17,7 +17,15 @@ from hirag_dist.execution.batch_records import batches_out
 from hirag_dist.execution.batching import Batches, Rounds
 from hirag_dist.execution.dataset import Dataset as Dataset
 from hirag_dist.execution.dataset import Part
-from hirag_dist.execution.events import BatchesOut, Spent, StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.execution.events import (
+    BatchesOut,
+    KernelsFound,
+    Spent,
+    StageFinished,
+    StageStarted,
+    StageStopped,
+    TaskFinished,
+)
 from hirag_dist.execution.letters import (
     DONE,
     SPARED,
@@ -37,7 +45,7 @@ from hirag_dist.index.layout import work_path
 from hirag_dist.index.store import Store
 from hirag_dist.pool.metering import Meter
 from hirag_dist.ports import Executor
-from hirag_dist.stages.base import InRounds, Stage
+from hirag_dist.stages.base import InRounds, Services, Stage
 from hirag_dist.types import Rejected
 
 Listener = Callable[[object], None]
@@ -147,6 +155,21 @@ class Run:
             self.usage.setdefault(label, Meter()).add(usage)
             self.sent.add(usage)
             self._tell(Spent(label, usage, outside=True))
+
+    def ask_kernels(self, find: Callable[[Services, None, None], str], kernels: str) -> str:
+        """Return what a worker says of the kernels that it has; it may have to be waited for.
+
+        Args:
+            find: a step (`ports.Held`) that gives their name.
+            kernels: a name that says which workers are asked.
+
+        Raises:
+            HiragError: the worker cannot use them.
+        """
+        with self._executor.hold(_nothing, [None], kernels=kernels) as held:
+            (name,) = held.each(find, None)
+        self._tell(KernelsFound(name))
+        return name
 
     def put(self, name: str, table: pa.Table, digest: str) -> Dataset:
         """Return a dataset of a table made outside any stage."""
@@ -323,6 +346,10 @@ class Run:
     def _tell(self, event: object) -> None:
         for listener in self.listeners:
             listener(event)
+
+
+def _nothing(services: Services, nothing: None) -> None:
+    """Load nothing."""
 
 
 def _first_time(task: Task, spared: Mapping[int, tuple[Rejected, ...]]) -> Task:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import tiktoken
 
 from hirag_dist.errors import Deferred
-from hirag_dist.ports import ChatPool, Embedder, Held, Kernels
+from hirag_dist.ports import CPU, ChatPool, Embedder, Held, Kernels
 from hirag_dist.types import Rejected
 
 T = TypeVar("T")
@@ -72,11 +72,16 @@ async def _nothing_to_close() -> None:
 
 @dataclass(frozen=True)
 class Services:
-    """What a worker lends to the stages it runs."""
+    """What a worker lends to the stages it runs.
+
+    Attributes:
+        kernels: name of kernels → those, made here; a stage names its own. Raises BackendUnavailable where this
+            machine lacks what they need.
+    """
 
     chat: ChatPool
     embedder: Embedder
-    kernels: Kernels
+    kernels: Callable[[str], Kernels]
     encoding: tiktoken.Encoding
     count_tokens: Callable[[str], int]
     catch_up: Callable[[], Awaitable[None]] = no_other_workers  # see the replies that other workers have stored
@@ -140,6 +145,11 @@ class Combines(Protocol):
 def asks_models(stage: Stage) -> bool:
     """Whether a stage's tasks spend their time waiting for models, so that many can be under way at once."""
     return hasattr(stage, "models") or hasattr(stage, "embedder")
+
+
+def kernels_of(stage: object) -> str:
+    """Return the name of the kernels that a stage computes on, its field `kernels`; the CPU's where it has none."""
+    return str(getattr(stage, "kernels", CPU))
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

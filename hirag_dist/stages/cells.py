@@ -63,7 +63,7 @@ class FitCells:
         sample = np.concatenate(list(shards.each(_sampled, numbers)))
 
         def each(mixture: Mixture) -> Statistics:
-            return total(shards.each(_statistics, mixture))
+            return total(shards.each(_statistics, (self.kernels, mixture)))
 
         return {"nodes": node_table(fit_cells(kernels, each, sample, n_rows, self.settings))}
 
@@ -90,7 +90,7 @@ class AssignCells:
         """Return the rows of one shard with their cells and shares, in the order of the layer."""
         scores = tables["scores"]
         rows = _finite_scores(scores, self.dims)
-        found = assign_cells(services.kernels, rows, cells_of(tables["nodes"]))
+        found = assign_cells(services.kernels(self.kernels), rows, cells_of(tables["nodes"]))
         at = pa.array(found.rows)
         columns = [pa.array(found.cells), scores["id"].take(at), pa.array(found.shares), scores["vector"].take(at)]
         return {"rows": pa.table(columns, schema=CELL_ROWS)}
@@ -123,8 +123,9 @@ class ClusterCells:
         order = np.argsort(cells, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(cells[order])) + 1) if len(order) else []
         links, components = [CELL_LINKS.empty_table()], []
+        kernels = services.kernels(self.kernels)
         for at in parts:
-            found = cluster_cell(services.kernels, rows[at], shares[at], self.settings, self.settings.seed)
+            found = cluster_cell(kernels, rows[at], shares[at], self.settings, self.settings.seed)
             cell = int(cells[at[0]])
             columns = [
                 np.full(len(found.rows), cell),
@@ -151,5 +152,6 @@ def _sampled(services: Services, shard: tuple[int, FloatMatrix], numbers: IntVec
     return rows[numbers[first:last] - first_row]
 
 
-def _statistics(services: Services, shard: tuple[int, FloatMatrix], mixture: Mixture) -> Statistics:
-    return services.kernels.statistics(shard[1], mixture)
+def _statistics(services: Services, shard: tuple[int, FloatMatrix], asked: tuple[str, Mixture]) -> Statistics:
+    kernels, mixture = asked
+    return services.kernels(kernels).statistics(shard[1], mixture)

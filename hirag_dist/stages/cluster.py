@@ -51,8 +51,9 @@ class ClusterLayer:
         """Return memberships, prompt material by cluster, and one row of figures."""
         order = tables["vectors"]["id"]
         vectors = vector_matrix(tables["vectors"], self.dim)
-        scores = reduced(vectors, self.reduce_dims, full_rows(self.settings.shard_rows), services.kernels)
-        soft = soft_clusters(scores, self.settings, services.kernels)
+        kernels = services.kernels(self.kernels)
+        scores = reduced(vectors, self.reduce_dims, full_rows(self.settings.shard_rows), kernels)
+        soft = soft_clusters(scores, self.settings, kernels)
         ids = np.array(order.to_pylist(), object)
         bounds = np.concatenate([[0], np.cumsum(soft.sizes)])
         cluster_ids = [cluster_id(self.layer, sorted(ids[soft.rows[first:last]])) for first, last in pairwise(bounds)]

@@ -42,7 +42,7 @@ class DetectCommunities:
             return {"communities": COMMUNITIES.empty_table()}
         entities, relations = _in_order(tables)
         graph = build_graph(entities["entity_id"], relations)
-        levels = services.kernels.leiden(graph, self.max_size, self.resolution, self.seed)
+        levels = services.kernels(self.kernels).leiden(graph, self.max_size, self.resolution, self.seed)
         return {"communities": community_table(levels, graph, entities["entity_id"])}
 
 

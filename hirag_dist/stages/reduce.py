@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +55,9 @@ class FitProjection:
 
     def go_round(self, shards: Held, kernels: Kernels, n_rows: int) -> Tables:
         """Return the projection."""
-        found = principal_axes(total_moments(shards.each(_moments, None)), n_axes(self.dim, self.reduce_dims, n_rows))
+        found = principal_axes(
+            total_moments(shards.each(_moments, self.kernels)), n_axes(self.dim, self.reduce_dims, n_rows)
+        )
         rows = [axis.tobytes() for axis in np.ascontiguousarray(found.axes.T, "<f4")]
         return {"projection": pa.table([pa.array(rows, pa.binary()), pa.array(found.shift)], schema=PROJECTION)}
 
@@ -83,7 +85,7 @@ class ReduceVectors:
         vectors, rows = tables["vectors"], tables["projection"]
         axes = np.frombuffer(b"".join(rows["axis"].to_pylist()), "<f4").reshape(rows.num_rows, self.dim)
         projection = Projection(np.ascontiguousarray(axes.T), rows["shift"].to_numpy())
-        scores = services.kernels.project(vector_matrix(vectors, self.dim), projection)
+        scores = services.kernels(self.kernels).project(vector_matrix(vectors, self.dim), projection)
         return {"scores": vector_table(vectors["id"], scores)}
 
 
@@ -105,7 +107,7 @@ class ReduceByNeighbours:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the positions of all rows."""
         vectors = tables["vectors"]
-        scores = services.kernels.umap(vector_matrix(vectors, self.dim), self.n_dims, self.seed)
+        scores = services.kernels(self.kernels).umap(vector_matrix(vectors, self.dim), self.n_dims, self.seed)
         return {"scores": vector_table(vectors["id"], scores)}
 
 
@@ -147,5 +149,5 @@ def reduced(vectors: FloatMatrix, reduce_dims: int, shard_rows: int, kernels: Ke
     return np.concatenate([kernels.project(shard, projection) for shard in shards])
 
 
-def _moments(services: Services, vectors: FloatMatrix, nothing: Any) -> Moments:
-    return services.kernels.moments(vectors)
+def _moments(services: Services, vectors: FloatMatrix, kernels: str) -> Moments:
+    return services.kernels(kernels).moments(vectors)

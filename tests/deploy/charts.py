@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -128,6 +130,16 @@ class Chart:
         done = self.run("template", merged(LEAST, values), *more)
         assert done.returncode != 0, "these values were taken"
         return done.stderr
+
+
+def script(name: str) -> ModuleType:
+    """Return a script of the chart's as a module."""
+    spec = importlib.util.spec_from_file_location(name, SOURCE / "files" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _objects(text: str) -> list[Object]:

@@ -270,7 +270,8 @@ SWITCHES: dict[str, dict[str, Values]] = {
                     "labels": {"release": "prom"},
                     "runbookUrl": "https://example.com/operations",
                     "snapshotAgeHours": 48,
-                    "buildAgeHours": 36,
+                    "buildHours": 12,
+                    "overdueHours": 36,
                 }
             }
         },

@@ -182,12 +182,10 @@ def test_large_numbers_and_nulls_reach_the_configuration(chart: Chart) -> None:
 
 def test_what_runs_once_is_what_the_schedule_runs(chart: Chart) -> None:
     """A Job makes the RayJob and ends as it does, once and by the schedule: helm, alerts and people ask Jobs."""
-    objects = chart.render(merged(RAY, {"build": {"schedule": {"enabled": True}, "activeDeadlineSeconds": 7200}}))
+    objects = chart.render(merged(RAY, {"build": {"schedule": {"enabled": True}}}))
     once, cron = only(objects, "Job")["spec"], only(objects, "CronJob")["spec"]["jobTemplate"]["spec"]
+    once["template"]["spec"]["containers"][0]["command"].append("5")  # to leave a night out is no failure
     assert once == cron
-    assert once["activeDeadlineSeconds"] > 7200
-    (rule, _) = once["podFailurePolicy"]["rules"]
-    assert rule["onExitCodes"]["values"] == [10]
     assert only(objects, "RayJob")["metadata"]["name"] == "demo-hirag-dist-run"
 
 
@@ -209,7 +207,8 @@ def test_a_schedule_without_ray_needs_no_rights(chart: Chart) -> None:
     objects = chart.render(merged(INLINE, {"build": {"schedule": {"enabled": True}}}))
     assert not [each for each in objects if each["kind"] in ("Role", "RoleBinding", "RayJob")]
     once, scheduled = only(objects, "Job")["spec"], only(objects, "CronJob")["spec"]["jobTemplate"]["spec"]
-    assert once["template"] == scheduled["template"]
+    once["template"]["spec"]["containers"][0]["command"].append("5")  # to leave a night out is no failure
+    assert once == scheduled
     assert only(objects, "CronJob")["spec"]["concurrencyPolicy"] == "Forbid"
 
 

@@ -66,11 +66,39 @@ def _check_reachable(address: str | None) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
 
 
-def describe_cluster(address: str | None) -> str:
-    """Return what a cluster has, starting one for the question where there is no address.
+def count_cpus(beside_gpus: bool) -> int:
+    """Return the CPUs of the cluster as it is; without those of nodes that have a GPU where there are others."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    without = [resources for resources in nodes if not resources.get("GPU")] if beside_gpus else []
+    return int(sum(resources.get("CPU", 0) for resources in without or nodes))
+
+
+def count_gpus() -> float:
+    """Return the GPUs of the cluster as it is."""
+    return float(ray.cluster_resources().get("GPU", 0))
+
+
+def check_gpus() -> None:
+    """Refuse workers with a GPU on a Ray of this machine's own, which no node will ever join, where it sees none.
 
     Raises:
-        BackendUnavailable: it is out of reach, or Ray does not start.
+        BackendUnavailable: there is none.
+    """
+    if count_gpus() < 1:
+        raise BackendUnavailable(
+            "execution.gpu_workers: Ray sees no GPU on this machine (`nvidia-smi`, CUDA_VISIBLE_DEVICES); set it to 0, "
+            "or execution.ray_address to a cluster that has them"
+        )
+
+
+def describe_cluster(address: str | None, gpu_workers: int = 0) -> str:
+    """Return what a cluster has, starting one for the question where there is no address.
+
+    Args:
+        gpu_workers: that a build would ask it for.
+
+    Raises:
+        BackendUnavailable: it is out of reach, or Ray does not start, or it can never have a GPU that is asked for.
     """
     owns = not ray.is_initialized()
     if owns:
@@ -78,7 +106,12 @@ def describe_cluster(address: str | None) -> str:
     try:
         found = ray.cluster_resources()
         nodes = sum(bool(node["Alive"]) for node in ray.nodes())
-        return f"{ray.__version__}, {nodes} node(s), {found.get('CPU', 0):g} CPUs, {found.get('GPU', 0):g} GPUs"
+        said = f"{ray.__version__}, {nodes} node(s), {found.get('CPU', 0):g} CPUs, {found.get('GPU', 0):g} GPUs"
+        if gpu_workers and address is None:
+            check_gpus()
+        if gpu_workers and count_gpus() < 1:
+            said += "; a build waits for a node with a GPU when it has to compute on one"
+        return said
     finally:
         if owns:
             ray.shutdown()

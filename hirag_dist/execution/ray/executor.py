@@ -7,19 +7,22 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hirag_dist.errors import HiragError
-from hirag_dist.execution.ray.cluster import start
+from hirag_dist.execution.ray.cluster import check_gpus, count_cpus, start
+from hirag_dist.execution.ray.crew import LOST, Crew, GpuWorkers
 from hirag_dist.execution.ray.held import RayHeld
 from hirag_dist.execution.ray.treasury import TreasuryActor
-from hirag_dist.execution.ray.workers import LOST, Crew, MakeServices, actor
+from hirag_dist.execution.ray.workers import MakeServices, actor
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.pool.treasury import Treasury
-from hirag_dist.stages.base import asks_models
+from hirag_dist.ports import CPU
+from hirag_dist.stages.base import asks_models, kernels_of
 
 _COMPUTING = 2  # tasks of a worker that compute: one runs, one is ready
 
@@ -42,22 +45,32 @@ class RayExecutor:
         address: str | None = None,
         in_flight: Callable[[int], int] = lambda n_workers: 4,
         n_cpus: int | None = None,
+        gpu: GpuWorkers | None = None,
     ) -> None:
-        """Connect, and start the workers.
+        """Connect, and start the workers; those with a GPU when there is work for them.
 
         Args:
-            workers: None for one a CPU of the cluster.
+            workers: that do all work, or all but what `gpu` is for; None for one a CPU of the cluster, without the
+                nodes that have a GPU where there is `gpu`.
             address: of a running cluster, `auto` for the one of this machine, None for a new one.
             in_flight: number of workers → tasks that each holds at a time where they wait for models; of others two.
             n_cpus: of a new cluster; None for this machine's.
+            gpu: workers that do what kernels of a GPU compute, and nothing else.
 
         Raises:
-            BackendUnavailable: the cluster is out of reach, or Ray does not start.
+            BackendUnavailable: the cluster is out of reach, or Ray does not start, or there can be no GPU.
         """
         self._owns_ray = not ray.is_initialized()
         if self._owns_ray:
             start(address, max(n_cpus or os.cpu_count() or 1, workers or 1))
-        count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        on_gpu = gpu is not None and gpu.count > 0
+        if on_gpu and self._owns_ray and address is None:
+            try:
+                check_gpus()
+            except HiragError:
+                ray.shutdown()
+                raise
+        count = workers or max(1, count_cpus(beside_gpus=on_gpu))
         self._in_flight = in_flight(count)
         name = f"treasury-{uuid.uuid4().hex}"  # workers look it up by name: a handle would tie their restart to us
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -66,7 +79,7 @@ class RayExecutor:
             .options(name=name, scheduling_strategy=here, num_cpus=0, max_concurrency=10_000)
             .remote(make_treasury)
         )
-        self._crew = Crew(make_services, name, count, self._treasury.forget.remote)
+        self._crew = Crew(make_services, name, count, self._treasury.forget.remote, gpu)
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         """Run tasks on the least busy workers, yield results as they come.
@@ -76,6 +89,15 @@ class RayExecutor:
             KeyboardInterrupt: requests that were sent have ended and are stored.
         """
         waiting = iter(tasks)
+        first = next(waiting, None)
+        if first is None:
+            return
+        on_gpu = _needs_gpu(first)
+        ahead = [first, *islice(waiting, self._crew.size(on_gpu) - 1 if on_gpu else 0)]  # as many as may be wanted
+        with self._crew.using(len(ahead), on_gpu):
+            yield from self._map(chain(ahead, waiting))
+
+    def _map(self, waiting: Iterator[Task]) -> Iterator[TaskResult]:
         lost: list[Task] = []  # with the worker that had them
         losses: Counter[Hashable] = Counter()
         running: dict[Any, tuple[int, Task]] = {}
@@ -89,7 +111,7 @@ class RayExecutor:
                     if following is None:
                         break
                     room = self._in_flight if asks_models(following.stage) else _COMPUTING
-                    chosen = self._crew.least_busy(load, room)
+                    chosen = self._crew.least_busy(load, room, _needs_gpu(following))
                     if chosen is None:
                         break
                     running[self._crew.workers[chosen].run.remote(following)] = chosen, following
@@ -116,13 +138,17 @@ class RayExecutor:
             raise failure
 
     @contextmanager
-    def hold(self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True) -> Iterator[RayHeld]:
+    def hold(
+        self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True, kernels: str = CPU
+    ) -> Iterator[RayHeld]:
         """Lend shards that stay in the workers, spread evenly over those that are there."""
-        held = RayHeld(self._crew, load, shards, keep)
-        try:
-            yield held
-        finally:
-            held.drop()
+        on_gpu = kernels != CPU
+        held = RayHeld(self._crew, load, shards, keep, on_gpu)
+        with self._crew.using(len(shards), on_gpu):
+            try:
+                yield held
+            finally:
+                held.drop()
 
     def charge(self, tokens: int, usd: float) -> None:
         """Count what was spent outside of tasks."""
@@ -134,3 +160,8 @@ class RayExecutor:
         ray.kill(self._treasury)
         if self._owns_ray:
             ray.shutdown()
+
+
+def _needs_gpu(task: Task) -> bool:
+    """Whether a task computes on a GPU's kernels; one that only sends rows on to those that do need not."""
+    return task.scatter is None and kernels_of(task.stage) != CPU

@@ -10,7 +10,8 @@ from typing import Any
 import ray
 
 from hirag_dist.errors import HiragError
-from hirag_dist.execution.ray.workers import LOST, Crew, ShardStep
+from hirag_dist.execution.ray.crew import LOST, Crew
+from hirag_dist.execution.ray.workers import ShardStep
 
 _STEPS = 2  # of a worker at a time: one runs, one is ready
 _AHEAD = 4  # steps a worker beyond the one whose result is awaited: what came too early waits in Ray's store
@@ -24,11 +25,14 @@ class RayHeld:
     has one at a time.
     """
 
-    def __init__(self, crew: Crew, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool) -> None:
+    def __init__(
+        self, crew: Crew, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool, on_gpu: bool
+    ) -> None:
         self._crew = crew
         self._load = load
         self._shards = shards
         self._keep = keep
+        self._on_gpu = on_gpu
         self._name = uuid.uuid4().hex
         self._homes: dict[int, int] = {}
 
@@ -39,12 +43,17 @@ class RayHeld:
             HiragError: a step failed; the others in flight have ended.
         """
         self._settle()
-        return _Round(self, self._crew, len(self._shards), step, argument).results()
+        most_ahead = _AHEAD * self._crew.size(self._on_gpu)
+        return _Round(self, self._crew, len(self._shards), most_ahead, step, argument).results()
 
     def drop(self) -> None:
         """Let go of the shards."""
-        for worker in self._crew.there():
+        for worker in self.there():
             self._crew.workers[worker].drop.remote(self._name)
+
+    def there(self) -> list[int]:
+        """Return the workers that can hold shards."""
+        return self._crew.there(self._on_gpu)
 
     def begin(self, worker: int, number: int, step: Callable[[Any, Any, Any], Any], argument: Any) -> list[Any]:
         """Ask a worker for a step on a shard; return references to its status and its result."""
@@ -54,7 +63,7 @@ class RayHeld:
 
     def _settle(self) -> None:
         """Spread shards evenly over the workers that are there: some may have come since."""
-        there = self._crew.there()
+        there = self.there()
         if not there:
             return
         most = -(-len(self._shards) // len(there))
@@ -70,7 +79,7 @@ class RayHeld:
     def home(self, number: int, load: Counter[int]) -> int | None:
         """Return the worker of a shard; a new one, of those with least to hold, where it has none. None if nobody is
         there."""
-        there = self._crew.there()
+        there = self.there()
         if self._homes.get(number) not in there:
             if not there:
                 return None
@@ -88,7 +97,13 @@ class _Round:
     """One step on every shard."""
 
     def __init__(
-        self, held: RayHeld, crew: Crew, n_shards: int, step: Callable[[Any, Any, Any], Any], argument: Any
+        self,
+        held: RayHeld,
+        crew: Crew,
+        n_shards: int,
+        most_ahead: int,
+        step: Callable[[Any, Any, Any], Any],
+        argument: Any,
     ) -> None:
         self._held = held
         self._crew = crew
@@ -101,6 +116,7 @@ class _Round:
         self._losses: Counter[Hashable] = Counter()
         self._failure: HiragError | None = None
         self._n_shards = n_shards
+        self._most_ahead = most_ahead
         self._turn = 0
 
     def results(self) -> Iterator[Any]:
@@ -127,7 +143,7 @@ class _Round:
 
     def _send(self) -> None:
         """Give workers that have room their next shards, not far ahead of the one whose turn it is."""
-        end = self._turn + _AHEAD * len(self._crew.workers)
+        end = self._turn + self._most_ahead
         for number in [number for number in self._waiting[: end - self._turn] if number < end]:
             worker = self._held.home(number, self._load)
             if worker is None:

@@ -1,27 +1,20 @@
-"""The workers of a cluster: the actor that one is, and which of them are there."""
+"""A worker of a cluster: the actor that runs tasks and holds shards."""
 
 from __future__ import annotations
 
-import logging
 import uuid
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import ray
 
-from hirag_dist.errors import HiragError, StageFailed
-from hirag_dist.execution.ray.cluster import last_line
+from hirag_dist.errors import HiragError
 from hirag_dist.execution.ray.treasury import RemoteTreasury, TakenForDead
 from hirag_dist.execution.task import Task, TaskResult, one_thread, run_task
 from hirag_dist.pool.budget import Lender
 from hirag_dist.stages.base import Services
 
-log = logging.getLogger(__name__)
-_CLOSE_S = 30.0
-_MOST_LOST_WORKERS = 100  # without one piece of work being done
-_MOST_LOSSES = 5  # a piece of work that took so many workers with it is to blame itself
 MakeServices = Callable[[Lender, str], Services]
 
 
@@ -98,106 +91,6 @@ class Worker:
             lender = RemoteTreasury(ray.get_actor(self._treasury_name))
             self._services = self._make_services(lender, f"{self._number}/{uuid.uuid4().hex}")
         return self._services
-
-
-class Lost:
-    """What became of work whose worker died: it is to be done again."""
-
-
-LOST = Lost()
-
-
-class Crew:
-    """The workers of an executor, and which of them are there.
-
-    A worker that dies is given no work until it is there again: its node may never be, and the others go on.
-    """
-
-    def __init__(
-        self, make_services: MakeServices, treasury_name: str, count: int, forget: Callable[[int], object]
-    ) -> None:
-        """Start `count` workers; `forget` is told the number of each that dies."""
-        kind = actor(Worker).options(num_cpus=1)
-        self.workers = [kind.remote(make_services, treasury_name, n) for n in range(count)]
-        self._forget = forget
-        self._n_lost = 0
-        # A call that ends when the worker is there → the worker. A busy cluster may have no room for some yet.
-        self._away: dict[Any, int] = {self._when_ready(n): n for n in range(count)}
-
-    def there(self) -> list[int]:
-        """Return the numbers of the workers that can be given work."""
-        away = set(self._away.values())
-        return [n for n in range(len(self.workers)) if n not in away]
-
-    def least_busy(self, load: Mapping[int, int], room: int) -> int | None:
-        """Return a worker that is there and has less than `room` to do, None where there is none."""
-        free = [n for n in self.there() if load[n] < room]
-        return min(free, key=lambda n: (load[n], n), default=None)
-
-    def first_of(self, running: Mapping[Any, object]) -> list[Any]:
-        """Wait until something happened; return those of the calls that ended: none where a worker came."""
-        try:
-            done, _ = ray.wait([*running, *self._away], num_returns=1)
-        except KeyboardInterrupt:
-            log.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
-            raise
-        for ref in done:
-            if ref in self._away:
-                self._come_back(ref)
-        return [ref for ref in done if ref in running]
-
-    def outcome(self, ref: Any, worker: int, unit: Hashable, losses: Counter[Hashable]) -> Any:
-        """Return what a call gave: its value, an error of ours, or LOST where the worker died.
-
-        Args:
-            unit: of work, which is to blame itself where workers keep dying over it.
-            losses: workers that died over each.
-        """
-        try:
-            value = ray.get(ref)
-        except ray.exceptions.RayActorError as error:
-            self._go_away(worker, error)
-            return _lost(unit, losses, error)
-        except ray.exceptions.ObjectLostError as error:  # the worker gave it, and its node died before we had it
-            return _lost(unit, losses, error)
-        except ray.exceptions.RayError as error:
-            return StageFailed(f"a worker failed: {last_line(error)}")
-        self._n_lost = 0
-        return value
-
-    def close(self) -> None:
-        """Stop the workers."""
-        there = [self.workers[n].close.remote() for n in self.there()]
-        if there:
-            ray.wait(there, num_returns=len(there), timeout=_CLOSE_S)
-        for worker in self.workers:
-            ray.kill(worker)
-
-    def _go_away(self, worker: int, error: Exception) -> None:
-        if worker not in self._away.values():
-            self._n_lost += 1
-            if self._n_lost > _MOST_LOST_WORKERS:
-                raise StageFailed(f"workers die as soon as they start: {last_line(error)}") from error
-            log.warning("a worker was lost, what it had to do goes to the others: %s", last_line(error))
-            self._forget(worker)
-            self._away[self._when_ready(worker)] = worker
-
-    def _come_back(self, ref: Any) -> None:
-        worker = self._away.pop(ref)
-        try:
-            ray.get(ref)
-        except ray.exceptions.RayActorError as error:
-            self._go_away(worker, error)
-
-    def _when_ready(self, worker: int) -> Any:
-        return self.workers[worker].ready.options(max_task_retries=-1).remote()
-
-
-def _lost(unit: Hashable, losses: Counter[Hashable], error: Exception) -> Lost | StageFailed:
-    losses[unit] += 1
-    if losses[unit] < _MOST_LOSSES:
-        return LOST
-    return StageFailed(f"{_MOST_LOSSES} workers died over the same task: {last_line(error)}")
 
 
 def actor(kind: type, max_restarts: int = -1) -> Any:

@@ -1,10 +1,11 @@
 """Runs a build as an order says: arguments come from a file, so that no shell on the way reads them.
 
-    python build.py ORDER.json    {"build": ["index", …], "retry": ["retry", …], "prune": ["prune", …], "accepted": [3]}
+    python build.py ORDER.json [CODE…]      {"build": ["index", …], "retry": ["retry", …], "prune": ["prune", …],
+                                             "accepted": [3]}
 
 `retry`, if it is there, follows a build that left dead letters (exit code 3), and its exit code takes the place of the
-build's; `prune`, if it is there, follows what succeeded. Exit codes that are accepted become 0. SIGTERM is passed on as
-SIGINT, at which a build stores the replies in flight, and nothing more is begun.
+build's; `prune`, if it is there, follows what succeeded. Exit codes that are accepted, by the order or as a CODE,
+become 0. SIGTERM is passed on as SIGINT, at which a build stores the replies in flight, and nothing more is begun.
 """
 
 from __future__ import annotations
@@ -50,12 +51,17 @@ def run(order: dict[str, Any], runner: Runner) -> int:
     code = runner.run(order["build"])
     if code == INCOMPLETE and "retry" in order:
         code = runner.run(order["retry"])
-    if code in order["accepted"]:
-        print(f"hirag-dist ended with exit code {code}, which is accepted", file=sys.stderr)
-        code = 0
-    if code == 0 and "prune" in order:
-        code = runner.run(order["prune"])
-    return code
+    ended = _accept(code, order["accepted"])
+    if ended == 0 and code in (0, INCOMPLETE) and "prune" in order:
+        ended = _accept(runner.run(order["prune"]), order["accepted"])
+    return ended
+
+
+def _accept(code: int, accepted: list[int]) -> int:
+    if code == 0 or code not in accepted:
+        return code
+    print(f"hirag-dist ended with exit code {code}, which is accepted", file=sys.stderr)
+    return 0
 
 
 def main() -> int:
@@ -63,7 +69,8 @@ def main() -> int:
     runner = Runner()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, runner.stop)
-    return run(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), runner)
+    order = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    return run(order | {"accepted": [*order["accepted"], *map(int, sys.argv[2:])]}, runner)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ spec:
 {{- define "hirag.rayJobSpec" -}}
 {{- $build := .Values.build -}}
 {{- $ray := $build.ray -}}
+{{- $limited := or $build.maxUsd $build.maxTokens | empty | not -}}
 # A path and nothing for a shell to read: arguments stand in order.json.
 entrypoint: python /etc/hirag/config/build.py /etc/hirag/config/order.json
 submissionMode: K8sJobMode
@@ -62,7 +63,8 @@ activeDeadlineSeconds: {{ int64 . }}
 {{- end }}
 shutdownAfterJobFinishes: true
 ttlSecondsAfterFinished: {{ $build.ttlSecondsAfterFinished }}
-submitterConfig: {backoffLimit: {{ $ray.submitter.backoffLimit }}}
+# A submitter that finds its job unknown, as after the head began anew, submits it again: with its limit anew.
+submitterConfig: {backoffLimit: {{ kindIs "invalid" $ray.submitter.backoffLimit | ternary (ternary 0 2 $limited) $ray.submitter.backoffLimit }}}
 submitterPodTemplate:
   metadata:
     labels: {{- include "hirag.podLabels" (dict "root" . "component" "build" "pod" dict) | nindent 6 }}
@@ -164,8 +166,11 @@ podFailurePolicy:
   rules:
     - action: FailJob
       onExitCodes: {containerName: build, operator: In, values: [2, 4]}
+    {{- if not (or $build.maxUsd $build.maxTokens) }}
+    # Where spending is limited, a pod that is drained away counts as a try: the next would have the limit anew.
     - action: Ignore
       onPodConditions: [{type: DisruptionTarget, status: "True"}]
+    {{- end }}
 template:
   metadata:
     labels: {{- include "hirag.podLabels" (dict "root" . "component" "build" "pod" $pod) | nindent 6 }}
@@ -194,4 +199,16 @@ template:
         resources: {{- toYaml $build.inline.resources | nindent 10 }}
         volumeMounts: {{- include "hirag.mounts" (dict "root" . "pod" $pod) | nindent 10 }}
     volumes: {{- include "hirag.volumes" (dict "root" . "component" "build" "pod" $pod "scratch" $build.scratch.size) | nindent 6 }}
+{{- end -}}
+
+{{/* The spec of the Job that builds, or on Ray has it done. */}}
+{{- define "hirag.buildJobSpec" -}}
+{{- include (ternary "hirag.watchJobSpec" "hirag.inlineJobSpec" (eq (include "hirag.executor" .) "ray")) . -}}
+{{- end -}}
+
+{{/* The name of what builds once: of what decides it. A change makes another, which takes up what the one before finished and paid for. */}}
+{{- define "hirag.onceName" -}}
+{{- $decisive := print (include "hirag.buildJobSpec" .) (include "hirag.config.build" .) (include "hirag.buildOrder" .) -}}
+{{- if eq (include "hirag.executor" .) "ray" -}}{{- $decisive = print $decisive (include "hirag.rayJobSpec" .) -}}{{- end -}}
+{{- printf "%s-build-%s" (include "hirag.fullname" .) ($decisive | sha256sum | trunc 8) -}}
 {{- end -}}

@@ -1,14 +1,15 @@
 {{/* The Job that makes a RayJob and ends as it does: a RayJob alone tells nobody, and the Job that submits it succeeds
 where the build fails. */}}
 {{- define "hirag.watchJobSpec" -}}
-backoffLimit: 3 # of watching: a pod that comes after one that died watches the same RayJob
+backoffLimit: 6 # of watching: a pod that comes after one that died watches the same RayJob
 {{- with .Values.build.activeDeadlineSeconds }}
-activeDeadlineSeconds: {{ add (int64 .) $.Values.build.ray.startSeconds 3600 }} # the build has its own, which comes first
+# Of all tries of the RayJob: each has its deadline, which comes first, and half an hour for clusters to come and go.
+activeDeadlineSeconds: {{ mul (add (int64 .) 1800) (add 1 (int64 $.Values.build.backoffLimit)) }}
 {{- end }}
 podFailurePolicy:
   rules:
-    - action: FailJob # the build failed, or will not be taken: it is not made a second time
-      onExitCodes: {containerName: submit, operator: In, values: [10]}
+    - action: FailJob # the build failed, its RayJob was deleted or is refused: another pod would meet the same
+      onExitCodes: {containerName: submit, operator: In, values: [10, 11, 12]}
     - action: Ignore
       onPodConditions: [{type: DisruptionTarget, status: "True"}]
 template:
@@ -25,6 +26,7 @@ template:
       - name: submit
         image: {{ include "hirag.image" (dict "root" . "image" .Values.image) }}
         imagePullPolicy: {{ .Values.image.pullPolicy }}
+        terminationMessagePolicy: FallbackToLogsOnError
         command: [python, /etc/hirag/submit/rayjob.py, /etc/hirag/submit/rayjob.json, {{ .Values.build.ray.startSeconds | quote }}]
         env:
           - name: NAMESPACE

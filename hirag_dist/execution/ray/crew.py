@@ -1,0 +1,226 @@
+"""The workers of an executor: of which kind each is, which of them are there, and when those with a GPU come and go."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from hirag_dist.errors import StageFailed
+from hirag_dist.execution.ray.cluster import count_gpus, last_line
+from hirag_dist.execution.ray.workers import MakeServices, Worker, actor
+
+log = logging.getLogger(__name__)
+_CLOSE_S = 30.0
+_SAY_AGAIN_S = 600.0
+_MOST_LOST_WORKERS = 100  # without one piece of work being done
+_MOST_LOSSES = 5  # a piece of work that took so many workers with it is to blame itself
+
+
+@dataclass(frozen=True, slots=True)
+class GpuWorkers:
+    """Workers that have a GPU each, and do what is computed on it, and nothing else.
+
+    They are started when there is such work and end when there has been none for a while, so that a group of nodes
+    can be at zero while models are called.
+
+    Attributes:
+        count: at most; fewer where there is less to do at a time. 0: no such kind, every worker does all work.
+        idle_s: how long they stay without work: to start one again takes seconds on a node that is still there.
+        notice_s: how long nobody need be told that none is there yet.
+    """
+
+    count: int = 0
+    idle_s: float = 30.0
+    notice_s: float = 10.0
+
+
+class Lost:
+    """What became of work whose worker died: it is to be done again."""
+
+
+LOST = Lost()
+
+
+class Crew:
+    """The workers of an executor, and which of them are there.
+
+    A worker that dies is given no work until it is there again: its node may never be, and the others go on. Numbers
+    below `count` are of workers of the first kind, which are there from the beginning; those above of workers with a
+    GPU.
+    """
+
+    def __init__(
+        self,
+        make_services: MakeServices,
+        treasury_name: str,
+        count: int,
+        forget: Callable[[int], object],
+        gpu: GpuWorkers | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start `count` workers; `forget` is told the number of each that dies; `clock` gives seconds, monotonic."""
+        self._make_services = make_services
+        self._treasury_name = treasury_name
+        self._count = count
+        self._forget = forget
+        self._gpu = gpu or GpuWorkers()
+        self._clock = clock
+        self._n_lost = 0
+        self.workers: dict[int, Any] = {}
+        # A call that ends when the worker is there → the worker. A busy cluster may have no room for some yet.
+        self._away: dict[Any, int] = {}
+        self._n_uses = 0  # of the workers with a GPU, under way
+        self._idle_since = 0.0
+        self._say_at: float | None = None  # when to say that none of them is there
+        for number in range(count):
+            self._start(number, num_cpus=1)
+
+    def size(self, on_gpu: bool = False) -> int:
+        """Return how many workers of a kind there may be."""
+        return self._gpu.count if self._apart(on_gpu) else self._count
+
+    def there(self, on_gpu: bool = False) -> list[int]:
+        """Return the numbers of the workers of a kind that can be given work."""
+        away = set(self._away.values())
+        apart = self._apart(on_gpu)
+        return [n for n in self.workers if n not in away and (n >= self._count) == apart]
+
+    def least_busy(self, load: Mapping[int, int], room: int, on_gpu: bool = False) -> int | None:
+        """Return a worker of a kind that is there and has less than `room` to do, None where there is none."""
+        free = [n for n in self.there(on_gpu) if load[n] < room]
+        return min(free, key=lambda n: (load[n], n), default=None)
+
+    @contextmanager
+    def using(self, n: int, on_gpu: bool) -> Iterator[None]:
+        """Have up to n workers of a kind while the block lasts: those with a GPU are asked for, the others are there.
+
+        No more of them are started than there are pieces of work: each may be a node that is paid for.
+        """
+        if not self._apart(on_gpu):
+            yield
+            return
+        for number in range(self._count, self._count + min(n, self._gpu.count)):
+            if number not in self.workers:
+                self._start(number, num_cpus=0, num_gpus=1)  # no CPU: where others have taken all, it still has room
+        self._n_uses += 1
+        try:
+            yield
+        finally:
+            self._n_uses -= 1
+            self._idle_since = self._clock()
+            self._say_at = None
+
+    def first_of(self, running: Mapping[Any, object]) -> list[Any]:
+        """Wait until something happened; return those of the calls that ended: none where a worker came or went."""
+        pause = self._pause()
+        try:
+            done, _ = ray.wait([*running, *self._away], num_returns=1, timeout=pause)
+        except KeyboardInterrupt:
+            log.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
+            raise
+        for ref in done:
+            if ref in self._away:
+                self._come_back(ref)
+        return [ref for ref in done if ref in running]
+
+    def outcome(self, ref: Any, worker: int, unit: Hashable, losses: Counter[Hashable]) -> Any:
+        """Return what a call gave: its value, an error of ours, or LOST where the worker died.
+
+        Args:
+            unit: of work, which is to blame itself where workers keep dying over it.
+            losses: workers that died over each.
+        """
+        try:
+            value = ray.get(ref)
+        except ray.exceptions.RayActorError as error:
+            self._go_away(worker, error)
+            return _lost(unit, losses, error)
+        except ray.exceptions.ObjectLostError as error:  # the worker gave it, and its node died before we had it
+            return _lost(unit, losses, error)
+        except ray.exceptions.RayError as error:
+            return StageFailed(f"a worker failed: {last_line(error)}")
+        self._n_lost = 0
+        return value
+
+    def close(self) -> None:
+        """Stop the workers."""
+        self._stop(list(self.workers))
+
+    def _apart(self, on_gpu: bool) -> bool:
+        """Whether work is for the workers with a GPU: only where there is such a kind."""
+        return on_gpu and self._gpu.count > 0
+
+    def _start(self, number: int, **resources: int) -> None:
+        kind = actor(Worker).options(**resources)
+        self.workers[number] = kind.remote(self._make_services, self._treasury_name, number)
+        self._away[self._when_ready(number)] = number
+
+    def _stop(self, numbers: list[int]) -> None:
+        """Stop workers: those that are there let what is on its way arrive."""
+        away = set(self._away.values())
+        closing = [self.workers[n].close.remote() for n in numbers if n not in away]
+        if closing:
+            ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_S)
+        for number in numbers:
+            ray.kill(self.workers.pop(number))
+        self._away = {ref: number for ref, number in self._away.items() if number in self.workers}
+
+    def _pause(self) -> float | None:
+        """Return how long to wait for news at most, None for as long as it takes; do what is due by now."""
+        started = [number for number in self.workers if number >= self._count]
+        now = self._clock()
+        if not started:
+            return None
+        if not self._n_uses:
+            left = self._idle_since + self._gpu.idle_s - now
+            if left > 0:
+                return left
+            log.info("workers with a GPU have had nothing to do for %g s: they end", self._gpu.idle_s)
+            self._stop(started)
+            return None
+        if self.there(on_gpu=True):
+            self._say_at = None
+            return None
+        if self._say_at is None:
+            self._say_at = now + self._gpu.notice_s
+        elif now >= self._say_at:
+            log.warning(
+                "waiting for a GPU: the cluster has %g, and no worker has one yet. The build goes on when a node with "
+                "a GPU comes, which takes minutes where a group grows from nothing; Ctrl-C ends it and loses nothing",
+                count_gpus(),
+            )
+            self._say_at = now + _SAY_AGAIN_S
+        return max(self._say_at - now, 0.0)
+
+    def _go_away(self, worker: int, error: Exception) -> None:
+        if worker in self.workers and worker not in self._away.values():
+            self._n_lost += 1
+            if self._n_lost > _MOST_LOST_WORKERS:
+                raise StageFailed(f"workers die as soon as they start: {last_line(error)}") from error
+            log.warning("a worker was lost, what it had to do goes to the others: %s", last_line(error))
+            self._forget(worker)
+            self._away[self._when_ready(worker)] = worker
+
+    def _come_back(self, ref: Any) -> None:
+        worker = self._away.pop(ref)
+        try:
+            ray.get(ref)
+        except ray.exceptions.RayActorError as error:
+            self._go_away(worker, error)
+
+    def _when_ready(self, worker: int) -> Any:
+        return self.workers[worker].ready.options(max_task_retries=-1).remote()
+
+
+def _lost(unit: Hashable, losses: Counter[Hashable], error: Exception) -> Lost | StageFailed:
+    losses[unit] += 1
+    if losses[unit] < _MOST_LOSSES:
+        return LOST
+    return StageFailed(f"{_MOST_LOSSES} workers died over the same task: {last_line(error)}")
