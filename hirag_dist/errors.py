@@ -11,7 +11,7 @@ HiragError
 │   ├── SnapshotNotFound   nothing is published there
 │   ├── SnapshotCorrupt    a file is missing, short or altered
 │   └── SnapshotTooNew     a later version of hirag_dist wrote it
-├── IndexBusy              another run holds the index
+├── IndexBusy              another run holds the index                        exit 5
 ├── ModelError             a model endpoint did not do its work
 │   ├── RateLimited        429; retryable, says when
 │   ├── ModelUnavailable   no answer, 5xx; retryable
@@ -83,6 +83,8 @@ class SnapshotTooNew(SnapshotError):
 
 class IndexBusy(HiragError):
     """Another run holds the index."""
+
+    exit_code = 5
 
 
 class ModelError(HiragError):

@@ -1,9 +1,10 @@
-"""Writes what of the chart follows from the program: the schema of its values, and the dashboard.
+"""Writes what of the chart follows from something else: the schema of its values, the dashboard, and the README.
 
     python -m tools.chart            write them
     python -m tools.chart --check    say which are not as this would write them; exit code 1 if any
 
-The values' schema is that of the chart's own switches (deploy/helm/values.schema.yaml) with the configuration's put in.
+The values' schema is that of the chart's own switches (deploy/helm/values.schema.yaml) with the configuration's put in;
+the README's table is made from values.yaml and its comments.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import yaml
 
 from hirag_dist.config import Config
+from tools.chart_readme import readme
 from tools.dashboard import dashboard
 
 ROOT = Path(__file__).parents[1]
@@ -65,10 +67,11 @@ def _as_file(schema: Any) -> Any:
 def written() -> dict[Path, str]:
     """Return the files that this writes, and what belongs in them."""
     made = {"values.schema.json": values_schema(), "files/dashboard.json": dashboard()}
-    return {
-        CHART / name: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-        for name, value in made.items()
+    texts = {
+        name: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n" for name, value in made.items()
     }
+    texts["README.md"] = readme(CHART / "values.yaml")
+    return {CHART / name: text for name, text in texts.items()}
 
 
 def stale() -> list[Path]:

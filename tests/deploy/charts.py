@@ -1,12 +1,17 @@
-"""The chart, rendered by the real Helm."""
+"""The chart, rendered by the real Helm: one release at a time, or many in one process."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,7 +25,14 @@ NAMESPACE = "search"
 Values = dict[str, Any]
 Object = dict[str, Any]
 
-LEAST: Values = {"index": {"uri": "s3://bucket/index"}, "callers": {"existingSecret": "callers"}}
+_AT_ONCE = 12  # releases of one process: what Helm parses grows with their square
+_SOURCE = re.compile(r"^# Source: many/charts/r(\d+)/", re.MULTILINE)
+
+LEAST: Values = {
+    "index": {"uri": "s3://bucket/index"},
+    "image": {"repository": "hirag-dist"},
+    "callers": {"existingSecret": "callers"},
+}
 """The fewest values that the chart takes."""
 
 
@@ -48,22 +60,29 @@ class Chart:
     def __init__(self, folder: Path, helm: str = "helm") -> None:
         self._helm = tool(helm)
         self.folder = folder / "hirag-dist"
+        self._rendered: dict[tuple[str, ...], str] = {}
         shutil.copytree(SOURCE, self.folder)
+        (self.folder / "Chart.lock").unlink()  # of the real ones; tests/deploy/test_dependencies.py
         about = yaml.safe_load((SOURCE / "Chart.yaml").read_text(encoding="utf-8"))
         for needed in about["dependencies"]:
             empty = self.folder / "charts" / needed["name"]
             empty.mkdir(parents=True)
-            version = needed["version"].removeprefix("^")
+            version = needed["version"].lstrip("^~>=")
             head = {"apiVersion": "v2", "name": needed["name"], "version": version}
             (empty / "Chart.yaml").write_text(yaml.safe_dump(head), encoding="utf-8")
             (empty / "values.yaml").write_text("{}", encoding="utf-8")
 
     def run(self, command: str, values: Mapping[str, Any], *more: str) -> subprocess.CompletedProcess[str]:
         """Run `helm COMMAND` on the chart with values, in an environment that has no cluster."""
+        return self._run(self.folder, command, values, *more)
+
+    def _run(
+        self, chart: Path, command: str, values: Mapping[str, Any], *more: str
+    ) -> subprocess.CompletedProcess[str]:
         name = ["demo"] if command == "template" else []
         return subprocess.run(
-            [self._helm, command, *name, str(self.folder), "--namespace", NAMESPACE, "--values", "-", *more],
-            input=yaml.safe_dump(dict(values)),
+            [self._helm, command, *name, str(chart), "--namespace", NAMESPACE, "--values", "-", *more],
+            input=json.dumps(values),
             capture_output=True,
             text=True,
             check=False,
@@ -72,15 +91,67 @@ class Chart:
 
     def render(self, values: Mapping[str, Any], *more: str) -> list[Object]:
         """Return the objects; the values are put over the least ones."""
-        done = self.run("template", merged(LEAST, values), *more)
-        assert done.returncode == 0, done.stderr
-        return [each for each in yaml.load_all(done.stdout, yaml.CSafeLoader) if each]
+        key = (json.dumps(values, sort_keys=True), *more)
+        if key not in self._rendered:
+            done = self.run("template", merged(LEAST, values), *more)
+            assert done.returncode == 0, done.stderr
+            self._rendered[key] = done.stdout
+        return _objects(self._rendered[key])
+
+    def render_many(self, releases: Sequence[Mapping[str, Any]]) -> Iterator[list[Object]]:
+        """Yield the objects of each release, as `render` would return them but for the label helm.sh/chart.
+
+        One process of Helm renders several: to it they are one chart that depends on ours under several names. Objects
+        that are the same in several releases are one: leave them as they are.
+        """
+        whole = self.folder.parent / "many"
+        if not whole.exists():
+            (whole / "charts").mkdir(parents=True)
+            shutil.copytree(self.folder, whole / "charts" / self.folder.name)
+        for start in range(0, len(releases), _AT_ONCE):
+            batch = releases[start : start + _AT_ONCE]
+            needed = [{"name": "hirag-dist", "version": "*", "alias": f"r{place}"} for place in range(len(batch))]
+            head = {"apiVersion": "v2", "name": "many", "version": "0.0.0", "dependencies": needed}
+            (whole / "Chart.yaml").write_text(yaml.safe_dump(head), encoding="utf-8")
+            own = {"nameOverride": "hirag-dist"}  # Helm gives the chart the name that it goes by
+            values = {f"r{place}": merged(merged(LEAST, own), each) for place, each in enumerate(batch)}
+            done = self._run(whole, "template", values)
+            assert done.returncode == 0, done.stderr
+            made: list[list[Object]] = [[] for _ in batch]
+            for part in filter(str.strip, done.stdout.removeprefix("---\n").split("\n---\n")):
+                source, _, text = part.partition("\n")
+                found = _SOURCE.match(source)
+                assert found is not None, part
+                made[int(found[1])] += _object(text)
+            yield from made
 
     def refusal(self, values: Mapping[str, Any], *more: str) -> str:
         """Return why Helm refuses the values, put over the least ones."""
         done = self.run("template", merged(LEAST, values), *more)
         assert done.returncode != 0, "these values were taken"
         return done.stderr
+
+
+def script(name: str) -> ModuleType:
+    """Return a script of the chart's as a module."""
+    spec = importlib.util.spec_from_file_location(name, SOURCE / "files" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _objects(text: str) -> list[Object]:
+    """Return the objects, and the RayJob that a pod of the release makes from one of them."""
+    found = [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]
+    return found + [json.loads(each["data"]["rayjob.json"]) for each in found if "rayjob.json" in each.get("data", {})]
+
+
+@cache
+def _object(text: str) -> list[Object]:
+    """Return the object of a document; none where a template made nothing."""
+    return _objects(re.sub(r"helm\.sh/chart: r\d+-", "helm.sh/chart: hirag-dist-", text))
 
 
 def only(objects: list[Object], kind: str, suffix: str = "") -> Object:

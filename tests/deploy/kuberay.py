@@ -1,8 +1,23 @@
 """What a RayJob of KubeRay's (ray.io/v1) may hold, as far as the chart uses it.
 
-Restated from KubeRay's API types (ray-operator/apis/ray/v1, as of its versions 1.2 to 1.4), since no package registry
-holds its CRDs. Stricter than they are: a key that is not here is a fault, so that what the chart begins to use must be
-looked up first. Pod templates are left to the schemas of Kubernetes.
+Restated from KubeRay's API types (ray-operator/apis/ray/v1: raycluster_types.go and rayjob_types.go, as of its version
+1.7), since no package registry holds its CRDs. Stricter than they are: a key that is not here is a fault, so that what
+the chart begins to use must be looked up first. Pod templates are left to the schemas of Kubernetes.
+
+What its controller does with one (ray-operator/controllers/ray/rayjob_controller.go and common/job.go, read as they
+stood for 1.4 and as of mid 2026), and `cluster` does as well:
+
+- The submitter is a Job of batch/v1 with the RayJob's own name. One that is there already counts as the submitter,
+  whoever made it: then nothing is ever submitted, and the RayJob is Running for ever. On a retry, or when it is
+  suspended, the Job of that name is deleted.
+- A name may have 47 characters and must be a DNS-1035 label. What is wrong with a RayJob is its jobDeploymentStatus
+  ValidationFailed, which is an end, in later versions; in 1.2 it was an event alone, and the status stayed empty.
+- backoffLimit tries again whatever failed but a deadline that passed: no exit code is looked at. The limit in
+  activeDeadlineSeconds is of one try. A failure that is tried again is never seen as Failed: it is Retrying at once.
+- A submitter asks for the job's id first and submits where it is not known. A head that began anew knows none, so
+  every pod of submitterConfig.backoffLimit may begin another run.
+- Ended RayJobs keep their submitter; ttlSecondsAfterFinished takes the cluster. The RayJob itself goes too where the
+  operator runs with DELETE_RAYJOB_CR_AFTER_JOB_FINISHES=true.
 """
 
 from __future__ import annotations
@@ -11,6 +26,7 @@ from typing import Any
 
 import jsonschema
 
+LONGEST_NAME = 47
 _COUNT = {"type": "integer", "minimum": 0}
 _PARAMS = {"type": "object", "additionalProperties": {"type": "string"}}
 _POD = {"type": "object", "required": ["spec"]}
@@ -47,9 +63,13 @@ _AUTOSCALER = _exact(
     idleTimeoutSeconds=_COUNT,
     upscalingMode={"enum": ["Default", "Aggressive", "Conservative"]},
 )
+_AUTH = _exact(
+    ["mode"], mode={"enum": ["disabled", "token"]}, secretName={"type": "string", "minLength": 1}
+)  # since 1.6
 _CLUSTER = _exact(
     ["headGroupSpec"],
     rayVersion={"type": "string"},
+    authOptions=_AUTH,
     enableInTreeAutoscaling={"type": "boolean"},
     autoscalerOptions=_AUTOSCALER,
     headGroupSpec=_HEAD,
@@ -73,7 +93,11 @@ RAY_JOB = _exact(
     ["apiVersion", "kind", "metadata", "spec"],
     apiVersion={"const": "ray.io/v1"},
     kind={"const": "RayJob"},
-    metadata={"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "maxLength": 47}}},
+    metadata={
+        "type": "object",
+        "required": ["name"],
+        "properties": {"name": {"type": "string", "maxLength": LONGEST_NAME}},
+    },
     spec=_JOB,
 )
 _VALIDATOR = jsonschema.Draft202012Validator(RAY_JOB)

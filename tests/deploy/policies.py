@@ -12,7 +12,7 @@ from tests.deploy.charts import Object, pod_templates
 
 _VOLUMES = {"configMap", "emptyDir", "secret", "ephemeral", "persistentVolumeClaim", "projected", "downwardAPI", "csi"}
 _SECRET_WORDS = ("key", "token", "password", "secret")
-_TOKENS = {"head", "build-schedule"}  # pods that speak to the API server
+_TOKENS = {"head", "build-submit"}  # pods that speak to the API server
 
 
 def pod_faults(where: str, template: Object) -> list[str]:
@@ -115,6 +115,17 @@ def _references(objects: list[Object]) -> Iterator[str]:
             case "Service":
                 if not any(spec["selector"].items() <= each.items() for each in labels):
                     yield f"Service {name} selects no pod"
+            case "Ingress":
+                for rule in spec["rules"]:
+                    for path in rule["http"]["paths"]:
+                        backend = path["backend"]["service"]
+                        if ("name", backend["port"]["name"]) not in _ports(objects, backend["name"]):
+                            yield f"Ingress {name} leads to no port"
+            case "GRPCRoute" | "HTTPRoute":
+                for rule in spec["rules"]:
+                    for backend in rule["backendRefs"]:
+                        if ("port", backend["port"]) not in _ports(objects, backend["name"]):
+                            yield f"{found['kind']} {name} leads to no port"
             case "HorizontalPodAutoscaler":
                 if spec["scaleTargetRef"]["name"] not in by_kind.get("Deployment", set()):
                     yield f"HorizontalPodAutoscaler {name} scales nothing"
@@ -130,10 +141,23 @@ def _references(objects: list[Object]) -> Iterator[str]:
                     yield f"ServiceMonitor {name} selects no Service"
 
 
+def _ports(objects: list[Object], service: str) -> set[tuple[str, Any]]:
+    """Return the ports of a Service, by name and by number."""
+    return {
+        (key, port[key])
+        for found in objects
+        if found["kind"] == "Service" and found["metadata"]["name"] == service
+        for port in found["spec"]["ports"]
+        for key in ("name", "port")
+    }
+
+
 def _prefix(found: Object) -> str:
     """Return how the names of the release's own objects begin."""
     name: str = found["metadata"]["name"]
-    return name.rsplit("-query", 1)[0].rsplit("-build", 1)[0].rsplit("-test", 1)[0] + "-"
+    for part in ("-query", "-build", "-test", "-run"):
+        name = name.rsplit(part, 1)[0]
+    return f"{name}-"
 
 
 def _access(objects: list[Object]) -> Iterator[str]:
@@ -159,10 +183,22 @@ def _network(objects: list[Object]) -> Iterator[str]:
             mine = [each for each in policies if each["podSelector"]["matchLabels"].items() <= labels]
             if not any(set(each["policyTypes"]) == {"Ingress", "Egress"} for each in mine):
                 yield f"{found['kind']} {found['metadata']['name']} {part}: no NetworkPolicy closes it"
+    named = {
+        (component, port["name"])
+        for found in objects
+        for _, template in pod_templates(found)
+        for component in (template["metadata"]["labels"]["app.kubernetes.io/component"],)
+        for container in template["spec"]["containers"]
+        for port in container.get("ports", ())
+    }
     for policy in policies:
+        component = policy["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
         for rule in policy.get("ingress", ()):
             if not rule.get("from"):
                 yield "a NetworkPolicy lets everybody in"
+            for port in rule.get("ports", ()):
+                if isinstance(port["port"], str) and (component, port["port"]) not in named:
+                    yield f"a NetworkPolicy opens a port {port['port']} that no {component} pod has"
 
 
 def _names(objects: list[Object]) -> Iterator[str]:

@@ -1,24 +1,31 @@
-"""Faults of rendered objects by the schemas of Kubernetes, KubeRay, the Prometheus operator and cert-manager."""
+"""Faults of rendered objects by the schemas of Kubernetes, KubeRay, Gateway API, the Prometheus operator, cert-manager.
+
+The schemas are those of the package kubernetes-validate, in its strict form: a key that they do not have is a fault.
+Its own `validate` reads a version's definitions, a megabyte, for each object; here a version is read once.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
+from referencing import Registry, Resource
 
-from tests.deploy import kuberay
+from tests.deploy import gateway, kuberay
 from tests.deploy.charts import SOURCE, Object, pod_templates
 
-kubernetes_validate = pytest.importorskip("kubernetes_validate")
+kubernetes = pytest.importorskip("kubernetes_validate.utils")
 
 
 def _supported() -> tuple[str, ...]:
     about = yaml.safe_load((SOURCE / "Chart.yaml").read_text(encoding="utf-8"))
     oldest = int(about["kubeVersion"].removeprefix(">=1.").split(".")[0])
-    newest = int(kubernetes_validate.latest_version().split(".")[1])
+    newest = int(kubernetes.latest_version().split(".")[1])
     return tuple(f"1.{minor}" for minor in range(oldest, newest + 1))
 
 
@@ -49,6 +56,8 @@ def _faults(text: str, version: str) -> tuple[str, ...]:
     if found["kind"] == "RayJob":
         pods = [_of_kubernetes(_as_object(template), version) for _, template in pod_templates(found)]
         return (*kuberay.faults(found), *(fault for each in pods for fault in each))
+    if found["apiVersion"].startswith("gateway.networking.k8s.io/"):
+        return tuple(gateway.faults(found))
     if model := _models().get((found["apiVersion"], found["kind"])):
         return tuple(_of_model(found, model))
     return tuple(_of_kubernetes(found, version))
@@ -59,12 +68,33 @@ def _as_object(template: Object) -> Object:
     return {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "ray"}, "template": template}
 
 
-def _of_kubernetes(found: Object, version: str) -> list[str]:
+@cache
+def _definitions(version: str) -> tuple[str, Registry]:
+    """Return the folder of a version's schemas, and what they refer to."""
+    (full,) = {each for each in kubernetes.all_versions() if kubernetes.major_minor(each) == version}
+    folder = f"kubernetes-json-schema/v{full}-local-strict"
+    shared = Resource.from_contents(kubernetes.schema_contents(f"{folder}/_definitions.json", version))
+    return folder, shared @ Registry()
+
+
+@cache
+def _validator(kind: str, api_version: str, version: str) -> jsonschema.Draft202012Validator | None:
+    """Return what validates objects of a kind; None where the version of Kubernetes does not have it."""
+    folder, registry = _definitions(version)
+    group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api_version)  # networking.k8s.io/v1 -> networking-v1
     try:
-        kubernetes_validate.validate(found, version, strict=True)
-    except (kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError) as error:
-        return [f"{version}: {found['kind']}: {str(error)[:300]}"]
-    return []
+        schema = kubernetes.schema_contents(f"{folder}/{kind.lower()}-{group}.json", version)
+    except FileNotFoundError:
+        return None
+    return jsonschema.Draft202012Validator(schema, registry=Resource.from_contents(schema) @ registry)
+
+
+def _of_kubernetes(found: Object, version: str) -> list[str]:
+    validator = _validator(found["kind"], found["apiVersion"], version)
+    if validator is None:
+        return [f"{version}: there is no {found['kind']} of {found['apiVersion']}"]
+    best = jsonschema.exceptions.best_match(validator.iter_errors(found))
+    return [] if best is None else [f"{version}: {found['kind']}: {best.json_path}: {best.message[:300]}"]
 
 
 def _of_model(found: Object, model: Any) -> list[str]:

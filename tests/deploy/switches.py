@@ -1,4 +1,8 @@
-"""What can be switched in the chart's values, and combinations in which every two settings meet."""
+"""What can be switched in the chart's values, and what of their combinations is tried.
+
+Each setting by itself; choices of all switches in which every two settings meet; and, for the groups of switches that
+decide the same things, all their combinations.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,10 @@ POD: Values = {
     "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "search", "effect": "NoSchedule"}],
     "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}},
     "priorityClassName": "high",
+    "schedulerName": "volcano",
+    "runtimeClassName": "gvisor",
+    "volumes": [{"name": "more", "emptyDir": {"sizeLimit": "1Gi"}}],
+    "volumeMounts": [{"name": "more", "mountPath": "/more"}],
     "env": [{"name": "HIRAG_DEBUG", "value": "1"}],
 }
 ENDPOINT: Values = {
@@ -24,6 +32,13 @@ ENDPOINT: Values = {
     "tpm": "${TPM:-100000}",
     "price": {"input": 0.15, "output": 0.6},
 }
+
+GATEWAYS: Values = {
+    "networkPolicy": {
+        "gateways": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}}}]
+    }
+}
+ROUTE: Values = {"enabled": True, "parentRefs": [{"name": "gateway", "namespace": "gateways", "sectionName": "https"}]}
 
 SWITCHES: dict[str, dict[str, Values]] = {
     "builds": {
@@ -42,12 +57,16 @@ SWITCHES: dict[str, dict[str, Values]] = {
         "off": {},
         "on": {
             "config": {"kernels": "gpu"},
-            "build": {"ray": {"gpu": {"enabled": True, "pod": POD}}},
+            "build": {"ray": {"gpu": {"enabled": True, "pod": POD, "image": {"repository": "hirag-dist-gpu"}}}},
         },
         "fixed": {
             "build": {
                 "ray": {
-                    "gpu": {"enabled": True, "minReplicas": 1, "image": {"digest": f"sha256:{'1' * 64}"}},
+                    "gpu": {
+                        "enabled": True,
+                        "minReplicas": 1,
+                        "image": {"repository": "g", "digest": f"sha256:{'1' * 64}"},
+                    },
                     "cpu": {"minReplicas": 1},
                     "autoscaling": {"enabled": False},
                 }
@@ -71,7 +90,76 @@ SWITCHES: dict[str, dict[str, Values]] = {
         "require": {"build": {"requireComplete": True}},
     },
     "query": {"on": {}, "off": {"query": {"enabled": False}}},
-    "autoscaling": {"off": {}, "on": {"query": {"autoscaling": {"enabled": True}}}},
+    "autoscaling": {
+        "off": {},
+        "on": {"query": {"autoscaling": {"enabled": True}}},
+        "own": {
+            "query": {
+                "autoscaling": {
+                    "enabled": True,
+                    "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}},
+                    "metrics": [
+                        {
+                            "type": "Pods",
+                            "pods": {
+                                "metric": {"name": "waiting"},
+                                "target": {"type": "AverageValue", "averageValue": "5"},
+                            },
+                        }
+                    ],
+                },
+                "minReadySeconds": 5,
+            }
+        },
+    },
+    "ray auth": {
+        "disabled": {},
+        "token": {"build": {"ray": {"auth": {"mode": "token"}}}},
+        "secret": {"build": {"ray": {"auth": {"mode": "token", "existingSecret": "ray"}}}},
+    },
+    "after": {
+        "nothing": {},
+        "prune": {"build": {"prune": {"enabled": True}}},
+        "both": {"build": {"prune": {"enabled": True, "keep": 0, "olderThan": "12h"}, "retryLetters": True}},
+    },
+    "entry": {
+        "none": {},
+        "ingress": merged(
+            GATEWAYS,
+            {
+                "query": {
+                    "ingress": {"enabled": True, "className": "nginx", "hosts": ["rag.example.com"], "tlsSecret": "t"}
+                }
+            },
+        ),
+        "route": merged(GATEWAYS, {"query": {"grpcRoute": ROUTE | {"hostnames": ["rag.example.com"]}}}),
+    },
+    "page": {
+        "none": {},
+        "inside": {"query": {"page": {"enabled": True, "names": ["rag.internal"]}}},
+        "mutual": {"query": {"page": {"enabled": True, "clientCertificateSecret": "page"}}},
+        "ingress": merged(
+            GATEWAYS,
+            {"query": {"page": {"enabled": True, "ingress": {"enabled": True, "hosts": ["ask.example.com"]}}}},
+        ),
+        "route": merged(GATEWAYS, {"query": {"page": {"enabled": True, "httpRoute": ROUTE}}}),
+    },
+    "listen": {
+        "ipv4": {},
+        "dual": {"query": {"bindAddress": "::", "service": {"ipFamilyPolicy": "PreferDualStack"}}},
+    },
+    "outward": {
+        "straight": {},
+        "bundle": {"caBundle": {"configMap": "trust"}},
+        "proxy": {
+            "proxy": {"https": "http://proxy.example.com:3128"},
+            "envFrom": [{"configMapRef": {"name": "models"}}, {"secretRef": {"name": "keys"}}],
+        },
+    },
+    "registry": {
+        "none": {},
+        "mirror": {"global": {"imageRegistry": "registry.example.com/mirror/", "imagePullSecrets": ["mirror"]}},
+    },
     "disruptions": {
         "on": {},
         "share": {"query": {"podDisruptionBudget": {"maxUnavailable": "25%"}}},
@@ -143,7 +231,11 @@ SWITCHES: dict[str, dict[str, Values]] = {
             },
             "secretEnv": [{"name": "MILVUS", "secretName": "milvus", "secretKey": "token"}],
         },
-        "milvus here": {"milvus": {"enabled": True}, "config": {"vectors": {"backend": "milvus"}}},
+        "milvus here": {
+            "milvus": {"enabled": True},
+            "config": {"vectors": {"backend": "milvus", "token": "root:${MILVUS}"}},
+            "secretEnv": [{"name": "MILVUS", "secretName": "milvus-root", "secretKey": "password"}],
+        },
     },
     "kuberay": {"elsewhere": {}, "here": {"kuberay-operator": {"enabled": True}}},
     "network": {
@@ -151,6 +243,7 @@ SWITCHES: dict[str, dict[str, Values]] = {
         "wide": {
             "networkPolicy": {
                 "callers": [],
+                "visitors": [],
                 "scrapers": [],
                 "kuberay": [],
                 "dns": [],
@@ -160,6 +253,7 @@ SWITCHES: dict[str, dict[str, Values]] = {
         },
         "off": {"networkPolicy": {"enabled": False}},
     },
+    "watched from": {"here": {}, "elsewhere": {"monitoring": {"namespace": "monitoring"}}},
     "scraped": {"no": {}, "yes": {"monitoring": {"serviceMonitor": {"enabled": True, "labels": {"release": "prom"}}}}},
     "alerts": {
         "no": {},
@@ -170,6 +264,8 @@ SWITCHES: dict[str, dict[str, Values]] = {
                     "labels": {"release": "prom"},
                     "runbookUrl": "https://example.com/operations",
                     "snapshotAgeHours": 48,
+                    "buildHours": 12,
+                    "overdueHours": 36,
                 }
             }
         },
@@ -202,7 +298,26 @@ FORBIDDEN = {
     (("callers", "none"), ("tls", "none")),
     # Lists are replaced, not merged: the second one's secret would be missing.
     (("models", "endpoint"), ("vectors", "milvus elsewhere")),
+    (("models", "endpoint"), ("vectors", "milvus here")),
+    # TLS ends before the pods there.
+    *((("client ca", "secret"), ("entry", setting)) for setting in ("ingress", "route")),
+    *((("client ca", "secret"), ("page", setting)) for setting in ("inside", "ingress", "route")),
+    *((("tls", "none"), ("page", setting)) for setting in ("inside", "mutual", "ingress", "route")),
+    *((("callers", "none"), ("page", setting)) for setting in ("inside", "mutual", "ingress", "route")),
+    # Nobody could call: no file, and no certificate that would pass.
+    *((("callers", "none"), ("entry", setting)) for setting in ("ingress", "route")),
 }
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "who comes in": ("tls", "client ca", "callers", "entry", "page", "network"),
+    "who asks": ("tls", "client ca", "callers", "test", "query", "wait"),
+    "what builds": ("builds", "executor", "gpu", "ray autoscaling", "ray auth", "after"),
+    "what watches": ("builds", "query", "watched from", "scraped", "alerts", "dashboard"),
+    "what is reached": ("builds", "storage", "vectors", "outward", "network"),
+    "how many pods": ("autoscaling", "disruptions", "spread", "cache", "service"),
+    "all of it": ("tls", "client ca", "callers", "executor", "builds", "storage", "scraped"),
+}
+"""Switches that decide the same objects, or each other's: all their combinations are tried."""
 
 Choice = dict[str, str]
 
@@ -237,11 +352,23 @@ def everything() -> Choice:
         "autoscaling": "on",
         "tls": "cert-manager",
         "client ca": "secret",
+        "page": "mutual",
+        "after": "both",
+        "ray auth": "secret",
         "scraped": "yes",
         "alerts": "yes",
         "dashboard": "yes",
         "test": "question",
     }
+
+
+def together(group: str) -> list[Choice]:
+    """Return all combinations of a group's settings that may meet; other switches are as they come."""
+    names = GROUPS[group]
+    made: list[Choice] = [{}]
+    for name in names:
+        made = [choice | {name: each} for choice in made for each in SWITCHES[name] if fits(choice, name, each)]
+    return made
 
 
 def pairwise() -> list[Choice]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,28 @@ from hirag_dist.service.metrics import Facts, FactsCollector, Metrics, WorkerMet
 from tests.deploy.charts import NAMESPACE, ROOT, SOURCE, Chart, Object, merged, only, tool
 
 ALERTS = {
-    "build": {"once": True, "inputs": ["s3://bucket/docs"]},
+    "build": {"once": True, "schedule": {"enabled": True}, "inputs": ["s3://bucket/docs"]},
     "monitoring": {
-        "prometheusRule": {"enabled": True, "snapshotAgeHours": 48, "runbookUrl": "https://example.com/operations"},
+        "prometheusRule": {
+            "enabled": True,
+            "snapshotAgeHours": 48,
+            "runbookUrl": "https://example.com/operations",
+        },
         "dashboard": {"enabled": True},
     },
 }
-OF_KUBERNETES = {"kube_job_status_failed"}
+OF_KUBERNETES = {  # of kube-state-metrics
+    "kube_cronjob_created",
+    "kube_cronjob_status_last_successful_time",
+    "kube_deployment_status_replicas_unavailable",
+    "kube_job_complete",
+    "kube_job_created",
+    "kube_job_failed",
+    "kube_job_info",
+    "kube_job_owner",
+    "kube_job_status_completion_time",
+    "kube_job_status_start_time",
+}
 _NAME = re.compile(r"\b(?:hirag|kube)_[a-z_]+\b")
 
 
@@ -70,7 +86,8 @@ def test_every_metric_is_on_the_dashboard(tmp_path: Path) -> None:
 
 def test_labels_of_metrics_are_known(rules: Object) -> None:
     """What an expression groups or filters by is a label of ours, or one that Prometheus puts on."""
-    put_on = {"namespace", "service", "pod", "job_name", "le"}
+    of_kubernetes = {"namespace", "pod", "job_name", "cronjob", "deployment", "condition", "owner_kind", "owner_name"}
+    put_on = of_kubernetes | {"service", "le"}
     metrics = vars(Metrics(CollectorRegistry())).values()
     ours = {label for metric in metrics for label in getattr(metric, "_labelnames", ())} | {"snapshot"}
     assert {"method", "reason"} <= ours
@@ -120,8 +137,48 @@ def test_panels_do_not_overlap() -> None:
         taken |= cells
 
 
+DEPLOYED = f'namespace="{NAMESPACE}",deployment="demo-hirag-dist-query"'
+
+
 OURS = f'namespace="{NAMESPACE}",service="demo-hirag-dist-metrics",pod="a"'
 DAY = 86_400
+
+IN = f'namespace="{NAMESPACE}"'
+CRON = f'{IN},cronjob="demo-hirag-dist-build"'
+SUCCESS = "kube_cronjob_status_last_successful_time"
+
+
+def job(
+    name: str,
+    created: int = 1,
+    *,
+    failed: bool = False,
+    complete: bool = False,
+    cron: str = "demo-hirag-dist-build",
+    owner: str = "CronJob",
+    more: str = "",
+) -> dict[str, str]:
+    """Return what kube-state-metrics says of a Job, for half an hour.
+
+    Args:
+        created: seconds; promtool's time begins at 0.
+        failed, complete: what its conditions say; a Job that has neither is running.
+        cron: the name of its owner.
+        more: further labels, as of a scrape.
+    """
+    of = f'{IN},job_name="{name}"{more}'
+    series = {
+        f"kube_job_info{{{of}}}": "1x30",
+        f"kube_job_created{{{of}}}": f"{created}x30",
+        f"kube_job_status_start_time{{{of}}}": f"{created}x30",
+        f'kube_job_owner{{{of},owner_kind="{owner}",owner_name="{cron}",owner_is_controller="true"}}': "1x30",
+    }
+    for condition, holds in (("failed", failed), ("complete", complete)):
+        if holds:
+            series[f'kube_job_{condition}{{{of},condition="true"}}'] = "1x30"
+            series[f'kube_job_{condition}{{{of},condition="false"}}'] = "0x30"
+    return series
+
 
 # Alert → what is counted each minute (in promtool's notation), the time at which it must be on, and a quiet likeness.
 ALARMS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
@@ -197,21 +254,38 @@ ALARMS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         "30m",
         {f"hirag_service_token_expiry_timestamp_seconds{{{OURS}}}": f"{15 * DAY}x60"},
     ),
+    "HiragPodsNotReady": (
+        {f"kube_deployment_status_replicas_unavailable{{{DEPLOYED}}}": "1x60"},
+        "40m",
+        {f"kube_deployment_status_replicas_unavailable{{{DEPLOYED}}}": "1x20 0x40"},
+    ),
     "HiragBuildFailed": (
-        {f'kube_job_status_failed{{namespace="{NAMESPACE}",job_name="demo-hirag-dist-build-1"}}': "1x20"},
+        job("demo-hirag-dist-build-1", failed=True),
         "5m",
-        {f'kube_job_status_failed{{namespace="{NAMESPACE}",job_name="other-build-1"}}': "1x20"},
+        job("demo-hirag-dist-build-1", failed=True, cron="other-build"),
+    ),
+    "HiragBuildLong": (
+        job("demo-hirag-dist-build-1", created=-DAY),
+        "10m",
+        job("demo-hirag-dist-build-1", created=-DAY + 3600) | job("other-1", created=-DAY, cron="other-build"),
+    ),
+    "HiragBuildOverdue": (
+        {f"kube_cronjob_created{{{CRON}}}": f"{-9 * DAY}x30", f"{SUCCESS}{{{CRON}}}": f"{-2 * DAY - 7200}x30"},
+        "10m",
+        {f"kube_cronjob_created{{{CRON}}}": f"{-9 * DAY}x30", f"{SUCCESS}{{{CRON}}}": f"{-2 * DAY}x30"},
     ),
 }
 
 
-def firing(folder: Path, rules: Object, series: dict[str, str], at: str, alert: str) -> bool:
-    """Whether an alert is on, by promtool's own reckoning."""
+def firing(
+    folder: Path, rules: Object, series: dict[str, str], at: str, alert: str, expected: Sequence[Object] = ()
+) -> bool:
+    """Whether an alert is on, other than as expected, by promtool's own reckoning."""
     (folder / "rules.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
     test = {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "alert_rule_test": [{"eval_time": at, "alertname": alert, "exp_alerts": []}],
+        "alert_rule_test": [{"eval_time": at, "alertname": alert, "exp_alerts": list(expected)}],
     }
     suite = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]}
     (folder / "suite.yaml").write_text(yaml.safe_dump(suite), encoding="utf-8")
@@ -245,4 +319,134 @@ def test_the_release_alone_is_watched(chart: Chart) -> None:
     other = chart.render(merged(ALERTS, {"fullnameOverride": "other"}))
     for group in only(other, "PrometheusRule")["spec"]["groups"]:
         for rule in group["rules"]:
-            assert 'service="other-metrics"' in rule["expr"] or 'job_name=~"other-build-.+"' in rule["expr"]
+            assert "demo" not in rule["expr"]
+            ours = ('service="other-metrics"', '="other-build', 'deployment="other-query"')
+            assert any(each in rule["expr"] for each in ours)
+            assert rule["labels"].items() >= {"namespace": NAMESPACE, "release": "demo"}.items()
+            assert all(f'namespace="{NAMESPACE}"' in selector for selector in re.findall(r"{([^}]*)}", rule["expr"]))
+
+
+def told(folder: Path, rules: Object, series: dict[str, str], at: str, jobs: list[str]) -> bool:
+    """Whether HiragBuildFailed tells of these Jobs and of no others, in the words of the rule."""
+    (rule,) = (each for group in rules["groups"] for each in group["rules"] if each["alert"] == "HiragBuildFailed")
+    expected = [
+        {
+            "exp_labels": rule["labels"] | {"job_name": name},
+            "exp_annotations": {
+                key: said.replace("{{ $labels.job_name }}", name) for key, said in rule["annotations"].items()
+            },
+        }
+        for name in jobs
+    ]
+    return not firing(folder, rules, series, at, "HiragBuildFailed", expected)
+
+
+NIGHT = "demo-hirag-dist-build-29384120"
+NEXT = "demo-hirag-dist-build-29385560"
+
+
+@pytest.fixture(scope="module")
+def once(chart: Chart) -> str:
+    """The name of the Job that builds once."""
+    return str(only(chart.render(ALERTS), "Job")["metadata"]["name"])
+
+
+def test_a_first_pod_that_failed_is_no_failed_build(rules: Object, tmp_path: Path) -> None:
+    pods = {f'kube_job_status_failed{{{IN},job_name="{NIGHT}",reason=""}}': "1x30"}
+    assert told(tmp_path, rules, pods | job(NIGHT), "5m", [])  # the second is running
+    assert told(tmp_path, rules, pods | job(NIGHT, complete=True), "5m", [])
+
+
+def test_a_job_that_failed_without_a_failed_pod_is_told(rules: Object, tmp_path: Path) -> None:
+    pods = {f'kube_job_status_failed{{{IN},job_name="{NIGHT}"}}': "0x30"}
+    assert told(tmp_path, rules, pods | job(NIGHT, failed=True), "5m", [NIGHT])
+
+
+def test_a_failed_build_is_told_once(rules: Object, tmp_path: Path) -> None:
+    """Not of its submitter too, nor for each of two exporters, nor because of a build that runs beside it."""
+    series = job(NIGHT, failed=True) | job(
+        "demo-hirag-dist-run-0a1b2c3d", failed=True, owner="RayJob", cron="demo-hirag-dist-run-0a1b2c3d"
+    )
+    again = job(NIGHT, failed=True, more=',instance="second"')
+    assert told(tmp_path, rules, series | again | job(NEXT, 600), "5m", [NIGHT])
+    assert told(tmp_path, rules, series | job(NEXT, 600, failed=True), "5m", [NIGHT, NEXT])
+
+
+def test_a_later_success_clears_what_failed(rules: Object, tmp_path: Path) -> None:
+    series = job(NIGHT, 60, failed=True) | job(NEXT, 300, failed=True)
+    assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "30x9 200x9 900x20"}, "5m", [NIGHT, NEXT])
+    assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "30x9 200x9 900x20"}, "15m", [NEXT])
+    assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "30x9 200x9 900x20"}, "25m", [])
+
+
+def test_a_build_of_the_release_is_told_and_cleared_by_a_night(rules: Object, once: str, tmp_path: Path) -> None:
+    series = job(once, 60, failed=True, owner="", cron="")
+    assert told(tmp_path, rules, series, "5m", [once])
+    assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "900x30"}, "5m", [])
+    before = job("demo-hirag-dist-build-0a1b2c3d", 60, failed=True, owner="", cron="")
+    assert told(tmp_path, rules, before, "5m", [])  # what an earlier release built once went with it
+
+
+def test_a_submitter_that_succeeded_says_nothing_of_the_build(rules: Object, tmp_path: Path) -> None:
+    """It follows the log of a build that fails, and ends with 0 all the same."""
+    run = 'job_name="demo-hirag-dist-run-0a1b2c3d"'
+    done = {f"kube_job_status_completion_time{{{IN},{run}}}": "900x30"}
+    submitter = job(
+        "demo-hirag-dist-run-0a1b2c3d", 60, complete=True, owner="RayJob", cron="demo-hirag-dist-run-0a1b2c3d"
+    )
+    assert told(tmp_path, rules, job(NIGHT, 60, failed=True) | submitter | done, "5m", [NIGHT])
+
+
+def test_a_build_of_the_release_clears_a_night(rules: Object, once: str, tmp_path: Path) -> None:
+    done = {f'kube_job_status_completion_time{{{IN},job_name="{once}"}}': "900x30"}
+    assert told(tmp_path, rules, job(NIGHT, 60, failed=True) | done, "5m", [])
+
+
+@pytest.mark.parametrize("end", [{"failed": True}, {"complete": True}])
+def test_a_build_that_ended_is_not_long(rules: Object, tmp_path: Path, end: dict[str, bool]) -> None:
+    assert not firing(tmp_path, rules, job(NIGHT, -9 * DAY, **end), "10m", "HiragBuildLong")
+    assert firing(tmp_path, rules, job(NIGHT, -9 * DAY, **end) | job(NEXT, -2 * DAY), "10m", "HiragBuildLong")
+
+
+def test_a_first_build_that_hangs_is_long(rules: Object, once: str, tmp_path: Path) -> None:
+    assert firing(tmp_path, rules, job(once, -2 * DAY, owner="", cron=""), "10m", "HiragBuildLong")
+
+
+def test_a_schedule_that_never_succeeded_is_overdue(rules: Object, tmp_path: Path) -> None:
+    created = f"kube_cronjob_created{{{CRON}}}"
+    assert firing(tmp_path, rules, {created: f"{-3 * DAY}x30"}, "10m", "HiragBuildOverdue")
+    assert not firing(tmp_path, rules, {created: f"{-DAY}x30"}, "10m", "HiragBuildOverdue")
+
+
+@pytest.mark.parametrize(
+    ("values", "gone"),
+    [
+        ({"monitoring": {"prometheusRule": {"buildHours": None}}}, {"HiragBuildLong"}),
+        ({"monitoring": {"prometheusRule": {"overdueHours": None}}}, {"HiragBuildOverdue"}),
+        ({"build": {"schedule": {"suspend": True}}}, {"HiragBuildOverdue"}),
+        ({"build": {"schedule": {"enabled": False}}}, {"HiragBuildOverdue"}),
+        ({"build": {"once": False}}, set()),
+        (
+            {"monitoring": {"prometheusRule": {"kubeStateMetrics": False}}},
+            {"HiragPodsNotReady", "HiragBuildFailed", "HiragBuildLong", "HiragBuildOverdue"},
+        ),
+    ],
+)
+def test_alerts_of_builds_come_with_what_they_watch(
+    chart: Chart, tmp_path: Path, values: dict[str, Any], gone: set[str]
+) -> None:
+    found = only(chart.render(merged(ALERTS, values)), "PrometheusRule")["spec"]
+    assert {rule["alert"] for group in found["groups"] for rule in group["rules"]} == ALARMS.keys() - gone
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(found), encoding="utf-8")
+    assert promtool(tmp_path, "check", "rules", "rules.yaml").returncode == 0
+
+
+def test_two_dashboards_are_two(chart: Chart) -> None:
+    """Grafana takes neither of two dashboards of one uid."""
+    uids = [
+        json.loads(only(chart.render(merged(ALERTS, more)), "ConfigMap", "-dashboard")["data"]["hirag-dist.json"])[
+            "uid"
+        ]
+        for more in ({}, {"fullnameOverride": "other"})
+    ]
+    assert len(set(uids)) == 2

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from hirag_dist.cli import index, prune, retry
 from hirag_dist.cli.serving import options_of
 from hirag_dist.config_file import load_config
 from hirag_dist.service_config import Service
 from tests.deploy.charts import Chart, Object, Values, merged, only, pod_templates
+from tests.deploy.switches import GATEWAYS
 
 RAY: Values = {"build": {"once": True, "inputs": ["s3://bucket/docs"]}}
 INLINE: Values = merged(RAY, {"config": {"execution": {"executor": "inline"}}})
@@ -94,7 +97,7 @@ def test_a_changed_configuration_rolls_the_pods(chart: Chart) -> None:
 
 def test_a_build_is_another_when_what_decides_it_is(chart: Chart) -> None:
     def name(values: Values) -> str:
-        return str(only(chart.render(merged(RAY, values)), "RayJob")["metadata"]["name"])
+        return str(only(chart.render(merged(RAY, values)), "Job")["metadata"]["name"])
 
     assert name({}) == name(
         {"config": {"retrieval": {"top_n": 5}, "service": {"drain_s": 1}}, "query": {"replicas": 9}}
@@ -104,8 +107,13 @@ def test_a_build_is_another_when_what_decides_it_is(chart: Chart) -> None:
         {"build": {"inputs": ["s3://bucket/others"]}},
         {"image": {"tag": "2"}},
         {"build": {"incomplete": "accept"}},
+        {"build": {"ray": {"startSeconds": 60}}},  # a Job cannot be changed
+        {"build": {"prune": {"enabled": True}}},
     ]
     assert len({name(values) for values in ({}, *changed)}) == 1 + len(changed)
+
+
+CARDS: Values = {"enabled": True, "maxReplicas": 2, "image": {"repository": "g-gpu"}}
 
 
 @pytest.mark.parametrize(
@@ -114,11 +122,11 @@ def test_a_build_is_another_when_what_decides_it_is(chart: Chart) -> None:
         ({}, {"workers": 4 * 2}),
         ({"build": {"ray": {"cpu": {"maxReplicas": 10, "cpus": 8}}}}, {"workers": 80}),
         ({"config": {"execution": {"workers": 3}}}, {"workers": 3}),
-        ({"build": {"ray": {"gpu": {"enabled": True, "maxReplicas": 2}}}}, {"workers": 4 * 2, "gpu_workers": 2}),
+        ({"build": {"ray": {"gpu": CARDS}}}, {"workers": 4 * 2, "gpu_workers": 2}),
         (
             {
                 "config": {"execution": {"gpu_workers": 1}},
-                "build": {"ray": {"gpu": {"enabled": True, "maxReplicas": 2}}},
+                "build": {"ray": {"gpu": CARDS}},
             },
             {"workers": 4 * 2, "gpu_workers": 1},
         ),
@@ -130,8 +138,7 @@ def test_as_many_workers_as_the_cluster_can_grow_to(chart: Chart, values: Values
 
 
 def test_nothing_runs_on_the_head_and_groups_shrink_to_nothing(chart: Chart) -> None:
-    gpu = {"build": {"ray": {"gpu": {"enabled": True}}}}
-    for values, groups in (({}, ["cpu"]), (gpu, ["cpu", "gpu"])):
+    for values, groups in (({}, ["cpu"]), ({"build": {"ray": {"gpu": CARDS}}}, ["cpu", "gpu"])):
         spec = only(chart.render(merged(RAY, values)), "RayJob")["spec"]
         cluster = spec["rayClusterSpec"]
         assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
@@ -153,13 +160,13 @@ def test_arguments_pass_no_shell(chart: Chart) -> None:
     entrypoint = only(objects, "RayJob")["spec"]["entrypoint"]
     assert set(entrypoint) <= set("abcdefghijklmnopqrstuvwxyz/. ")
     order = json.loads(only(objects, "ConfigMap", "-build")["data"]["order.json"])
-    assert order["arguments"][:3] == ["index", *nasty]
+    assert order["build"][:3] == ["index", *nasty]
 
 
 def test_limits_of_a_build(chart: Chart) -> None:
     limits = {"build": {"maxUsd": 12.5, "maxTokens": 50_000_000, "batch": True, "incomplete": "accept"}}
     order = json.loads(only(chart.render(merged(INLINE, limits)), "ConfigMap", "-build")["data"]["order.json"])
-    given = order["arguments"]
+    given = order["build"]
     assert given[given.index("--max-usd") + 1] == "12.5"
     assert given[given.index("--max-tokens") + 1] == "50000000"
     assert "--batch" in given
@@ -173,20 +180,35 @@ def test_large_numbers_and_nulls_reach_the_configuration(chart: Chart) -> None:
     assert written["seed"] == 1 << 53
 
 
-def test_the_schedules_rayjob_is_the_one_that_runs_once(chart: Chart) -> None:
+def test_what_runs_once_is_what_the_schedule_runs(chart: Chart) -> None:
+    """A Job makes the RayJob and ends as it does, once and by the schedule: helm, alerts and people ask Jobs."""
     objects = chart.render(merged(RAY, {"build": {"schedule": {"enabled": True}}}))
-    once = only(objects, "RayJob")
-    scheduled = json.loads(only(objects, "ConfigMap", "-schedule")["data"]["rayjob.json"])
-    assert scheduled["spec"] == once["spec"]
-    assert scheduled["metadata"]["labels"] == once["metadata"]["labels"]
-    assert "name" not in scheduled["metadata"]
+    once, cron = only(objects, "Job")["spec"], only(objects, "CronJob")["spec"]["jobTemplate"]["spec"]
+    once["template"]["spec"]["containers"][0]["command"].append("5")  # to leave a night out is no failure
+    assert once == cron
+    assert only(objects, "RayJob")["metadata"]["name"] == "demo-hirag-dist-run"
+
+
+def test_what_follows_a_build(chart: Chart) -> None:
+    values = {"build": {"prune": {"enabled": True, "keep": 2}, "retryLetters": True, "maxUsd": 5}}
+    order = json.loads(only(chart.render(merged(RAY, values)), "ConfigMap", "-build")["data"]["order.json"])
+    where = ["--index", "s3://bucket/index", "--config", "/etc/hirag/config/hirag.yaml", "--wait", "600"]
+    assert order["retry"] == ["retry", *where, "--max-usd", "5"]
+    assert order["prune"] == ["prune", *where, "--keep", "2", "--older-than", "1d"]
+    app = typer.Typer()
+    for module in (index, retry, prune):
+        module.register(app)
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for words in order["build"], order["retry"], order["prune"]:
+        commands[words[0]].make_context(words[0], words[1:])  # the program takes them so
 
 
 def test_a_schedule_without_ray_needs_no_rights(chart: Chart) -> None:
     objects = chart.render(merged(INLINE, {"build": {"schedule": {"enabled": True}}}))
     assert not [each for each in objects if each["kind"] in ("Role", "RoleBinding", "RayJob")]
     once, scheduled = only(objects, "Job")["spec"], only(objects, "CronJob")["spec"]["jobTemplate"]["spec"]
-    assert once["template"] == scheduled["template"]
+    once["template"]["spec"]["containers"][0]["command"].append("5")  # to leave a night out is no failure
+    assert once == scheduled
     assert only(objects, "CronJob")["spec"]["concurrencyPolicy"] == "Forbid"
 
 
@@ -222,6 +244,125 @@ def test_only_rays_own_pods_and_the_operator_reach_ray(chart: Chart) -> None:
     assert only(chart.render(INLINE), "NetworkPolicy", "-build")["spec"]["ingress"] == []
 
 
+def test_ray_asks_for_a_token_everywhere_or_nowhere(chart: Chart) -> None:
+    """KubeRay puts mode and token into all of Ray's containers, the submitter's and the autoscaler's with them."""
+
+    def modes(values: Values) -> tuple[Any, set[str | None]]:
+        spec = only(chart.render(merged(RAY, values)), "RayJob")["spec"]
+        cluster = spec["rayClusterSpec"]
+        pods = [template["spec"]["containers"][0] for _, template in pod_templates({"kind": "RayJob", "spec": spec})]
+        given = [dict((v["name"], v.get("value")) for v in c["env"]) for c in (*pods, cluster["autoscalerOptions"])]
+        return cluster.get("authOptions"), {each.get("RAY_AUTH_MODE") for each in given}
+
+    assert modes({}) == (None, {"disabled"})
+    assert modes({"build": {"ray": {"auth": {"mode": "token"}}}}) == ({"mode": "token"}, {None})
+    own = {"build": {"ray": {"auth": {"mode": "token", "existingSecret": "ray"}}}}
+    assert modes(own) == ({"mode": "token", "secretName": "ray"}, {None})
+
+
+def test_the_page_is_known_by_the_names_that_lead_to_it(chart: Chart, tmp_path: Path) -> None:
+    page = {
+        "enabled": True,
+        "names": ["rag.internal"],
+        "ingress": {"enabled": True, "hosts": ["ask.example.com"]},
+        "httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}], "hostnames": ["*.example.org"]},
+    }
+    values = merged(GATEWAYS, {"query": {"page": page}, "tls": {"existingSecret": "t"}})
+    objects = chart.render(values)
+    (tmp_path / "hirag.yaml").write_text(yaml.safe_dump(config_of(objects, "query")), encoding="utf-8")
+    config = load_config(str(tmp_path / "hirag.yaml"), {}).config
+    service = "demo-hirag-dist-page"
+    assert {"rag.internal", "ask.example.com", "*.example.org", service, f"{service}.search.svc"} <= set(
+        config.service.http_names
+    )
+    ports_of = {port["name"]: port["containerPort"] for port in pod(objects)["containers"][0]["ports"]}
+    assert config.service.http == f"0.0.0.0:{ports_of['page']}"
+    assert only(objects, "Service", "-page")["spec"]["ports"][0]["targetPort"] == "page"
+    opened = {
+        port["port"]: rule["from"]
+        for rule in only(objects, "NetworkPolicy", "-query")["spec"]["ingress"]
+        for port in rule["ports"]
+        if rule["from"] == GATEWAYS["networkPolicy"]["gateways"]
+    }
+    assert set(opened) == {"grpc", "page"}
+
+
+def test_both_families_of_addresses(chart: Chart) -> None:
+    dual = {"query": {"bindAddress": "::", "service": {"ipFamilyPolicy": "PreferDualStack"}}}
+    objects = chart.render(dual)
+    assert config_of(objects, "query")["service"]["listen"] == "[::]:50051"
+    assert config_of(objects, "query")["service"]["metrics_listen"] == "[::]:9464"
+    assert only(objects, "Service", "-query")["spec"]["ipFamilyPolicy"] == "PreferDualStack"
+
+
+def test_what_is_trusted_and_the_way_out_reach_every_pod(chart: Chart) -> None:
+    values = {
+        "caBundle": {"configMap": "trust", "key": "all.pem"},
+        "proxy": {"https": "http://proxy.example.com:3128", "none": ".svc"},
+        "envFrom": [{"configMapRef": {"name": "models"}}],
+    }
+    for executor in RAY, INLINE:
+        objects = chart.render(merged(executor, values))
+        assert 3128 in ports(only(objects, "NetworkPolicy", "-build"), "egress")
+        for part, template in [each for found in objects for each in pod_templates(found)]:
+            kind = template["metadata"]["labels"]["app.kubernetes.io/component"]
+            if part == "submitter" or kind in ("test", "build-submit"):
+                continue  # they speak within the cluster alone
+            main = template["spec"]["containers"][0]
+            given = {each["name"]: each.get("value") for each in main["env"]}
+            (mounted,) = (each["mountPath"] for each in main["volumeMounts"] if each["name"] == "ca-bundle")
+            assert Path(str(given["SSL_CERT_FILE"])).parent == Path(mounted)
+            assert given["REQUESTS_CA_BUNDLE"] == given["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"] == given["SSL_CERT_FILE"]
+            assert given["HTTPS_PROXY"] == given["https_proxy"] == "http://proxy.example.com:3128"
+            assert given["NO_PROXY"] == ".svc"
+            assert main["envFrom"] == values["envFrom"]
+
+
+def test_quotas_outlive_a_container(chart: Chart) -> None:
+    found = pod(chart.render({}))
+    (mounted,) = (
+        each["name"] for each in found["containers"][0]["volumeMounts"] if each["mountPath"] == "/var/lib/hirag"
+    )
+    (volume,) = (each for each in found["volumes"] if each["name"] == mounted)
+    assert "emptyDir" in volume
+    assert config_of(chart.render({}), "query")["service"]["state_dir"] == "/var/lib/hirag"
+
+
+def test_the_driver_is_given_time_to_store_replies(chart: Chart) -> None:
+    (_, head), *_ = list(pod_templates(only(chart.render(RAY), "RayJob")))[1:]
+    (wait,) = (each for each in head["spec"]["containers"][0]["env"] if each["name"] == "RAY_JOB_STOP_WAIT_TIME_S")
+    assert int(wait["value"]) < head["spec"]["terminationGracePeriodSeconds"]
+    assert head["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
+
+
+def test_what_is_promised_is_there(chart: Chart) -> None:
+    """Bytes that are told to programs are below the volumes that hold them."""
+    values = {
+        "query": {"cache": {"size": "1.5Ti"}},
+        "build": {"ray": {"cpu": {"sharedMemory": "3G"}}},
+    }
+    objects = chart.render(merged(RAY, values))
+    assert config_of(objects, "query")["service"]["cache_bytes"] == int(1.5 * 2**40 * 0.95)
+    cluster = only(objects, "RayJob")["spec"]["rayClusterSpec"]
+    (cpu,) = cluster["workerGroupSpecs"]
+    assert cpu["rayStartParams"]["object-store-memory"] == str(int(3e9 * 0.9))
+    assert cluster["headGroupSpec"]["rayStartParams"]["object-store-memory"] == str(int(2**30 * 0.9))
+
+
+def test_names_stay_texts(chart: Chart) -> None:
+    """A secret may be called 123, and a key on."""
+    values = {
+        "secretEnv": [{"name": "A", "secretName": "123", "secretKey": "on"}],
+        "callers": {"existingSecret": "1e3"},
+        "image": {"pullSecrets": ["007"]},
+    }
+    found = pod(chart.render(values))
+    (variable,) = (each for each in found["containers"][0]["env"] if each["name"] == "A")
+    assert variable["valueFrom"]["secretKeyRef"] == {"name": "123", "key": "on"}
+    assert found["imagePullSecrets"] == [{"name": "007"}]
+    assert {"secretName": "1e3", "defaultMode": 0o440} in [each.get("secret") for each in found["volumes"]]
+
+
 def test_secrets_are_named_and_never_made(chart: Chart) -> None:
     values = {
         "secretEnv": [{"name": "LLM_KEY", "secretName": "llm", "secretKey": "key"}],
@@ -231,7 +372,10 @@ def test_secrets_are_named_and_never_made(chart: Chart) -> None:
     for part, template in [each for found in objects for each in pod_templates(found)]:
         for container in template["spec"]["containers"]:
             given = {variable["name"]: variable for variable in container.get("env", ())}
-            if part == "submitter" or template["metadata"]["labels"]["app.kubernetes.io/component"] == "test":
+            if part == "submitter" or template["metadata"]["labels"]["app.kubernetes.io/component"] in (
+                "test",
+                "build-submit",
+            ):
                 assert "LLM_KEY" not in given
                 continue
             assert given["LLM_KEY"]["valueFrom"] == {"secretKeyRef": {"name": "llm", "key": "key"}}

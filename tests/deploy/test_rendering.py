@@ -1,4 +1,4 @@
-"""The chart in every setting, and in combinations in which every two settings meet, rendered by the real Helm."""
+"""The chart in every setting, and in many combinations of them (`switches`), rendered by the real Helm."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hirag_dist.cli.serving import options_of
 from hirag_dist.config_file import load_config
 from tests.deploy.charts import SOURCE, Chart, Object, tool
 from tests.deploy.policies import release_faults
 from tests.deploy.schemas import VERSIONS, faults
-from tests.deploy.switches import Choice, everything, flips, pairwise, values_of
+from tests.deploy.switches import GROUPS, Choice, everything, flips, pairwise, together, values_of
 
 ENVIRON = {"LLM_KEY": "k", "MILVUS": "t"}
 
@@ -31,24 +32,37 @@ def configurations(objects: list[Object]) -> dict[str, str]:
     }
 
 
-def check(objects: list[Object], tmp_path: Path) -> None:
-    wrong = [fault for found in objects for version in (VERSIONS[0], VERSIONS[-1]) for fault in faults(found, version)]
-    assert not wrong
-    assert not release_faults(objects)
-    for name, text in configurations(objects).items():
-        written = tmp_path / f"{name}.yaml"
-        written.write_text(text, encoding="utf-8")
-        load_config(str(written), ENVIRON)
+def check(chart: Chart, choices: list[Choice], tmp_path: Path, versions: tuple[str, ...] = VERSIONS[-1:]) -> None:
+    """Fail where a release has a fault, by schemas, rules, or the reading of its configuration."""
+    read: set[str] = set()
+    for choice, objects in zip(choices, chart.render_many([values_of(each) for each in choices]), strict=True):
+        wrong = [fault for found in objects for at in versions for fault in faults(found, at)]
+        assert wrong + release_faults(objects) == [], said(choice)
+        for text in set(configurations(objects).values()) - read:
+            read.add(text)
+            (tmp_path / "hirag.yaml").write_text(text, encoding="utf-8")
+            config = load_config(str(tmp_path / "hirag.yaml"), ENVIRON).config
+            if "listen:" in text:
+                options_of(config)
 
 
-@pytest.mark.parametrize("choice", list(flips()), ids=said)
-def test_each_switch_by_itself(chart: Chart, choice: Choice, tmp_path: Path) -> None:
-    check(chart.render(values_of(choice)), tmp_path)
+def test_each_switch_by_itself(chart: Chart, tmp_path: Path) -> None:
+    check(chart, list(flips()), tmp_path, (VERSIONS[0], VERSIONS[-1]))
 
 
-@pytest.mark.parametrize("choice", pairwise(), ids=range(len(pairwise())))
-def test_every_two_settings_together(chart: Chart, choice: Choice, tmp_path: Path) -> None:
-    check(chart.render(values_of(choice)), tmp_path)
+def test_every_two_settings_together(chart: Chart, tmp_path: Path) -> None:
+    check(chart, pairwise(), tmp_path, (VERSIONS[0], VERSIONS[-1]))
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_all_combinations_of(chart: Chart, group: str, tmp_path: Path) -> None:
+    check(chart, together(group), tmp_path)
+
+
+def test_many_at_once_are_what_each_is_alone(chart: Chart) -> None:
+    values = [values_of(choice) for choice in (everything(), pairwise()[0], {})]
+    for alone, (one, objects) in zip(map(chart.render, values), enumerate(chart.render_many(values)), strict=True):
+        assert sorted(map(str, alone)) == sorted(map(str, objects)), one
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -78,7 +92,7 @@ def test_the_package_holds_the_chart_and_nothing_else(chart: Chart, tmp_path: Pa
     (package,) = tmp_path.glob("hirag-dist-*.tgz")
     with tarfile.open(package) as opened:
         held = {name.removeprefix("hirag-dist/") for name in opened.getnames() if "/charts/" not in name}
-    tracked = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*") if path.is_file()}
+    tracked = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*") if path.is_file()} - {"Chart.lock"}
     assert held == tracked
 
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -24,7 +25,7 @@ from tests.service.fakes import certificates
 
 TOKEN = "hirag_of-the-test"
 pytestmark = pytest.mark.timeout(600)  # processes that start beside other tests
-PATHS = ("/etc/hirag", "/var/cache/hirag", "/data")
+PATHS = ("/etc/hirag", "/var/cache/hirag", "/var/lib/hirag", "/data")
 START_S = 120.0
 
 
@@ -55,15 +56,17 @@ class Pod:
         self._root = root
         self._container = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
         self.grace_s = only(objects, "Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-        self.address, self.metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        self.address, self.metrics, self.page = (f"127.0.0.1:{free_port()}" for _ in range(3))
         for mount in self._container["volumeMounts"]:
             Path(self.placed(mount["mountPath"])).mkdir(parents=True, exist_ok=True)
         (root / "data").mkdir(exist_ok=True)
         (root / "data/index").symlink_to(index)
         text = self.placed(only(objects, "ConfigMap", "-query")["data"]["hirag.yaml"])
-        for listens, here in (("0.0.0.0:50051", self.address), ("0.0.0.0:9464", self.metrics)):
+        here = {"grpc": self.address, "metrics": self.metrics, "page": self.page}
+        for port in self._container["ports"]:
+            listens = f"0.0.0.0:{port['containerPort']}"
             assert listens in text
-            text = text.replace(listens, here)
+            text = text.replace(listens, here[port["name"]])
         (root / "etc/hirag/config/hirag.yaml").write_text(text, encoding="utf-8")
         digest = hashlib.sha256(TOKEN.encode()).hexdigest()
         callers = {"callers": {"web": {"tokens": [{"sha256": digest}], "labels": "all"}}}
@@ -133,10 +136,27 @@ def pods() -> Iterator[list[Pod]]:
         pod.kill()
 
 
+def page_says(pod: Pod, host: str) -> int:
+    """Return the status of the page where it is asked for under a name."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    request = urllib.request.Request(f"https://{pod.page}/", headers={"Host": host})
+    try:
+        with urllib.request.urlopen(request, timeout=30, context=context) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
 def test_a_pod_with_tls_and_the_question_of_helm_test(
     chart: Chart, index: Path, tmp_path: Path, pods: list[Pod]
 ) -> None:
-    tls = {"tls": {"existingSecret": "tls"}, "test": {"question": "Who met Babbage?", "tokenSecret": {"name": "token"}}}
+    """And the page, under the names that lead to it."""
+    tls = {
+        "tls": {"existingSecret": "tls"},
+        "test": {"question": "Who met Babbage?", "tokenSecret": {"name": "token"}},
+        "query": {"page": {"enabled": True, "names": ["rag.internal"]}},
+    }
     objects = chart.render(merged(merged(VALUES, tls), {"config": {"service": {"processes": 2}}}))
     pod = Pod(objects, tmp_path, index)
     pods.append(pod)
@@ -154,6 +174,10 @@ def test_a_pod_with_tls_and_the_question_of_helm_test(
     done = subprocess.run([sys.executable, "-m", "hirag_dist", *asked], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Babbage" in done.stdout
+    service = only(objects, "Service", "-page")["metadata"]["name"]
+    assert [page_says(pod, host) for host in ("rag.internal", service, "evil.example.com")] == [200, 200, 421]
+    assert (tmp_path / "var/lib/hirag").is_dir()
+    assert any((tmp_path / "var/lib/hirag").iterdir()), "quotas are not kept where the volume is"
     pod.terminate()
     assert pod.end() == 0
 

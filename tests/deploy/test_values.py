@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from hirag_dist.config import Config
 from hirag_dist.config_file import load_config
 from tests.deploy.charts import ROOT, SOURCE, Chart, Values, merged, only
+from tests.deploy.switches import GATEWAYS
 from tools.chart import stale
 
 SCHEMA = json.loads((SOURCE / "values.schema.json").read_text(encoding="utf-8"))
@@ -23,6 +24,36 @@ DEFAULTS = yaml.safe_load((SOURCE / "values.yaml").read_text(encoding="utf-8"))
 
 def test_what_is_written_is_fresh() -> None:
     assert stale() == []
+
+
+def unsaid(schema: dict[str, Any], values: Any, prefix: str = "") -> list[str]:
+    """Return the keys that a schema knows and the values do not show."""
+    schema = SCHEMA["definitions"][schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
+    missing = []
+    for name, inner in schema.get("properties", {}).items():
+        if name not in values:
+            missing.append(f"{prefix}{name}")
+        elif isinstance(values[name], dict):
+            missing += unsaid(inner, values[name], f"{prefix}{name}.")
+    return missing
+
+
+def test_every_value_of_the_chart_is_shown() -> None:
+    """But for the configuration, and what an image of its own leaves to the first one."""
+    own = {name: each for name, each in SCHEMA["properties"].items() if name != "config"}
+    gpu = {"build.ray.gpu.image.pullPolicy", "build.ray.gpu.image.pullSecrets"}
+    assert set(unsaid({"properties": own}, DEFAULTS)) == gpu
+
+
+def test_the_readme_has_a_line_for_every_value() -> None:
+    page = (SOURCE / "README.md").read_text(encoding="utf-8")
+    for line in (
+        "| `build.ray.cpu.maxReplicas` | `4` |  |",
+        '| `query.cache.size` | `"20Gi"` |  |',
+        '| `build.incomplete` | `"fail"` | accept: a snapshot with dead letters is a success, not exit code 3 |',
+        "| `build.prune` |  | old snapshots and their collections in Milvus, after each build that succeeded |",
+    ):
+        assert line in page
 
 
 def test_the_least_is_enough(chart: Chart) -> None:
@@ -113,6 +144,10 @@ def test_variables_stand_for_numbers(chart: Chart, tmp_path: Path) -> None:
         {"secretEnv": [{"name": "A-B", "secretName": "s", "secretKey": "k"}]},
         {"build": {"incomplete": "ignore"}},
         {"fullnameOverride": "x" * 33},
+        {"proxy": {"https": "proxy:3128"}},
+        {"build": {"prune": {"olderThan": "a day"}}},
+        {"build": {"ttlSecondsAfterFinished": 0}},
+        {"networkPolicy": {"gateways": {}}},
     ],
     ids=lambda values: next(iter(values)),
 )
@@ -121,7 +156,7 @@ def test_wrong_values_of_its_own(chart: Chart, values: Values) -> None:
 
 
 BUILD: Values = {"build": {"once": True, "inputs": ["s3://bucket/docs"]}}
-GPU: Values = {"build": {"ray": {"gpu": {"enabled": True}}}}
+GPU: Values = {"build": {"ray": {"gpu": {"enabled": True, "image": {"repository": "g"}}}}}
 MAIN: Values = {"base_url": "https://m/v1", "model": "m"}
 
 REFUSED: dict[str, tuple[Values, str]] = {
@@ -157,6 +192,82 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "a Milvus that nothing uses": ({"milvus": {"enabled": True}}, "set config.vectors.backend to milvus too"),
     "no Milvus to use": ({"config": {"vectors": {"backend": "milvus"}}}, "give config.vectors.uri"),
     "Milvus Lite": ({"config": {"vectors": {"backend": "milvus-lite"}}}, "belongs to one process"),
+    "a Milvus without its password": (
+        {"milvus": {"enabled": True}, "config": {"vectors": {"backend": "milvus"}}},
+        "it asks for a password",
+    ),
+    "no image": ({"image": {"repository": ""}}, "image.repository: say where the image is"),
+    "no image for cards": (
+        merged(BUILD, merged(GPU, {"build": {"ray": {"gpu": {"image": {"repository": ""}}}}})),
+        "say where the image with CUDA is",
+    ),
+    "a name that begins with a digit": ({"fullnameOverride": "1-rag"}, "names of Services begin with a letter"),
+    "labels that select": ({"commonLabels": {"app.kubernetes.io/name": "x"}}, "pods are selected by it"),
+    "labels of a pod that select": (
+        {"query": {"pod": {"labels": {"app.kubernetes.io/component": "x"}}}},
+        "pods are selected by it",
+    ),
+    "a variable that is set": (
+        {"secretEnv": [{"name": "HOME", "secretName": "s", "secretKey": "k"}]},
+        "must leave out HOME: the chart sets it",
+    ),
+    "a variable of S3's that is set": (
+        {"s3": {"region": "r"}, "query": {"pod": {"env": [{"name": "AWS_REGION", "value": "r"}]}}},
+        "must leave out AWS_REGION",
+    ),
+    "a volume over the image's folders": (
+        {"storage": {"existingClaim": "c", "mountPath": "/tmp"}, "index": {"uri": "/tmp/i"}},
+        "storage.mountPath: /tmp is the image's own",
+    ),
+    "a folder as a URI": ({"index": {"uri": "file:///data/i"}}, "write file:///data/i without file:"),
+    "credentials in an endpoint": (
+        {"config": {"llm": {"endpoints": {"main": MAIN | {"base_url": "https://id:pw@m/v1"}}}}},
+        "base_url must hold no credentials",
+    ),
+    "credentials of a proxy": (
+        {"proxy": {"https": "http://id:pw@proxy:3128"}},
+        "proxy.https must hold no credentials",
+    ),
+    "a roll that fails before a pod can be ready": (
+        {"query": {"startupSeconds": 3600}},
+        "query.progressDeadlineSeconds must be above",
+    ),
+    "an Ingress without names": (merged(GATEWAYS, {"query": {"ingress": {"enabled": True}}}), "query.ingress.hosts"),
+    "a route to nowhere": (merged(GATEWAYS, {"query": {"grpcRoute": {"enabled": True}}}), "say which Gateway"),
+    "an Ingress that nothing passes": (
+        {"query": {"ingress": {"enabled": True, "hosts": ["a.example"]}}},
+        "say where the pods are that serve query.ingress",
+    ),
+    "certificates that end before the pods": (
+        merged(
+            GATEWAYS,
+            {
+                "query": {"ingress": {"enabled": True, "hosts": ["a.example"]}},
+                "tls": {"existingSecret": "t", "clientCa": {"existingSecret": "c"}},
+            },
+        ),
+        "do not reach them: use query.service.type LoadBalancer",
+    ),
+    "a page in the clear": ({"query": {"page": {"enabled": True}}}, "a page beyond loopback needs TLS"),
+    "a page for everybody": (
+        {"query": {"page": {"enabled": True}}, "tls": {"existingSecret": "t"}, "callers": {"existingSecret": ""}},
+        "say who may call",
+    ),
+    "a page that is not let in": (
+        {
+            "query": {"page": {"enabled": True}},
+            "tls": {"existingSecret": "t", "clientCa": {"existingSecret": "c"}},
+        },
+        "the page must show the service a certificate too",
+    ),
+    "an Ingress of no page": (
+        merged(GATEWAYS, {"query": {"page": {"ingress": {"enabled": True, "hosts": ["a.example"]}}}}),
+        "needs query.page.enabled",
+    ),
+    "tokens of a Ray that knows none": (
+        merged(BUILD, {"build": {"ray": {"auth": {"mode": "token"}, "version": "2.51.0"}}}),
+        "token needs Ray 2.52",
+    ),
     "two certificates": (
         {"tls": {"existingSecret": "t", "certManager": {"enabled": True, "issuer": {"name": "i"}}}},
         "choose either",

@@ -122,7 +122,7 @@ class TestIndex:
             first = cli.start(*command)
             try:
                 until((tmp_path / "index" / "run.lock").exists, "lock")
-                said = cli(*command, code=1).stderr
+                said = cli(*command, code=5).stderr
                 assert f"is being built by process {first.pid}" in said
             finally:
                 first.kill()

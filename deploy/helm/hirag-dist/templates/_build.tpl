@@ -10,6 +10,7 @@ metadata:
 spec:
   serviceAccountName: {{ include "hirag.serviceAccount" (dict "root" .root "component" "build") }}
   automountServiceAccountToken: {{ .token }}
+  terminationGracePeriodSeconds: 120 # for replies in flight to come and be stored: they are paid
   enableServiceLinks: false
   securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 4 }}
   {{- include "hirag.pullSecrets" .root | nindent 2 }}
@@ -24,21 +25,32 @@ spec:
         {{- include "hirag.env" (dict "root" .root "pod" .pod) | nindent 8 }}
         - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
         - {name: RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO, value: "0"}
+        - {name: RAY_JOB_STOP_WAIT_TIME_S, value: "100"} # between SIGTERM and SIGKILL of the driver
+        {{- include "hirag.rayAuth" .root | nindent 8 }}
+      {{- include "hirag.envFrom" .root | nindent 6 }}
       securityContext: {{- include "hirag.containerSecurity" .root | nindent 8 }}
       resources: {{- toYaml .resources | nindent 8 }}
       volumeMounts:
-        {{- include "hirag.mounts" (dict "root" .root) | nindent 8 }}
+        {{- include "hirag.mounts" . | nindent 8 }}
         - {name: shared-memory, mountPath: /dev/shm}
   volumes:
-    {{- include "hirag.volumes" (dict "root" .root "component" "build" "scratch" .root.Values.build.scratch.size) | nindent 4 }}
+    {{- include "hirag.volumes" (dict "root" .root "component" "build" "pod" .pod "scratch" .root.Values.build.scratch.size) | nindent 4 }}
     - name: shared-memory
       emptyDir: {medium: Memory, sizeLimit: {{ .sharedMemory }}}
+{{- end -}}
+
+{{/* Whether Ray asks who comes. KubeRay puts mode and token into all of its containers; without them Ray would choose. */}}
+{{- define "hirag.rayAuth" -}}
+{{- if eq .Values.build.ray.auth.mode "disabled" }}
+- {name: RAY_AUTH_MODE, value: disabled}
+{{- end }}
 {{- end -}}
 
 {{/* The spec of a RayJob. */}}
 {{- define "hirag.rayJobSpec" -}}
 {{- $build := .Values.build -}}
 {{- $ray := $build.ray -}}
+{{- $limited := or $build.maxUsd $build.maxTokens | empty | not -}}
 # A path and nothing for a shell to read: arguments stand in order.json.
 entrypoint: python /etc/hirag/config/build.py /etc/hirag/config/order.json
 submissionMode: K8sJobMode
@@ -48,7 +60,8 @@ activeDeadlineSeconds: {{ int64 . }}
 {{- end }}
 shutdownAfterJobFinishes: true
 ttlSecondsAfterFinished: {{ $build.ttlSecondsAfterFinished }}
-submitterConfig: {backoffLimit: {{ $ray.submitter.backoffLimit }}}
+# A submitter that finds its job unknown, as after the head began anew, submits it again: with its limit anew.
+submitterConfig: {backoffLimit: {{ kindIs "invalid" $ray.submitter.backoffLimit | ternary (ternary 0 2 $limited) $ray.submitter.backoffLimit }}}
 submitterPodTemplate:
   metadata:
     labels: {{- include "hirag.podLabels" (dict "root" . "component" "build" "pod" dict) | nindent 6 }}
@@ -66,6 +79,7 @@ submitterPodTemplate:
         env:
           - {name: HOME, value: /tmp}
           - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
+          {{- include "hirag.rayAuth" . | nindent 10 }}
         securityContext: {{- include "hirag.containerSecurity" . | nindent 10 }}
         resources: {{- toYaml $ray.submitter.resources | nindent 10 }}
         volumeMounts:
@@ -75,6 +89,13 @@ submitterPodTemplate:
         emptyDir: {sizeLimit: 1Gi}
 rayClusterSpec:
   rayVersion: {{ $ray.version | quote }}
+  {{- if eq $ray.auth.mode "token" }}
+  authOptions:
+    mode: token
+    {{- with $ray.auth.existingSecret }}
+    secretName: {{ . | quote }}
+    {{- end }}
+  {{- end }}
   enableInTreeAutoscaling: {{ $ray.autoscaling.enabled }}
   {{- if $ray.autoscaling.enabled }}
   autoscalerOptions:
@@ -84,6 +105,7 @@ rayClusterSpec:
     resources: {{- toYaml $ray.autoscaling.resources | nindent 6 }}
     env:
       - {name: HOME, value: /tmp}
+      {{- include "hirag.rayAuth" . | nindent 6 }}
     securityContext: {{- include "hirag.containerSecurity" . | nindent 6 }}
     volumeMounts:
       - {name: tmp, mountPath: /tmp}
@@ -93,6 +115,7 @@ rayClusterSpec:
     rayStartParams:
       num-cpus: "0" # no task runs where the cluster's state and the driver are
       num-gpus: "0"
+      object-store-memory: {{ include "hirag.bytes" (dict "quantity" "1Gi" "share" 0.9) | quote }} # within its /dev/shm
       dashboard-host: 0.0.0.0 # of the API that jobs are submitted to; a NetworkPolicy says who reaches it
     template:
       {{- include "hirag.rayPod" (dict "root" . "container" "ray-head" "pod" $ray.head.pod "resources" $ray.head.resources "image" .Values.image "sharedMemory" "1Gi" "token" $ray.autoscaling.enabled) | nindent 6 }}
@@ -104,6 +127,7 @@ rayClusterSpec:
       rayStartParams:
         num-cpus: {{ $ray.cpu.cpus | quote }}
         num-gpus: "0"
+        object-store-memory: {{ include "hirag.bytes" (dict "quantity" $ray.cpu.sharedMemory "share" 0.9) | quote }}
       template:
         {{- include "hirag.rayPod" (dict "root" . "container" "ray-worker" "pod" $ray.cpu.pod "resources" $ray.cpu.resources "image" .Values.image "sharedMemory" $ray.cpu.sharedMemory "token" false) | nindent 8 }}
     {{- if $ray.gpu.enabled }}
@@ -119,6 +143,7 @@ rayClusterSpec:
       rayStartParams:
         num-cpus: "0"
         num-gpus: "1"
+        object-store-memory: {{ include "hirag.bytes" (dict "quantity" $ray.gpu.sharedMemory "share" 0.9) | quote }}
       template:
         {{- include "hirag.rayPod" (dict "root" . "container" "ray-worker" "pod" $ray.gpu.pod "resources" (dict "requests" $requests "limits" $limits) "image" $ray.gpu.image "sharedMemory" $ray.gpu.sharedMemory "token" false) | nindent 8 }}
     {{- end }}
@@ -137,8 +162,11 @@ podFailurePolicy:
   rules:
     - action: FailJob
       onExitCodes: {containerName: build, operator: In, values: [2, 4]}
+    {{- if not (or $build.maxUsd $build.maxTokens) }}
+    # Where spending is limited, a pod that is drained away counts as a try: the next would have the limit anew.
     - action: Ignore
       onPodConditions: [{type: DisruptionTarget, status: "True"}]
+    {{- end }}
 template:
   metadata:
     labels: {{- include "hirag.podLabels" (dict "root" . "component" "build" "pod" $pod) | nindent 6 }}
@@ -162,8 +190,21 @@ template:
         imagePullPolicy: {{ .Values.image.pullPolicy }}
         command: [python, /etc/hirag/config/build.py, /etc/hirag/config/order.json]
         env: {{- include "hirag.env" (dict "root" . "pod" $pod) | nindent 10 }}
+        {{- include "hirag.envFrom" . | nindent 8 }}
         securityContext: {{- include "hirag.containerSecurity" . | nindent 10 }}
         resources: {{- toYaml $build.inline.resources | nindent 10 }}
-        volumeMounts: {{- include "hirag.mounts" (dict "root" .) | nindent 10 }}
-    volumes: {{- include "hirag.volumes" (dict "root" . "component" "build" "scratch" $build.scratch.size) | nindent 6 }}
+        volumeMounts: {{- include "hirag.mounts" (dict "root" . "pod" $pod) | nindent 10 }}
+    volumes: {{- include "hirag.volumes" (dict "root" . "component" "build" "pod" $pod "scratch" $build.scratch.size) | nindent 6 }}
+{{- end -}}
+
+{{/* The spec of the Job that builds, or on Ray has it done. */}}
+{{- define "hirag.buildJobSpec" -}}
+{{- include (ternary "hirag.watchJobSpec" "hirag.inlineJobSpec" (eq (include "hirag.executor" .) "ray")) . -}}
+{{- end -}}
+
+{{/* The name of what builds once: of what decides it. A change makes another, which takes up what the one before finished and paid for. */}}
+{{- define "hirag.onceName" -}}
+{{- $decisive := print (include "hirag.buildJobSpec" .) (include "hirag.config.build" .) (include "hirag.buildOrder" .) -}}
+{{- if eq (include "hirag.executor" .) "ray" -}}{{- $decisive = print $decisive (include "hirag.rayJobSpec" .) -}}{{- end -}}
+{{- printf "%s-build-%s" (include "hirag.fullname" .) ($decisive | sha256sum | trunc 8) -}}
 {{- end -}}

@@ -15,12 +15,26 @@
 {{- define "hirag.config.query" -}}
 {{- $config := include "hirag.config.common" . | fromYaml -}}
 {{- $service := default dict $config.service -}}
-{{- $_ := set $service "listen" "0.0.0.0:50051" -}}
-{{- $_ := set $service "metrics_listen" "0.0.0.0:9464" -}}
+{{- $host := ternary "[::]" "0.0.0.0" (eq .Values.query.bindAddress "::") -}}
+{{- $_ := set $service "listen" (printf "%s:50051" $host) -}}
+{{- $_ := set $service "metrics_listen" (printf "%s:9464" $host) -}}
 {{- $_ := set $service "metrics_public" true -}}
 {{- $_ := set $service "cache_dir" "/var/cache/hirag" -}}
+{{- $_ := set $service "cache_bytes" (include "hirag.bytes" (dict "quantity" .Values.query.cache.size "share" 0.95) | int64) -}}
 {{- if .Values.callers.existingSecret -}}
 {{- $_ := set $service "callers_file" (printf "/etc/hirag/callers/%s" .Values.callers.key) -}}
+{{- $_ := set $service "state_dir" "/var/lib/hirag" -}}
+{{- end -}}
+{{- with .Values.query.page -}}
+{{- if .enabled -}}
+{{- $_ := set $service "http" (printf "%s:8443" $host) -}}
+{{- $names := concat .names (ternary .ingress.hosts list .ingress.enabled) (ternary .httpRoute.hostnames list .httpRoute.enabled) -}}
+{{- $_ := set $service "http_names" (concat $names (include "hirag.pageNames" $ | fromYamlArray) | uniq) -}}
+{{- if .clientCertificateSecret -}}
+{{- $_ := set $service "http_client_cert" "/etc/hirag/page/tls.crt" -}}
+{{- $_ := set $service "http_client_key" "/etc/hirag/page/tls.key" -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if include "hirag.tlsSecret" . -}}
 {{- $_ := set $service "tls_cert" "/etc/hirag/tls/tls.crt" -}}
@@ -31,6 +45,14 @@
 {{- end -}}
 {{- $_ := set $config "service" $service -}}
 {{- toYaml (omit $config "execution") -}}
+{{- end -}}
+
+{{/* Names of the page within the cluster. A YAML list. */}}
+{{- define "hirag.pageNames" -}}
+{{- $name := printf "%s-page" (include "hirag.fullname" .) -}}
+{{- range $suffix := list "" (printf ".%s" .Release.Namespace) (printf ".%s.svc" .Release.Namespace) (printf ".%s.svc.%s" .Release.Namespace .Values.clusterDomain) }}
+- {{ $name }}{{ $suffix }}
+{{- end }}
 {{- end -}}
 
 {{/* Of a build: without what says how an index is served, so that it is not built again for that. */}}
@@ -59,19 +81,29 @@
 {{/* What files/build.py runs, as JSON. */}}
 {{- define "hirag.buildOrder" -}}
 {{- $build := .Values.build -}}
-{{- $arguments := concat (list "index") $build.inputs (list "--index" .Values.index.uri "--config" "/etc/hirag/config/hirag.yaml") -}}
-{{- $arguments = concat $arguments (list "--wait" (toString $build.waitSeconds)) -}}
-{{- if $build.maxUsd -}}{{- $arguments = concat $arguments (list "--max-usd" (toString $build.maxUsd)) -}}{{- end -}}
-{{- if $build.maxTokens -}}{{- $arguments = concat $arguments (list "--max-tokens" (int64 $build.maxTokens | toString)) -}}{{- end -}}
-{{- if $build.batch -}}{{- $arguments = append $arguments "--batch" -}}{{- end -}}
-{{- if $build.requireComplete -}}{{- $arguments = append $arguments "--require-complete" -}}{{- end -}}
-{{- dict "arguments" $arguments "accepted" (ternary (list 3) list (eq $build.incomplete "accept")) | toJson -}}
+{{- $where := list "--index" .Values.index.uri "--config" "/etc/hirag/config/hirag.yaml" "--wait" (toString $build.waitSeconds) -}}
+{{- $limits := list -}}
+{{- if $build.maxUsd -}}{{- $limits = concat $limits (list "--max-usd" (toString $build.maxUsd)) -}}{{- end -}}
+{{- if $build.maxTokens -}}{{- $limits = concat $limits (list "--max-tokens" (int64 $build.maxTokens | toString)) -}}{{- end -}}
+{{- if $build.batch -}}{{- $limits = append $limits "--batch" -}}{{- end -}}
+{{- if $build.requireComplete -}}{{- $limits = append $limits "--require-complete" -}}{{- end -}}
+{{- $order := dict "build" (concat (list "index") $build.inputs $where $limits) -}}
+{{- if $build.retryLetters -}}{{- $_ := set $order "retry" (concat (list "retry") $where $limits) -}}{{- end -}}
+{{- with $build.prune -}}
+{{- if .enabled -}}
+{{- $_ := set $order "prune" (concat (list "prune") $where (list "--keep" (toString .keep) "--older-than" .olderThan)) -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $order "accepted" (ternary (list 3) list (eq $build.incomplete "accept")) -}}
+{{- toJson $order -}}
 {{- end -}}
 
 {{/* TCP ports that URLs name, beside 443: of models, Milvus, traces, and object stores of one's own. A JSON list. */}}
 {{- define "hirag.egressPorts" -}}
 {{- $config := include "hirag.config.common" . | fromYaml -}}
-{{- $urls := list (dig "vectors" "uri" "" $config) (dig "service" "traces_endpoint" "" $config) -}}
+{{- $urls := list (dig "service" "traces_endpoint" "" $config) .Values.proxy.http .Values.proxy.https -}}
+{{- $vectors := default dict .Values.config.vectors -}}
+{{- with $vectors.uri -}}{{- $urls = append $urls . -}}{{- end -}}
 {{- range $endpoint := dig "llm" "endpoints" dict $config -}}
 {{- $urls = append $urls (dig "base_url" "" (default dict $endpoint)) -}}
 {{- end -}}

@@ -45,6 +45,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{/* An image. Given: root, and image with keys that win over those of values.image. */}}
 {{- define "hirag.image" -}}
 {{- $tag := default .root.Chart.AppVersion .image.tag -}}
+{{- with .root.Values.global.imageRegistry -}}{{- printf "%s/" (trimSuffix "/" .) -}}{{- end -}}
 {{- if .image.digest -}}
 {{- printf "%s@%s" .image.repository .image.digest -}}
 {{- else -}}
@@ -53,10 +54,10 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end -}}
 
 {{- define "hirag.pullSecrets" -}}
-{{- with .Values.image.pullSecrets }}
+{{- with concat .Values.global.imagePullSecrets .Values.image.pullSecrets | uniq }}
 imagePullSecrets:
 {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -80,7 +81,33 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* As the chart of Milvus names its Service: a release that is called after it is not called so twice. */}}
+{{/* As the chart of Milvus names its Service (its template milvus.fullname), and the port that it is given. */}}
 {{- define "hirag.milvusUri" -}}
-{{- printf "http://%s:19530" (ternary .Release.Name (printf "%s-milvus" .Release.Name) (contains "milvus" .Release.Name)) -}}
+{{- $milvus := .Values.milvus -}}
+{{- $name := default "milvus" $milvus.nameOverride -}}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- printf "http://%s:%d" (default $full $milvus.fullnameOverride | trunc 63 | trimSuffix "-") (include "hirag.milvusPort" . | int) -}}
+{{- end -}}
+
+{{- define "hirag.milvusPort" -}}
+{{- dig "service" "port" 19530 .Values.milvus -}}
+{{- end -}}
+
+{{/* A share of a quantity, in bytes. Given: quantity, share. */}}
+{{- define "hirag.bytes" -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- $unit := get $units (regexFind "[kMGTP]i?$" .quantity) -}}
+{{- mulf (float64 (regexFind "^[0-9.]+" .quantity)) $unit .share | floor | int64 -}}
+{{- end -}}
+
+{{/* Whether builds are made. */}}
+{{- define "hirag.builds" -}}
+{{- if or .Values.build.once .Values.build.schedule.enabled -}}true{{- end -}}
+{{- end -}}
+
+{{/* Where objects for monitoring belong. */}}
+{{- define "hirag.monitoringNamespace" -}}
+{{- with .Values.monitoring.namespace }}
+namespace: {{ . }}
+{{- end }}
 {{- end -}}

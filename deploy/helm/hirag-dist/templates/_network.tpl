@@ -1,9 +1,64 @@
-{{/* What all pods may reach. */}}
+{{/* What all pods may reach, and parts of what reaches them. */}}
+
+{{- define "hirag.ipFamilies" -}}
+{{- with .Values.query.service.ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* An Ingress. Given: root, ingress, name (of object and Service), port (its name). */}}
+{{- define "hirag.ingress" -}}
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: {{ .name }}
+  labels: {{- include "hirag.labels" (dict "root" .root "component" "query") | nindent 4 }}
+  {{- with .ingress.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  {{- with .ingress.className }}
+  ingressClassName: {{ . }}
+  {{- end }}
+  tls:
+    - hosts: {{- toYaml .ingress.hosts | nindent 8 }}
+      {{- with .ingress.tlsSecret }}
+      secretName: {{ . }}
+      {{- end }}
+  rules:
+    {{- range .ingress.hosts }}
+    - host: {{ . | quote }}
+      http:
+        paths:
+          - {path: /, pathType: Prefix, backend: {service: {name: {{ $.name }}, port: {name: {{ $.port }}}}}}
+    {{- end }}
+{{- end -}}
+
+{{/* A route of Gateway API. Given: root, kind, route, name (of object and Service), port (its number). */}}
+{{- define "hirag.route" -}}
+apiVersion: gateway.networking.k8s.io/v1
+kind: {{ .kind }}
+metadata:
+  name: {{ .name }}
+  labels: {{- include "hirag.labels" (dict "root" .root "component" "query") | nindent 4 }}
+  {{- with .route.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  parentRefs: {{- toYaml .route.parentRefs | nindent 4 }}
+  {{- with .route.hostnames }}
+  hostnames: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  rules:
+    - backendRefs: [{name: {{ .name }}, port: {{ .port }}}]
+{{- end -}}
 
 {{- define "hirag.dnsEgress" -}}
 - ports:
-    - {port: 53, protocol: UDP}
-    - {port: 53, protocol: TCP}
+    {{- range .Values.networkPolicy.dnsPorts }}
+    - {port: {{ . }}, protocol: UDP}
+    - {port: {{ . }}, protocol: TCP}
+    {{- end }}
   {{- with .Values.networkPolicy.dns }}
   to: {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -14,6 +69,14 @@
     {{- range include "hirag.egressPorts" . | fromJsonArray }}
     - {port: {{ int . }}, protocol: TCP}
     {{- end }}
+{{- if and .Values.milvus.enabled (not (dig "vectors" "uri" "" .Values.config)) }}
+- to:
+    - podSelector:
+        matchLabels:
+          app.kubernetes.io/name: {{ default "milvus" .Values.milvus.nameOverride }}
+          app.kubernetes.io/instance: {{ .Release.Name }}
+  ports: [{port: 19530, protocol: TCP}] # of the pods, whatever their Service's is
+{{- end }}
 {{- with .Values.networkPolicy.extraEgress }}
 {{ toYaml . }}
 {{- end }}

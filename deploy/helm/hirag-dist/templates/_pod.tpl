@@ -17,8 +17,10 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- with .affinity }}
 affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .priorityClassName }}
-priorityClassName: {{ . }}
+{{- range $key := list "priorityClassName" "schedulerName" "runtimeClassName" }}
+{{- with index $ $key }}
+{{ $key }}: {{ . | quote }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -28,7 +30,7 @@ priorityClassName: {{ . }}
 - {name: NUMBA_CACHE_DIR, value: /var/cache/numba}
 {{- range .root.Values.secretEnv }}
 - name: {{ .name }}
-  valueFrom: {secretKeyRef: {name: {{ .secretName }}, key: {{ .secretKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .secretName | quote }}, key: {{ .secretKey | quote }}}}
 {{- end }}
 {{- with .root.Values.s3 }}
 {{- if .region }}
@@ -37,17 +39,44 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- if .existingSecret }}
 - name: AWS_ACCESS_KEY_ID
-  valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .accessKeyIdKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .accessKeyIdKey | quote }}}}
 - name: AWS_SECRET_ACCESS_KEY
-  valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .secretAccessKeyKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .secretAccessKeyKey | quote }}}}
 {{- if .sessionTokenKey }}
 - name: AWS_SESSION_TOKEN
-  valueFrom: {secretKeyRef: {name: {{ .existingSecret }}, key: {{ .sessionTokenKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ .existingSecret | quote }}, key: {{ .sessionTokenKey | quote }}}}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- include "hirag.outwardEnv" .root }}
 {{- with .pod.env }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* What is trusted and how the world is reached, as the libraries below look it up. */}}
+{{- define "hirag.outwardEnv" -}}
+{{- if .Values.caBundle.configMap }}
+{{- range $name := list "SSL_CERT_FILE" "REQUESTS_CA_BUNDLE" "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH" }}
+- {name: {{ $name }}, value: /etc/hirag/ca/bundle.pem}
+{{- end }}
+{{- end }}
+{{- with .Values.proxy }}
+{{- if or .http .https }}
+{{- range $name, $value := dict "HTTPS_PROXY" .https "HTTP_PROXY" .http "NO_PROXY" .none }}
+{{- if $value }}
+- {name: {{ $name }}, value: {{ $value | quote }}}
+- {name: {{ lower $name }}, value: {{ $value | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Variables from whole ConfigMaps and secrets. */}}
+{{- define "hirag.envFrom" -}}
+{{- with .Values.envFrom }}
+envFrom: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
@@ -65,7 +94,7 @@ priorityClassName: {{ . }}
     - {name: compiled, mountPath: /var/cache/numba}
 {{- end -}}
 
-{{/* Given: root. */}}
+{{/* Given: root, pod. */}}
 {{- define "hirag.mounts" -}}
 - {name: compiled, mountPath: /var/cache/numba}
 - {name: config, mountPath: /etc/hirag/config, readOnly: true}
@@ -76,9 +105,15 @@ priorityClassName: {{ . }}
 {{- if .root.Values.storage.existingClaim }}
 - {name: storage, mountPath: {{ .root.Values.storage.mountPath }}}
 {{- end }}
+{{- if .root.Values.caBundle.configMap }}
+- {name: ca-bundle, mountPath: /etc/hirag/ca, readOnly: true}
+{{- end }}
+{{- with .pod.volumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
-{{/* Given: root, component, scratch (the size of /tmp). */}}
+{{/* Given: root, component, pod, scratch (the size of /tmp). */}}
 {{- define "hirag.volumes" -}}
 - name: config
   configMap: {name: {{ include "hirag.fullname" .root }}-{{ .component }}}
@@ -88,10 +123,17 @@ priorityClassName: {{ . }}
   emptyDir: {sizeLimit: 100Mi}
 {{- if .root.Values.prompts.configMap }}
 - name: prompts
-  configMap: {name: {{ .root.Values.prompts.configMap }}}
+  configMap: {name: {{ .root.Values.prompts.configMap | quote }}}
 {{- end }}
 {{- if .root.Values.storage.existingClaim }}
 - name: storage
-  persistentVolumeClaim: {claimName: {{ .root.Values.storage.existingClaim }}}
+  persistentVolumeClaim: {claimName: {{ .root.Values.storage.existingClaim | quote }}}
+{{- end }}
+{{- if .root.Values.caBundle.configMap }}
+- name: ca-bundle
+  configMap: {name: {{ .root.Values.caBundle.configMap | quote }}, items: [{key: {{ .root.Values.caBundle.key | quote }}, path: bundle.pem}]}
+{{- end }}
+{{- with .pod.volumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}

@@ -2,7 +2,6 @@
 {{- define "hirag.rules" -}}
 {{- $rules := .Values.monitoring.prometheusRule -}}
 {{- $these := printf "namespace=%q,service=%q" .Release.Namespace (printf "%s-metrics" (include "hirag.fullname" .)) -}}
-{{- $jobs := printf "namespace=%q,job_name=~%q" .Release.Namespace (printf "%s-build-.+" (include "hirag.fullname" .)) -}}
 groups:
   - name: {{ include "hirag.fullname" . }}.service
     rules:
@@ -48,14 +47,61 @@ groups:
         "expr" (printf "min(hirag_service_token_expiry_timestamp_seconds{%s}) - time() < %v * 86400" $these $rules.expiryDays)
         "summary" "A caller's token ends soon"
         "description" "The next one is good for {{ $value | humanizeDuration }} more.") | nindent 6 }}
-  {{- if and $rules.kubeStateMetrics (or .Values.build.once .Values.build.schedule.enabled) }}
+      {{- if $rules.kubeStateMetrics }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragPodsNotReady" "severity" "warning" "for" "30m"
+        "expr" (printf "max(kube_deployment_status_replicas_unavailable{namespace=%q,deployment=%q}) > 0" .Release.Namespace (printf "%s-query" (include "hirag.fullname" .)))
+        "summary" "Pods of the service do not become ready"
+        "description" "{{ $value }} of them for half an hour. A roll waits, and the old ones answer, if there are any.") | nindent 6 }}
+      {{- end }}
+  {{- if and $rules.kubeStateMetrics (include "hirag.builds" .) }}
+  {{- $jobs := include "hirag.buildJobs" . }}
+  {{- $there := printf "namespace=%q" .Release.Namespace }}
   - name: {{ include "hirag.fullname" . }}.builds
     rules:
       {{- include "hirag.alert" (dict "root" . "name" "HiragBuildFailed" "severity" "warning" "for" "0m"
-        "expr" (printf "sum by (job_name) (kube_job_status_failed{%s}) > 0" $jobs)
+        "expr" (printf "max by (job_name) ((kube_job_created{%s} and on (job_name) (%s)) and on (job_name) (kube_job_failed{%s,condition=\"true\"} == 1)) > on () group_left () (%s or vector(0))" $there $jobs $there (include "hirag.lastSuccess" .))
         "summary" "A build failed"
-        "description" "Job {{ $labels.job_name }} failed. What is served stays as it is.") | nindent 6 }}
+        "description" "Job {{ $labels.job_name }} failed, and no build has succeeded since. What is served stays as it is.") | nindent 6 }}
+      {{- with $rules.buildHours }}
+      {{- include "hirag.alert" (dict "root" $ "name" "HiragBuildLong" "severity" "warning" "for" "5m"
+        "expr" (printf "time() - max by (job_name) ((kube_job_status_start_time{%s} and on (job_name) (%s)) unless on (job_name) (kube_job_failed{%s,condition=\"true\"} == 1 or kube_job_complete{%s,condition=\"true\"} == 1)) > %v * 3600" $there $jobs $there $there .)
+        "summary" "A build takes long"
+        "description" "Job {{ $labels.job_name }} has been running for {{ $value | humanizeDuration }}; until it ends no other build begins.") | nindent 6 }}
+      {{- end }}
+      {{- if and $rules.overdueHours .Values.build.schedule.enabled (not .Values.build.schedule.suspend) }}
+      {{- $cron := printf "%s,cronjob=%q" $there (printf "%s-build" (include "hirag.fullname" .)) }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragBuildOverdue" "severity" "warning" "for" "5m"
+        "expr" (printf "time() - max(kube_cronjob_status_last_successful_time{%s} or on () kube_cronjob_created{%s}) > %v * 3600" $cron $cron $rules.overdueHours)
+        "summary" "No build has succeeded for long"
+        "description" "By the schedule the last one did {{ $value | humanizeDuration }} ago.") | nindent 6 }}
+      {{- end }}
   {{- end }}
+{{- end -}}
+
+{{/* Series of the Jobs that end as builds do, one for each: the schedule's, and that of a single build; never a submitter of KubeRay's, which succeeds where the build fails. */}}
+{{- define "hirag.buildJobs" -}}
+{{- $there := printf "namespace=%q" .Release.Namespace -}}
+{{- $these := list -}}
+{{- if .Values.build.schedule.enabled -}}
+{{- $these = append $these (printf "kube_job_owner{%s,owner_kind=\"CronJob\",owner_name=\"%s-build\"}" $there (include "hirag.fullname" .)) -}}
+{{- end -}}
+{{- if .Values.build.once -}}
+{{- $these = append $these (printf "kube_job_info{%s,job_name=%q}" $there (include "hirag.onceName" .)) -}}
+{{- end -}}
+{{- join " or " $these -}}
+{{- end -}}
+
+{{/* When a build last succeeded, one number; nothing where none has. */}}
+{{- define "hirag.lastSuccess" -}}
+{{- $there := printf "namespace=%q" .Release.Namespace -}}
+{{- $these := list -}}
+{{- if .Values.build.schedule.enabled -}}
+{{- $these = append $these (printf "kube_cronjob_status_last_successful_time{%s,cronjob=\"%s-build\"}" $there (include "hirag.fullname" .)) -}}
+{{- end -}}
+{{- if .Values.build.once -}}
+{{- $these = append $these (printf "kube_job_status_completion_time{%s,job_name=%q}" $there (include "hirag.onceName" .)) -}}
+{{- end -}}
+{{- printf "max(%s)" (join " or " $these) -}}
 {{- end -}}
 
 {{/* Given: root, name, expr, for, severity, summary, description. */}}
@@ -63,7 +109,7 @@ groups:
 - alert: {{ .name }}
   expr: {{ .expr | quote }}
   for: {{ .for }}
-  labels: {severity: {{ .severity }}}
+  labels: {severity: {{ .severity }}, namespace: {{ .root.Release.Namespace | quote }}, release: {{ .root.Release.Name | quote }}}
   annotations:
     summary: {{ .summary | quote }}
     description: {{ .description | quote }}

@@ -1,0 +1,47 @@
+{{/* The Job that makes a RayJob and ends as it does: a RayJob alone tells nobody, and the Job that submits it succeeds
+where the build fails. */}}
+{{- define "hirag.watchJobSpec" -}}
+backoffLimit: 6 # of watching: a pod that comes after one that died watches the same RayJob
+{{- with .Values.build.activeDeadlineSeconds }}
+# Of all tries of the RayJob: each has its deadline, which comes first, and half an hour for clusters to come and go.
+activeDeadlineSeconds: {{ mul (add (int64 .) 1800) (add 1 (int64 $.Values.build.backoffLimit)) }}
+{{- end }}
+podFailurePolicy:
+  rules:
+    - action: FailJob # the build failed, its RayJob was deleted or is refused: another pod would meet the same
+      onExitCodes: {containerName: submit, operator: In, values: [10, 11, 12]}
+    - action: Ignore
+      onPodConditions: [{type: DisruptionTarget, status: "True"}]
+template:
+  metadata:
+    labels: {{- include "hirag.podLabels" (dict "root" . "component" "build-submit" "pod" dict) | nindent 6 }}
+  spec:
+    serviceAccountName: {{ include "hirag.fullname" . }}-submit
+    automountServiceAccountToken: true
+    enableServiceLinks: false
+    restartPolicy: Never
+    securityContext: {{- toYaml .Values.podSecurityContext | nindent 6 }}
+    {{- include "hirag.pullSecrets" . | nindent 4 }}
+    containers:
+      - name: submit
+        image: {{ include "hirag.image" (dict "root" . "image" .Values.image) }}
+        imagePullPolicy: {{ .Values.image.pullPolicy }}
+        terminationMessagePolicy: FallbackToLogsOnError
+        command: [python, /etc/hirag/submit/rayjob.py, /etc/hirag/submit/rayjob.json, {{ .Values.build.ray.startSeconds | quote }}]
+        env:
+          - name: NAMESPACE
+            valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+          - name: JOB_NAME
+            valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}
+          - name: JOB_UID
+            valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}
+        securityContext: {{- include "hirag.containerSecurity" . | nindent 10 }}
+        resources:
+          requests: {cpu: 50m, memory: 64Mi}
+          limits: {memory: 64Mi}
+        volumeMounts:
+          - {name: submit, mountPath: /etc/hirag/submit, readOnly: true}
+    volumes:
+      - name: submit
+        configMap: {name: {{ include "hirag.fullname" . }}-submit}
+{{- end -}}
