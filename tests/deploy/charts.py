@@ -151,7 +151,7 @@ def _objects(text: str) -> list[Object]:
 @cache
 def _object(text: str) -> list[Object]:
     """Return the object of a document; none where a template made nothing."""
-    return _objects(re.sub(r"helm\.sh/chart: r\d+-", "helm.sh/chart: hirag-dist-", text))
+    return _objects(re.sub(r"(helm\.sh/chart\W+)r\d+-", r"\1hirag-dist-", text))
 
 
 def only(objects: list[Object], kind: str, suffix: str = "") -> Object:
