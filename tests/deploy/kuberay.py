@@ -14,6 +14,8 @@ stood for 1.4 and as of mid 2026), and `cluster` does as well:
   ValidationFailed, which is an end, in later versions; in 1.2 it was an event alone, and the status stayed empty.
 - backoffLimit tries again whatever failed but a deadline that passed: no exit code is looked at. The limit in
   activeDeadlineSeconds is of one try. A failure that is tried again is never seen as Failed: it is Retrying at once.
+- The submitter follows the log of a job that was sent with --no-wait (since 1.3.2), and ends with 0 where the job
+  failed: the RayJob's status alone tells.
 - A submitter asks for the job's id first and submits where it is not known. A head that began anew knows none, so
   every pod of submitterConfig.backoffLimit may begin another run.
 - Ended RayJobs keep their submitter; ttlSecondsAfterFinished takes the cluster. The RayJob itself goes too where the

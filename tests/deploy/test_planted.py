@@ -191,7 +191,7 @@ UNSAFE: dict[str, tuple[str, str, Spoil, str]] = {
         "no NetworkPolicy closes it",
     ),
     "an open policy": ("NetworkPolicy", "-query", lambda o: o["spec"]["ingress"][0].pop("from"), "everybody in"),
-    "a name too long": ("RayJob", "", lambda o: o["metadata"].update(name="x" * 48), "longer than 47"),
+    "a name too long": ("RayJob", "", lambda o: o["metadata"].update(name="x" * 39), "longer than 38"),
     "an object without labels": ("Role", "", lambda o: o["metadata"].pop("labels"), "labels are missing"),
 }
 
