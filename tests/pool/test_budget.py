@@ -441,7 +441,7 @@ class Told:
 
     async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
         self.n_loans += 1
-        self.n_asked += not want.slots  # for permits
+        self.n_asked += want.first_requests  # for permits of the pace; money goes back whenever nobody waits
         return Loan(self.n_loans, 2, 0 if want.slots else 1000, 10**6, 10**6, 0.0, 60.0)
 
     async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
