@@ -2,6 +2,7 @@
 {{- define "hirag.rules" -}}
 {{- $rules := .Values.monitoring.prometheusRule -}}
 {{- $these := printf "namespace=%q,service=%q" .Release.Namespace (printf "%s-metrics" (include "hirag.fullname" .)) -}}
+{{- $failed := printf "hirag_service_requests_total{%s,code=~\"INTERNAL|UNKNOWN|UNAVAILABLE|DATA_LOSS\"}" $these }}
 groups:
   - name: {{ include "hirag.fullname" . }}.service
     rules:
@@ -10,7 +11,7 @@ groups:
         "summary" "No process answers questions"
         "description" "For five minutes no pod has said that it serves.") | nindent 6 }}
       {{- include "hirag.alert" (dict "root" . "name" "HiragErrors" "severity" "critical" "for" "10m"
-        "expr" (printf "sum(rate(hirag_service_requests_total{%s,code=~\"INTERNAL|UNKNOWN|UNAVAILABLE|DATA_LOSS\"}[5m])) / sum(rate(hirag_service_requests_total{%s}[5m])) > 0.01" $these $these)
+        "expr" (printf "sum(rate(%s[5m])) / sum(rate(hirag_service_requests_total{%s}[5m])) > 0.01 and sum(increase(%s[15m])) >= 5" $failed $these $failed)
         "summary" "Questions fail"
         "description" "{{ $value | humanizePercentage }} of the requests of the last five minutes failed within the service.") | nindent 6 }}
       {{- include "hirag.alert" (dict "root" . "name" "HiragOverloaded" "severity" "warning" "for" "10m"
