@@ -17,8 +17,9 @@ What must be given: `image.repository`, `index.uri`, and who may call (`callers.
 `tls.clientCa.existingSecret`), unless `query.enabled` is false; for builds `build.inputs`. A build on Ray needs
 KubeRay's operator, 1.4 or newer. Kubernetes must be 1.29 or newer.
 
-How it is installed, sized, secured and looked after is told in `docs/operations.md` of the project. `helm show values`
-prints what is below with its comments, and `values.schema.json` holds every key of `config`.
+How it is installed and secured is told in `docs/kubernetes.md` of the project, how it is sized and looked after in
+`docs/operations.md`. `helm show values` prints what is below with its comments, and `values.schema.json` holds every key
+of `config`.
 
 ## Values
 
