@@ -18,8 +18,8 @@ What must be given: `image.repository`, `index.uri`, and who may call (`callers.
 KubeRay's operator, 1.4 or newer. Kubernetes must be 1.29 or newer.
 
 How it is installed and secured is told in `docs/kubernetes.md` of the project, how it is sized and looked after in
-`docs/operations.md`. `helm show values` prints what is below with its comments, and `values.schema.json` holds every key
-of `config`.
+`docs/operations.md`. `helm show values` prints what is below with its comments; `values.schema.json` holds every key of
+`config`.
 
 ## Values
 
