@@ -96,9 +96,10 @@ class Treasury:
         desk = self._desks[endpoint]
         self._note(desk, holder, state, events)
         self._serve_all()
-        others_wait = any(each.holder != holder for each in desk.for_slots)
+        account = desk.accounts[holder]
+        others_wait = desk.hungry > (account.asks > 0)
         too_many = desk.free_slots() < 0  # the window has become smaller than what was lent
-        most = desk.fair_share() if others_wait or too_many else int(desk.allowance.window)
+        most = desk.share(account) if others_wait or too_many else int(desk.allowance.window)
         return Order(most, desk.allowance.pause_s(self._clock()), desk.active / _REPORTS_A_S)
 
     async def leave(self, holder: str) -> None:
@@ -191,23 +192,23 @@ class Treasury:
                 desk.timer = loop.call_later(min(max(wait_s, 0.001), 60.0), self._serve, desk)
 
     def _lend_slots(self, desk: Books) -> bool:
-        """Lend the slots that are free, to each its fair share where several wait; return whether anybody got one."""
-        served = False
-        if desk.free_slots() <= 0 or not desk.for_slots:
-            return served
-        for entry in desk.for_slots.in_turn():
+        """Lend the slots that are free, to each its share; return whether anybody waits no more."""
+        changed = False
+        for entry in list(desk.for_slots) if desk.free_slots() > 0 else ():
+            if not entry.waits():  # whoever is gone has no share
+                desk.drop(entry)
+                changed = True
+                continue
             account = desk.accounts[entry.holder]
-            slots = min(entry.want.slots, desk.free_slots())
-            if len(desk.for_slots) > 1:
-                slots = min(slots, desk.fair_share() - account.slots)
+            slots = min(entry.want.slots, desk.free_slots(), desk.share(account) - account.slots)
             if slots > 0:
                 desk.lend_slots(account, slots)
                 desk.drop(entry)
                 entry.answer.set_result(Loan(account.slots_lent, account.slots, 0, 0, 0, 0.0, _LOAN_S))
-                served = True
+                changed = True
             if desk.free_slots() <= 0:
                 break
-        return served
+        return changed
 
     def _lend_permits(self, desk: Books) -> bool:
         """Lend requests, tokens and money; return whether anybody got an answer."""
