@@ -61,7 +61,7 @@ async def test_a_worker_comes_down_to_what_leaves_as_much_to_others_and_no_furth
 async def test_no_slot_is_free_while_somebody_waits_for_one() -> None:
     rng = random.Random(0)
     treasury = open_treasury(40)
-    books = treasury._desks["e"]
+    books = treasury._books["e"]
     waiting: dict[str, asyncio.Task[Loan]] = {}
     held = {f"w{number}": holding(0, 0) for number in range(12)}
     n_waited = 0
