@@ -221,8 +221,9 @@ def test_a_job_on_ray_as_kuberay_submits_it(bare: Bare, chart: Chart, tmp_path: 
     for name, text in mounted.items():
         (folder / name).write_text(text, encoding="utf-8")
     order = json.loads(mounted["order.json"])
-    swap = {"s3://b/i": str(tmp_path / "index"), "/etc/hirag/config/hirag.yaml": str(folder / "hirag.yaml")}
-    order["arguments"] = [swap.get(each, each) for each in order["arguments"]] + ["--set", "execution.workers=1"]
+    swap = {"s3://b/i": str(tmp_path / "index")}
+    order["build"] = [swap.get(each, each) for each in order["build"]] + ["--set", "execution.workers=1"]
+    order["config"] = str(folder / "hirag.yaml")
     (folder / "order.json").write_text(json.dumps(order), encoding="utf-8")
     (tmp_path / "corpus.jsonl").write_text(
         '{"text": "Ada Lovelace met Charles Babbage in London."}\n', encoding="utf-8"

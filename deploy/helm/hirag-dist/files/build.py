@@ -1,7 +1,9 @@
 """Runs a build as an order says: arguments come from a file, so that no shell on the way reads them.
 
-    python build.py ORDER.json [CODE…]      {"build": ["index", …], "retry": ["retry", …], "prune": ["prune", …],
-                                             "accepted": [3]}
+    python build.py ORDER.json [CODE…]      {"config": PATH, "build": ["index", …], "retry": ["retry", …],
+                                             "prune": ["prune", …], "accepted": [3]}
+
+All commands are given one copy of the configuration: an upgrade of the release may change what is mounted meanwhile.
 
 `retry`, if it is there, follows a build that left dead letters (exit code 3), and its exit code takes the place of the
 build's; `prune`, if it is there, follows what succeeded. Exit codes that are accepted, by the order or as a CODE,
@@ -11,9 +13,11 @@ become 0. SIGTERM is passed on as SIGINT, at which a build stores the replies in
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +26,10 @@ INTERRUPTED = 130
 
 
 class Runner:
-    """Runs commands of hirag-dist, one after the other, until it is told to stop."""
+    """Runs commands of hirag-dist, one after the other, with one configuration, until it is told to stop."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Path) -> None:
+        self._config = config
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
@@ -39,7 +44,7 @@ class Runner:
         if self._stopped:
             return INTERRUPTED
         # A group of its own: of what is sent to ours, it is to get what we pass on, once.
-        self._process = subprocess.Popen(["hirag-dist", *arguments], process_group=0)
+        self._process = subprocess.Popen(["hirag-dist", *arguments, "--config", str(self._config)], process_group=0)
         if self._stopped:  # told so meanwhile
             self._process.send_signal(signal.SIGINT)
         code = self._process.wait()
@@ -66,11 +71,12 @@ def _accept(code: int, accepted: list[int]) -> int:
 
 def main() -> int:
     """Read the order, and run it."""
-    runner = Runner()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, runner.stop)
     order = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    return run(order | {"accepted": [*order["accepted"], *map(int, sys.argv[2:])]}, runner)
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(Path(shutil.copy(order["config"], folder)))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, runner.stop)
+        return run(order | {"accepted": [*order["accepted"], *map(int, sys.argv[2:])]}, runner)
 
 
 if __name__ == "__main__":
