@@ -121,9 +121,9 @@ except KeyboardInterrupt:
 def test_nothing_is_begun_after_the_stop() -> None:
     """A build that was done when the signal came is not followed by another command."""
     build = script("build")
-    runner = build.Runner(Path("hirag.yaml"))
+    runner = build.Runner()
     runner.stop()
-    assert build.run(LONGER, runner) == 130
+    assert build.run(LONGER | {"config": "hirag.yaml"}, runner) == 130
 
 
 def test_the_wait_ends_with_the_first_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

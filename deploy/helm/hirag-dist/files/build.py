@@ -26,10 +26,9 @@ INTERRUPTED = 130
 
 
 class Runner:
-    """Runs commands of hirag-dist, one after the other, with one configuration, until it is told to stop."""
+    """Runs commands of hirag-dist, one after the other, until it is told to stop."""
 
-    def __init__(self, config: Path) -> None:
-        self._config = config
+    def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
@@ -44,7 +43,7 @@ class Runner:
         if self._stopped:
             return INTERRUPTED
         # A group of its own: of what is sent to ours, it is to get what we pass on, once.
-        self._process = subprocess.Popen(["hirag-dist", *arguments, "--config", str(self._config)], process_group=0)
+        self._process = subprocess.Popen(["hirag-dist", *arguments], process_group=0)
         if self._stopped:  # told so meanwhile
             self._process.send_signal(signal.SIGINT)
         code = self._process.wait()
@@ -53,12 +52,13 @@ class Runner:
 
 def run(order: dict[str, Any], runner: Runner) -> int:
     """Run the order's commands; return the exit code to end with."""
-    code = runner.run(order["build"])
+    config = ["--config", order["config"]]
+    code = runner.run([*order["build"], *config])
     if code == INCOMPLETE and "retry" in order:
-        code = runner.run(order["retry"])
+        code = runner.run([*order["retry"], *config])
     ended = _accept(code, order["accepted"])
     if ended == 0 and code in (0, INCOMPLETE) and "prune" in order:
-        ended = _accept(runner.run(order["prune"]), order["accepted"])
+        ended = _accept(runner.run([*order["prune"], *config]), order["accepted"])
     return ended
 
 
@@ -71,12 +71,14 @@ def _accept(code: int, accepted: list[int]) -> int:
 
 def main() -> int:
     """Read the order, and run it."""
+    runner = Runner()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, runner.stop)
     order = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    order["accepted"] += map(int, sys.argv[2:])
     with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(Path(shutil.copy(order["config"], folder)))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, runner.stop)
-        return run(order | {"accepted": [*order["accepted"], *map(int, sys.argv[2:])]}, runner)
+        order["config"] = shutil.copy(order["config"], folder)
+        return run(order, runner)
 
 
 if __name__ == "__main__":
