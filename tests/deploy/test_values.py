@@ -348,6 +348,10 @@ REFUSED: dict[str, tuple[Values, str]] = {
         merged(BUILD, merged(GPU, {"config": {"execution": {"gpu_workers": 0}}})),
         "a group that nothing would use",
     ),
+    "two cards a pod": (
+        merged(BUILD, merged(GPU, {"build": {"ray": {"gpu": {"resources": {"limits": {"nvidia.com/gpu": 2}}}}}})),
+        "leave out nvidia.com/gpu: a pod has one card",
+    ),
     "cards alone": (
         merged(BUILD, merged(GPU, {"build": {"ray": {"cpu": {"maxReplicas": 0}}}})),
         "at least one worker that calls models",
