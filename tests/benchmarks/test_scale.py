@@ -23,6 +23,7 @@ STORED_BYTES, SNAPSHOT_BYTES, CPU_S, REPLIES = 66e6, 39.7e6, 21.0, 0.47
 # Of a million entities: what a pod maps, and what each process of it has for itself. Of Leiden: for each relation.
 MAPPED_BYTES, PRIVATE_BYTES, LEIDEN_BYTES = 3600e6, 270e6, 4 * 2**30 / 5e6
 LAYER_0 = 8505  # entities of the unit
+TABLES_BYTES, VECTORS_BYTES, GRAPH_BYTES = 18.8e6, 15.7e6, 0.8e6  # of the unit's snapshot, uncompressed
 BILLION, HUNDRED_MILLION = 1e9 / TOKENS, 1e8 / ENTITIES  # units
 
 SUFFIXES = {"M": 1e6, "G": 1e9, "MB": 1e6, "GB": 1e9, "Gi": 2.0**30, "h": 3600.0, "min": 60.0, "s": 1.0, "": 1.0}
@@ -107,6 +108,8 @@ NEEDED = {
     "memory limit of a CPU worker": (lambda units: units * RELATIONS * LEIDEN_BYTES + 2**30 + 0.7e9, 8 * 2**30),
     "memory limit of a query pod": (lambda units: mapped_bytes(units) + 2 * PRIVATE_BYTES, 4 * 2**30),
     "`query.cache.size`": (lambda units: 2 * mapped_bytes(units) / 0.95, 10 * 2**30),
+    # Publishing sorts there: its vectors, the largest part, once more.
+    "`build.scratch.size`, for": (lambda units: units * (TABLES_BYTES + 2 * VECTORS_BYTES + GRAPH_BYTES), 10 * 2**30),
     "`query.startupSeconds`": (lambda units: 2 * mapped_bytes(units) / 100e6, 600),
 }
 
@@ -181,7 +184,8 @@ def test_stages_without_calls_take_what_was_measured_times_the_units() -> None:
 def test_what_is_multiplied_was_measured() -> None:
     told = " ".join(MEASURED.split())
     for words in (
-        f"{SNAPSHOT_BYTES / 1e6} MB",
+        f"{SNAPSHOT_BYTES / 1e6} MB: 6.6 tables ({TABLES_BYTES / 1e6} uncompressed), {VECTORS_BYTES / 1e6} vectors",
+        f"{GRAPH_BYTES / 1e6} graph",
         "236 to 270 / 3,600",
         f"{LAYER_0:,}",
         "2.72 M are prompts and 2.45 M replies",
