@@ -169,6 +169,7 @@ class Build:
             self._resolved = replace(self._resolved, kernels=name)
 
     def _publish(self, parts: Parts) -> BuildResult:
+        self._run.rest()
         before = current_id(self._run.store)
         manifest = publish(
             self._run, parts, embedder=self._resolved.embedder, dim=self._resolved.dim, build=self._provenance()

@@ -6,6 +6,7 @@ import logging
 import socket
 import traceback
 import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import ray
@@ -67,10 +68,19 @@ def _check_reachable(address: str | None) -> None:
 
 
 def count_cpus(beside_gpus: bool) -> int:
-    """Return the CPUs of the cluster as it is; without those of nodes that have a GPU where there are others."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    without = [resources for resources in nodes if not resources.get("GPU")] if beside_gpus else []
-    return int(sum(resources.get("CPU", 0) for resources in without or nodes))
+    """Return the CPUs of the cluster as it is; without those of nodes that have a GPU where others have CPUs."""
+    return cpus_of((node["Resources"] for node in ray.nodes() if node["Alive"]), beside_gpus)
+
+
+def cpus_of(nodes: Iterable[Mapping[str, float]], beside_gpus: bool) -> int:
+    """Return the CPUs of nodes, given what each has, by the rule of `count_cpus`.
+
+    >>> cpus_of([{"CPU": 0}, {"CPU": 16, "GPU": 1}], beside_gpus=True)  # a head that does no work is no other node
+    16
+    """
+    all_of = list(nodes)
+    without = [has for has in all_of if has.get("CPU") and not has.get("GPU")] if beside_gpus else []
+    return int(sum(has.get("CPU", 0) for has in without or all_of))
 
 
 def count_gpus() -> float:

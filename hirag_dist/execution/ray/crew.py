@@ -161,6 +161,11 @@ class Crew:
         self._n_lost = 0
         return value
 
+    def rest(self) -> None:
+        """Stop the workers with a GPU that have nothing to do: nobody looks at the clock for them for a while."""
+        if not self._n_uses:
+            self._stop(self._started_gpu())
+
     def close(self) -> None:
         """Stop the workers."""
         self._stop(list(self.workers))
@@ -177,6 +182,9 @@ class Crew:
     def _start_gpu(self, number: int) -> None:
         self._start(number, num_cpus=0, num_gpus=1)  # no CPU: where others have taken all, it still has room
 
+    def _started_gpu(self) -> list[int]:
+        return [number for number in self.workers if number >= self._count]
+
     def _stop(self, numbers: list[int]) -> None:
         """Stop workers: those that are there let what is on its way arrive."""
         away = set(self._away.values())
@@ -189,7 +197,7 @@ class Crew:
 
     def _pause(self) -> float | None:
         """Return how long to wait for news at most, None for as long as it takes; do what is due by now."""
-        started = [number for number in self.workers if number >= self._count]
+        started = self._started_gpu()
         now = self._clock()
         if not started:
             return None

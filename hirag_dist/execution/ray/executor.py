@@ -155,6 +155,10 @@ class RayExecutor:
         """Count what was spent outside of tasks."""
         ray.get(self._treasury.charge.remote(tokens, usd))
 
+    def rest(self) -> None:
+        """End the workers that have a GPU each; the next work for them starts them again."""
+        self._crew.rest()
+
     def close(self) -> None:
         """Stop the workers, and the Ray that this executor started."""
         self._crew.close()
