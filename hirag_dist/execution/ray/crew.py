@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -115,8 +115,7 @@ class Crew:
 
     def least_busy(self, load: Mapping[int, int], room: int, on_gpu: bool = False) -> int | None:
         """Return a worker of a kind that is there and has less than `room` to do, None where there is none."""
-        free = [n for n in self.there(on_gpu) if load[n] < room]
-        return min(free, key=lambda n: (load[n], n), default=None)
+        return least_busy(self.there(on_gpu), load, room)
 
     @contextmanager
     def using(self, n: int, on_gpu: bool) -> Iterator[Use]:
@@ -277,6 +276,12 @@ class Crew:
 
     def _when_ready(self, worker: int) -> Any:
         return self.workers[worker].ready.options(max_task_retries=-1).remote()
+
+
+def least_busy(there: Iterable[int], load: Mapping[int, int], room: int) -> int | None:
+    """Return which of the workers that are there has least to do, of equals the first; None where all have `room`."""
+    free = [n for n in there if load[n] < room]
+    return min(free, key=lambda n: (load[n], n), default=None)
 
 
 def _lost(unit: Hashable, losses: Counter[Hashable], error: Exception) -> Lost | StageFailed:
