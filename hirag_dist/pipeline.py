@@ -157,6 +157,7 @@ class Build:
                     f"{many(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status --letters` "
                     "shows all, `hirag-dist retry` asks them again, `retry --drop` accepts the loss"
                 )
+        self._run.rest()
         return self._publish(parts)
 
     def _name_kernels(self) -> None:
@@ -169,7 +170,6 @@ class Build:
             self._resolved = replace(self._resolved, kernels=name)
 
     def _publish(self, parts: Parts) -> BuildResult:
-        self._run.rest()
         before = current_id(self._run.store)
         manifest = publish(
             self._run, parts, embedder=self._resolved.embedder, dim=self._resolved.dim, build=self._provenance()
