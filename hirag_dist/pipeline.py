@@ -157,6 +157,7 @@ class Build:
                     f"{many(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status --letters` "
                     "shows all, `hirag-dist retry` asks them again, `retry --drop` accepts the loss"
                 )
+        self._run.rest()
         return self._publish(parts)
 
     def _name_kernels(self) -> None:

@@ -217,6 +217,10 @@ class Executor(Protocol):
         """Count what was spent outside of tasks against the limits that tasks keep to."""
         ...
 
+    def rest(self) -> None:
+        """Let go of what is kept for the next work and costs meanwhile, since none comes for a while."""
+        ...
+
     def close(self) -> None:
         """Stop what was started."""
         ...

@@ -35,7 +35,7 @@ from hirag_dist.pool.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedd
 from hirag_dist.pool.ledger import Ledger
 from hirag_dist.pool.probing import probe_forms
 from hirag_dist.pool.treasury import GO_ON, Treasury
-from hirag_dist.ports import ChatModel, Embedder, Executor
+from hirag_dist.ports import CPU, ChatModel, Embedder, Executor
 from hirag_dist.query import QueryEngine
 from hirag_dist.questions import QuestionEmbedder
 from hirag_dist.stages.base import Services
@@ -218,7 +218,7 @@ def make_executor(
     """
     execution = config.execution
     treasury = partial(make_treasury, config, max_usd, max_tokens)
-    apart = has_gpu_workers(config)
+    apart = has_gpu_workers(config) and kernels != CPU  # an index may have those of the CPU, and keep them
     kernels = None if apart else kernels
     services = partial(make_services, config, store, max_usd is not None or max_tokens is not None, kernels=kernels)
 

@@ -9,6 +9,7 @@ import pytest
 
 from hirag_dist.core.prompts import DONE
 from hirag_dist.errors import InputError, StageFailed
+from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import LONG, Bench, between, extract, members, rows, summarise, task_of
 
@@ -46,6 +47,19 @@ def test_no_layers_where_none_are_wanted(bench: Bench) -> None:
     assert {row["layer"] for row in rows(snapshot, "entities")} == {0}
     assert rows(snapshot, "clusters") == []
     assert not bench.asked("summarise")
+
+
+def test_workers_may_go_before_the_snapshot_is_written(bench: Bench) -> None:
+    """They may be nodes that are paid for, and writing a large snapshot takes this process a while."""
+    there: list[list[str]] = []
+
+    class Resting(InlineExecutor):
+        def rest(self) -> None:
+            there.append(bench.store.names("snapshots"))
+
+    bench.make_executor = Resting
+    bench.build(["sun moon stars"])
+    assert there == [[]]
 
 
 def test_one_entity(bench: Bench) -> None:

@@ -88,6 +88,7 @@ class Bench:
     folder: Path
     model: ScriptedModel | None = None
     events: list[object] = field(default_factory=list)
+    make_executor: Callable[[Callable[[], Services]], InlineExecutor] = InlineExecutor
 
     @property
     def store(self) -> Store:
@@ -171,7 +172,7 @@ class Bench:
             dim=embedder.dim,
             kernels="cpu",
         )
-        executor = InlineExecutor(services)
+        executor = self.make_executor(services)
         try:
             self.events = []
             run = Run(store, executor, (self.events.append,), config.max_reject_ratio, fresh, retry)

@@ -77,13 +77,19 @@ def known_kernels(config: Config, before: str | None) -> str:
     """Return the name of the kernels, empty where only a worker with a GPU knows it.
 
     Such a worker is asked for no more than has to be known: where the index has kernels that the configuration
-    means, they are taken, so that a build with nothing left to compute needs no GPU.
+    means, they are taken, so that a build with nothing left to compute needs no GPU. `gpu` means `cupy` too, which is
+    what a worker without cuGraph made of it: one that has it now would find other communities.
+
+    Args:
+        before: the kernels of the index as it is; None where they need not be kept.
     """
     if not has_gpu_workers(config):
         return resolve_kernels(config.kernels, before)
     if config.kernels == "cupy":
         return config.kernels
-    return before or "" if config.kernels == "auto" or before == config.kernels else ""
+    if config.kernels == "gpu" and before == CPU:
+        return ""
+    return before or ""
 
 
 def gpu_kernels(services: Services, data: None, argument: None) -> str:

@@ -113,7 +113,8 @@ def _resolved(config: Config, store: Store, order: Order, probes: Meter, lock: B
     """Ask the models what they can; what that spends goes to `probes`, and that it failed on record."""
     token = current_meter.set(probes)
     try:
-        return resolve(config, Ledger(store), _kernels_before(config, store), order.max_usd, order.max_tokens)
+        before = None if order.fresh and config.kernels == "gpu" else _kernels_before(config, store)
+        return resolve(config, Ledger(store), before, order.max_usd, order.max_tokens)
     except BaseException as error:
         with suppress(StoreError, IndexBusy):  # why it failed is what is told
             note_not_begun(store, order.action, order.given, config, order.limits, probes, error, lock.fenced)

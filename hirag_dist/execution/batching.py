@@ -189,7 +189,8 @@ class Batches:
             await self._forget(out)
             raise
         self._note(out)
-        log.info("%s: batch %s of %d calls is out at endpoint %s", label, out.batch, out.lines, out.endpoint)
+        calls = many(out.lines, "call")
+        log.info("%s: batch %s of %s is out at endpoint %s", label, out.batch, calls, out.endpoint)
         return out
 
     async def _begin(self, api: BatchEndpoint, out: Out) -> BatchState:

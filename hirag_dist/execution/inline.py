@@ -83,6 +83,9 @@ class InlineExecutor:
         """Count what was spent outside of tasks."""
         self._charge(tokens, usd)
 
+    def rest(self) -> None:
+        """Do nothing: this process is there anyway."""
+
     def close(self) -> None:
         """Close the services and the loop."""
         if self._services is not None:

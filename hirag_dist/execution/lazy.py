@@ -60,6 +60,11 @@ class LazyExecutor:
             self._made.charge(*self._charged)
             self._charged = (0, 0.0)
 
+    def rest(self) -> None:
+        """Let go of what is kept for the next work, where anything was started."""
+        if self._made is not None:
+            self._made.rest()
+
     def close(self) -> None:
         """Stop what was started."""
         if self._made is not None:

@@ -172,6 +172,10 @@ class Run:
         self._tell(KernelsFound(name))
         return name
 
+    def rest(self) -> None:
+        """Let go of workers that cost by being there, before what takes this process long by itself."""
+        self._executor.rest()
+
     def put(self, name: str, table: pa.Table, digest: str) -> Dataset:
         """Return a dataset of a table made outside any stage."""
         path = f"{work_path(name, digest[:24])}/part-000000.parquet"
@@ -232,6 +236,7 @@ class Run:
                     self._tell(TaskFinished(label, rows[result.number], n_rejects(result), result.seconds, usage))
                 wanted = deferred
                 if wanted:
+                    self.rest()  # a batch is out for up to a day
                     rounds.ask(self.sent.spent(), self._came_home, self._sent_batches)
         except BaseException:
             self._account(label, folder, waiting)

@@ -154,7 +154,7 @@ def test_cupy_by_name_leaves_communities_to_the_cpu(caplog: pytest.LogCaptureFix
         ("auto", "cupy", "cupy"),
         ("gpu", None, ""),
         ("gpu", "cpu", ""),
-        ("gpu", "cupy", ""),  # there may be cuGraph now
+        ("gpu", "cupy", "cupy"),  # what a worker without cuGraph made of it
         ("gpu", "gpu", "gpu"),
         ("cupy", None, "cupy"),
         ("cpu", "gpu", "cpu"),

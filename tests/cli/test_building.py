@@ -128,11 +128,14 @@ def test_tokens_for_each_token_of_the_corpus(store: Store, corpus: str, dead: di
     assert bill_table(report["usage"])
 
 
-def test_what_a_worker_said_of_its_kernels_is_on_record_and_not_asked_again(store: Store, corpus: str) -> None:
+@pytest.mark.parametrize("found", ["gpu", "cupy"])
+def test_what_a_worker_said_of_its_kernels_is_on_record_and_not_asked_again(
+    store: Store, corpus: str, found: str
+) -> None:
     """Also of a build that did not end: its kernel stages may be done."""
     made = Config.model_validate({"kernels": "gpu", "execution": {"gpu_workers": 1}})
 
-    def work(said: list[str], names: tuple[str, ...]) -> None:
+    def work(said: list[str], names: tuple[str, ...], fresh: bool = False) -> None:
         def stop(one: Build) -> BuildResult:
             said.append(one.decisive()["kernels"])
             for name in names:
@@ -141,14 +144,16 @@ def test_what_a_worker_said_of_its_kernels_is_on_record_and_not_asked_again(stor
             raise ConfigError("a build that does not end")
 
         with pytest.raises(ConfigError):
-            build(made, store, Order("index", Given.index([corpus], made)), stop)
+            build(made, store, Order("index", Given.index([corpus], made), fresh=fresh), stop)
 
     said: list[str] = []
     work(said, ())
-    work(said, ("gpu",))
+    work(said, (found,))
     work(said, ())
-    assert said == ["", "", "gpu"]
-    assert (last_build(store) or {})["decisive"]["kernels"] == "gpu"
+    assert said == ["", "", found]
+    assert (last_build(store) or {})["decisive"]["kernels"] == found
+    work(said, (), fresh=True)
+    assert said[-1] == ""  # all is done again: the worker may have more by now
 
 
 @pytest.mark.parametrize(("before", "now", "same"), [("", "gpu", True), ("gpu", "", True), ("gpu", "cupy", False)])

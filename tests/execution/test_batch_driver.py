@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
+import pyarrow as pa
 import pytest
 
 from hirag_dist.backends.scripted import ScriptedModel
@@ -24,11 +26,14 @@ from hirag_dist.execution.batching import Batches, BatchSettings, BatchTarget
 from hirag_dist.execution.events import BatchesOut, Spent
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.run import Run
+from hirag_dist.execution.task import Task, TaskResult
+from hirag_dist.index.digest import table_digest
 from hirag_dist.index.store import Store
 from hirag_dist.pool.batching import BatchCall, BatchLine, BatchState, Collector
 from hirag_dist.pool.chat import PricedModel
 from hirag_dist.pool.ledger import survey
 from hirag_dist.pool.metering import Meter
+from hirag_dist.stages.base import ByRows, Services, Tables
 from hirag_dist.types import ChatReply
 
 PRICE = (1e6, 1e6, 1e6)  # a dollar a token
@@ -115,11 +120,30 @@ def call(number: int, usd: float = 1.0, endpoint: str = "e", tokens: int = 100) 
     return BatchCall(f"{number:040x}", endpoint, "extract", tokens, usd)
 
 
-def leave(store: Store, *calls: BatchCall, task: int = 0) -> None:
+WORDS = pa.schema([pa.field("word", pa.string(), nullable=False)])
+
+
+@dataclass(frozen=True)
+class Echo:
+    """A stage that asks models."""
+
+    name: ClassVar[str] = "echo"
+    version: ClassVar[int] = 1
+    split: ClassVar[ByRows] = ByRows(1)
+    reads: ClassVar = {"words": WORDS}
+    writes: ClassVar = {"echoed": WORDS}
+
+    models: tuple[str, ...]
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        raise NotImplementedError
+
+
+def leave(store: Store, *calls: BatchCall, task: int = 0, folder: str = "calls") -> None:
     collector = Collector("run")
     for each in calls:
         collector.add(each, b'{"model":"m"}', 6)
-    store.write_bytes(f"calls/{task:06d}.jsonl", collector.content())
+    store.write_bytes(f"{folder}/{task:06d}.jsonl", collector.content())
 
 
 class Driver:
@@ -320,6 +344,37 @@ def test_a_run_counts_what_it_brings_home_as_sent_and_against_its_limits(store: 
     assert charged == [(20, 10.0)]
     assert run.sent.spent() == (20, 10.0)
     assert events == [BatchesOut("extract", 1, 2), Spent("extract", run.sent)]
+
+
+def test_workers_may_go_while_a_batch_is_out(store: Store) -> None:
+    """They may be nodes that are paid for, and a batch is out for up to a day."""
+    steps: list[str] = []
+
+    class Leaving(InlineExecutor):
+        """Its first pass leaves a call, its second does the task."""
+
+        def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
+            for task in tasks:
+                steps.append("map")
+                if "upload" in steps:
+                    yield TaskResult(task.number, {"echoed": (0, "")}, [], 0.0)
+                else:
+                    leave(store, call(1), folder=task.calls)
+                    yield TaskResult(task.number, {}, [], 0.0, n_deferred=1)
+
+        def rest(self) -> None:
+            steps.append("rest")
+
+    api = Memory(looks=2)
+    api.at = steps.append
+    executor, driver = Leaving(lambda: None), Driver(store, api)
+    run = Run(store, executor, (), 1.0, batches=driver.batches)
+    words = pa.table({"word": ["a"]}, schema=WORDS)
+    run.stage(Echo(("m",)), "echo", words=run.put("words", words, table_digest(words)))
+    driver.batches.close()
+    executor.close()
+    assert steps[:3] == ["map", "rest", "check"]
+    assert (steps[-1], steps.count("rest"), steps.count("state")) == ("map", 1, 2)
 
 
 class TestInput:

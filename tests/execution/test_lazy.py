@@ -20,6 +20,7 @@ class OneByOne:
 
     def __init__(self) -> None:
         self.closed = False
+        self.rests = 0
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         for task in tasks:
@@ -27,6 +28,9 @@ class OneByOne:
 
     def charge(self, tokens: int, usd: float) -> None:
         pass
+
+    def rest(self) -> None:
+        self.rests += 1
 
     def close(self) -> None:
         self.closed = True
@@ -51,6 +55,16 @@ def test_it_is_made_once_and_closed() -> None:
         assert next(executor.map(endless())).number == 0
     executor.close()
     assert [each.closed for each in made] == [True]
+
+
+def test_there_is_nothing_to_let_go_of_before_it_is_made() -> None:
+    made: list[OneByOne] = []
+    executor = LazyExecutor("lazy", lambda: made.append(OneByOne()) or made[-1])
+    executor.rest()
+    assert made == []
+    next(executor.map(endless()))
+    executor.rest()
+    assert made[0].rests == 1
 
 
 SERVICES: Any = SimpleNamespace(close=no_other_workers)

@@ -299,7 +299,7 @@ def test_the_budget_holds_for_all_workers(cluster: Cluster, corpus: Path, tmp_pa
 
 
 def test_describes_the_cluster(cluster: Cluster) -> None:
-    assert "2 node(s), 2 CPUs, 0 GPUs" in describe_cluster(None)
+    assert "2 nodes, 2 CPUs, 0 GPUs" in describe_cluster(None)
 
 
 async def test_the_treasury_says_how_many_messages_came() -> None:

@@ -42,7 +42,7 @@ from hirag_dist.pool.budget import Lender
 from hirag_dist.pool.treasury import Treasury
 from hirag_dist.ports import Executor, Kernels
 from hirag_dist.stages.base import ByRows, Services, Tables, no_other_workers
-from hirag_dist.wiring import make_services, make_treasury, resolve
+from hirag_dist.wiring import make_executor, make_services, make_treasury, resolve
 from tests.ray_nodes import HEALTH, started
 from tests.standin_cupy import standin_gpu
 from tests.test_layering import HOW, layer_tables
@@ -411,6 +411,21 @@ def test_without_workers_for_them_kernels_are_for_all(cluster: Cluster, tmp_path
     try:
         (tmp_path / "meeting").mkdir()
         assert places(executor, tmp_path, Place("gpu", str(tmp_path / "meeting"), 2), 6) == node_ids(with_gpu=False)
+    finally:
+        executor.close()
+
+
+def test_where_the_index_keeps_the_kernels_of_the_cpu_nodes_with_gpus_do_all_work(
+    cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
+) -> None:
+    gpu_node()
+    config = Config.model_validate({"execution": {"executor": "ray", "gpu_workers": 1}})
+    store = Store(str(tmp_path))
+    executor: Any = make_executor(config, store, None, None, resolve(config, None, "cpu").kernels)
+    try:
+        (tmp_path / "meeting").mkdir()
+        met = places(executor, tmp_path, Place("cpu", str(tmp_path / "meeting"), 3), 6)
+        assert met == node_ids(with_gpu=False) | node_ids(with_gpu=True)
     finally:
         executor.close()
 

@@ -6,11 +6,13 @@ import logging
 import socket
 import traceback
 import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import ray
 from ray._private.node import Node
 
+from hirag_dist.core.text import many
 from hirag_dist.errors import BackendUnavailable
 
 _CONNECT_S = 5.0
@@ -67,10 +69,19 @@ def _check_reachable(address: str | None) -> None:
 
 
 def count_cpus(beside_gpus: bool) -> int:
-    """Return the CPUs of the cluster as it is; without those of nodes that have a GPU where there are others."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    without = [resources for resources in nodes if not resources.get("GPU")] if beside_gpus else []
-    return int(sum(resources.get("CPU", 0) for resources in without or nodes))
+    """Return the CPUs of the cluster as it is; without those of nodes that have a GPU where others have CPUs."""
+    return cpus_of((node["Resources"] for node in ray.nodes() if node["Alive"]), beside_gpus)
+
+
+def cpus_of(nodes: Iterable[Mapping[str, float]], beside_gpus: bool) -> int:
+    """Return the CPUs of nodes, given what each has, by the rule of `count_cpus`.
+
+    >>> cpus_of([{"CPU": 0}, {"CPU": 16, "GPU": 1}], beside_gpus=True)  # a head that does no work is no other node
+    16
+    """
+    all_of = list(nodes)
+    without = [has for has in all_of if has.get("CPU") and not has.get("GPU")] if beside_gpus else []
+    return int(sum(has.get("CPU", 0) for has in without or all_of))
 
 
 def count_gpus() -> float:
@@ -106,7 +117,7 @@ def describe_cluster(address: str | None, gpu_workers: int = 0) -> str:
     try:
         found = ray.cluster_resources()
         nodes = sum(bool(node["Alive"]) for node in ray.nodes())
-        said = f"{ray.__version__}, {nodes} node(s), {found.get('CPU', 0):g} CPUs, {found.get('GPU', 0):g} GPUs"
+        said = f"{ray.__version__}, {many(nodes, 'node')}, {found.get('CPU', 0):g} CPUs, {found.get('GPU', 0):g} GPUs"
         if gpu_workers and address is None:
             check_gpus()
         if gpu_workers and count_gpus() < 1:

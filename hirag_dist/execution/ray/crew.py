@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +39,17 @@ class GpuWorkers:
     count: int = 0
     idle_s: float = 30.0
     notice_s: float = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class Use:
+    """A use of workers that is under way.
+
+    Attributes:
+        n: workers that it has work for, at most.
+    """
+
+    n: int
 
 
 class Lost:
@@ -86,8 +97,8 @@ class Crew:
         self.workers: dict[int, Any] = {}
         # A call that ends when the worker is there → the worker. A busy cluster may have no room for some yet.
         self._away: dict[Any, int] = {}
-        self._n_uses = 0  # of the workers with a GPU, under way
-        self._idle_since = 0.0
+        self._uses: list[Use] = []  # of the workers with a GPU
+        self._worked: dict[int, float] = {}  # worker with a GPU → when it worked last, or was started
         self._say_at: float | None = None  # when to say that none of them is there
         for number in range(count):
             self._start(number, num_cpus=1)
@@ -104,37 +115,44 @@ class Crew:
 
     def least_busy(self, load: Mapping[int, int], room: int, on_gpu: bool = False) -> int | None:
         """Return a worker of a kind that is there and has less than `room` to do, None where there is none."""
-        free = [n for n in self.there(on_gpu) if load[n] < room]
-        return min(free, key=lambda n: (load[n], n), default=None)
+        return least_busy(self.there(on_gpu), load, room)
 
     @contextmanager
-    def using(self, n: int, on_gpu: bool) -> Iterator[None]:
+    def using(self, n: int, on_gpu: bool) -> Iterator[Use]:
         """Have up to n workers of a kind while the block lasts: those with a GPU are asked for, the others are there.
 
-        No more of them are started than there are pieces of work: each may be a node that is paid for.
+        No more of them are started than there are pieces of work, and no more are kept: each may be a node that is
+        paid for. Who uses them lowers `Use.n` where less is left to do.
         """
+        use = Use(n)
         if not self._apart(on_gpu):
-            yield
+            yield use
             return
         for number in range(self._count, self._count + min(n, self._gpu.count)):
             if number not in self.workers:
                 self._start_gpu(number)
-        self._n_uses += 1
+        self._uses.append(use)
         try:
-            yield
+            yield use
         finally:
-            self._n_uses -= 1
-            self._idle_since = self._clock()
+            self._uses.remove(use)
             self._say_at = None
 
-    def first_of(self, running: Mapping[Any, object]) -> list[Any]:
-        """Wait until something happened; return those of the calls that ended, which may be none."""
-        pause = self._pause()
+    def first_of(self, running: Mapping[Any, tuple[Any, ...]]) -> list[Any]:
+        """Wait until something happened; return those of the calls that ended, which may be none.
+
+        Args:
+            running: call → its worker, and whatever else is known of it.
+        """
+        busy = {worker for worker, *_ in running.values()}
+        pause = self._pause(busy)
         try:
             done, _ = ray.wait([*running, *self._away, *self._warning], num_returns=1, timeout=pause)
         except KeyboardInterrupt:
             log.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
             raise
+        now = self._clock()
+        self._worked |= {worker: now for worker in busy & self._worked.keys()}
         for ref in done:
             if ref in self._away:
                 self._come_back(ref)
@@ -161,6 +179,11 @@ class Crew:
         self._n_lost = 0
         return value
 
+    def rest(self) -> None:
+        """Stop the workers with a GPU that have nothing to do: nobody looks at the clock for them for a while."""
+        if not self._uses:
+            self._stop(list(self._worked))
+
     def close(self) -> None:
         """Stop the workers."""
         self._stop(list(self.workers))
@@ -176,6 +199,7 @@ class Crew:
 
     def _start_gpu(self, number: int) -> None:
         self._start(number, num_cpus=0, num_gpus=1)  # no CPU: where others have taken all, it still has room
+        self._worked[number] = self._clock()
 
     def _stop(self, numbers: list[int]) -> None:
         """Stop workers: those that are there let what is on its way arrive."""
@@ -185,24 +209,31 @@ class Crew:
             ray.wait(closing, num_returns=len(closing), timeout=_CLOSE_S)
         for number in numbers:
             ray.kill(self.workers.pop(number))
+            self._worked.pop(number, None)
         self._away = {ref: number for ref, number in self._away.items() if number in self.workers}
 
-    def _pause(self) -> float | None:
+    def _pause(self, busy: Set[int]) -> float | None:
         """Return how long to wait for news at most, None for as long as it takes; do what is due by now."""
-        started = [number for number in self.workers if number >= self._count]
+        until = [at for at in (self._end_idle(busy), self._say_none_is_there()) if at is not None]
+        return max(min(until) - self._clock(), 0.0) if until else None
+
+    def _end_idle(self, busy: Set[int]) -> float | None:
+        """Stop workers with a GPU that nobody needs any more; return when the next is to be, None if none is."""
+        ends = sorted((at + self._gpu.idle_s, -number) for number, at in self._worked.items() if number not in busy)
+        ends = ends[: max(len(self._worked) - sum(use.n for use in self._uses), 0)]
         now = self._clock()
-        if not started:
-            return None
-        if not self._n_uses:
-            left = self._idle_since + self._gpu.idle_s - now
-            if left > 0:
-                return left
-            log.info("workers with a GPU have had nothing to do for %g s: they end", self._gpu.idle_s)
-            self._stop(started)
-            return None
-        if self.there(on_gpu=True):
+        over = [-number for at, number in ends if at <= now]
+        if over:
+            log.info("workers with a GPU that have had nothing to do for %g s end: %d", self._gpu.idle_s, len(over))
+            self._stop(over)
+        return min((at for at, _ in ends if at > now), default=None)
+
+    def _say_none_is_there(self) -> float | None:
+        """Say where work waits for a GPU; return when to say so next, None where none does."""
+        if not self._uses or self.there(on_gpu=True):
             self._say_at = None
             return None
+        now = self._clock()
         if self._say_at is None:
             self._say_at = now + self._gpu.notice_s
         elif now >= self._say_at:
@@ -212,7 +243,7 @@ class Crew:
                 count_gpus(),
             )
             self._say_at = now + _SAY_AGAIN_S
-        return max(self._say_at - now, 0.0)
+        return self._say_at
 
     def _go_away(self, worker: int, error: Exception) -> None:
         if worker in self.workers and worker not in self._away.values():
@@ -245,6 +276,12 @@ class Crew:
 
     def _when_ready(self, worker: int) -> Any:
         return self.workers[worker].ready.options(max_task_retries=-1).remote()
+
+
+def least_busy(there: Iterable[int], load: Mapping[int, int], room: int) -> int | None:
+    """Return which of the workers that are there has least to do, of equals the first; None where all have `room`."""
+    free = [n for n in there if load[n] < room]
+    return min(free, key=lambda n: (load[n], n), default=None)
 
 
 def _lost(unit: Hashable, losses: Counter[Hashable], error: Exception) -> Lost | StageFailed:

@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.ray.cluster import check_gpus, count_cpus, start
-from hirag_dist.execution.ray.crew import LOST, Crew, GpuWorkers
+from hirag_dist.execution.ray.crew import LOST, Crew, GpuWorkers, Use
 from hirag_dist.execution.ray.held import RayHeld
 from hirag_dist.execution.ray.treasury import TreasuryActor
 from hirag_dist.execution.ray.workers import MakeServices, actor
@@ -95,10 +95,10 @@ class RayExecutor:
             return
         on_gpu = _needs_gpu(first)
         ahead = [first, *islice(waiting, self._crew.size(on_gpu) - 1 if on_gpu else 0)]  # as many as may be wanted
-        with self._crew.using(len(ahead), on_gpu):
-            yield from self._map(chain(ahead, waiting))
+        with self._crew.using(len(ahead), on_gpu) as use:
+            yield from self._map(chain(ahead, waiting), use)
 
-    def _map(self, waiting: Iterator[Task]) -> Iterator[TaskResult]:
+    def _map(self, waiting: Iterator[Task], use: Use) -> Iterator[TaskResult]:
         lost: list[Task] = []  # with the worker that had them
         losses: Counter[Hashable] = Counter()
         running: dict[Any, tuple[int, Task]] = {}
@@ -118,6 +118,8 @@ class RayExecutor:
                     running[self._crew.workers[chosen].run.remote(following)] = chosen, following
                     load[chosen] += 1
                     following = None
+                if following is None:
+                    use.n = len(running)  # nothing else waits: who is done is needed no more
                 if not running and (following is None or failure is not None):
                     break
                 for ref in self._crew.first_of(running):
@@ -154,6 +156,10 @@ class RayExecutor:
     def charge(self, tokens: int, usd: float) -> None:
         """Count what was spent outside of tasks."""
         ray.get(self._treasury.charge.remote(tokens, usd))
+
+    def rest(self) -> None:
+        """End the workers that have a GPU each; the next work for them starts them again."""
+        self._crew.rest()
 
     def close(self) -> None:
         """Stop the workers, and the Ray that this executor started."""
