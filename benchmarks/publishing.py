@@ -8,7 +8,7 @@ nobody else needs them.
 
     python -m benchmarks.publishing [--entities 100000 1000000] [--folder FOLDER]
 
-A million entities take 9 GB of disk in FOLDER and as much among the temporary files, for a while.
+A million entities take 10 GB of disk in FOLDER, and more than half of that in FOLDER and the temporary folder meanwhile.
 """
 
 from __future__ import annotations
