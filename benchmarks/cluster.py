@@ -102,6 +102,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.address and (arguments.index is None or any(arguments.kill)):
         parser.error("--address needs --index, a place that its nodes reach; and only nodes of our own are killed")
+    if arguments.latency_ms <= 0 or arguments.max_concurrent < 1:
+        parser.error("--latency-ms and --max-concurrent are above 0: else no limit bounds a short run")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started here ends with us
     try:
         lines = run_cases(arguments)

@@ -8,11 +8,14 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -53,23 +56,43 @@ class Limits:
 @contextmanager
 def endpoint(limits: Limits, host: str) -> Iterator[str]:
     """Give the URL of a `simulate-llm` in a process of its own."""
-    command = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", f"{host}:0", *limits.options()]
-    with subprocess.Popen(  # a group of its own: Ctrl-C is not for it while replies are on their way
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-        start_new_session=True,
-    ) as process:
-        assert process.stderr is not None
+    with serving(
+        [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", f"{host}:0", *limits.options()]
+    ) as url:
+        yield url
+
+
+@contextmanager
+def serving(command: list[str], timeout_s: float = 60.0) -> Iterator[str]:
+    """Start a program that tells on stderr where it listens, give that URL, and end it.
+
+    Raises:
+        SystemExit: it ended, or named no URL in time; with what it said.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"  # no pipe: one that nobody reads fills, and stops what writes to it
+        with log.open("wb") as out:
+            process = subprocess.Popen(  # a group of its own: Ctrl-C is not for it while replies are on their way
+                command, stdout=subprocess.DEVNULL, stderr=out, env=ENVIRONMENT, start_new_session=True
+            )
         try:
-            found = next(filter(None, (re.search(r"http://\S+/v1", line) for line in process.stderr)), None)
-            if found is None:
-                raise SystemExit("simulate-llm did not start")
-            yield found.group(0)
+            yield _url(process, log, timeout_s)
         finally:
             process.terminate()
+            process.wait()
+
+
+def _url(process: subprocess.Popen[bytes], log: Path, timeout_s: float) -> str:
+    give_up_at = time.monotonic() + timeout_s
+    while True:
+        last = process.poll() is not None or time.monotonic() > give_up_at
+        said = log.read_text(encoding="utf-8", errors="replace")
+        found = re.search(r"http://\S+/v1\b", said)
+        if found is not None:
+            return found.group(0)
+        if last:
+            raise SystemExit(f"the simulated endpoint did not start: {said.strip() or 'it says nothing'}")
+        time.sleep(0.05)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.simulated_setup import Fate, Setup
 from hirag_dist.errors import HiragError, RateLimited
 from hirag_dist.execution.ray.crew import Crew
-from hirag_dist.execution.ray.treasury import TakenForDead, TreasuryActor
+from hirag_dist.execution.ray.treasury import TreasuryActor
 from hirag_dist.pool.budget import Budget
 from hirag_dist.pool.calling import Caller, Patience
 from hirag_dist.pool.loans import Events, Loan, Order, State, Want
@@ -167,7 +167,7 @@ class Life:
         answer = await message()
         await self._line.back()
         await self.here()
-        if isinstance(answer, TakenForDead | HiragError):
+        if isinstance(answer, HiragError):
             raise answer
         return answer
 

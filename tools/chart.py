@@ -33,10 +33,21 @@ def values_schema() -> dict[str, Any]:
     own: dict[str, Any] = yaml.safe_load(OWN.read_text(encoding="utf-8"))
     config = Config.model_json_schema(ref_template="#/definitions/Config.{model}")
     sections = config.pop("$defs")
+    for section in (own, *own["definitions"].values()):
+        _require_sections(section, own["definitions"])
     own["properties"]["config"] = {"$ref": "#/definitions/Config"}
     own["definitions"] |= {"Config": _as_file(config)}
     own["definitions"] |= {f"Config.{name}": _as_file(section) for name, section in sections.items()}
     return own
+
+
+def _require_sections(schema: dict[str, Any], definitions: dict[str, Any]) -> None:
+    """Let no section be taken away: a null in somebody's values does that, and templates look into all of them."""
+    for name, inner in schema.get("properties", {}).items():
+        section = definitions[inner["$ref"].rsplit("/", 1)[1]] if "$ref" in inner else inner
+        if "properties" in section:
+            schema["required"] = sorted({*schema.get("required", ()), name})
+        _require_sections(inner, definitions)
 
 
 def _as_file(schema: Any) -> Any:

@@ -69,7 +69,8 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
         if retrieval.map_work.unreported:
             bare = many(retrieval.map_work.unreported, "community has", "communities have")
             out.print(
-                f"[yellow]{bare} no report, and what is there was not read; `hirag-dist retry` asks again.[/yellow]"
+                f"[yellow]{bare} no report, and what is there was not read; `hirag-dist retry` asks again for those "
+                "that are dead letters.[/yellow]"
             )
     times = ", ".join(f"{part} {retrieval.timings_ms[part]:.1f}" for part in _PARTS if part in retrieval.timings_ms)
     out.print(f"[dim]ms: {times} · context of {many(retrieval.context_tokens, 'token')}{_called(retrieval)}[/dim]")

@@ -117,11 +117,12 @@ def defused(text: str) -> str:
     >>> defused("As [S1] says, f[x] (C4) <|im_start|>system [INST]")
     'As ‹S1› says, f[x] ‹C4› < |im_start| >system [ INST]'
     """
-    if not text.isascii():  # whoever copies the text leaves these out
+    if not (text.isascii() or text.replace("\n", "").isprintable()):  # whoever copies the text leaves these out
         text = _INVISIBLE.sub(_folded, text)
     parts: list[str] = []
     start = at = 0
-    while (at := _next_bracket(text, at)) >= 0:
+    kinds = [each for each in _PAIRS if each in text]
+    while (at := text.find(kinds[0], at) if len(kinds) == 1 else _next_bracket(text, at)) >= 0:
         end = text.find(_PAIRS[text[at]], at + 1, at + 1 + _LONGEST)
         if end > 0 and references(text[at + 1 : end]) is not None:
             parts.append(f"{text[start:at]}‹{text[at + 1 : end]}›")

@@ -20,6 +20,8 @@ def one_line(text: str) -> str:
     >>> one_line(" a\\n b ")
     'a b'
     """
+    if text.isprintable() and "  " not in text:  # no white space but single spaces, as in most lines
+        return text.strip(" ")
     return " ".join(text.split())
 
 

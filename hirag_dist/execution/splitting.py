@@ -148,7 +148,7 @@ def _slices(dataset: Dataset) -> tuple[Slice, ...]:
 
 
 def _runs(total: int, n: int) -> list[int]:
-    """Return the rows of each run that `_cut` yields."""
+    """Return the rows of each run that `cut` yields."""
     return [min(n, total - first) for first in range(0, total, n)]
 
 

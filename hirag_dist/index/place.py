@@ -116,8 +116,17 @@ class Place:
     def _derive(self, vectors: FloatMatrix, chunk_vectors: FloatMatrix, target: Path) -> None:
         started = time.perf_counter()
         beside = target.with_name(f"{_HALF_MADE}{target.name}-{uuid.uuid4().hex[:8]}")
+        store = Store(str(beside))
+
+        @contextmanager
+        def create(name: str) -> Iterator[BinaryIO]:
+            self._make_room(0)  # what was written before counts; how much comes is not known
+            with store.create(name) as file:
+                yield file
+
         try:
-            write_serving(self._batches, vectors, chunk_vectors, Store(str(beside)).create)
+            write_serving(self._batches, vectors, chunk_vectors, create)
+            self._make_room(0)
             shutil.rmtree(target, ignore_errors=True)  # somebody tidied up some of its files
             beside.rename(target)
         except pa.ArrowException as error:
@@ -159,9 +168,10 @@ class Place:
             _sweep(self._cached(), kept=_KEPT_SHORT, kept_s=0.0)
         held = _bytes_of(root)
         if held + n_bytes > self._cache_bytes:
+            os.utime(self._cached(), (0, 0))  # what there is of it makes room first, before the snapshot in use
             raise StoreError(
-                f"the cache folder {root} has no room for {self._folder}: {held + n_bytes:,} bytes are more than "
-                f"service.cache_bytes ({self._cache_bytes:,}); it must hold two snapshots, the one in use and the next"
+                f"cache folder {root} has no room for {self._folder}: it holds {held:,} bytes, {n_bytes:,} more are "
+                f"asked, and service.cache_bytes is {self._cache_bytes:,}; it holds the snapshot in use and the next"
             )
 
     def _cache_folder(self) -> Path:

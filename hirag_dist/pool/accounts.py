@@ -25,6 +25,7 @@ class Account:
         slots_lent, lent: numbers of its latest loans, of slots and of permits.
         known: of the latest loan of permits that it knew of when it last reported.
         slots: it may have in flight; busy: it has. waits: for loans.
+        asks: for slots.
         used_tokens, used_usd, held_tokens, held_usd: as of `State`.
     """
 
@@ -38,6 +39,7 @@ class Account:
     held_tokens: int = 0
     held_usd: float = 0.0
     waits: int = 0
+    asks: int = 0
 
     @property
     def active(self) -> bool:
@@ -47,12 +49,13 @@ class Account:
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """One worker's question that has no answer yet."""
+    """One worker's question that has no answer yet. Its desk says whether it is `queued`."""
 
     holder: str
     want: Want
     order: int
     answer: asyncio.Future[Loan]
+    queued: bool = False
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -130,14 +133,25 @@ class Books:
     slots: int = 0  # lent
     busy: int = 0  # calls in flight
     active: int = 0  # workers with something to do
+    hungry: int = 0  # workers that wait for slots
+    hungry_slots: int = 0  # that those hold
 
     def free_slots(self) -> int:
         """Return the slots that nobody holds; below zero where the window has become smaller than what was lent."""
         return int(self.allowance.window) - self.slots
 
-    def fair_share(self) -> int:
-        """Return the slots that each worker with something to do may have."""
-        return max(math.ceil(int(self.allowance.window) / max(self.active, 1)), 1)
+    def share(self, account: Account) -> int:
+        """Return the slots that a worker may have, as if it, too, asked for more.
+
+        It is an equal part of the window, or of what those leave that want no more than they hold, where that is more:
+        a worker that waits for its last reply has no use for its part. Nothing can stay free while somebody waits,
+        since where slots are free, whoever holds the fewest of those who wait holds less than this.
+        """
+        window = int(self.allowance.window)
+        hungry, content = self.hungry, self.slots - self.hungry_slots
+        if not account.asks:
+            hungry, content = hungry + 1, content - account.slots
+        return max(math.ceil(window / max(self.active, 1)), math.ceil((window - content) / hungry), 1)
 
     def note(self, holder: str, state: State) -> None:
         """Take what a worker says of itself."""
@@ -149,8 +163,7 @@ class Books:
         account.busy, account.known = state.busy, state.loan
         account.used_tokens, account.used_usd = state.used_tokens, state.used_usd
         if state.slot_loan >= account.slots_lent:  # it knows all that it was lent
-            self.slots += state.slots - account.slots
-            account.slots = state.slots
+            self._hold(account, state.slots)
         if state.loan >= account.lent:
             account.held_tokens, account.held_usd = state.held_tokens, state.held_usd
         self.active += account.active - was_active
@@ -158,17 +171,21 @@ class Books:
     def lend_slots(self, account: Account, slots: int) -> None:
         """Count slots as a worker's."""
         account.slots_lent += 1
-        account.slots += slots
-        self.slots += slots
+        self._hold(account, account.slots + slots)
 
     def join(self, each: Waiting) -> None:
         """Let a question wait."""
         self._queue(each.want).join(each)
+        each.queued = True
         self._count_waiting(each.holder, 1)
+        self._count_asking(each, 1)
 
     def drop(self, each: Waiting) -> None:
         """A question has its answer, or is not asked any more."""
         self._queue(each.want).leave(each)
+        if each.queued:
+            each.queued = False
+            self._count_asking(each, -1)
 
     def leave(self, each: Waiting) -> None:
         """A worker has its answer, or waits for it no more."""
@@ -182,9 +199,13 @@ class Books:
             self.slots -= account.slots
             self.busy -= account.busy
             self.active -= account.active
+            if account.asks:
+                self.hungry -= 1
+                self.hungry_slots -= account.slots
         for queue in (self.for_slots, self.for_permits, self.for_money):
             for each in [each for each in queue if each.holder == holder]:
                 queue.leave(each)
+                each.queued = False
                 if each.waits():
                     each.answer.cancel()
         return account
@@ -204,3 +225,18 @@ class Books:
             was_active = account.active
             account.waits += more
             self.active += account.active - was_active
+
+    def _count_asking(self, each: Waiting, more: int) -> None:
+        account = self.accounts.get(each.holder)
+        if account is not None and each.want.slots:
+            before = account.asks > 0
+            account.asks += more
+            change = (account.asks > 0) - before
+            self.hungry += change
+            self.hungry_slots += change * account.slots
+
+    def _hold(self, account: Account, slots: int) -> None:
+        more = slots - account.slots
+        account.slots = slots
+        self.slots += more
+        self.hungry_slots += more if account.asks else 0

@@ -66,7 +66,7 @@ class Treasury:
         Args:
             advice: what to do at a spending limit, as its error says it.
         """
-        self._desks = {name: Books(name, allowance) for name, allowance in allowances.items()}
+        self._books = {name: Books(name, allowance) for name, allowance in allowances.items()}
         self._max_usd, self._max_tokens = max_usd, max_tokens
         self._gone_tokens, self._gone_usd = 0, 0.0  # used by workers that are no more, or without a loan
         self._clock = clock
@@ -79,32 +79,33 @@ class Treasury:
         Raises:
             BudgetReached: its first call could pass a spending limit, and nothing is in flight that may leave room.
         """
-        desk = self._desks[endpoint]
-        self._note(desk, holder, state, events)
+        books = self._books[endpoint]
+        self._note(books, holder, state, events)
         self._n_asked += 1
         answer: asyncio.Future[Loan] = asyncio.get_running_loop().create_future()
         entry = Waiting(holder, want, self._n_asked, answer)
-        desk.join(entry)
+        books.join(entry)
         try:
             self._serve_all()
             return await answer
         finally:
-            desk.leave(entry)
+            books.leave(entry)
 
     async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
         """Take a worker's report."""
-        desk = self._desks[endpoint]
-        self._note(desk, holder, state, events)
+        books = self._books[endpoint]
+        self._note(books, holder, state, events)
         self._serve_all()
-        others_wait = any(each.holder != holder for each in desk.for_slots)
-        too_many = desk.free_slots() < 0  # the window has become smaller than what was lent
-        most = desk.fair_share() if others_wait or too_many else int(desk.allowance.window)
-        return Order(most, desk.allowance.pause_s(self._clock()), desk.active / _REPORTS_A_S)
+        account = books.accounts[holder]
+        others_wait = books.hungry > (account.asks > 0)
+        too_many = books.free_slots() < 0  # the window has become smaller than what was lent
+        most = books.share(account) if others_wait or too_many else int(books.allowance.window)
+        return Order(most, books.allowance.pause_s(self._clock()), books.active / _REPORTS_A_S)
 
     async def leave(self, holder: str) -> None:
         """Take back what a worker held that is no more; what it may have spent counts as spent."""
-        for desk in self._desks.values():
-            account = desk.close(holder)
+        for books in self._books.values():
+            account = books.close(holder)
             if account is not None:
                 self._gone_tokens += account.used_tokens + account.held_tokens
                 self._gone_usd += account.used_usd + account.held_usd
@@ -117,17 +118,17 @@ class Treasury:
 
     def spent(self) -> tuple[int, float]:
         """Return (tokens, US dollars) used or reserved."""
-        accounts = [account for desk in self._desks.values() for account in desk.accounts.values()]
+        accounts = [account for books in self._books.values() for account in books.accounts.values()]
         return (
             self._gone_tokens + sum(each.used_tokens + each.held_tokens for each in accounts),
             self._gone_usd + math.fsum(each.used_usd + each.held_usd for each in accounts),
         )
 
-    def _note(self, desk: Books, holder: str, state: State, events: Events) -> None:
-        desk.note(holder, state)
+    def _note(self, books: Books, holder: str, state: State, events: Events) -> None:
+        books.note(holder, state)
         now = self._clock()
-        allowance = desk.allowance
-        others = desk.busy - state.busy
+        allowance = books.allowance
+        others = books.busy - state.busy
         before = allowance.limits()
         allowance.heard(now, events.requests_a_minute, events.tokens_a_minute)
         if events.unused_requests or events.unused_tokens or events.token_error:
@@ -140,119 +141,132 @@ class Treasury:
             allowance.limited(now, retry_after_s, kind, in_flight + others)
         for _ in range(events.slow):
             allowance.slow(now)
-        self._tell_of(desk, before)
-        self._tell_of_refusals(desk, events)
+        self._tell_of(books, before)
+        self._tell_of_refusals(books, events)
 
-    def _tell_of(self, desk: Books, before: tuple[float | None, float | None]) -> None:
+    def _tell_of(self, books: Books, before: tuple[float | None, float | None]) -> None:
         """Log what was learned of an endpoint, and pauses that somebody may wonder at."""
-        after = desk.allowance.limits()
+        after = books.allowance.limits()
         for what, was, now in zip(("requests", "tokens"), before, after, strict=True):
             if now is not None and (was is None or abs(now - was) > 0.2 * was):
-                log.info("endpoint %s: at most %.0f %s a minute", desk.name, now * 60, what)
-        pause_s = desk.allowance.pause_s(self._clock())
-        if pause_s > _LONG_PAUSE_S and self._clock() > desk.told_until:
-            desk.told_until = self._clock() + pause_s
-            log.warning("endpoint %s asks to be left alone for %.0f s (429); waiting: %s", desk.name, pause_s, _QUOTA)
+                log.info("endpoint %s: at most %.0f %s a minute", books.name, now * 60, what)
+        pause_s = books.allowance.pause_s(self._clock())
+        if pause_s > _LONG_PAUSE_S and self._clock() > books.told_until:
+            books.told_until = self._clock() + pause_s
+            log.warning("endpoint %s asks to be left alone for %.0f s (429); waiting: %s", books.name, pause_s, _QUOTA)
 
-    def _tell_of_refusals(self, desk: Books, events: Events) -> None:
+    def _tell_of_refusals(self, books: Books, events: Events) -> None:
         """Log now and then that an endpoint answers nothing but 429: nothing fails, and the run seems to hang."""
         now = self._clock()
         if events.answered:
-            if desk.refusals and desk.complain_at > desk.refused_since + _PATIENT_S:
-                log.warning("endpoint %s answers again", desk.name)
-            desk.refusals, desk.complain_at = 0, math.inf
+            if books.refusals and books.complain_at > books.refused_since + _PATIENT_S:
+                log.warning("endpoint %s answers again", books.name)
+            books.refusals, books.complain_at = 0, math.inf
             return
         if not events.limited:
             return
-        if not desk.refusals:
-            desk.refused_since, desk.complain_at = now, now + _PATIENT_S
-        desk.refusals += len(events.limited)
-        if now >= desk.complain_at:
-            desk.complain_at = now + _SAY_AGAIN_S
+        if not books.refusals:
+            books.refused_since, books.complain_at = now, now + _PATIENT_S
+        books.refusals += len(events.limited)
+        if now >= books.complain_at:
+            books.complain_at = now + _SAY_AGAIN_S
             said = "endpoint %s has answered nothing but 429 for %.0f s (%d times); going on until `llm.patience_s`: %s"
-            log.warning(said, desk.name, now - desk.refused_since, desk.refusals, _QUOTA)
+            log.warning(said, books.name, now - books.refused_since, books.refusals, _QUOTA)
 
     def _serve_all(self) -> None:
         """Serve every endpoint: money that one gave back may be what another waits for."""
-        for desk in self._desks.values():
-            self._serve(desk)
+        for books in self._books.values():
+            self._serve(books)
 
-    def _serve(self, desk: Books) -> None:
-        if desk.timer is not None:
-            desk.timer.cancel()
-            desk.timer = None
-        while self._lend_slots(desk) or self._lend_permits(desk):
+    def _serve(self, books: Books) -> None:
+        if books.timer is not None:
+            books.timer.cancel()
+            books.timer = None
+        while self._lend_slots(books) or self._lend_permits(books):
             pass  # what one got may change what another may have
-        if desk.for_permits or desk.for_money:
-            head = desk.for_permits.head()
-            wait_s = self._wait_s(desk, head.want if head else Want(0), self._clock())
+        if books.for_permits or books.for_money:
+            wait_s = self._next_s(books)
             if wait_s > 0:
                 loop = asyncio.get_running_loop()
-                desk.timer = loop.call_later(min(max(wait_s, 0.001), 60.0), self._serve, desk)
+                books.timer = loop.call_later(min(max(wait_s, 0.001), 60.0), self._serve, books)
 
-    def _lend_slots(self, desk: Books) -> bool:
-        """Lend the slots that are free, to each its fair share where several wait; return whether anybody got one."""
-        served = False
-        if desk.free_slots() <= 0 or not desk.for_slots:
-            return served
-        for entry in desk.for_slots.in_turn():
-            account = desk.accounts[entry.holder]
-            slots = min(entry.want.slots, desk.free_slots())
-            if len(desk.for_slots) > 1:
-                slots = min(slots, desk.fair_share() - account.slots)
+    def _next_s(self, books: Books) -> float:
+        """Return how long until the pace lets somebody have a loan; 0 where it is not the pace that is waited for."""
+        now = self._clock()
+        if self._limited():  # the first may wait for money, and those behind it for the pace
+            wants = [each.want for each in books.for_permits]
+        else:
+            head = books.for_permits.head()
+            wants = [head.want] if head else []
+        waits = [self._wait_s(books, want, now) for want in wants or [Want(0)]]
+        return min((wait_s for wait_s in waits if wait_s > 0), default=0.0)
+
+    def _limited(self) -> bool:
+        """Whether the run has a spending limit."""
+        return self._max_usd is not None or self._max_tokens is not None
+
+    def _lend_slots(self, books: Books) -> bool:
+        """Lend the slots that are free, to each its share; return whether anybody waits no more."""
+        changed = False
+        for entry in list(books.for_slots) if books.free_slots() > 0 else ():
+            if not entry.waits():  # whoever is gone has no share
+                books.drop(entry)
+                changed = True
+                continue
+            account = books.accounts[entry.holder]
+            slots = min(entry.want.slots, books.free_slots(), books.share(account) - account.slots)
             if slots > 0:
-                desk.lend_slots(account, slots)
-                desk.drop(entry)
+                books.lend_slots(account, slots)
+                books.drop(entry)
                 entry.answer.set_result(Loan(account.slots_lent, account.slots, 0, 0, 0, 0.0, _LOAN_S))
-                served = True
-            if desk.free_slots() <= 0:
+                changed = True
+            if books.free_slots() <= 0:
                 break
-        return served
+        return changed
 
-    def _lend_permits(self, desk: Books) -> bool:
+    def _lend_permits(self, books: Books) -> bool:
         """Lend requests, tokens and money; return whether anybody got an answer."""
-        limited = self._max_usd is not None or self._max_tokens is not None
-        return self._lend_within_limits(desk) if limited else self._lend_in_turn(desk)
+        return self._lend_within_limits(books) if self._limited() else self._lend_in_turn(books)
 
-    def _lend_in_turn(self, desk: Books) -> bool:
+    def _lend_in_turn(self, books: Books) -> bool:
         """Lend where the run has no spending limit: whoever needs the pace waits behind the first who does."""
         served = False
-        for entry in desk.for_money.in_turn():
-            self._lend(desk, entry, self._money(entry.want, 0, 0.0))
+        for entry in books.for_money.in_turn():
+            self._lend(books, entry, self._money(entry.want, 0, 0.0))
             served = True
-        while (head := desk.for_permits.head()) and self._wait_s(desk, head.want, self._clock()) <= 0:
-            self._lend(desk, head, self._money(head.want, 0, 0.0))
+        while (head := books.for_permits.head()) and self._wait_s(books, head.want, self._clock()) <= 0:
+            self._lend(books, head, self._money(head.want, 0, 0.0))
             served = True
         return served
 
-    def _lend_within_limits(self, desk: Books) -> bool:
+    def _lend_within_limits(self, books: Books) -> bool:
         """Lend where the run has a spending limit: money could be what one cannot have, whatever the pace."""
         served = False
-        if not desk.for_permits and not desk.for_money:
+        if not books.for_permits and not books.for_money:
             return served
         tokens, usd = self.spent()
         now = self._clock()
         closed = False
-        for entry in desk.asked():
+        for entry in books.asked():
             want = entry.want
             broke = self._too_dear(want, tokens, usd)
             if broke is not None:
                 if self._nothing_in_flight():
-                    desk.drop(entry)
+                    books.drop(entry)
                     entry.answer.set_exception(broke)
                     served = True
                 continue
             paced = want.first_requests > 0 or want.first_tokens > 0
-            closed = closed or (paced and self._wait_s(desk, want, now) > 0)
+            closed = closed or (paced and self._wait_s(books, want, now) > 0)
             if closed and paced:
                 continue
             money = self._money(want, tokens, usd)
             tokens, usd = tokens + money[0], usd + money[1]
-            self._lend(desk, entry, money)
+            self._lend(books, entry, money)
             served = True
         return served
 
-    def _lend(self, desk: Books, entry: Waiting, money: tuple[int, float]) -> None:
+    def _lend(self, books: Books, entry: Waiting, money: tuple[int, float]) -> None:
         """Answer a question with a block of the pace, where it is asked for, and money.
 
         Where more has been saved up it is an equal share of that: a rate is kept also by few workers whose questions
@@ -261,25 +275,25 @@ class Treasury:
         want, now = entry.want, self._clock()
         block = (0, 0)
         if want.first_requests or want.first_tokens:
-            block = self._block(desk, want)
-            share = [max(room, 0.0) / max(len(desk.for_permits), 1) for room in desk.allowance.room(now)]
+            block = self._block(books, want)
+            share = [max(room, 0.0) / max(len(books.for_permits), 1) for room in books.allowance.room(now)]
             block = max(block[0], int(min(want.requests, share[0]))), max(block[1], int(min(want.tokens, share[1])))
-        desk.allowance.take(now, *block)
-        account = desk.accounts[entry.holder]
+        books.allowance.take(now, *block)
+        account = books.accounts[entry.holder]
         account.lent += 1
         account.held_tokens += money[0]
         account.held_usd += money[1]
-        desk.drop(entry)
-        entry.answer.set_result(Loan(account.lent, account.slots, *block, *money, self._valid_s(desk)))
+        books.drop(entry)
+        entry.answer.set_result(Loan(account.lent, account.slots, *block, *money, self._valid_s(books)))
 
-    def _valid_s(self, desk: Books) -> float:
+    def _valid_s(self, books: Books) -> float:
         """Return for how long a loan holds: what no rate is lent from need not go back before the next report."""
-        paced = any(rate is not None for rate in desk.allowance.limits())
-        return _LOAN_S if paced else max(_LOAN_S, desk.active / _REPORTS_A_S)
+        paced = any(rate is not None for rate in books.allowance.limits())
+        return _LOAN_S if paced else max(_LOAN_S, books.active / _REPORTS_A_S)
 
-    def _block(self, desk: Books, want: Want) -> tuple[int, int]:
+    def _block(self, books: Books, want: Want) -> tuple[int, int]:
         """Return the requests and tokens of a loan: some milliseconds of the endpoint's rate."""
-        per_s_requests, per_s_tokens = desk.allowance.limits()
+        per_s_requests, per_s_tokens = books.allowance.limits()
         requests = tokens = 0
         if want.requests:
             block = max(want.requests, _UNPACED) if per_s_requests is None else int(per_s_requests * _BLOCK_S)
@@ -289,13 +303,13 @@ class Treasury:
             tokens = max(min(want.tokens, block), want.first_tokens)
         return requests, tokens
 
-    def _wait_s(self, desk: Books, want: Want, now: float) -> float:
+    def _wait_s(self, books: Books, want: Want, now: float) -> float:
         """Return how long until there is a whole block to lend; a call that is larger than one begins it.
 
         Lent as they come, requests would go out one by one where many wait: as many questions as calls.
         """
-        requests, tokens = self._block(desk, want)
-        return desk.allowance.wait_s(now, tokens if tokens > want.first_tokens else 1.0, max(requests, 1))
+        requests, tokens = self._block(books, want)
+        return books.allowance.wait_s(now, tokens if tokens > want.first_tokens else 1.0, max(requests, 1))
 
     def _money(self, want: Want, tokens: int, usd: float) -> tuple[int, float]:
         """Return what of the spending limits is lent where so much is spent: for all that could start, or the first."""
@@ -314,5 +328,5 @@ class Treasury:
 
     def _nothing_in_flight(self) -> bool:
         """Whether no call could still turn out cheaper than reserved."""
-        accounts = [account for desk in self._desks.values() for account in desk.accounts.values()]
+        accounts = [account for books in self._books.values() for account in books.accounts.values()]
         return not any(account.busy or account.known < account.lent for account in accounts)

@@ -50,7 +50,7 @@ class Health:
     @property
     def is_serving(self) -> bool:
         """Whether `Check` says SERVING."""
-        return self._serving
+        return self._serving and not self._stopping
 
     async def serving(self) -> None:
         """Say SERVING from now on, unless the service is stopping."""
@@ -97,7 +97,7 @@ class Health:
     def _status(self, name: str) -> int:
         if name not in self._names:
             return int(_Status.SERVICE_UNKNOWN)
-        return int(_Status.SERVING if self._serving and not self._stopping else _Status.NOT_SERVING)
+        return int(_Status.SERVING if self.is_serving else _Status.NOT_SERVING)
 
     async def _set(self, *, serving: bool, stopping: bool) -> None:
         async with self._changed:

@@ -22,9 +22,7 @@ _TIMEOUT_S = 10  # for a reader who does not get on
 
 
 @contextmanager
-def serve_metrics(
-    address: str, registry: CollectorRegistry, ready: Callable[[], bool] = lambda: False
-) -> Iterator[str]:
+def serve_metrics(address: str, registry: CollectorRegistry, ready: Callable[[], bool]) -> Iterator[str]:
     """Answer `GET /metrics`, and `GET /ready`, for as long as the block lasts. Yield HOST:PORT with the real port.
 
     `/ready` is for who cannot ask gRPC's health, such as a kubelet where the service speaks TLS: 200 or 503.

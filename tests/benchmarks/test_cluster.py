@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cluster import Case, alike, asked, chunks, configured, kept, main, ratios
-from benchmarks.cluster_parts import Limits, place, size
+from benchmarks.cluster_parts import Limits, place, serving, size
 from benchmarks.cluster_probes import Probe
 from benchmarks.scheduler import setup_of
 from hirag_dist.config import Config
@@ -67,6 +67,44 @@ def test_a_cluster_of_others_needs_a_place_and_is_not_harmed(
         main()
     assert ended.value.code == 2
     assert "--address needs --index" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [["--latency-ms", "0", "--rpm", "600"], ["--max-concurrent", "0"]])
+def test_a_run_that_nothing_bounds_is_refused_before_it_is_made(
+    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["cluster", *options, "--address", "127.0.0.1:1", "--index", "x"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "--latency-ms and --max-concurrent are above 0" in capsys.readouterr().err
+
+
+def test_an_endpoint_that_says_much_goes_on(tmp_path: Path) -> None:
+    said_all = tmp_path / "said all"
+    program = (
+        "import pathlib, sys, time\n"
+        "print('listens on http://127.0.0.1:8000/v1 until Ctrl-C', file=sys.stderr, flush=True)\n"
+        "print('x' * 1_000_000, file=sys.stderr, flush=True)\n"
+        f"pathlib.Path({str(said_all)!r}).touch()\n"
+        "time.sleep(600)\n"
+    )
+    with serving([sys.executable, "-c", program]) as url:
+        assert url == "http://127.0.0.1:8000/v1"
+        give_up_at = time.monotonic() + 30
+        while not said_all.exists():
+            assert time.monotonic() < give_up_at
+            time.sleep(0.01)
+
+
+def test_an_endpoint_that_does_not_start_says_why() -> None:
+    with (
+        pytest.raises(SystemExit, match="did not start: the port is taken"),
+        serving([sys.executable, "-c", "raise SystemExit('the port is taken')"]),
+    ):
+        pass
+    with pytest.raises(SystemExit, match="it says nothing"), serving(["sleep", "600"], timeout_s=0.0):
+        pass
 
 
 def test_what_is_held_against_each_other_was_asked_for_alike() -> None:

@@ -56,6 +56,9 @@ def _of_containers(template: Object) -> Iterator[str]:
             yield f"{name}: CPU and memory are not asked for, or memory is without limit"
         if any("hostPort" in port for port in container.get("ports", ())):
             yield f"{name}: takes a port of its node"
+        names = [variable["name"] for variable in container.get("env", ())]
+        for twice in sorted({each for each in names if names.count(each) > 1}):
+            yield f"{name}: {twice} is set twice"  # which an API server refuses at a server-side apply
         for variable in container.get("env", ()):
             if "value" in variable and any(word in variable["name"].lower().split("_") for word in _SECRET_WORDS):
                 yield f"{name}: {variable['name']} stands in the clear"

@@ -172,7 +172,10 @@ SWITCHES: dict[str, dict[str, Values]] = {
     },
     "service": {
         "cluster": {},
-        "balancer": {"query": {"service": {"type": "LoadBalancer", "headless": False, "annotations": {"a": "b"}}}},
+        "balancer": {
+            "query": {"service": {"type": "LoadBalancer", "headless": False, "annotations": {"a": "b"}}},
+            "networkPolicy": {"callers": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+        },
     },
     "cache": {"node": {}, "volume": {"query": {"cache": {"storageClass": "fast", "size": "50Gi"}}}},
     "wait": {"on": {}, "off": {"query": {"waitForSnapshot": False}}},
@@ -276,10 +279,11 @@ SWITCHES: dict[str, dict[str, Values]] = {
         "health": {},
         "question": {"test": {"question": 'Who lit the "lamp"?', "tokenSecret": {"name": "token"}}},
         "certificate": {"test": {"question": "Who?", "clientCertificateSecret": "client"}},
+        "public": {"test": {"question": "Who?", "tokenSecret": {"name": "token"}, "ca": "", "serverName": "rag"}},
     },
     "image": {
         "tag": {},
-        "digest": {"image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["registry"], "repository": "r.example/h"}},
+        "digest": {"image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["registry"], "repository": "team/h"}},
     },
     "names": {
         "plain": {},
@@ -299,6 +303,8 @@ FORBIDDEN = {
     # Lists are replaced, not merged: the second one's secret would be missing.
     (("models", "endpoint"), ("vectors", "milvus elsewhere")),
     (("models", "endpoint"), ("vectors", "milvus here")),
+    # Nobody is let in who comes through it.
+    (("service", "balancer"), ("network", "wide")),
     # TLS ends before the pods there.
     *((("client ca", "secret"), ("entry", setting)) for setting in ("ingress", "route")),
     *((("client ca", "secret"), ("page", setting)) for setting in ("inside", "ingress", "route")),

@@ -110,3 +110,7 @@ def test_a_chart_without_them(known: Repositories, tmp_path: Path) -> None:
     subprocess.run([script, str(tmp_path)], check=True, capture_output=True)
     (package,) = tmp_path.glob("hirag-dist-*.tgz")
     assert only(rendered(known, package, {}, tmp_path), "Deployment")
+    for name, values in (("milvus", MILVUS), ("kuberay-operator", {"kuberay-operator": {"enabled": True}})):
+        (tmp_path / "values.yaml").write_text(yaml.safe_dump(merged(LEAST, values)), encoding="utf-8")
+        done = known.helm("template", "demo", str(package), "--values", str(tmp_path / "values.yaml"))
+        assert f"{name}.enabled: this package was made without that chart" in done.stderr

@@ -41,6 +41,17 @@ def test_what_runs_is_not_root_and_holds_no_build_tools() -> None:
     assert "--without-pip" in " ".join(STAGES["installed"].of("RUN"))
 
 
+def test_a_step_that_fails_fails_the_image() -> None:
+    steps = [step for stage in STAGES.values() for step in stage.of("RUN")]
+    assert not [step for step in steps if "||" in step or "set +e" in step]
+
+
+def test_no_card_is_taken_that_was_not_given() -> None:
+    """`all` would show every card of a node to a pod that asked for none; who gives cards says which."""
+    assert "NVIDIA_VISIBLE_DEVICES" not in environment("base", "gpu")
+    assert environment("base", "gpu")["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+
+
 def test_the_user_is_the_charts(chart: Chart) -> None:
     context = only(chart.render({}), "Deployment")["spec"]["template"]["spec"]["securityContext"]
     assert STAGES["base"].of("USER") == [f"{context['runAsUser']}:{context['runAsGroup']}"]
@@ -221,8 +232,9 @@ def test_a_job_on_ray_as_kuberay_submits_it(bare: Bare, chart: Chart, tmp_path: 
     for name, text in mounted.items():
         (folder / name).write_text(text, encoding="utf-8")
     order = json.loads(mounted["order.json"])
-    swap = {"s3://b/i": str(tmp_path / "index"), "/etc/hirag/config/hirag.yaml": str(folder / "hirag.yaml")}
-    order["arguments"] = [swap.get(each, each) for each in order["arguments"]] + ["--set", "execution.workers=1"]
+    swap = {"s3://b/i": str(tmp_path / "index")}
+    order["build"] = [swap.get(each, each) for each in order["build"]] + ["--set", "execution.workers=1"]
+    order["config"] = str(folder / "hirag.yaml")
     (folder / "order.json").write_text(json.dumps(order), encoding="utf-8")
     (tmp_path / "corpus.jsonl").write_text(
         '{"text": "Ada Lovelace met Charles Babbage in London."}\n', encoding="utf-8"

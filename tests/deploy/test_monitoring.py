@@ -389,10 +389,13 @@ def test_a_later_success_clears_what_failed(rules: Object, tmp_path: Path) -> No
     assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "30x9 200x9 900x20"}, "25m", [])
 
 
-def test_a_build_of_the_release_is_told_and_cleared_by_a_night(rules: Object, once: str, tmp_path: Path) -> None:
+def test_a_build_of_the_release_is_told_whatever_the_nights_did(rules: Object, once: str, tmp_path: Path) -> None:
     series = job(once, 60, failed=True, owner="", cron="")
     assert told(tmp_path, rules, series, "5m", [once])
-    assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "900x30"}, "5m", [])
+    # A night found it at work, left itself out, and so succeeded: after it was made, and before it failed.
+    night = {f"{SUCCESS}{{{CRON}}}": "120x30"} | job(NIGHT, 90, complete=True)
+    assert told(tmp_path, rules, series | night, "5m", [once])
+    assert told(tmp_path, rules, series | night | job(NEXT, 150, failed=True), "5m", [once, NEXT])
     before = job("demo-hirag-dist-build-0a1b2c3d", 60, failed=True, owner="", cron="")
     assert told(tmp_path, rules, before, "5m", [])  # what an earlier release built once went with it
 
@@ -449,6 +452,24 @@ def test_alerts_of_builds_come_with_what_they_watch(
     assert {rule["alert"] for group in found["groups"] for rule in group["rules"]} == ALARMS.keys() - gone
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(found), encoding="utf-8")
     assert promtool(tmp_path, "check", "rules", "rules.yaml").returncode == 0
+
+
+@pytest.mark.parametrize("builds", [{"once": True}, {"once": False}])
+def test_a_release_that_only_builds_has_its_alerts(chart: Chart, tmp_path: Path, builds: dict[str, Any]) -> None:
+    values = merged(ALERTS, {"query": {"enabled": False}, "build": builds})
+    rule = only(chart.render(values), "PrometheusRule")
+    assert rule["metadata"]["labels"]["app.kubernetes.io/component"] == "build"
+    found = rule["spec"]
+    alerts = {each["alert"] for group in found["groups"] for each in group["rules"]}
+    assert alerts == {"HiragBuildFailed", "HiragBuildLong", "HiragBuildOverdue"}
+    assert told(tmp_path, found, job(NIGHT, failed=True), "5m", [NIGHT])
+
+
+def test_no_rules_where_there_is_nothing_to_watch(chart: Chart) -> None:
+    for more in ({"monitoring": {"prometheusRule": {"kubeStateMetrics": False}}}, {"build": {"once": False}}):
+        values = merged(ALERTS, {"query": {"enabled": False}, "build": {"schedule": {"enabled": False}}})
+        objects = chart.render(merged(values, more))
+        assert not [each for each in objects if each["kind"] == "PrometheusRule"]
 
 
 def test_two_dashboards_are_two(chart: Chart) -> None:

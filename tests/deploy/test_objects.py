@@ -11,6 +11,7 @@ import typer
 import yaml
 
 from hirag_dist.cli import index, prune, retry
+from hirag_dist.cli import query as cli_query
 from hirag_dist.cli.serving import options_of
 from hirag_dist.config_file import load_config
 from hirag_dist.service_config import Service
@@ -192,7 +193,7 @@ def test_what_runs_once_is_what_the_schedule_runs(chart: Chart) -> None:
 def test_what_follows_a_build(chart: Chart) -> None:
     values = {"build": {"prune": {"enabled": True, "keep": 2}, "retryLetters": True, "maxUsd": 5}}
     order = json.loads(only(chart.render(merged(RAY, values)), "ConfigMap", "-build")["data"]["order.json"])
-    where = ["--index", "s3://bucket/index", "--config", "/etc/hirag/config/hirag.yaml", "--wait", "600"]
+    where = ["--index", "s3://bucket/index", "--wait", "600"]
     assert order["retry"] == ["retry", *where, "--max-usd", "5"]
     assert order["prune"] == ["prune", *where, "--keep", "2", "--older-than", "1d"]
     app = typer.Typer()
@@ -200,7 +201,7 @@ def test_what_follows_a_build(chart: Chart) -> None:
         module.register(app)
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     for words in order["build"], order["retry"], order["prune"]:
-        commands[words[0]].make_context(words[0], words[1:])  # the program takes them so
+        commands[words[0]].make_context(words[0], [*words[1:], "--config", order["config"]])  # the program takes them
 
 
 def test_a_schedule_without_ray_needs_no_rights(chart: Chart) -> None:
@@ -235,6 +236,14 @@ def test_an_object_store_of_ones_own_may_be_reached(chart: Chart, colon: str) ->
     uri = f"s3://bucket/index?endpoint_override=minio.storage{colon}9000&scheme=http"
     objects = chart.render({"index": {"uri": uri}})
     assert ports(only(objects, "NetworkPolicy", "-query"), "egress") == {53, 443, 9000}
+
+
+def test_an_object_store_without_a_port(chart: Chart) -> None:
+    def reached(uri: str) -> set[int | str]:
+        return ports(only(chart.render({"index": {"uri": uri}}), "NetworkPolicy", "-query"), "egress")
+
+    assert reached("s3://bucket/index?endpoint_override=minio.storage&scheme=http") == {53, 443, 80}
+    assert reached("s3://bucket/index?scheme=https&endpoint_override=minio.storage") == {53, 443}
 
 
 def test_only_rays_own_pods_and_the_operator_reach_ray(chart: Chart) -> None:
@@ -329,10 +338,83 @@ def test_quotas_outlive_a_container(chart: Chart) -> None:
 
 
 def test_the_driver_is_given_time_to_store_replies(chart: Chart) -> None:
-    (_, head), *_ = list(pod_templates(only(chart.render(RAY), "RayJob")))[1:]
+    (_, submitter), (_, head), *_ = pod_templates(only(chart.render(RAY), "RayJob"))
     (wait,) = (each for each in head["spec"]["containers"][0]["env"] if each["name"] == "RAY_JOB_STOP_WAIT_TIME_S")
     assert int(wait["value"]) < head["spec"]["terminationGracePeriodSeconds"]
     assert head["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
+    assert submitter["metadata"]["annotations"] == head["metadata"]["annotations"]  # with either the run ends
+
+
+def test_every_pod_can_be_placed(chart: Chart) -> None:
+    """Where all nodes are tainted, or some are of another kind, none may be without a place."""
+    placed = [{"key": "dedicated", "operator": "Exists"}]
+    where = {"tolerations": placed, "nodeSelector": {"kubernetes.io/arch": "amd64"}, "priorityClassName": "high"}
+    ray = {"head": {"pod": where}, "cpu": {"pod": where}}
+    values = {"query": {"pod": where}, "build": {"schedule": {"enabled": True}, "inline": {"pod": where}, "ray": ray}}
+    for executor in RAY, INLINE:
+        objects = chart.render(merged(executor, values))
+        for part, template in [each for found in objects for each in pod_templates(found)]:
+            assert template["spec"].items() >= where.items(), part
+
+
+@pytest.mark.parametrize(
+    ("query", "asked"),
+    [
+        ({}, "11364Mi"),  # the cache, /tmp, the compiled code
+        ({"cache": {"size": "1500M"}}, "2555Mi"),
+        ({"cache": {"storageClass": "fast"}}, "1124Mi"),
+        ({"resources": {"requests": {"ephemeral-storage": "3Gi"}}}, "3Gi"),
+        ({"resources": None}, "11364Mi"),
+    ],
+)
+def test_the_node_is_asked_for_the_disk_of_the_cache(chart: Chart, query: Values, asked: str) -> None:
+    """Else pods are packed onto a node whose disk then fills, and all of them are evicted."""
+    resources = pod(chart.render({"query": query}))["containers"][0]["resources"]
+    assert resources["requests"]["ephemeral-storage"] == asked
+
+
+CERTIFIED: Values = {"test": {"question": "Who?", "tokenSecret": {"name": "t"}}}
+
+
+@pytest.mark.parametrize(
+    ("values", "given"),
+    [
+        ({}, []),
+        ({"tls": {"existingSecret": "s"}}, ["--ca", "/etc/hirag/tls/ca.crt"]),
+        (
+            {"tls": {"existingSecret": "s"}, "test": {"ca": "", "serverName": "rag.example.com"}},
+            ["--tls", "--server-name", "rag.example.com"],
+        ),
+        (
+            {
+                "tls": {
+                    "certManager": {
+                        "enabled": True,
+                        "issuer": {"name": "acme"},
+                        "internalNames": False,
+                        "extraDnsNames": ["rag.example.com", "ask.example.com"],
+                    }
+                }
+            },
+            ["--tls", "--server-name", "rag.example.com"],
+        ),
+    ],
+)
+def test_the_test_trusts_what_signed_the_certificate(chart: Chart, values: Values, given: list[str]) -> None:
+    found = only(chart.render(merged(CERTIFIED, values)), "Pod")["spec"]
+    arguments = found["containers"][1]["args"]
+    asked = arguments[arguments.index("--server") + 2 : arguments.index("--token-file")]
+    assert asked == given
+    assert ("ca" in [each["name"] for each in found["volumes"]]) == ("--ca" in given)
+    app = typer.Typer()
+    cli_query.register(app)
+    typer.main.get_command(app).make_context("query", arguments[1:])
+
+
+def test_the_authority_of_the_test_may_have_another_key(chart: Chart) -> None:
+    values = merged(CERTIFIED, {"tls": {"existingSecret": "s"}, "test": {"ca": "root.pem"}})
+    (volume,) = (each for each in only(chart.render(values), "Pod")["spec"]["volumes"] if each["name"] == "ca")
+    assert volume["secret"]["items"] == [{"key": "root.pem", "path": "ca.crt"}]
 
 
 def test_what_is_promised_is_there(chart: Chart) -> None:

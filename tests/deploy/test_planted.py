@@ -121,6 +121,12 @@ UNSAFE: dict[str, tuple[str, str, Spoil, str]] = {
         lambda o: container(o)["env"].append({"name": "LLM_API_KEY", "value": "k"}),
         "in the clear",
     ),
+    "a variable twice": (
+        "Deployment",
+        "",
+        lambda o: container(o)["env"].append({"name": "HOME", "value": "/"}),
+        "HOME is set twice",
+    ),
     "a folder of the node": (
         "Deployment",
         "",

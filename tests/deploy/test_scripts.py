@@ -28,7 +28,9 @@ def standing_in(folder: Path, code: str) -> dict[str, str]:
 
 
 def command(folder: Path, order: dict[str, Any], *accepted: str) -> list[str]:
-    (folder / "order.json").write_text(json.dumps(order), encoding="utf-8")
+    (folder / "hirag.yaml").write_text("seed: 1\n", encoding="utf-8")
+    whole = order | {"config": str(folder / "hirag.yaml")}
+    (folder / "order.json").write_text(json.dumps(whole), encoding="utf-8")
     return [sys.executable, str(SOURCE / "files/build.py"), str(folder / "order.json"), *accepted]
 
 
@@ -37,7 +39,7 @@ def test_a_build_ends_as_hirag_dist_does_but_for_what_is_accepted(tmp_path: Path
     environ = standing_in(tmp_path, f"import sys, json\nprint(json.dumps(sys.argv[1:]))\nsys.exit({code})")
     done = subprocess.run(command(tmp_path, ORDER), env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == ends_with
-    assert json.loads(done.stdout) == ORDER["build"]
+    assert json.loads(done.stdout)[:-2] == ORDER["build"]
     assert ("is accepted" in done.stderr) == (code == 3)
 
 
@@ -72,6 +74,23 @@ def test_what_follows_a_build(
     assert (done.returncode, done.stdout.split()) == (ends_with, ran.split())
 
 
+def test_what_follows_reads_what_the_build_read(tmp_path: Path) -> None:
+    """Though the release is upgraded meanwhile; nothing of the copy stays."""
+    code = f"""
+import pathlib, sys
+at = sys.argv.index("--config") + 1
+print(sys.argv[at], pathlib.Path(sys.argv[at]).read_text())
+pathlib.Path({str(tmp_path / "hirag.yaml")!r}).write_text("seed: 2")
+sys.exit(3 if sys.argv[1] == "index" else 0)
+"""
+    environ = standing_in(tmp_path, code)
+    done = subprocess.run(command(tmp_path, LONGER), env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    copy = done.stdout.split()[0]
+    assert done.stdout.split() == [copy, "seed:", "1"] * 3
+    assert not Path(copy).exists()
+
+
 def test_a_build_that_is_killed_fails(tmp_path: Path) -> None:
     environ = standing_in(tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
     assert subprocess.run(command(tmp_path, ORDER), env=environ, check=False).returncode == 128 + signal.SIGKILL
@@ -104,7 +123,7 @@ def test_nothing_is_begun_after_the_stop() -> None:
     build = script("build")
     runner = build.Runner()
     runner.stop()
-    assert build.run(LONGER, runner) == 130
+    assert build.run(LONGER | {"config": "hirag.yaml"}, runner) == 130
 
 
 def test_the_wait_ends_with_the_first_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

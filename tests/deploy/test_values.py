@@ -49,7 +49,7 @@ def test_the_readme_has_a_line_for_every_value() -> None:
     page = (SOURCE / "README.md").read_text(encoding="utf-8")
     for line in (
         "| `build.ray.cpu.maxReplicas` | `4` |  |",
-        '| `query.cache.size` | `"20Gi"` |  |',
+        '| `query.cache.size` | `"10Gi"` |  |',
         '| `build.incomplete` | `"fail"` | accept: a snapshot with dead letters is a success, not exit code 3 |',
         "| `build.prune` |  | old snapshots and their collections in Milvus, after each build that succeeded |",
     ):
@@ -209,11 +209,58 @@ REFUSED: dict[str, tuple[Values, str]] = {
     ),
     "a variable that is set": (
         {"secretEnv": [{"name": "HOME", "secretName": "s", "secretKey": "k"}]},
-        "must leave out HOME: the chart sets it",
+        "secretEnv and build.inline.pod.env must leave out HOME",
     ),
     "a variable of S3's that is set": (
         {"s3": {"region": "r"}, "query": {"pod": {"env": [{"name": "AWS_REGION", "value": "r"}]}}},
         "must leave out AWS_REGION",
+    ),
+    "a variable of a proxy that is set": (
+        {
+            "proxy": {"https": "http://proxy:3128"},
+            "query": {"pod": {"env": [{"name": "HTTPS_PROXY", "value": "http://p:1"}]}},
+        },
+        "query.pod.env must leave out HTTPS_PROXY",
+    ),
+    "a variable of the authorities' that is set": (
+        {
+            "caBundle": {"configMap": "c"},
+            "secretEnv": [{"name": "SSL_CERT_FILE", "secretName": "s", "secretKey": "k"}],
+        },
+        "must leave out SSL_CERT_FILE",
+    ),
+    "a variable of Ray's that is set": (
+        {"build": {"ray": {"head": {"pod": {"env": [{"name": "RAY_JOB_STOP_WAIT_TIME_S", "value": "1"}]}}}}},
+        "build.ray.head.pod.env must leave out RAY_JOB_STOP_WAIT_TIME_S",
+    ),
+    "a variable of KubeRay's that is set": (
+        {"build": {"ray": {"auth": {"mode": "token"}, "cpu": {"pod": {"env": [{"name": "RAY_AUTH_TOKEN"}]}}}}},
+        "build.ray.cpu.pod.env must leave out RAY_AUTH_TOKEN",
+    ),
+    "a variable that is set twice": (
+        {
+            "secretEnv": [{"name": "KEY", "secretName": "s", "secretKey": "k"}],
+            "build": {"inline": {"pod": {"env": [{"name": "KEY", "value": "v"}]}}},
+        },
+        "build.inline.pod.env must leave out KEY",
+    ),
+    "a host behind a registry": (
+        {"global": {"imageRegistry": "mirror.corp"}, "image": {"repository": "registry.example.com/hirag-dist"}},
+        "image.repository: leave out the host",
+    ),
+    "a host with a port behind a registry": (
+        {"global": {"imageRegistry": "mirror.corp"}, "build": {"ray": {"gpu": {"image": {"repository": "r:5000/g"}}}}},
+        "build.ray.gpu.image.repository: leave out the host",
+    ),
+    "more processes than CPUs": ({"config": {"service": {"processes": 3}}}, "3 share the CPUs of query.resources, 2"),
+    "two processes of half a CPU": (
+        {"query": {"resources": {"requests": {"cpu": "500m"}}}},
+        "2 share the CPUs of query.resources, 500m",
+    ),
+    "a load balancer for pods": ({"query": {"service": {"type": "LoadBalancer"}}}, "name the addresses, such as"),
+    "a port of the nodes for nobody": (
+        {"query": {"service": {"type": "NodePort"}}, "networkPolicy": {"callers": []}},
+        "who comes through query.service.type NodePort is no pod",
     ),
     "a volume over the image's folders": (
         {"storage": {"existingClaim": "c", "mountPath": "/tmp"}, "index": {"uri": "/tmp/i"}},
@@ -222,7 +269,15 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "a folder as a URI": ({"index": {"uri": "file:///data/i"}}, "write file:///data/i without file:"),
     "credentials in an endpoint": (
         {"config": {"llm": {"endpoints": {"main": MAIN | {"base_url": "https://id:pw@m/v1"}}}}},
-        "base_url must hold no credentials",
+        "config.llm.endpoints.main.base_url must hold no credentials",
+    ),
+    "credentials of Milvus": (
+        {"config": {"vectors": {"backend": "milvus", "uri": "https://root:Milvus@milvus:19530"}}},
+        "config.vectors.uri must hold no credentials",
+    ),
+    "credentials of traces": (
+        {"config": {"service": {"traces_endpoint": "https://id:${PW:-pw}@traces/v1/traces"}}},
+        "config.service.traces_endpoint must hold no credentials",
     ),
     "credentials of a proxy": (
         {"proxy": {"https": "http://id:pw@proxy:3128"}},
@@ -293,6 +348,10 @@ REFUSED: dict[str, tuple[Values, str]] = {
         merged(BUILD, merged(GPU, {"config": {"execution": {"gpu_workers": 0}}})),
         "a group that nothing would use",
     ),
+    "two cards a pod": (
+        merged(BUILD, merged(GPU, {"build": {"ray": {"gpu": {"resources": {"limits": {"nvidia.com/gpu": 2}}}}}})),
+        "leave out nvidia.com/gpu: a pod has one card",
+    ),
     "cards alone": (
         merged(BUILD, merged(GPU, {"build": {"ray": {"cpu": {"maxReplicas": 0}}}})),
         "at least one worker that calls models",
@@ -321,6 +380,33 @@ REFUSED: dict[str, tuple[Values, str]] = {
     ),
     "a question from nobody": ({"test": {"question": "Who?"}}, "nobody may ask unknown"),
 }
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"config": {"service": {"traces_endpoint": "https://id:${PW}@traces/v1/traces"}}},
+        {"global": {"imageRegistry": "mirror.corp"}, "image": {"repository": "team/hirag-dist"}},
+        {"config": {"service": {"processes": 4}}, "query": {"resources": {"limits": {"cpu": 3.5}}}},
+        {"config": {"service": {"processes": "${PROCESSES}"}}},
+        {"query": {"service": {"type": "LoadBalancer"}}, "networkPolicy": {"enabled": False}},
+        {
+            "query": {"service": {"type": "NodePort"}},
+            "networkPolicy": {"callers": [{"podSelector": {}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+        },
+        {"proxy": {"https": "http://p:1"}, "query": {"pod": {"env": [{"name": "SSL_CERT_FILE", "value": "/more"}]}}},
+    ],
+    ids=lambda values: json.dumps(values)[:60],
+)
+def test_taken_though_close_to_what_is_refused(chart: Chart, values: Values) -> None:
+    assert chart.render(values)
+
+
+@pytest.mark.parametrize("dotted", ["build.ray", "build.ray.head", "query.pod", "monitoring", "milvus"])
+def test_a_section_that_is_taken_away(chart: Chart, dotted: str) -> None:
+    said = chart.refusal(set_in({}, dotted, None))
+    assert "values don't meet the specifications of the schema" in said
+    assert dotted.rsplit(".", 1)[-1] in said
 
 
 @pytest.mark.parametrize("case", REFUSED)

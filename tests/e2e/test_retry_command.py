@@ -222,8 +222,8 @@ def test_another_build_is_waited_for(cli: Any, tmp_path: Path, corpus: Path) -> 
     holder = {"host": socket.gethostname(), "pid": os.getpid(), "since": "now", "token": "t", "epoch": 1}
     Store(str(index)).write_json(LOCK, holder | {"beat": time.time()})
     for argv in (("retry", "-i", index, *INLINE), ("retry", "-i", index, "--drop")):
-        assert "wait for it (--wait SECONDS)" in cli(*argv, code=1).stderr
-        assert "waiting up to 0 s" in cli(*argv, "--wait", "0.2", code=1).stderr
+        assert "wait for it (--wait SECONDS)" in cli(*argv, code=5).stderr
+        assert "waiting up to 0 s" in cli(*argv, "--wait", "0.2", code=5).stderr
 
 
 def test_a_retry_killed_anywhere_goes_on(

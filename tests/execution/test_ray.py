@@ -27,7 +27,7 @@ from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.execution.events import TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor, describe_cluster
-from hirag_dist.execution.ray.treasury import TreasuryActor
+from hirag_dist.execution.ray.treasury import TakenForDead, TreasuryActor
 from hirag_dist.execution.run import Run
 from hirag_dist.execution.task import Slice, Task
 from hirag_dist.index.digest import table_digest
@@ -324,6 +324,17 @@ async def test_loans_of_a_dead_worker_return() -> None:
     assert (await asyncio.wait_for(second, 5)).slots == 2  # type: ignore[union-attr]
     third = asyncio.ensure_future(treasury.ask("1/its next life", "x", nothing, want, Events()))
     assert (await asyncio.wait_for(third, 5)).slots == 2  # type: ignore[union-attr]
+
+
+async def test_a_worker_that_is_taken_for_dead_while_it_waits_is_told_so() -> None:
+    """It asks under a new name then, and goes on: a network that was away for a moment ends no build."""
+    treasury = TreasuryActor(lambda: Treasury({"x": Allowance(None, None, 1)}))
+    nothing, want = State(0, 0, 0, 0, 0, 0.0, 0, 0.0), Want(0, slots=1)
+    await treasury.ask("0/a", "x", nothing, want, Events())
+    waits = asyncio.ensure_future(treasury.ask("1/b", "x", nothing, want, Events()))
+    await asyncio.sleep(0)
+    await treasury.forget(1)
+    assert isinstance(await asyncio.wait_for(waits, 5), TakenForDead)
 
 
 class _Hurried:

@@ -266,9 +266,27 @@ def test_a_cache_without_room_is_not_overfilled(remote: Store, tmp_path: Path) -
     assert names(open_snapshot(remote).cached_in(str(cache), enough)) == NAMES
     for limit in (enough - 1, 1):
         shutil.rmtree(cache)
-        with pytest.raises((SnapshotCorrupt, StoreError), match=rf"more than service\.cache_bytes \({limit:,}\)"):
+        with pytest.raises((SnapshotCorrupt, StoreError), match=rf"service\.cache_bytes is {limit:,}; "):
             names(open_snapshot(remote).cached_in(str(cache), limit))
         assert _held(cache) <= limit
+
+
+def test_what_is_derived_counts_too(older: Store, tmp_path: Path) -> None:
+    snapshot = open_snapshot(older)
+    cache = tmp_path / "cache"
+    assert names(snapshot.cached_in(str(cache))) == NAMES
+    enough = _held(cache)
+    shutil.rmtree(cache)
+    with pytest.raises((SnapshotCorrupt, StoreError), match=r"service\.cache_bytes"):
+        names(snapshot.cached_in(str(cache), enough - 1))
+    assert _half_made(cache) == []
+    assert names(snapshot.cached_in(str(cache), enough)) == NAMES
+
+
+def _cached_before(folder: Path, name: str, minutes: int) -> None:
+    (folder / name).mkdir()
+    (folder / name / "vectors.npy").write_bytes(b"0" * 1000)
+    os.utime(folder / name, (time.time() - 60 * minutes,) * 2)
 
 
 def test_older_snapshots_make_room_and_the_one_in_use_does_not(remote: Store, tmp_path: Path) -> None:
@@ -278,10 +296,25 @@ def test_older_snapshots_make_room_and_the_one_in_use_does_not(remote: Store, tm
     enough = _held(cache)
     (own,) = cache.glob(f"*/{snapshot.manifest.snapshot_id}")
     shutil.rmtree(own)
-    for at, name in enumerate(("in-use", "older", "oldest")):
-        (own.parent / name).mkdir()
-        (own.parent / name / "vectors.npy").write_bytes(b"0" * 1000)
-        os.utime(own.parent / name, (time.time() - 60 * (at + 1),) * 2)
+    for minutes, name in ((1, "in-use"), (2, "older"), (3, "oldest")):
+        _cached_before(own.parent, name, minutes)
     assert names(snapshot.cached_in(str(cache), enough + 1500)) == NAMES
+    left = sorted(path.name for path in own.parent.iterdir() if path.is_dir())
+    assert left == sorted([own.name, "in-use"])
+
+
+def test_one_that_was_refused_goes_before_the_one_in_use(remote: Store, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    snapshot = open_snapshot(remote)
+    assert names(snapshot.cached_in(str(cache))) == NAMES
+    (own,) = cache.glob(f"*/{snapshot.manifest.snapshot_id}")
+    enough = _held(cache)
+    shutil.rmtree(own)
+    _cached_before(own.parent, "in-use", 60)
+    with pytest.raises((SnapshotCorrupt, StoreError), match=r"service\.cache_bytes"):
+        names(snapshot.cached_in(str(cache), enough))  # some of its files fit beside the other, not all
+    assert any(own.iterdir())
+    own.rename(own.with_name("refused"))
+    assert names(snapshot.cached_in(str(cache), enough + 1000)) == NAMES
     left = sorted(path.name for path in own.parent.iterdir() if path.is_dir())
     assert left == sorted([own.name, "in-use"])

@@ -26,6 +26,9 @@ def check(books: Books) -> None:
     assert books.slots == sum(each.slots for each in accounts)
     assert books.busy == sum(each.busy for each in accounts)
     assert books.active == sum(each.busy > 0 or each.waits > 0 for each in accounts)
+    hungry = {each.holder for each in books.for_slots}
+    assert books.hungry == len(hungry)
+    assert books.hungry_slots == sum(books.accounts[holder].slots for holder in hungry)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -54,6 +57,22 @@ async def test_sums_hold_through_reports_loans_questions_and_deaths(seed: int) -
                 asked.remove(each)
         check(books)
     assert sum(map(len, (books.for_slots, books.for_permits, books.for_money))) == len(asked)
+
+
+async def test_shares_of_those_who_want_more_take_what_the_others_leave_by_hand() -> None:
+    books = Books("e", Allowance(None, None, 100))
+    for number in range(8):  # each has one call in flight, and no other
+        books.note(f"idle {number}", state(slots=1, busy=1))
+    for order, slots in enumerate((60, 2)):
+        books.note(f"hungry {order}", state(slots=slots, busy=slots))
+    idle, large, small = (books.accounts[name] for name in ("idle 0", "hungry 0", "hungry 1"))
+    assert books.share(small) == 32  # nobody asks: (100 - 8 - 60) / 1
+    for order in range(2):
+        books.join(question(f"hungry {order}", order, slots=9))
+    assert books.share(small) == books.share(large) == 46  # (100 - 8) / 2
+    assert books.share(idle) == 31  # (100 - 7) / 3, should it want more
+    books.note("idle 0", state(slots=93, busy=93))
+    assert books.share(small) == 10  # no less than of the whole window: 100 / 10
 
 
 async def test_a_state_from_before_a_loan_frees_nothing() -> None:

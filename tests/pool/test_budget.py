@@ -145,15 +145,15 @@ async def test_requests_lent_and_not_used_go_back() -> None:
     budget = Budget(treasury, clock=lambda: now[0])
     first = await budget.acquire("e", 1, 0.0)
     waiting = [asyncio.ensure_future(budget.acquire("e", 1, 0.0)) for _ in range(19)]
-    lent = 1000 - treasury._desks["e"].allowance.room(100.0)[0]
+    lent = 1000 - treasury._books["e"].allowance.room(100.0)[0]
     for each in waiting[4:]:
         each.cancel()
     permits = [first, *await asyncio.gather(*waiting[:4])]
-    assert lent < 1000 - treasury._desks["e"].allowance.room(100.0)[0] > 5
+    assert lent < 1000 - treasury._books["e"].allowance.room(100.0)[0] > 5
     now[0] = 100.5  # the loans have run out
     for permit in permits:
         permit.answered(1, 0.0)
-    await until(lambda: treasury._desks["e"].allowance.room(100.5)[0] == pytest.approx(1500 - 5))
+    await until(lambda: treasury._books["e"].allowance.room(100.5)[0] == pytest.approx(1500 - 5))
     budget.close()
 
 
@@ -204,6 +204,26 @@ async def test_a_call_that_waits_for_money_in_flight_gets_what_is_left_over() ->
     assert not waiting.done()
     first.answered(20, 0.0)
     (await asyncio.wait_for(waiting, 5)).answered(50, 0.0)
+
+
+async def test_who_waits_for_the_pace_behind_one_who_waits_for_money_is_served_in_time() -> None:
+    """Of a hundred tokens one is left, too few for a block of two; the first in the queue would take it."""
+    now = 0.0
+    treasury = Treasury({"e": Allowance(None, 6000, 10, burst_s=1.0)}, max_tokens=1000, clock=lambda: now)
+    nothing = State(0, 0, 1, 0, 0, 0.0, 0, 0.0)
+    dear = Want(0, tokens=1, spend_tokens=900, first_tokens=1, first_spend_tokens=900)
+    cheap = Want(0, tokens=98, spend_tokens=98, first_tokens=1, first_spend_tokens=1)
+    await treasury.ask("first", "e", nothing, dear, Events())
+    await treasury.ask("second", "e", nothing, cheap, Events())
+    await treasury.tell("second", "e", State(0, 1, 1, 0, 0, 0.0, 0, 0.0), Events())  # its money goes back
+    waits_for_money = asyncio.ensure_future(treasury.ask("third", "e", nothing, dear, Events()))
+    waits_for_pace = asyncio.ensure_future(treasury.ask("fourth", "e", nothing, cheap, Events()))
+    await turns()
+    assert not waits_for_pace.done()
+    now = 1.0
+    await asyncio.wait_for(waits_for_pace, 5)
+    assert not waits_for_money.done()
+    waits_for_money.cancel()
 
 
 async def test_a_paused_endpoint_is_left_alone_by_every_worker() -> None:
@@ -366,7 +386,7 @@ async def test_a_message_costs_the_same_with_a_thousand_workers_as_with_a_hundre
             return super().values()
 
     treasury = open_treasury(10)
-    books = treasury._desks["e"]
+    books = treasury._books["e"]
     books.accounts = Watched()
     waiting = []
     for number in range(1000):
@@ -416,7 +436,7 @@ async def test_where_many_wait_a_block_is_lent_whole() -> None:
     """A thousand requests a second, twenty to a block: lent one by one there would be a question for each."""
     now = [100.0]
     treasury = Treasury({"e": Allowance(60_000, None, 1000, burst_s=1.0)}, clock=lambda: now[0])
-    allowance = treasury._desks["e"].allowance
+    allowance = treasury._books["e"].allowance
     allowance.take(100.0, allowance.room(100.0)[0], 0.0)
     want = Want(0, requests=4, first_requests=1)
     loans = [asyncio.ensure_future(treasury.ask(str(number), "e", NOTHING, want, Events())) for number in range(3)]

@@ -120,7 +120,7 @@ def samples(text: str) -> dict[str, float]:
 
 
 def page(registry: CollectorRegistry) -> dict[str, float]:
-    with serve_metrics("127.0.0.1:0", registry) as address:
+    with serve_metrics("127.0.0.1:0", registry, lambda: True) as address:
         return samples(urllib.request.urlopen(f"http://{address}/metrics").read().decode())
 
 
@@ -169,14 +169,14 @@ def test_questions_remembered_by_one_engine_after_another(fakes: Any) -> None:
 def test_the_page(tmp_path: Path) -> None:
     registry = CollectorRegistry()
     registry.register(FactsCollector(tmp_path))
-    with serve_metrics("127.0.0.1:0", registry) as address:
+    with serve_metrics("127.0.0.1:0", registry, lambda: True) as address:
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://{address}/")
         with pytest.raises(urllib.error.HTTPError, match="501"):
             urllib.request.urlopen(f"http://{address}/metrics", data=b"x")
         with (
             pytest.raises(BackendUnavailable, match=r"choose another service\.metrics_listen"),
-            serve_metrics(address, registry),
+            serve_metrics(address, registry, lambda: True),
         ):
             pass
 

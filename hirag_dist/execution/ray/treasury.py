@@ -92,6 +92,10 @@ class TreasuryActor:
             return await self._treasury.ask(holder, endpoint, state, want, events)
         except HiragError as error:
             return error
+        except asyncio.CancelledError:
+            if holder in self._gone:  # its question was turned away meanwhile; nobody ended this call
+                return _TAKEN_FOR_DEAD
+            raise
 
     async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order | HiragError:
         """As `Treasury.tell`, an error as the answer."""

@@ -1,7 +1,9 @@
 """Runs a build as an order says: arguments come from a file, so that no shell on the way reads them.
 
-    python build.py ORDER.json [CODE…]      {"build": ["index", …], "retry": ["retry", …], "prune": ["prune", …],
-                                             "accepted": [3]}
+    python build.py ORDER.json [CODE…]      {"config": PATH, "build": ["index", …], "retry": ["retry", …],
+                                             "prune": ["prune", …], "accepted": [3]}
+
+All commands are given one copy of the configuration: an upgrade of the release may change what is mounted meanwhile.
 
 `retry`, if it is there, follows a build that left dead letters (exit code 3), and its exit code takes the place of the
 build's; `prune`, if it is there, follows what succeeded. Exit codes that are accepted, by the order or as a CODE,
@@ -11,9 +13,11 @@ become 0. SIGTERM is passed on as SIGINT, at which a build stores the replies in
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +52,13 @@ class Runner:
 
 def run(order: dict[str, Any], runner: Runner) -> int:
     """Run the order's commands; return the exit code to end with."""
-    code = runner.run(order["build"])
+    config = ["--config", order["config"]]
+    code = runner.run([*order["build"], *config])
     if code == INCOMPLETE and "retry" in order:
-        code = runner.run(order["retry"])
+        code = runner.run([*order["retry"], *config])
     ended = _accept(code, order["accepted"])
     if ended == 0 and code in (0, INCOMPLETE) and "prune" in order:
-        ended = _accept(runner.run(order["prune"]), order["accepted"])
+        ended = _accept(runner.run([*order["prune"], *config]), order["accepted"])
     return ended
 
 
@@ -70,7 +75,10 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, runner.stop)
     order = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    return run(order | {"accepted": [*order["accepted"], *map(int, sys.argv[2:])]}, runner)
+    order["accepted"] += map(int, sys.argv[2:])
+    with tempfile.TemporaryDirectory() as folder:
+        order["config"] = shutil.copy(order["config"], folder)
+        return run(order, runner)
 
 
 if __name__ == "__main__":

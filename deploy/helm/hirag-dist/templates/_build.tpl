@@ -22,11 +22,7 @@ spec:
       image: {{ include "hirag.image" (dict "root" .root "image" .image) }}
       imagePullPolicy: {{ .root.Values.image.pullPolicy }}
       env:
-        {{- include "hirag.env" (dict "root" .root "pod" .pod) | nindent 8 }}
-        - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
-        - {name: RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO, value: "0"}
-        - {name: RAY_JOB_STOP_WAIT_TIME_S, value: "100"} # between SIGTERM and SIGKILL of the driver
-        {{- include "hirag.rayAuth" .root | nindent 8 }}
+        {{- include "hirag.rayEnv" (dict "root" .root "pod" .pod) | nindent 8 }}
       {{- include "hirag.envFrom" .root | nindent 6 }}
       securityContext: {{- include "hirag.containerSecurity" .root | nindent 8 }}
       resources: {{- toYaml .resources | nindent 8 }}
@@ -37,6 +33,15 @@ spec:
     {{- include "hirag.volumes" (dict "root" .root "component" "build" "pod" .pod "scratch" .root.Values.build.scratch.size) | nindent 4 }}
     - name: shared-memory
       emptyDir: {medium: Memory, sizeLimit: {{ .sharedMemory }}}
+{{- end -}}
+
+{{/* The environment of a pod of Ray's. Given: root, pod. */}}
+{{- define "hirag.rayEnv" -}}
+{{ include "hirag.env" . }}
+- {name: RAY_USAGE_STATS_ENABLED, value: "0"}
+- {name: RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO, value: "0"}
+- {name: RAY_JOB_STOP_WAIT_TIME_S, value: "100"} # between SIGTERM and SIGKILL of the driver
+{{- include "hirag.rayAuth" .root }}
 {{- end -}}
 
 {{/* Whether Ray asks who comes. KubeRay puts mode and token into all of its containers; without them Ray would choose. */}}
@@ -62,9 +67,12 @@ shutdownAfterJobFinishes: true
 ttlSecondsAfterFinished: {{ $build.ttlSecondsAfterFinished }}
 # A submitter that finds its job unknown, as after the head began anew, submits it again: with its limit anew.
 submitterConfig: {backoffLimit: {{ kindIs "invalid" $ray.submitter.backoffLimit | ternary (ternary 0 2 $limited) $ray.submitter.backoffLimit }}}
-submitterPodTemplate:
+submitterPodTemplate: # it stays where the head does, and as long: with it the run ends too
   metadata:
     labels: {{- include "hirag.podLabels" (dict "root" . "component" "build" "pod" dict) | nindent 6 }}
+    {{- with $ray.head.pod.annotations }}
+    annotations: {{- toYaml . | nindent 6 }}
+    {{- end }}
   spec:
     serviceAccountName: {{ include "hirag.serviceAccount" (dict "root" . "component" "build") }}
     automountServiceAccountToken: false
@@ -72,6 +80,7 @@ submitterPodTemplate:
     restartPolicy: Never
     securityContext: {{- toYaml .Values.podSecurityContext | nindent 6 }}
     {{- include "hirag.pullSecrets" . | nindent 4 }}
+    {{- include "hirag.placement" $ray.head.pod | nindent 4 }}
     containers:
       - name: submitter
         image: {{ include "hirag.image" (dict "root" . "image" .Values.image) }}

@@ -81,13 +81,13 @@
 {{/* What files/build.py runs, as JSON. */}}
 {{- define "hirag.buildOrder" -}}
 {{- $build := .Values.build -}}
-{{- $where := list "--index" .Values.index.uri "--config" "/etc/hirag/config/hirag.yaml" "--wait" (toString $build.waitSeconds) -}}
+{{- $where := list "--index" .Values.index.uri "--wait" (toString $build.waitSeconds) -}}
 {{- $limits := list -}}
 {{- if $build.maxUsd -}}{{- $limits = concat $limits (list "--max-usd" (toString $build.maxUsd)) -}}{{- end -}}
 {{- if $build.maxTokens -}}{{- $limits = concat $limits (list "--max-tokens" (int64 $build.maxTokens | toString)) -}}{{- end -}}
 {{- if $build.batch -}}{{- $limits = append $limits "--batch" -}}{{- end -}}
 {{- if $build.requireComplete -}}{{- $limits = append $limits "--require-complete" -}}{{- end -}}
-{{- $order := dict "build" (concat (list "index") $build.inputs $where $limits) -}}
+{{- $order := dict "config" "/etc/hirag/config/hirag.yaml" "build" (concat (list "index") $build.inputs $where $limits) -}}
 {{- if $build.retryLetters -}}{{- $_ := set $order "retry" (concat (list "retry") $where $limits) -}}{{- end -}}
 {{- with $build.prune -}}
 {{- if .enabled -}}
@@ -117,7 +117,11 @@
 {{- end -}}
 {{- range $uri := concat (list .Values.index.uri) .Values.build.inputs -}}
 {{- $port := regexFind "[0-9]+$" (regexFind "endpoint_override=[^&]*(:|%3[Aa])[0-9]+" $uri) -}}
-{{- if $port -}}{{- $ports = append $ports (int $port) -}}{{- end -}}
+{{- if $port -}}
+{{- $ports = append $ports (int $port) -}}
+{{- else if and (contains "endpoint_override=" $uri) (regexMatch "[?&]scheme=http(&|$)" $uri) -}}
+{{- $ports = append $ports 80 -}}
+{{- end -}}
 {{- end -}}
 {{- $numbers := list -}}
 {{- range $ports -}}{{- $numbers = append $numbers (int .) -}}{{- end -}}

@@ -81,6 +81,24 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
+{{/* Under which key of that secret the authority is that signed; empty where it is one that everybody trusts. */}}
+{{- define "hirag.authorityKey" -}}
+{{- if include "hirag.tlsSecret" . -}}
+{{- $public := and .Values.tls.certManager.enabled (not .Values.tls.certManager.internalNames) -}}
+{{- kindIs "invalid" .Values.test.ca | ternary (ternary "" "ca.crt" $public) .Values.test.ca -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A name in the service's certificate, where that of the Service does not stand in it. */}}
+{{- define "hirag.serverName" -}}
+{{- $manager := .Values.tls.certManager -}}
+{{- if .Values.test.serverName -}}
+{{- .Values.test.serverName -}}
+{{- else if and $manager.enabled (not $manager.internalNames) -}}
+{{- first $manager.extraDnsNames -}}
+{{- end -}}
+{{- end -}}
+
 {{/* As the chart of Milvus names its Service (its template milvus.fullname), and the port that it is given. */}}
 {{- define "hirag.milvusUri" -}}
 {{- $milvus := .Values.milvus -}}
@@ -98,6 +116,21 @@ imagePullSecrets:
 {{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
 {{- $unit := get $units (regexFind "[kMGTP]i?$" .quantity) -}}
 {{- mulf (float64 (regexFind "^[0-9.]+" .quantity)) $unit .share | floor | int64 -}}
+{{- end -}}
+
+{{/* CPUs of a quantity, the next whole number. */}}
+{{- define "hirag.cpus" -}}
+{{- $said := toString . -}}
+{{- mulf (float64 (trimSuffix "m" $said)) (ternary 0.001 1.0 (hasSuffix "m" $said)) | ceil | int -}}
+{{- end -}}
+
+{{/* Resources of the service: of the node's disk it asks for what the cache and /tmp may take, if nothing else is said. */}}
+{{- define "hirag.queryResources" -}}
+{{- $cache := .Values.query.cache -}}
+{{- $bytes := ternary 0 (include "hirag.bytes" (dict "quantity" $cache.size "share" 1) | int64) (ne $cache.storageClass "") -}}
+{{- $disk := printf "%dMi" (add 1124 (divf (float64 $bytes) 1048576 | ceil | int64)) -}}
+{{- $resources := deepCopy (default dict .Values.query.resources) -}}
+{{- toYaml (merge $resources (dict "requests" (dict "ephemeral-storage" $disk))) -}}
 {{- end -}}
 
 {{/* Whether builds are made. */}}

@@ -4,6 +4,7 @@
 {{- $these := printf "namespace=%q,service=%q" .Release.Namespace (printf "%s-metrics" (include "hirag.fullname" .)) -}}
 {{- $failed := printf "hirag_service_requests_total{%s,code=~\"INTERNAL|UNKNOWN|UNAVAILABLE|DATA_LOSS\"}" $these }}
 groups:
+  {{- if .Values.query.enabled }}
   - name: {{ include "hirag.fullname" . }}.service
     rules:
       {{- include "hirag.alert" (dict "root" . "name" "HiragDown" "severity" "critical" "for" "5m"
@@ -54,15 +55,16 @@ groups:
         "summary" "Pods of the service do not become ready"
         "description" "{{ $value }} of them for half an hour. A roll waits, and the old ones answer, if there are any.") | nindent 6 }}
       {{- end }}
-  {{- if and $rules.kubeStateMetrics (include "hirag.builds" .) }}
+  {{- end }}
+  {{- if include "hirag.buildAlerts" . }}
   {{- $jobs := include "hirag.buildJobs" . }}
   {{- $there := printf "namespace=%q" .Release.Namespace }}
   - name: {{ include "hirag.fullname" . }}.builds
     rules:
       {{- include "hirag.alert" (dict "root" . "name" "HiragBuildFailed" "severity" "warning" "for" "0m"
-        "expr" (printf "max by (job_name) ((kube_job_created{%s} and on (job_name) (%s)) and on (job_name) (kube_job_failed{%s,condition=\"true\"} == 1)) > on () group_left () (%s or vector(0))" $there $jobs $there (include "hirag.lastSuccess" .))
+        "expr" (include "hirag.failedBuilds" .)
         "summary" "A build failed"
-        "description" "Job {{ $labels.job_name }} failed, and no build has succeeded since. What is served stays as it is.") | nindent 6 }}
+        "description" "Job {{ $labels.job_name }} failed. What is served stays as it is. Of a scheduled build this ends with the next success, of a single one with another or when the Job is deleted.") | nindent 6 }}
       {{- with $rules.buildHours }}
       {{- include "hirag.alert" (dict "root" $ "name" "HiragBuildLong" "severity" "warning" "for" "5m"
         "expr" (printf "time() - max by (job_name) ((kube_job_status_start_time{%s} and on (job_name) (%s)) unless on (job_name) (kube_job_failed{%s,condition=\"true\"} == 1 or kube_job_complete{%s,condition=\"true\"} == 1)) > %v * 3600" $there $jobs $there $there .)
@@ -83,13 +85,35 @@ groups:
 {{- define "hirag.buildJobs" -}}
 {{- $there := printf "namespace=%q" .Release.Namespace -}}
 {{- $these := list -}}
-{{- if .Values.build.schedule.enabled -}}
-{{- $these = append $these (printf "kube_job_owner{%s,owner_kind=\"CronJob\",owner_name=\"%s-build\"}" $there (include "hirag.fullname" .)) -}}
-{{- end -}}
+{{- if .Values.build.schedule.enabled -}}{{- $these = append $these (include "hirag.nights" .) -}}{{- end -}}
 {{- if .Values.build.once -}}
 {{- $these = append $these (printf "kube_job_info{%s,job_name=%q}" $there (include "hirag.onceName" .)) -}}
 {{- end -}}
 {{- join " or " $these -}}
+{{- end -}}
+
+{{- define "hirag.nights" -}}
+{{- printf "kube_job_owner{namespace=%q,owner_kind=\"CronJob\",owner_name=\"%s-build\"}" .Release.Namespace (include "hirag.fullname" .) -}}
+{{- end -}}
+
+{{/* The Jobs that failed, one sample each. A night counts until a build succeeds. A single build counts as long as it is
+there: a night that found it at work, left itself out and so succeeded, says nothing of how it ended. */}}
+{{- define "hirag.failedBuilds" -}}
+{{- $there := printf "namespace=%q" .Release.Namespace -}}
+{{- $failed := printf "on (job_name) (kube_job_failed{%s,condition=\"true\"} == 1)" $there -}}
+{{- $these := list -}}
+{{- if .Values.build.schedule.enabled -}}
+{{- $these = append $these (printf "max by (job_name) ((kube_job_created{%s} and on (job_name) (%s)) and %s) > on () group_left () (%s or vector(0))" $there (include "hirag.nights" .) $failed (include "hirag.lastSuccess" .)) -}}
+{{- end -}}
+{{- if .Values.build.once -}}
+{{- $these = append $these (printf "max by (job_name) (kube_job_created{%s,job_name=%q} and %s)" $there (include "hirag.onceName" .) $failed) -}}
+{{- end -}}
+{{- join " or " $these -}}
+{{- end -}}
+
+{{/* Whether there are alerts of builds. */}}
+{{- define "hirag.buildAlerts" -}}
+{{- if and .Values.monitoring.prometheusRule.kubeStateMetrics (include "hirag.builds" .) -}}true{{- end -}}
 {{- end -}}
 
 {{/* When a build last succeeded, one number; nothing where none has. */}}

@@ -22,6 +22,7 @@ template:
     restartPolicy: Never
     securityContext: {{- toYaml .Values.podSecurityContext | nindent 6 }}
     {{- include "hirag.pullSecrets" . | nindent 4 }}
+    {{- include "hirag.placement" .Values.build.ray.head.pod | nindent 4 }}
     containers:
       - name: submit
         image: {{ include "hirag.image" (dict "root" . "image" .Values.image) }}
