@@ -23,6 +23,7 @@ from hirag_dist.growing import DESCRIPTION_CHARS, Growth, Kept, Layers
 from hirag_dist.importing import ImportedGraph
 from hirag_dist.index.digest import table_digest
 from hirag_dist.index.layout import DROPPED
+from hirag_dist.index.lives import gone_back_to
 from hirag_dist.index.manifest import Manifest
 from hirag_dist.index.reader import current_id
 from hirag_dist.index.writer import make_current
@@ -55,6 +56,7 @@ class BuildResult:
         stages_run: stages that were not there yet; 0 when nothing was to do.
         rejects: dead letters in the snapshot.
         dropped: dead letters whose loss was accepted.
+        stays: the snapshot that stays current because somebody went back to it, by hand, from the one of this build.
     """
 
     manifest: Manifest
@@ -62,20 +64,29 @@ class BuildResult:
     stages_run: int
     rejects: int
     dropped: int = 0
+    stays: str | None = None
 
 
 class Build:
     """One build of one index."""
 
-    def __init__(self, config: Config, prompts: Prompts, resolved: Resolved, run: Run) -> None:
+    def __init__(
+        self, config: Config, prompts: Prompts, resolved: Resolved, run: Run, *, forward: bool = False
+    ) -> None:
+        """Prepare a build.
+
+        Args:
+            forward: make its snapshot current also where somebody went back from that very one.
+        """
         self._config = config
         self._prompts = prompts
         self._resolved = resolved
         self._run = run
+        self._forward = forward
         self._basic = BasicGraph(run, config, prompts, resolved)
 
     def index(self, inputs: Sequence[str], require_complete: bool = False) -> BuildResult:
-        """Read INPUT, build every layer, publish the snapshot and make it current.
+        """Read INPUT, build every layer, publish the snapshot and make it current, unless somebody went back from it.
 
         Raises:
             InputError: nothing to read, or no record has the text field that was named.
@@ -170,16 +181,20 @@ class Build:
             self._resolved = replace(self._resolved, kernels=name)
 
     def _publish(self, parts: Parts) -> BuildResult:
-        before = current_id(self._run.store)
+        store = self._run.store
+        before = current_id(store)
         manifest = publish(
             self._run, parts, embedder=self._resolved.embedder, dim=self._resolved.dim, build=self._provenance()
         )
-        if before != manifest.snapshot_id:
+        own_id = manifest.snapshot_id
+        stays = None if self._forward else gone_back_to(store, own_id)
+        changed = before != own_id and stays is None
+        if changed:
             with self._run.fence():
-                make_current(self._run.store, manifest.snapshot_id)
-        changed = before != manifest.snapshot_id
+                make_current(store, own_id)
         counts = manifest.counts
-        return BuildResult(manifest, changed, self._run.stages_run, counts["rejects"], counts.get(DROPPED, 0))
+        n_dropped = counts.get(DROPPED, 0)
+        return BuildResult(manifest, changed, self._run.stages_run, counts["rejects"], n_dropped, stays)
 
     def _documents(self, inputs: Sequence[str]) -> tuple[Dataset, Dataset]:
         sources = source_table(inputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,13 @@ from hirag_dist.index import layout
 from hirag_dist.index.layout import ALIASES, CLAIMS, CONTENT_TABLES, DROPPED, OPTIONAL_CONTENT, PART_ARRAYS
 from hirag_dist.index.manifest import Manifest
 from hirag_dist.index.reader import current_id, open_snapshot
+from hirag_dist.index.scratch import Scratch, scratch
 from hirag_dist.index.store import Store
 from hirag_dist.index.writer import write_snapshot
 from hirag_dist.pool.metering import Meter
 from hirag_dist.schemas import REJECTS, SUMMARY_SOURCES, USAGE
 from hirag_dist.stages.access import part_rows
-from hirag_dist.stages.embed import vector_matrix, vector_rows
+from hirag_dist.stages.embed import vector_matrix
 
 ARRAYS = (
     "graph/indptr",
@@ -35,6 +36,18 @@ ARRAYS = (
     "vectors/entities",
     "vectors/chunks",
 )
+
+_ORDER: Mapping[str, Sequence[str]] = {  # what each table of `Parts` is sorted by
+    "documents": ("document_id",),
+    "chunks": ("document_id", "position"),
+    "entities": ("layer", "entity_id"),
+    "relations": ("relation_id",),
+    "clusters": ("layer", "cluster_id", "entity_id"),
+    "communities": (),  # as they were found
+    "reports": ("level", "community_id"),
+    ALIASES: ("name_key",),
+    CLAIMS: ("claim_id",),
+}
 
 
 @dataclass(frozen=True)
@@ -76,98 +89,103 @@ class Parts:
 def publish(run: Run, parts: Parts, *, embedder: str, dim: int, build: Mapping[str, Any]) -> Manifest:
     """Write the snapshot of a build; going live is left to the caller.
 
-    Tables are read whole here: about 5 GB of text and vectors together on a machine of 16 GiB.
+    Tables and vectors lie in a temporary folder, mapped (`index.scratch`). Memory: dead letters and reports of what
+    was spent, the graph, what `write_serving` and `lineage` say, and up to 1 GiB of one column twice.
+
+    Raises:
+        StoreError: the temporary folder or the index has no room; nothing that was done is lost.
     """
-    tables = {
-        "documents": run.read(parts.documents).sort_by("document_id"),
-        "chunks": run.read(parts.chunks).sort_by([("document_id", "ascending"), ("position", "ascending")]),
-        "entities": run.read(parts.entities).sort_by([("layer", "ascending"), ("entity_id", "ascending")]),
-        "relations": run.read(parts.relations).sort_by("relation_id"),
-        "clusters": run.read(parts.clusters).sort_by(
-            [("layer", "ascending"), ("cluster_id", "ascending"), ("entity_id", "ascending")]
-        ),
-        "layers": parts.layers,
-        "communities": run.read(parts.communities),
-        "reports": run.read(parts.reports).sort_by([("level", "ascending"), ("community_id", "ascending")]),
-        "usage": usage_table(run.usage),
-    }
-    if parts.aliases.rows:
-        tables[ALIASES] = run.read(parts.aliases).sort_by("name_key")
-    if parts.claims.rows:
-        tables[CLAIMS] = run.read(parts.claims).sort_by("claim_id")
-    tables |= _letter_tables(run.read(parts.rejects), run.drops)
-    tables = {name: table.combine_chunks() for name, table in tables.items()}
-    graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
-    arrays: dict[str, NDArray[Any]] = {
-        "graph/indptr": graph.indptr,
-        "graph/indices": graph.indices,
-        "graph/weights": graph.weights,
-        "graph/relation_rows": graph.relation_rows,
-        "vectors/entities": _aligned(run.read(parts.entity_vectors), tables["entities"]["entity_id"], dim),
-        "vectors/chunks": _aligned(run.read(parts.chunk_vectors), tables["chunks"]["chunk_id"], dim),
-    }
-    if parts.labelled is not None:
-        tables |= _label_tables(run, parts.labelled)
-        arrays |= _part_arrays(run.read(parts.labelled.part_vectors), tables["entities"]["entity_id"], dim)
-    return write_snapshot(
-        run.store,
-        tables,
-        arrays,
-        embedder=embedder,
-        complete=tables["rejects"].num_rows == 0,
-        build=build,
-        notes={"lineage": lineage(run.store, tables["communities"])},
-    )
+    with scratch() as folder:
+        tables = _tables(run, folder, parts)
+        tables |= _letter_tables(run.read(parts.rejects), run.drops)
+        entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
+        graph = build_graph(entity_ids, tables["relations"])
+        arrays: dict[str, NDArray[Any]] = {
+            "graph/indptr": graph.indptr,
+            "graph/indices": graph.indices,
+            "graph/weights": graph.weights,
+            "graph/relation_rows": graph.relation_rows,
+            "vectors/entities": _aligned(run, folder, parts.entity_vectors, entity_ids, dim),
+            "vectors/chunks": _aligned(run, folder, parts.chunk_vectors, chunk_ids, dim),
+        }
+        if parts.labelled is not None:
+            tables |= _label_tables(run, folder, parts.labelled)
+            arrays |= _part_arrays(run, folder, parts.labelled.part_vectors, entity_ids, dim)
+        return write_snapshot(
+            run.store,
+            tables,
+            arrays,
+            embedder=embedder,
+            complete=tables["rejects"].num_rows == 0,
+            build=build,
+            notes={"lineage": lineage(run.store, tables["communities"])},
+        )
 
 
 def republish(store: Store, own_id: str, drops: Drops) -> Manifest:
     """Write a snapshot again with the losses that were accepted since. Its content is the same, dead letters aside.
 
+    Memory: one table at a time.
+
     Raises:
         SnapshotError: it cannot be opened.
+        StoreError: the temporary folder or the index has no room.
     """
     before = open_snapshot(store, own_id)
-    # Parquet names the items of lists otherwise, and the id is a hash of types too.
-    tables = {name: before.table(name).cast(getattr(schemas, name.upper())) for name in (*CONTENT_TABLES, "usage")}
-    for name in OPTIONAL_CONTENT:
-        if name in before.manifest.counts:
-            tables[name] = before.table(name).cast(getattr(schemas, name.upper()))
-    letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])
-    tables |= _letter_tables(letters, drops)
-    return write_snapshot(
-        store,
-        tables,
-        {name: before.array(name) for name in (*ARRAYS, *PART_ARRAYS) if name in before.manifest.content},
-        embedder=before.manifest.embedder,
-        complete=tables["rejects"].num_rows == 0,
-        build=before.manifest.build,
-        notes=before.manifest.notes,
-    )
+    own = [name for name in OPTIONAL_CONTENT if name in before.manifest.counts]
+    with scratch() as folder:
+        tables = {}
+        for name in (*CONTENT_TABLES, "usage", *own):
+            # Parquet names the items of lists otherwise, and the id is a hash of types too.
+            schema = getattr(schemas, name.upper())
+            tables[name] = folder.table([before.table(name).cast(schema)], schema)
+        letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])
+        tables |= _letter_tables(letters, drops)
+        return write_snapshot(
+            store,
+            tables,
+            {name: before.array(name) for name in (*ARRAYS, *PART_ARRAYS) if name in before.manifest.content},
+            embedder=before.manifest.embedder,
+            complete=tables["rejects"].num_rows == 0,
+            build=before.manifest.build,
+            notes=before.manifest.notes,
+        )
 
 
-def _label_tables(run: Run, labelled: Labelled) -> dict[str, pa.Table]:
+def _tables(run: Run, folder: Scratch, parts: Parts) -> dict[str, pa.Table]:
+    """Return all tables but those of dead letters and of labels, in the order in which they are written."""
+    tables = {"layers": parts.layers, "usage": usage_table(run.usage)}
+    for name, by in _ORDER.items():
+        dataset: Dataset = getattr(parts, name)
+        if dataset.rows or name not in OPTIONAL_CONTENT:
+            tables[name] = folder.table(run.tables(dataset), dataset.schema, by)
+    return {name: tables[name] for name in (*CONTENT_TABLES, "usage", ALIASES, CLAIMS) if name in tables}
+
+
+def _label_tables(run: Run, folder: Scratch, labelled: Labelled) -> dict[str, pa.Table]:
     """Return the tables of `layout.LABEL_TABLES`, each sorted; empty ones too: that there is nothing is told."""
-    by_place = [("chunk_id", "ascending"), ("position", "ascending")]
-    sources = run.read(labelled.summary_sources).group_by(SUMMARY_SOURCES.names).aggregate([])
-    tables = {
-        layout.ENTITY_MENTIONS: run.read(labelled.entity_mentions).sort_by([("entity_id", "ascending"), *by_place]),
-        layout.STATEMENTS: run.read(labelled.statements).sort_by([("relation_id", "ascending"), *by_place]),
-        layout.SUMMARY_SOURCES: sources.cast(SUMMARY_SOURCES).sort_by(
-            [("entity_id", "ascending"), ("cluster_id", "ascending")]
-        ),
+    mentions, statements = labelled.entity_mentions, labelled.statements
+    sources = run.read(labelled.summary_sources).group_by(SUMMARY_SOURCES.names).aggregate([]).cast(SUMMARY_SOURCES)
+    by_place = ("chunk_id", "position")
+    return {
+        layout.ENTITY_MENTIONS: folder.table(run.tables(mentions), mentions.schema, ("entity_id", *by_place)),
+        layout.STATEMENTS: folder.table(run.tables(statements), statements.schema, ("relation_id", *by_place)),
+        layout.SUMMARY_SOURCES: folder.table([sources], SUMMARY_SOURCES, ("entity_id", "cluster_id")),
     }
-    return {name: table.combine_chunks() for name, table in tables.items()}
 
 
-def _part_arrays(vectors: pa.Table, entity_ids: pa.ChunkedArray, dim: int) -> dict[str, NDArray[Any]]:
+def _part_arrays(
+    run: Run, folder: Scratch, vectors: Dataset, entity_ids: pa.ChunkedArray, dim: int
+) -> dict[str, NDArray[Any]]:
     """Return the arrays of `layout.PART_ARRAYS`, sorted by (entity row, label set); none where there are no parts."""
-    if not vectors.num_rows:
+    if not vectors.rows:
         return {}
-    owners, sets = part_rows(vectors["id"])
+    ids, matrix = _arrived(run, folder, vectors, dim)
+    owners, sets = part_rows(ids)
     rows, numbers = rows_of(owners, entity_ids), sets.to_numpy()
     order = np.lexsort((numbers, rows))
     return {
-        layout.PARTS: vector_rows(vectors, dim, order),
+        layout.PARTS: folder.ordered(matrix, order),
         layout.PART_ENTITIES: rows[order].astype(np.int32),
         layout.PART_SETS: numbers[order].astype(np.int32),
     }
@@ -204,8 +222,19 @@ def lineage(store: Store, communities: pa.Table) -> dict[str, str]:
     return communities_continued(old, communities)
 
 
-def _aligned(vectors: pa.Table, order: pa.ChunkedArray, dim: int) -> NDArray[np.float32]:
-    matrix = vector_matrix(vectors, dim)
-    if not len(order):
-        return np.zeros((0, dim), np.float32)
-    return matrix[rows_of(order, vectors["id"])]
+def _aligned(run: Run, folder: Scratch, vectors: Dataset, order: pa.ChunkedArray, dim: int) -> NDArray[np.float32]:
+    ids, matrix = _arrived(run, folder, vectors, dim)
+    return folder.ordered(matrix, rows_of(order, ids))
+
+
+def _arrived(run: Run, folder: Scratch, vectors: Dataset, dim: int) -> tuple[pa.ChunkedArray, NDArray[np.float32]]:
+    """Return the ids of VECTORS and the vectors, mapped, in the order of the parts."""
+    ids: list[pa.Array] = []
+
+    def matrices() -> Iterator[NDArray[np.float32]]:
+        for part in run.tables(vectors):
+            ids.extend(part["id"].chunks)
+            yield vector_matrix(part, dim)
+
+    matrix = folder.matrix(matrices(), dim)
+    return pa.chunked_array(ids, pa.string()), matrix

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from hirag_dist.core.prompts import DONE
-from hirag_dist.errors import InputError, StageFailed
+from hirag_dist.errors import InputError, StageFailed, StoreError
 from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.index.layout import CURRENT
+from hirag_dist.index.reader import current_id
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import LONG, Bench, between, extract, members, rows, summarise, task_of
 
@@ -17,6 +20,45 @@ from tests.toy_builds import LONG, Bench, between, extract, members, rows, summa
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+def test_a_build_leaves_alone_that_somebody_went_back_from_its_snapshot(bench: Bench) -> None:
+    old, new = bench.build(["sun moon"]), bench.build(["sun moon stars"])
+    first, second = old.manifest.snapshot_id, new.manifest.snapshot_id
+    bench.store.write_bytes(CURRENT, first.encode())  # by hand: the second is bad
+    for _ in range(2):
+        bench.build(["sun moon stars"])
+        assert (bench.result.changed, bench.result.stays) == (False, first)
+        assert current_id(bench.store) == first
+    third = bench.build(["sun moon stars sea"]).manifest.snapshot_id
+    assert (bench.result.changed, bench.result.stays) == (True, None)
+    assert current_id(bench.store) == third
+    bench.store.write_bytes(CURRENT, second.encode())
+    bench.forward = True
+    bench.build(["sun moon stars sea"])
+    assert (bench.result.changed, bench.result.stays) == (True, None)
+    assert current_id(bench.store) == third
+
+
+def test_inputs_that_go_to_and_fro_are_nobody_going_back(bench: Bench) -> None:
+    for texts in (["sun moon"], ["sun moon stars"]) * 2:
+        own = bench.build(texts).manifest.snapshot_id
+        assert (current_id(bench.store), bench.result.stays) == (own, None)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device here")
+def test_a_full_temporary_folder_loses_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = bench.build([LONG]).manifest
+    bench.store.delete("snapshots")
+    with monkeypatch.context() as patched:
+        patched.setattr(pa.ipc, "new_file", lambda path, schema: pa.RecordBatchFileWriter("/dev/full", schema))
+        with pytest.raises(StoreError, match="the disk is full; let TMPDIR name a folder"):
+            bench.build([LONG])
+        assert bench.store.names("snapshots") == []
+    again = bench.build([LONG])
+    assert bench.model is not None
+    assert bench.model.requests == []
+    assert again.manifest.content == whole.content
 
 
 def test_layers_of_a_chain_of_words(bench: Bench) -> None:

@@ -52,6 +52,7 @@ class Order:
         fresh: do finished stages again.
         retry: ask again about dead letters.
         wait_s: wait so long for another build of the index to end.
+        forward: make the snapshot current also where somebody went back from that very one.
     """
 
     action: str
@@ -61,6 +62,7 @@ class Order:
     fresh: bool = False
     retry: bool = False
     wait_s: float = 0.0
+    forward: bool = False
 
     @property
     def limits(self) -> dict[str, float | None]:
@@ -92,7 +94,7 @@ def build(
         batches = make_batches(config, store, order.max_usd, order.max_tokens, lock.fenced)
         try:
             run = Run(store, executor, (), config.max_reject_ratio, order.fresh, order.retry, lock.fenced, batches)
-            made = Build(config, prompts, resolved, run)
+            made = Build(config, prompts, resolved, run, forward=order.forward)
             check(made)
             record = BuildRecord(
                 store, order.action, order.given, config, made.decisive(), order.limits, fence=lock.fenced
@@ -157,6 +159,7 @@ def summary(store: Store, result: BuildResult, sent: Meter, seconds: float) -> d
     return {
         "snapshot": result.manifest.snapshot_id,
         "changed": result.changed,
+        "stays_current": result.stays,
         "complete": result.manifest.complete,
         "stages_run": result.stages_run,
         "seconds": round(seconds, 2),
@@ -193,6 +196,11 @@ def show(report: dict[str, Any]) -> None:
             out.print(ratio_line(report["tokens_per_corpus_token"]))
     out.print(f"This run {sent_line(report['this_run'])}.")
     where = report["index"]
+    if report["stays_current"]:
+        out.print(
+            f"[yellow]{report['stays_current']} stays current:[/yellow] somebody went back to it from "
+            f"{report['snapshot']}. To go forward again add --make-current, or write that id into {where}/current."
+        )
     if report["dropped"]:
         gone = many(report["dropped"], "dead letter was", "dead letters were")
         out.print(f"{gone} dropped before, and accepted as lost.")

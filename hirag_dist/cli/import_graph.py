@@ -15,6 +15,7 @@ from hirag_dist.cli.options import (
     ExecutorOption,
     IndexOption,
     JsonOption,
+    MakeCurrentOption,
     MaxTokensOption,
     MaxUsdOption,
     SetOption,
@@ -50,6 +51,7 @@ def import_graph(
         Communities,
         typer.Option(help="new: found over all layers, reports written; keep: the folder's, and its reports."),
     ] = "new",
+    make_current: MakeCurrentOption = False,
     json: JsonOption = False,
 ) -> None:
     """Take over a graph that another tool extracted, build the hierarchy on it, and publish a snapshot."""
@@ -64,6 +66,7 @@ def import_graph(
             f"{many(graph.claims.num_rows, 'claim')}."
         )
     store = Store(index)
-    order = Order("import", Given.imported(folder, graph.left_out, loaded, communities), max_usd, max_tokens)
+    given = Given.imported(folder, graph.left_out, loaded, communities)
+    order = Order("import", given, max_usd, max_tokens, forward=make_current)
     result, sent = build(loaded, store, order, lambda made: made.index_graph(graph), bars=not json)
     conclude(summary(store, result, sent, time.perf_counter() - started), json)

@@ -15,6 +15,7 @@ from hirag_dist.cli.options import (
     ExecutorOption,
     IndexOption,
     JsonOption,
+    MakeCurrentOption,
     MaxTokensOption,
     MaxUsdOption,
     SetOption,
@@ -49,6 +50,7 @@ def index(
     fresh: Annotated[bool, typer.Option("--fresh", help="Do finished stages again; paid replies are kept.")] = False,
     require_complete: Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")] = False,
     wait: WaitOption = 0.0,
+    make_current: MakeCurrentOption = False,
     json: JsonOption = False,
 ) -> None:
     """Build an index of INPUT and publish it. Run it again after any interruption: it goes on where it was."""
@@ -66,6 +68,8 @@ def index(
     ).config
     started = time.perf_counter()
     store = Store(index)
-    order = Order("index", Given.index(inputs, loaded), max_usd, max_tokens, fresh=fresh, wait_s=wait)
+    order = Order(
+        "index", Given.index(inputs, loaded), max_usd, max_tokens, fresh=fresh, wait_s=wait, forward=make_current
+    )
     result, sent = build(loaded, store, order, lambda made: made.index(inputs, require_complete), bars=not json)
     conclude(summary(store, result, sent, time.perf_counter() - started), json)

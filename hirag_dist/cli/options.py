@@ -29,6 +29,9 @@ BatchOption = Annotated[
     bool, typer.Option("--batch", help="Ask models in batches: half the price, up to a day each. As llm.batch: true.")
 ]
 WaitOption = Annotated[float, typer.Option(min=0, help="Seconds to wait for another build of this index to end.")]
+MakeCurrentOption = Annotated[
+    bool, typer.Option("--make-current", help="Serve the snapshot also where `current` was set back from it by hand.")
+]
 SnapshotOption = Annotated[
     str | None, typer.Option("--snapshot", metavar="ID", help="Another snapshot than the current one.")
 ]

@@ -17,6 +17,7 @@ from hirag_dist.cli.options import (
     ExecutorOption,
     IndexOption,
     JsonOption,
+    MakeCurrentOption,
     MaxTokensOption,
     MaxUsdOption,
     SetOption,
@@ -57,6 +58,7 @@ def retry(
     unit: Annotated[list[str] | None, typer.Option(help="With --drop: only this unit; may be repeated.")] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="With --drop: why, for the record.")] = "",
     wait: WaitOption = 0.0,
+    make_current: MakeCurrentOption = False,
     json: JsonOption = False,
 ) -> None:
     """Ask again about the dead letters of the last build, go on with it, and publish a new snapshot.
@@ -81,7 +83,7 @@ def retry(
     loaded = configuration(config, settings, running(executor, workers, batch)).config
     given = _given(record, store)
     loaded = loaded.model_copy(update={"reading": Reading.model_validate(given.reading)})
-    order = Order("retry", given, max_usd, max_tokens, retry=True, wait_s=wait)
+    order = Order("retry", given, max_usd, max_tokens, retry=True, wait_s=wait, forward=make_current)
     work = _work(given, loaded, require_complete)
 
     def same(made: Build) -> None:

@@ -189,6 +189,11 @@ class Run:
         tables = [self.store.read_table(part.path, columns) for part in dataset.parts]
         return pa.concat_tables(tables).cast(schema).combine_chunks() if tables else schema.empty_table()
 
+    def tables(self, dataset: Dataset) -> Iterator[pa.Table]:
+        """Yield a dataset part by part, one at a time in memory."""
+        for part in dataset.parts:
+            yield self.store.read_table(part.path).cast(dataset.schema)
+
     def _run_tasks(
         self,
         stage: Stage,

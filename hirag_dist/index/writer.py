@@ -98,7 +98,7 @@ def make_current(store: Store, own_id: str) -> None:
     """Go live: name the snapshot that is served from now on, and note since when."""
     note_current(store)  # what was written there by hand
     store.write_bytes(CURRENT, f"{own_id}\n".encode())
-    note_current(store)
+    note_current(store, made=True)
 
 
 def _batches(table: pa.Table | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

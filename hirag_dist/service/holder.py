@@ -53,6 +53,7 @@ class EngineHolder:
         self._closing: set[asyncio.Task[None]] = set()
         self._swapped: Callable[[bool], None] = lambda ok: None
         self._trouble: str | None = None  # what was logged last, so that it is logged once
+        self._blind = False  # the last look could not see which snapshot is current
         self._failing: str | None = None  # the snapshot that could not be opened
         self._failures = 0
         self._looking = asyncio.Lock()
@@ -74,7 +75,10 @@ class EngineHolder:
         self._watcher = asyncio.create_task(self._watch())
 
     def tell(self, swapped: Callable[[bool], None]) -> None:
-        """Call `swapped` whenever a snapshot was taken up, with True, or could not be, with False."""
+        """Call `swapped` whenever a snapshot was taken up, with True, or could not be, with False.
+
+        It could not be, too, at each look but the first in a row that cannot see which one is current.
+        """
         self._swapped = swapped
 
     @property
@@ -113,7 +117,11 @@ class EngineHolder:
             wanted = await asyncio.to_thread(self._current_id)
         except Exception as error:  # whatever it is, the old snapshot must go on serving
             self._report(f"cannot see which snapshot is current, the old one goes on: {error}")
+            if self._blind:  # one look that fails is made good by the next one; by now a snapshot may have been missed
+                self._swapped(False)
+            self._blind = True
             return False
+        self._blind = False
         shared = self._shared
         if wanted is None or (shared is not None and wanted == shared.engine.info.snapshot_id):
             self._well()

@@ -86,7 +86,10 @@ class Metrics:
             registry=registry,
         )
         self._swaps = Counter(
-            "hirag_snapshot_swaps", "Snapshots taken up, and failures to.", ("outcome",), registry=registry
+            "hirag_snapshot_swaps",
+            "Snapshots taken up, and failures to, or to see which is current.",
+            ("outcome",),
+            registry=registry,
         )
         self._cache = Counter(
             "hirag_question_cache",

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from hirag_dist.cli.bill import bill_table, ratio_line, tokens_per_corpus_token
-from hirag_dist.cli.building import Order, build, summary
+from hirag_dist.cli.building import Order, build, show, summary
 from hirag_dist.cli.builds import Given, last_build, published
 from hirag_dist.cli.retry import _check_same
 from hirag_dist.config import Config
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError
 from hirag_dist.execution.events import KernelsFound
-from hirag_dist.index.reader import open_snapshot
+from hirag_dist.index.layout import CURRENT
+from hirag_dist.index.reader import current_id, open_snapshot
 from hirag_dist.index.store import Store
 from hirag_dist.pipeline import Build, BuildResult
 from hirag_dist.pool.metering import Meter, current_meter
@@ -91,6 +92,27 @@ def test_the_build_before_can_still_be_retried_and_dropped(store: Store, corpus:
     after = last_build(store)
     assert after is not None
     assert "attempt" not in after
+
+
+def test_a_summary_says_that_a_snapshot_somebody_went_back_to_stays(
+    store: Store, corpus: str, dead: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = config(dead)
+    first, _ = run(store, corpus, made)
+    (Path(corpus) / "b.txt").write_text("Mary Somerville taught Ada Lovelace in London.")
+    second, _ = run(store, corpus, made)
+    earlier, later = first.manifest.snapshot_id, second.manifest.snapshot_id
+    store.write_bytes(CURRENT, earlier.encode())
+    report = summary(store, *run(store, corpus, made), 1.0)
+    assert (report["snapshot"], report["changed"], report["stays_current"]) == (later, False, earlier)
+    show(report)
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{earlier} stays current: somebody went back to it from {later}." in said
+    assert "--make-current" in said
+    order = Order("index", Given.index([corpus], made), forward=True)
+    result, sent = build(made, store, order, lambda one: one.index([corpus]))
+    report = summary(store, result, sent, 1.0)
+    assert (report["changed"], report["stays_current"], current_id(store)) == (True, None, later)
 
 
 def test_only_what_a_build_asks_is_probed(store: Store, corpus: str, dead: dict[str, Any]) -> None:

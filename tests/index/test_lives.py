@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from hirag_dist.index.layout import CURRENT, LIVES, MANIFEST, snapshot_path
-from hirag_dist.index.lives import forget, note_current, retired_at
+from hirag_dist.index.lives import forget, gone_back_to, note_current, retired_at
 from hirag_dist.index.store import Store
 from hirag_dist.index.writer import make_current
 
@@ -67,3 +67,44 @@ def test_a_damaged_list_keeps_nothing_from_going_live(store: Store) -> None:
         live(store, "b", 200.0)
         assert ends(store, "a", "b") == [200.0, None]
         live(store, "a", 100.0)
+
+
+def published(store: Store, *ids: str) -> None:
+    for own_id in ids:
+        store.write_bytes(f"{snapshot_path(own_id)}/{MANIFEST}", b"{}")
+
+
+def test_going_back_by_hand_is_seen_and_going_forward_by_a_command_is_not(store: Store) -> None:
+    published(store, "a", "b")
+    make_current(store, "a")
+    make_current(store, "b")
+    assert gone_back_to(store, "b") is None
+    store.write_bytes(CURRENT, b"a\n")
+    assert gone_back_to(store, "b") == "a"
+    assert gone_back_to(store, "c") is None  # a snapshot that nobody went back from
+    note_current(store)  # as `prune` does
+    assert gone_back_to(store, "b") == "a"
+    forget(store, {"x"})
+    assert gone_back_to(store, "b") == "a"
+    make_current(store, "b")  # forward again
+    make_current(store, "a")  # a build of what there was before: not by hand
+    assert gone_back_to(store, "b") is None
+
+
+def test_a_current_that_names_nothing_to_go_back_to(store: Store) -> None:
+    published(store, "a", "b", "never current")
+    make_current(store, "gone")
+    make_current(store, "b")
+    for written in ("gone", "never current", ""):
+        store.write_bytes(CURRENT, written.encode())
+        note_current(store)
+        assert gone_back_to(store, "b") is None
+    store.delete(CURRENT)
+    assert gone_back_to(store, "b") is None
+
+
+def test_a_list_from_before_this_was_noted(store: Store) -> None:
+    published(store, "a", "b")
+    store.write_json(LIVES, {"lives": [["a", 1.0], ["b", 2.0]]})
+    store.write_bytes(CURRENT, b"a")
+    assert gone_back_to(store, "b") is None

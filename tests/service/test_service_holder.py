@@ -177,6 +177,27 @@ async def test_a_store_out_of_reach_is_logged_once(
     assert caplog.text.count("cannot see which snapshot is current") == 2
 
 
+async def test_a_current_that_stays_unreadable_counts_as_a_snapshot_not_taken_up(
+    store: Store, holder: EngineHolder
+) -> None:
+    told: list[bool] = []
+    holder.tell(told.append)
+
+    async def look(unreadable: Exception | None) -> None:
+        store.unreadable = unreadable
+        assert not await holder.refresh()
+
+    await look(StoreError("no network"))
+    await look(None)
+    assert told == []  # the next look made it good
+    for _ in range(3):
+        await look(StoreError("access denied"))
+    assert told == [False, False]
+    store.unreadable, store.current = None, "s2"
+    assert await holder.refresh()
+    assert told == [False, False, True]
+
+
 async def test_the_watch_finds_a_new_snapshot_by_itself(store: Store) -> None:
     holder = EngineHolder(store.open, store.current_id, poll_s=0.01)
     await holder.start()
