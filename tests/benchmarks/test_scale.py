@@ -106,6 +106,8 @@ SIZED = {
 NEEDED = {
     # Beside Leiden a pod has its shared memory and the other worker.
     "memory limit of a CPU worker": (lambda units: units * RELATIONS * LEIDEN_BYTES + 2**30 + 0.7e9, 8 * 2**30),
+    # Publishing, Ray's own, and the shared memory.
+    "memory limit of the head": (lambda units: units * ENTITIES * PUBLISHING_BYTES + 1e9 + 2**30, 4 * 2**30),
     "memory limit of a query pod": (lambda units: mapped_bytes(units) + 2 * PRIVATE_BYTES, 4 * 2**30),
     "`query.cache.size`": (lambda units: 2 * mapped_bytes(units) / 0.95, 10 * 2**30),
     # Publishing sorts there: its vectors, the largest part, once more.
