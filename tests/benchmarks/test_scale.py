@@ -22,6 +22,7 @@ ENTITY_MENTIONS, RELATION_MENTIONS, ENTITIES, RELATIONS = 12_237, 17_110, 9677, 
 STORED_BYTES, SNAPSHOT_BYTES, CPU_S, REPLIES = 66e6, 39.7e6, 21.0, 0.47
 # Of a million entities: what a pod maps, and what each process of it has for itself. Of Leiden: for each relation.
 MAPPED_BYTES, PRIVATE_BYTES, LEIDEN_BYTES = 3600e6, 270e6, 4 * 2**30 / 5e6
+PUBLISHING_BYTES = 1249e6 / 1e6  # for each entity, of a million with five million relations
 LAYER_0 = 8505  # entities of the unit
 TABLES_BYTES, VECTORS_BYTES, GRAPH_BYTES = 18.8e6, 15.7e6, 0.8e6  # of the unit's snapshot, uncompressed
 BILLION, HUNDRED_MILLION = 1e9 / TOKENS, 1e8 / ENTITIES  # units
