@@ -6,13 +6,13 @@ import asyncio
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
 from benchmarks.simulated_setup import Fate, Setup
 from hirag_dist.errors import HiragError, RateLimited
-from hirag_dist.execution.ray.crew import Crew
+from hirag_dist.execution.ray.crew import least_busy
 from hirag_dist.execution.ray.treasury import TreasuryActor
 from hirag_dist.pool.budget import Budget
 from hirag_dist.pool.calling import Caller, Patience
@@ -172,14 +172,13 @@ class Life:
         return answer
 
 
-class SimulatedCrew(Crew):
+class SimulatedCrew:
     """Who is there; the choice of the least busy is the program's."""
 
     def __init__(self, count: int, line: Line) -> None:
-        """Start the workers, without Ray: nothing of the parent's beginning is wanted."""
         self.lives = [Life(number, 0, line) for number in range(count)]
         self.gone: set[int] = set()
 
-    def there(self, on_gpu: bool = False) -> list[int]:
-        """As `Crew.there`."""
-        return [number for number in range(len(self.lives)) if number not in self.gone]
+    def least_busy(self, load: Mapping[int, int], room: int) -> int | None:
+        """As `Crew.least_busy`."""
+        return least_busy((number for number in range(len(self.lives)) if number not in self.gone), load, room)
