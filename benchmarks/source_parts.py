@@ -23,33 +23,19 @@ Questions of type Single are a set of their own, as there. Without --variants, t
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.bridge_ranking import configured, interval
-from benchmarks.source_ranking import (
-    FIGURES,
-    Figures,
-    Question,
-    built,
-    figures_of,
-    passages_of_chunks,
-    read_passages,
-    read_questions,
-)
+from benchmarks.bridge_ranking import interval
+from benchmarks.source_ranking import FIGURES, Case, Figures, cases, figures_of, options, passages_of_chunks
 from benchmarks.source_variants import AS_IS, FUSED, Found, Variant, parsed, ranked
 from hirag_dist.backends.endpoints import make_embedder
-from hirag_dist.config import Config
 from hirag_dist.core.prompts import Prompts
 from hirag_dist.index.loaded import LoadedIndex
-from hirag_dist.index.reader import Snapshot
 from hirag_dist.types import Query
 from hirag_dist.wiring import make_engine
 
@@ -79,48 +65,32 @@ DEFAULT: Final = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    parser.add_argument("--index", type=Path, help="keep the indexes here")
-    parser.add_argument("--embedder", choices=("hashing", "minilm"), default="hashing")
+    parser = options(__doc__)
     parser.add_argument("--variants", nargs="+", default=DEFAULT, metavar="SPEC")
     arguments = parser.parse_args()
     try:
         variants = {spec: parsed(spec) for spec in (AS_IS, *arguments.variants)}
     except ValueError as error:
         parser.error(str(error))
-    with tempfile.TemporaryDirectory() as temporary:
-        for folder in arguments.folders:
-            config = configured(folder, arguments.embedder)
-            kept = (arguments.index or Path(temporary)) / f"{folder.name}-{arguments.embedder}"
-            passages = list(read_passages(folder))
-            snapshot = built(config, passages, kept, Path(temporary))
-            questions = read_questions(folder)
-            own = passages_of_chunks(snapshot, passages)
-            measured = asyncio.run(_measured(config, snapshot, own, questions, variants))
-            for single in sorted({question.single for question in questions}):
-                chosen = np.array([question.single == single for question in questions])
-                name = f"{folder.name} (single)" if single else folder.name
-                for spec, figures in measured.items():
-                    more = figures[chosen] - measured[AS_IS][chosen]
-                    _tell(arguments.embedder, name, spec, figures[chosen], more)
+    for case in cases(arguments):
+        measured = asyncio.run(_measured(case, variants))
+        for name, _, chosen in case.kinds():
+            for spec, figures in measured.items():
+                more = figures[chosen] - measured[AS_IS][chosen]
+                _tell(arguments.embedder, name, spec, figures[chosen], more)
 
 
-async def _measured(
-    config: Config,
-    snapshot: Snapshot,
-    passages: Mapping[str, str],
-    questions: list[Question],
-    variants: Mapping[str, Variant],
-) -> dict[str, Figures]:
+async def _measured(case: Case, variants: Mapping[str, Variant]) -> dict[str, Figures]:
     """Return the figures of every question, by variant."""
+    config, snapshot = case.config, case.snapshot
+    passages = passages_of_chunks(snapshot, case.passages)
     index = LoadedIndex(snapshot)
     chunk_ids = snapshot.table("chunks")["chunk_id"].to_pylist()
     entity_rows = {own: row for row, own in enumerate(snapshot.table("entities")["entity_id"].to_pylist())}
     relation_rows = {own: row for row, own in enumerate(snapshot.table("relations")["relation_id"].to_pylist())}
     embedder, engine = make_embedder(config), make_engine(config, snapshot, Prompts())
     measured: dict[str, list[list[float]]] = {spec: [] for spec in variants}
-    for question in questions:
+    for question in case.questions:
         vector = (await embedder.embed([question.text]))[0]
         result = await engine.retrieve(Query(question.text, "hirag", vector=vector))
         rows, scores = index.nearest_chunks(vector, FUSED)

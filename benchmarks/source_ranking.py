@@ -55,32 +55,62 @@ class Question:
     single: bool
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+@dataclass(frozen=True)
+class Case:
+    """A set of questions, and its index.
+
+    Attributes:
+        passages: (id, title, text), in the order of the index's input.
+    """
+
+    name: str
+    config: Config
+    passages: list[tuple[str, str, str]]
+    snapshot: Snapshot
+    questions: list[Question]
+
+    def kinds(self) -> Iterator[tuple[str, bool, NDArray[np.bool_]]]:
+        """Yield (name, whether one passage is enough, which questions) of each kind of question that there is."""
+        for single in sorted({question.single for question in self.questions}):
+            chosen = np.array([question.single == single for question in self.questions])
+            yield f"{self.name} (single)" if single else self.name, single, chosen
+
+
+def options(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of what says which sets are looked at, with which embedder."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--index", type=Path, help="keep the indexes here")
     parser.add_argument("--embedder", choices=("hashing", "minilm"), default="hashing")
-    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="keys of retrieval")
-    arguments = parser.parse_args()
-    settings = {key: json.loads(value) for key, value in (one.split("=", 1) for one in arguments.set)}
-    together: dict[str, list[Figures]] = {}
+    return parser
+
+
+def cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    """Yield the sets that `options` named, one after another, each with its index; those not kept go at the end."""
     with tempfile.TemporaryDirectory() as temporary:
         for folder in arguments.folders:
             config = configured(folder, arguments.embedder)
             kept = (arguments.index or Path(temporary)) / f"{folder.name}-{arguments.embedder}"
             passages = list(read_passages(folder))
             snapshot = built(config, passages, kept, Path(temporary))
-            questions = read_questions(folder)
-            measured = asyncio.run(_measured(config, settings, snapshot, passages, questions, arguments.modes))
-            for single in sorted({question.single for question in questions}):
-                chosen = np.array([question.single == single for question in questions])
-                own = {way: figures[chosen] for way, figures in measured.items()}
-                name = f"{folder.name} (single)" if single else folder.name
-                _tell(arguments.embedder, name, own)
-                if not single:
-                    for way, figures in own.items():
-                        together.setdefault(way, []).append(figures)
+            yield Case(folder.name, config, passages, snapshot, read_questions(folder))
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="keys of retrieval")
+    arguments = parser.parse_args()
+    settings = {key: json.loads(value) for key, value in (one.split("=", 1) for one in arguments.set)}
+    together: dict[str, list[Figures]] = {}
+    for case in cases(arguments):
+        measured = asyncio.run(_measured(case, settings, arguments.modes))
+        for name, single, chosen in case.kinds():
+            own = {way: figures[chosen] for way, figures in measured.items()}
+            _tell(arguments.embedder, name, own)
+            if not single:
+                for way, figures in own.items():
+                    together.setdefault(way, []).append(figures)
     _tell(arguments.embedder, "multi-hop, together", {way: np.concatenate(each) for way, each in together.items()})
 
 
@@ -126,16 +156,10 @@ def passages_of_chunks(snapshot: Snapshot, passages: list[tuple[str, str, str]])
     return {row["chunk_id"]: passages[own[row["document_id"]]][0] for row in chunks}
 
 
-async def _measured(
-    config: Config,
-    settings: dict[str, Any],
-    snapshot: Snapshot,
-    passages: list[tuple[str, str, str]],
-    questions: list[Question],
-    modes: list[str],
-) -> dict[str, Figures]:
+async def _measured(case: Case, settings: dict[str, Any], modes: list[str]) -> dict[str, Figures]:
     """Return the figures of every question, by way of ranking."""
-    passage = passages_of_chunks(snapshot, passages)
+    config, snapshot, questions = case.config, case.snapshot, case.questions
+    passage = passages_of_chunks(snapshot, case.passages)
     embedder = make_embedder(config)
     vectors = [(await embedder.embed([question.text]))[0] for question in questions]
     found: dict[str, Figures] = {}

@@ -122,7 +122,7 @@ def defused(text: str) -> str:
     parts: list[str] = []
     start = at = 0
     kinds = [each for each in _PAIRS if each in text]
-    while (at := text.find(kinds[0], at) if len(kinds) == 1 else _next_bracket(text, at)) >= 0:
+    while (at := _next_bracket(text, at, kinds)) >= 0:
         end = text.find(_PAIRS[text[at]], at + 1, at + 1 + _LONGEST)
         if end > 0 and references(text[at + 1 : end]) is not None:
             parts.append(f"{text[start:at]}‹{text[at + 1 : end]}›")
@@ -150,7 +150,11 @@ def unmarked(text: str) -> str:
 _BRACKET: Final = re.compile("[" + re.escape("".join(_PAIRS)) + "]")
 
 
-def _next_bracket(text: str, at: int) -> int:
+def _next_bracket(text: str, at: int, kinds: Collection[str] = _PAIRS) -> int:
+    """Return where the next bracket of these kinds, the only ones in the text, begins; -1 where none does."""
+    if len(kinds) == 1:  # as in most texts: several times as fast
+        (only,) = kinds
+        return text.find(only, at)
     found = _BRACKET.search(text, at)
     return -1 if found is None else found.start()
 
