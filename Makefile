@@ -29,7 +29,7 @@ check: dev-env ## ruff, mypy, import layers, licences, buf lint, generated code,
 bench: dev-env ## the benchmarks that fit a laptop
 	@$(BIN)/python -m benchmarks
 
-proto: dev-env ## hirag_dist/service/_pb anew from proto/
+proto: dev-env ## hirag_dist/wire/_pb anew from proto/
 	@$(BIN)/python tools/proto.py
 
 chart: dev-env ## what of deploy/helm follows from the program: the schema of values, the dashboard

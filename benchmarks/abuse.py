@@ -40,8 +40,8 @@ from benchmarks.hostile_clients import (
 )
 from benchmarks.processes import memory_of, open_files, threads
 from benchmarks.served import Served, served
-from hirag_dist.index.reader import open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
 
 PARTS = ("fuzz", "idle", "slow")
 FRAMES_SHARE = 0.3  # of the fuzzed messages are frames on plain sockets

@@ -27,16 +27,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.jsonl import rows_of
-from hirag_dist.cli.building import Order, build
-from hirag_dist.cli.builds import Given
-from hirag_dist.config import Config, Retrieval
-from hirag_dist.config_file import load_config
-from hirag_dist.core.prompts import Prompts
-from hirag_dist.core.statistics import bootstrap_mean
-from hirag_dist.index.reader import Snapshot, current_id, open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.cli._build import Order, build
+from hirag_dist.cli._build_records import Given
+from hirag_dist.composition.query import make_engine
+from hirag_dist.config.loader import load_config
+from hirag_dist.config.model import Config, Retrieval
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.evaluation.metrics.statistics import bootstrap_mean
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import Query, TripleItem
-from hirag_dist.wiring import make_engine
 
 FIRST = (5, 10, 20, 60)
 RANKINGS = get_args(Retrieval.model_fields["bridge_ranking"].annotation)

@@ -26,18 +26,18 @@ from pathlib import Path
 import openai
 from build import start_simulator
 
-from hirag_dist.backends.openai_chat import OpenAiChat
-from hirag_dist.backends.openai_client import EndpointSettings
-from hirag_dist.backends.openai_embeddings import OpenAiEmbedder
-from hirag_dist.config import ENTITY_TYPES, Config
-from hirag_dist.core.limits import Allowance
-from hirag_dist.core.prompts import Prompts, extraction_request
-from hirag_dist.index.store import Store
-from hirag_dist.pool.budget import Budget
-from hirag_dist.pool.calling import Caller, Patience
-from hirag_dist.pool.chat import Pool, PricedModel
-from hirag_dist.pool.ledger import Ledger
-from hirag_dist.pool.treasury import Treasury
+from hirag_dist.config.model import ENTITY_TYPES, Config
+from hirag_dist.core.prompts.templates import Prompts, extraction_request
+from hirag_dist.llm.chat import Pool, PricedModel
+from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
+from hirag_dist.llm.endpoints.openai_client import EndpointSettings
+from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.limits.client import Budget
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest
 
 Ask = Callable[[ChatRequest], Awaitable[object]]

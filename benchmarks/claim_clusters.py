@@ -10,7 +10,7 @@ import json
 import random
 import time
 
-from hirag_dist.core.claim_measures import cluster_counts
+from hirag_dist.evaluation.metrics.claims import cluster_counts
 
 
 def main() -> None:

@@ -41,17 +41,17 @@ import ray
 from benchmarks.cluster_parts import ENVIRONMENT, Limits, cluster, endpoint, place, size, stats
 from benchmarks.cluster_probes import Watch
 from benchmarks.simulated_setup import Setup
-from hirag_dist.config import Config
-from hirag_dist.core.ids import chunk_id
-from hirag_dist.core.prompts import Prompts
+from hirag_dist.composition.build import make_executor
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.text.ids import chunk_id
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.execution.run import Run
-from hirag_dist.index.digest import table_digest
-from hirag_dist.index.store import Store
+from hirag_dist.execution.runner import Run
+from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.schemas import CHUNKS
-from hirag_dist.stages.extract import ExtractGraph
-from hirag_dist.wiring import make_executor
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.store import Store
 
 SAMPLES = Path(str(resources.files("hirag_dist.samples"))) / "corpus"
 BURST_S = 1.0  # of a rate that is saved up before the run

@@ -19,11 +19,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from hirag_dist.cli.building import Order, build
-from hirag_dist.cli.builds import Given
-from hirag_dist.config_file import load_config
-from hirag_dist.index.reader import Snapshot, open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.cli._build import Order, build
+from hirag_dist.cli._build_records import Given
+from hirag_dist.config.loader import load_config
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
 
 TWO_STEP = {"extraction": "two_step"}
 VARIANTS: dict[str, dict[str, Any]] = {

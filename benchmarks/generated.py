@@ -34,16 +34,16 @@ from benchmarks.planted import DECAY
 from benchmarks.planted_graph import PlantedGraph, plant_graph
 from benchmarks.prose import Prose
 from hirag_dist import schemas
-from hirag_dist.backends.endpoints import make_embedder
-from hirag_dist.config_file import load_config
-from hirag_dist.core.communities import community_table
-from hirag_dist.core.graph import build_graph
-from hirag_dist.index.layout import TABLES
-from hirag_dist.index.manifest import Manifest
-from hirag_dist.index.reader import open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.index.writer import make_current, write_snapshot
-from hirag_dist.publishing import ARRAYS
+from hirag_dist.config.loader import load_config
+from hirag_dist.core.graph.communities import community_table
+from hirag_dist.core.graph.csr import build_graph
+from hirag_dist.indexing.publish import ARRAYS
+from hirag_dist.llm.endpoints.factory import make_embedder
+from hirag_dist.storage.layout import TABLES
+from hirag_dist.storage.snapshot.manifest import Manifest
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix
 
 RELATIONS_AN_ENTITY = 5

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from hirag_dist.backends.kernels import make_kernels, resolve_kernels
-from hirag_dist.core.mixture import BLOCK_ROWS, standardise, statistics_of
+from hirag_dist.compute.factory import make_kernels, resolve_kernels
+from hirag_dist.core.clustering.gaussian_mixture import BLOCK_ROWS, standardise, statistics_of
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.ports import Kernels
+from hirag_dist.protocols import Kernels
 from hirag_dist.types import Covariance, CsrGraph, FloatMatrix, Mixture
 
 COLUMNS, REDUCED, SOURCES, EDGES_A_NODE = 384, 32, 64, 5
@@ -49,7 +49,7 @@ def main() -> None:
         return
     import cupy
 
-    from hirag_dist.backends.gpu import block_rows, describe_device
+    from hirag_dist.compute.gpu import block_rows, describe_device
 
     card = {"benchmark": "gpu", "gpu": describe_device(), "kernels": name, **card_rates(cupy)}
     print(json.dumps(card), flush=True)

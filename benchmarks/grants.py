@@ -18,10 +18,10 @@ from typing import Any
 
 import ray
 
-from hirag_dist.core.limits import Allowance
-from hirag_dist.execution.ray.treasury import RemoteTreasury, TreasuryActor
-from hirag_dist.pool.budget import Budget, Lender
-from hirag_dist.pool.treasury import Treasury
+from hirag_dist.execution.ray.quota_actor import RemoteTreasury, TreasuryActor
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.limits.client import Budget, Lender
+from hirag_dist.llm.limits.coordinator import Treasury
 
 
 class Worker:

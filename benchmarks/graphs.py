@@ -21,17 +21,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.cli.building import Order, build
-from hirag_dist.cli.builds import Given
+from hirag_dist.cli._build import Order, build
+from hirag_dist.cli._build_records import Given
 from hirag_dist.cli.inspect import inspect_snapshot
-from hirag_dist.config import Config
-from hirag_dist.config_file import load_config
-from hirag_dist.core.tokens import counter
-from hirag_dist.importing import read_working_folder
-from hirag_dist.index.reader import open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.config.loader import load_config
+from hirag_dist.config.model import Config
+from hirag_dist.core.text.tokens import counter
 from hirag_dist.inspection import Inspection
-from hirag_dist.inspection.records import GraphSummary
+from hirag_dist.inspection.model import GraphSummary
+from hirag_dist.interop.importers import read_working_folder
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
 
 GRAPHS = {  # name → where below DATA it is; a file is a corpus to be extracted, a folder another tool's graph
     "Mix, built-in extraction": "qfs_mix/corpus.jsonl",

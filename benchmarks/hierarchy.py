@@ -37,13 +37,13 @@ from scipy.sparse import csr_array
 from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
-from hirag_dist.backends.cpu import CpuKernels
-from hirag_dist.config import Clustering, Config
-from hirag_dist.core.cells import ClusterSettings
-from hirag_dist.core.clustering import Memberships, Part, SoftClusters, component_grid, soft_clusters
-from hirag_dist.core.mixture import standardise
-from hirag_dist.core.sparsity import Limits, cluster_sparsity, stop_after_clustering, stop_before_clustering
-from hirag_dist.index.store import Store
+from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.config.model import Clustering, Config
+from hirag_dist.core.clustering.gaussian_mixture import standardise
+from hirag_dist.core.clustering.partition_tree import ClusterSettings
+from hirag_dist.core.clustering.soft_clusters import Memberships, Part, SoftClusters, component_grid, soft_clusters
+from hirag_dist.core.clustering.sparsity import Limits, cluster_sparsity, stop_after_clustering, stop_before_clustering
+from hirag_dist.storage.store import Store
 
 MB = 1e6
 REFERENCE_K = range(1, 50)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.service._pb import query_pb2 as pb
+from hirag_dist.wire._pb import query_pb2 as pb
 
 METHODS = ("Retrieve", "RetrieveStream", "Answer", "DescribeIndex")
 OTHERS = (

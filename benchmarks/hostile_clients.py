@@ -18,8 +18,8 @@ from benchmarks import wire
 from benchmarks.hostile import Hostile, Message
 from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import HiragError
-from hirag_dist.service._pb import query_pb2 as pb
 from hirag_dist.types import Query, Retrieval
+from hirag_dist.wire._pb import query_pb2 as pb
 
 PATIENCE_S = 20.0
 _OPENING = 200  # connections that are opened at a time

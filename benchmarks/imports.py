@@ -30,20 +30,20 @@ import networkx as nx
 import pyarrow.parquet as pq
 
 from benchmarks.jsonl import rows_of
-from hirag_dist.cli.building import Order, build
-from hirag_dist.cli.builds import Given
-from hirag_dist.config import Config
-from hirag_dist.config_file import load_config
-from hirag_dist.core.prompts import Prompts
-from hirag_dist.core.tokens import counter
+from hirag_dist.cli._build import Order, build
+from hirag_dist.cli._build_records import Given
+from hirag_dist.composition.query import make_engine
+from hirag_dist.config.loader import load_config
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
-from hirag_dist.importing import ImportedGraph, read_working_folder
-from hirag_dist.index.reader import Snapshot, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.map_reduce import MAP_REDUCE
-from hirag_dist.searching import MODES
+from hirag_dist.interop.importers import ImportedGraph, read_working_folder
+from hirag_dist.retrieval.map_reduce import MAP_REDUCE
+from hirag_dist.retrieval.search import MODES
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import Query
-from hirag_dist.wiring import make_engine
 
 TABLES = ("documents", "chunks", "entities", "relations", "claims", "communities", "reports")
 GRAPHRAG = dict(

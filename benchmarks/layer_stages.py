@@ -29,24 +29,24 @@ from faulty_runs import workers_below
 from numpy.typing import NDArray
 from planted import plant
 
-from hirag_dist.backends.cpu import CpuKernels
-from hirag_dist.config import Clustering
-from hirag_dist.core.cells import ClusterSettings
+from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.config.model import Clustering
+from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.execution.dataset import Dataset, Part
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
-from hirag_dist.execution.run import Run
-from hirag_dist.index.digest import table_digest
-from hirag_dist.index.store import Store
-from hirag_dist.layering import Clustering as How
-from hirag_dist.layering import cluster_layer
-from hirag_dist.pool.budget import Lender
-from hirag_dist.pool.treasury import Treasury
-from hirag_dist.ports import Executor
+from hirag_dist.execution.runner import Run
+from hirag_dist.execution.stage import Services
+from hirag_dist.indexing.layer_clustering import Clustering as How
+from hirag_dist.indexing.layer_clustering import cluster_layer
+from hirag_dist.indexing.stages.embed import vector_table
+from hirag_dist.llm.limits.client import Lender
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.protocols import Executor
 from hirag_dist.schemas import ENTITIES, VECTORS
-from hirag_dist.stages.base import Services
-from hirag_dist.stages.embed import vector_table
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.store import Store
 
 PART_ROWS = 8192
 TARGET_SIZE = 20

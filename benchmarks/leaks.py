@@ -28,9 +28,9 @@ from benchmarks.processes import memory_of, open_files, threads
 from benchmarks.served import Served, served
 from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import HiragError
-from hirag_dist.index.reader import open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.index.writer import make_current
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.snapshot.writer import make_current
+from hirag_dist.storage.store import Store
 from hirag_dist.types import Query
 
 CALLERS = 8

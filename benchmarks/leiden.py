@@ -29,11 +29,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.backends.cpu import CpuKernels
-from hirag_dist.core.communities import community_table, lineage
-from hirag_dist.core.graph import build_graph, components, heads, within
-from hirag_dist.core.leiden import leiden
-from hirag_dist.core.outlines import report_outlines
+from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.core.graph.communities import community_table, lineage
+from hirag_dist.core.graph.csr import build_graph, components, heads, within
+from hirag_dist.core.graph.leiden import leiden
+from hirag_dist.core.reports.selection import report_outlines
 from hirag_dist.types import CsrGraph
 
 MAX_SIZE = 150

@@ -28,14 +28,14 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import ray
 
-from hirag_dist.config import Config
-from hirag_dist.execution.run import Dataset, Run
-from hirag_dist.index.digest import table_digest
-from hirag_dist.index.store import Store
-from hirag_dist.simulator import SimulatorOptions, run_simulator
-from hirag_dist.stages.base import ByRows, Schemas, Services, Split, Tables, together
+from hirag_dist.composition.build import make_executor
+from hirag_dist.config.model import Config
+from hirag_dist.execution.runner import Dataset, Run
+from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables, together
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.store import Store
+from hirag_dist.testing.simulator import SimulatorOptions, run_simulator
 from hirag_dist.types import ChatReply, ChatRequest, Message
-from hirag_dist.wiring import make_executor
 
 UNITS = pa.schema([pa.field("text", pa.string(), nullable=False)])
 JITTER = 0.3

@@ -41,9 +41,9 @@ import psutil
 from benchmarks.generated import generate, questions, variant
 from benchmarks.load_clients import Found, Task
 from benchmarks.served import Served, served
-from hirag_dist.index.reader import current_id, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.index.writer import make_current
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.snapshot.writer import make_current
+from hirag_dist.storage.store import Store
 
 CALLERS = (1, 16, 64)
 SATURATING = (8, 16, 32)  # callers that look for the most answers a second

@@ -21,10 +21,10 @@ import numpy as np
 from hirag_dist.client import AsyncHiragClient
 from hirag_dist.client.common import SERVICE_NAME
 from hirag_dist.errors import HiragError
-from hirag_dist.service._pb import query_pb2 as pb
-from hirag_dist.service.options import MAX_MESSAGE_BYTES
-from hirag_dist.service.queries import query_to_proto
 from hirag_dist.types import Query
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.defaults import MAX_MESSAGE_BYTES
+from hirag_dist.wire.queries import query_to_proto
 
 RETRIEVE = f"/{SERVICE_NAME}/Retrieve"
 

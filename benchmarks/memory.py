@@ -27,31 +27,31 @@ from typing import Any
 import psutil
 from faulty_runs import workers_below
 
-from hirag_dist.config import Config
-from hirag_dist.core.limits import Allowance
-from hirag_dist.core.prompts import DONE, FIELD, Prompts
-from hirag_dist.core.tokens import counter, encoding
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import DONE, FIELD, Prompts
+from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.execution.events import StageFinished, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.lazy import LazyExecutor
+from hirag_dist.execution.lazy_executor import LazyExecutor
 from hirag_dist.execution.ray import RayExecutor
-from hirag_dist.execution.run import Dataset, Run
+from hirag_dist.execution.runner import Dataset, Run
+from hirag_dist.execution.stage import Services
 from hirag_dist.execution.task import Task, TaskResult
-from hirag_dist.index.digest import table_digest
-from hirag_dist.index.store import Store
-from hirag_dist.pool.budget import Budget, Lender
-from hirag_dist.pool.calling import Caller, Patience
-from hirag_dist.pool.chat import Pool, PricedModel
-from hirag_dist.pool.ledger import Ledger
-from hirag_dist.pool.treasury import Treasury
-from hirag_dist.ports import Executor
-from hirag_dist.reading import ReadOptions
-from hirag_dist.sources import source_table
-from hirag_dist.stages.base import Services
-from hirag_dist.stages.chunk import ChunkDocuments
-from hirag_dist.stages.extract import ExtractGraph
-from hirag_dist.stages.merge import MergeEntities, MergeRelations
-from hirag_dist.stages.read import ReadDocuments, UniqueDocuments
+from hirag_dist.indexing.inputs import source_table
+from hirag_dist.indexing.stages.chunk import ChunkDocuments
+from hirag_dist.indexing.stages.extract import ExtractGraph
+from hirag_dist.indexing.stages.merge import MergeEntities, MergeRelations
+from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
+from hirag_dist.llm.chat import Pool, PricedModel
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.limits.client import Budget, Lender
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.protocols import Executor
+from hirag_dist.readers import ReadOptions
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest
 
 A_FILE = 1000

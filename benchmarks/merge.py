@@ -32,15 +32,15 @@ from hirag_dist.execution.dataset import Dataset, Part
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
-from hirag_dist.execution.run import Run
-from hirag_dist.index.digest import table_digest
-from hirag_dist.index.store import Store
-from hirag_dist.pool.budget import Lender
-from hirag_dist.pool.treasury import Treasury
-from hirag_dist.ports import Executor
+from hirag_dist.execution.runner import Run
+from hirag_dist.execution.stage import Services
+from hirag_dist.indexing.stages.merge import MergeEntities
+from hirag_dist.llm.limits.client import Lender
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.protocols import Executor
 from hirag_dist.schemas import MENTIONS
-from hirag_dist.stages.base import Services
-from hirag_dist.stages.merge import MergeEntities
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.store import Store
 
 A_PART = 10_000
 A_CHUNK = 10

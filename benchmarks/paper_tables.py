@@ -30,18 +30,18 @@ import numpy as np
 
 from benchmarks.jsonl import rows_of
 from hirag_dist.cli.eval_coverage import build_seconds
-from hirag_dist.config import Config
-from hirag_dist.config_file import load_config
-from hirag_dist.core.coverage import recall_in_bridge, rendered_levels, retrieved_levels
-from hirag_dist.core.prompts import Prompts
-from hirag_dist.core.statistics import bootstrap_mean
-from hirag_dist.core.tokens import encoding
+from hirag_dist.composition.query import make_engine
+from hirag_dist.config.loader import load_config
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.text.tokens import encoding
 from hirag_dist.evaluation.hierarchy import Hierarchy, hierarchy_of
-from hirag_dist.index.reader import Snapshot, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.pool.metering import Meter, current_meter
+from hirag_dist.evaluation.metrics.statistics import bootstrap_mean
+from hirag_dist.evaluation.metrics.token_recall import recall_in_bridge, rendered_levels, retrieved_levels
+from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import Query, Retrieval
-from hirag_dist.wiring import make_engine
 
 DOCUMENTS, TOKENS = 61, 625_948  # Table 3
 INDEXING = {"tokens": 21_898_765, "calls": 6_790, "seconds": 17_208}  # Table 5, HiRAG with DeepSeek-V3

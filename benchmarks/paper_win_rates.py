@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.core.statistics import Interval
-from hirag_dist.core.tokens import counter
-from hirag_dist.core.win_rates import Verdicts, length_bias, position_bias
+from hirag_dist.core.text.tokens import counter
 from hirag_dist.evaluation import read_questions
-from hirag_dist.evaluation.answer_sets import AnswerSets, add_recorded
+from hirag_dist.evaluation.answer_collections import AnswerSets, add_recorded
 from hirag_dist.evaluation.judging import answer_lengths
 from hirag_dist.evaluation.judging_report import Finding, findings_of
+from hirag_dist.evaluation.metrics.statistics import Interval
+from hirag_dist.evaluation.metrics.win_rates import Verdicts, length_bias, position_bias
 from hirag_dist.evaluation.verdict_records import read_verdicts
 from hirag_dist.types import IntVector
 

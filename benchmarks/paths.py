@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.core.paths import PathFinder
-from hirag_dist.core.retrieval import key_entities, ranked_communities
-from hirag_dist.core.scoring import Codes, nearest_of_all
-from hirag_dist.index.loaded import LoadedIndex
-from hirag_dist.index.reader import open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.core.graph.shortest_paths import PathFinder
+from hirag_dist.core.retrieval.levels import key_entities, ranked_communities
+from hirag_dist.core.retrieval.vector_scoring import Codes, nearest_of_all
+from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
 
 _TURNS = 5  # of each question; the best counts
 _NOISE = 0.8  # length of what is added to a vector of unit length

@@ -29,13 +29,14 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.generated import generate
-from hirag_dist import publishing, schemas
+from hirag_dist import schemas
 from hirag_dist.execution.dataset import Dataset, Part
-from hirag_dist.execution.run import Run
-from hirag_dist.index.reader import current_id, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.publishing import Parts, publish
-from hirag_dist.stages.embed import vector_table
+from hirag_dist.execution.runner import Run
+from hirag_dist.indexing import publish as publish_module
+from hirag_dist.indexing.publish import Parts, publish
+from hirag_dist.indexing.stages.embed import vector_table
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.store import Store
 
 PART_ROWS = 20_000
 VECTOR_ROWS = 1024  # as `EmbedEntities` leaves them
@@ -113,7 +114,7 @@ def published(place: Path) -> dict[str, Any]:
     vectors = {f"{one}_vectors": dataset(f"vectors_{many}", schemas.VECTORS) for one, many in _VECTORS}
     parts = Parts(**known, **nothing, **vectors, layers=schemas.LAYERS.empty_table())
     written: list[float] = []
-    write = publishing.write_snapshot
+    write = publish_module.write_snapshot
 
     def timed(*arguments: Any, **named: Any) -> Any:
         started = time.perf_counter()
@@ -130,7 +131,7 @@ def published(place: Path) -> dict[str, Any]:
         looking = threading.Thread(target=_watch, args=(peaks, stop), daemon=True)
         looking.start()
         started = time.perf_counter()
-        with mock.patch.object(publishing, "write_snapshot", timed):
+        with mock.patch.object(publish_module, "write_snapshot", timed):
             manifest = publish(run, parts, embedder="made up", dim=noted["dim"], build={})
         seconds = time.perf_counter() - started
         stop.set()

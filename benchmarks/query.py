@@ -43,17 +43,17 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.generated import questions
 from benchmarks.processes import make_cold, memory_of
-from hirag_dist.backends.endpoints import make_embedder
-from hirag_dist.config import Config
-from hirag_dist.config_file import load_config
-from hirag_dist.core.prompts import Prompts
-from hirag_dist.core.tokens import counter
-from hirag_dist.index.layout import snapshot_path
-from hirag_dist.index.reader import Snapshot, current_id, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.query import QueryEngine
+from hirag_dist.composition.query import make_engine
+from hirag_dist.config.loader import load_config
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.text.tokens import counter
+from hirag_dist.llm.endpoints.factory import make_embedder
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.storage.layout import snapshot_path
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import Query, Retrieval
-from hirag_dist.wiring import make_engine
 
 SIZES = (10_000, 100_000, 1_000_000)
 LITE_UP_TO = 100_000

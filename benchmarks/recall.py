@@ -26,14 +26,14 @@ from planted import plant
 from pymilvus import MilvusClient
 
 from hirag_dist import schemas
-from hirag_dist.backends.endpoints import make_embedder
-from hirag_dist.backends.milvus import MilvusVectors, collection_name
-from hirag_dist.backends.vector_index import make_vector_index
-from hirag_dist.config import Config
-from hirag_dist.config_file import load_config
-from hirag_dist.index.reader import Snapshot, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.index.writer import write_snapshot
+from hirag_dist.config.loader import load_config
+from hirag_dist.config.model import Config
+from hirag_dist.llm.endpoints.factory import make_embedder
+from hirag_dist.retrieval.vector_index.factory import make_vector_index
+from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.snapshot.writer import write_snapshot
+from hirag_dist.storage.store import Store
 
 LIMIT = 20
 DIM = 384

@@ -30,11 +30,11 @@ import pyarrow.parquet as pq
 import yaml
 
 from benchmarks.jsonl import rows_of
-from hirag_dist.backends.recorded import RecordedModel
-from hirag_dist.core.ids import unit_id
-from hirag_dist.core.text import name_key
-from hirag_dist.index.reader import Snapshot, open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.core.text.ids import unit_id
+from hirag_dist.core.text.normalize import name_key
+from hirag_dist.llm.endpoints.recorded import RecordedModel
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
 
 SHOWN = 5
 Graph = tuple[set[str], set[tuple[str, str]]]  # names, and pairs of names

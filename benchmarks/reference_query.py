@@ -25,7 +25,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.index.reader import Snapshot
+from hirag_dist.storage.snapshot.reader import Snapshot
 
 TOP_K = 20
 CANDIDATES = 10 * TOP_K

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from hirag_dist.evaluation import read_questions
-from hirag_dist.evaluation.answer_sets import AnswerSets, add_recorded
+from hirag_dist.evaluation.answer_collections import AnswerSets, add_recorded
 from hirag_dist.evaluation.claims import ClaimCounts
 from hirag_dist.evaluation.claims_report import claim_results
 from hirag_dist.evaluation.verdict_records import read_verdicts

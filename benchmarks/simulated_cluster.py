@@ -1,9 +1,9 @@
 """A cluster in virtual time: the program's own treasury, desks, callers and splitting; the rest is a model.
 
-Real are `pool.treasury`, `pool.desk`, `pool.budget`, `pool.calling`, `core.limits`, `execution.splitting`, the actor's
-knowledge of who lives (`execution.ray.treasury.TreasuryActor`) and `simulate-llm`'s limits. A model are: time, the
+Real are `llm.limits.coordinator`, `llm.limits.worker`, `llm.limits.client`, `llm.retrying`, `llm.limits.adaptive`, `execution.partitioning`, the actor's
+knowledge of who lives (`execution.ray.quota_actor.TreasuryActor`) and `simulate-llm`'s limits. A model are: time, the
 network, the time that Ray's actor takes for a message, the endpoint's latency, deaths, and the driver's choice of a
-worker (the least busy with room, as `execution.ray.crew.Crew` has it).
+worker (the least busy with room, as `execution.ray.worker_pool.Crew` has it).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 
 from benchmarks.simulated_parts import Endpoint, Life, Line, SimulatedCrew, TimedTreasury
 from benchmarks.simulated_setup import Fate, Outcome, Setup, jain, least_s
-from hirag_dist.core.limits import Allowance
-from hirag_dist.core.prompts import Prompts
+from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.dataset import Dataset, Part
-from hirag_dist.execution.ray.treasury import TreasuryActor
-from hirag_dist.execution.splitting import plan
+from hirag_dist.execution.partitioning import plan
+from hirag_dist.execution.ray.quota_actor import TreasuryActor
 from hirag_dist.execution.task import Task
-from hirag_dist.index.store import Store
-from hirag_dist.pool.calling import Answered, Need
+from hirag_dist.indexing.stages.extract import ExtractGraph
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.retrying import Answered, Need
 from hirag_dist.schemas import CHUNKS
-from hirag_dist.stages.extract import ExtractGraph
+from hirag_dist.storage.store import Store
 
 ENDPOINT = "model"
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from benchmarks.simulated_setup import Fate, Setup
 from hirag_dist.errors import HiragError, RateLimited
-from hirag_dist.execution.ray.crew import least_busy
-from hirag_dist.execution.ray.treasury import TreasuryActor
-from hirag_dist.pool.budget import Budget
-from hirag_dist.pool.calling import Caller, Patience
-from hirag_dist.pool.loans import Events, Loan, Order, State, Want
-from hirag_dist.pool.treasury import Treasury
-from hirag_dist.simulator.limits import Gate
-from hirag_dist.simulator.options import SimulatorOptions
+from hirag_dist.execution.ray.quota_actor import TreasuryActor
+from hirag_dist.execution.ray.worker_pool import least_busy
+from hirag_dist.llm.limits.client import Budget
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.limits.protocol import Events, Loan, Order, State, Want
+from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.testing.simulator.limits import Gate
+from hirag_dist.testing.simulator.options import SimulatorOptions
 
 _IN_HAND_S = 0.5  # a loan may be used so much later than it was lent
 _NEVER_RETRIED = Patience(outage_s=math.inf)
@@ -128,7 +128,7 @@ class Line:
 
 
 class Life:
-    """A worker from its start to its death, and its end of the wire. Implements `pool.budget.Lender`.
+    """A worker from its start to its death, and its end of the wire. Implements `llm.limits.client.Lender`.
 
     Dead, it hangs wherever it would reach out: what it had asked of the endpoint goes on there, and comes to nothing.
     """

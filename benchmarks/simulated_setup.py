@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.stages.base import ByRows
-from hirag_dist.stages.extract import ExtractGraph
+from hirag_dist.execution.stage import ByRows
+from hirag_dist.indexing.stages.extract import ExtractGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Setup:
     seed: int = 0
 
     def room(self) -> int:
-        """Return the tasks that a worker holds at a time, as `wiring` chooses them."""
+        """Return the tasks that a worker holds at a time, as `composition` chooses them."""
         if self.tasks_in_flight is not None:
             return self.tasks_in_flight
         return max(-(-self.max_concurrent * 2 // (_rows_a_task() * self.workers)), 4)

@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 import psutil
 from build import start_simulator
 
-from hirag_dist.config import Config
-from hirag_dist.core.chunking import chunk_spans
-from hirag_dist.core.prompts import Prompts, extraction_request
-from hirag_dist.core.tokens import encoding
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts, extraction_request
+from hirag_dist.core.text.chunking import chunk_spans
+from hirag_dist.core.text.tokens import encoding
 
 TEXTS_A_CALL = 64
 

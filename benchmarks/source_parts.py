@@ -33,11 +33,11 @@ import numpy as np
 from benchmarks.bridge_ranking import interval
 from benchmarks.source_ranking import FIGURES, Case, Figures, cases, figures_of, options, passages_of_chunks
 from benchmarks.source_variants import AS_IS, FUSED, Found, Variant, parsed, ranked
-from hirag_dist.backends.endpoints import make_embedder
-from hirag_dist.core.prompts import Prompts
-from hirag_dist.index.loaded import LoadedIndex
+from hirag_dist.composition.query import make_engine
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.llm.endpoints.factory import make_embedder
+from hirag_dist.storage.serving.mapped_index import LoadedIndex
 from hirag_dist.types import Query
-from hirag_dist.wiring import make_engine
 
 DEFAULT: Final = (
     AS_IS,

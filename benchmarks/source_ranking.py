@@ -30,16 +30,16 @@ from numpy.typing import NDArray
 
 from benchmarks.bridge_ranking import configured, interval
 from benchmarks.jsonl import rows_of
-from hirag_dist.backends.endpoints import make_embedder
-from hirag_dist.cli.building import Order, build
-from hirag_dist.cli.builds import Given
-from hirag_dist.config import Config
-from hirag_dist.core.prompts import Prompts
-from hirag_dist.index.reader import Snapshot, current_id, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.searching import MODES
+from hirag_dist.cli._build import Order, build
+from hirag_dist.cli._build_records import Given
+from hirag_dist.composition.query import make_engine
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.llm.endpoints.factory import make_embedder
+from hirag_dist.retrieval.search import MODES
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import Query
-from hirag_dist.wiring import make_engine
 
 FIGURES = ("recall@2", "recall@5", "recall@10", "all@5", "all@10")
 NAIVE = "naive"

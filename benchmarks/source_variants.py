@@ -1,6 +1,6 @@
 """Ways to rank the sources of a question: the product's, with its parts left out and its numbers open.
 
-`core.sources` and `core.walk` hold their numbers as constants, compiled in; this says the same once more, slower.
+`core.retrieval.source_ranking` and `core.graph.pagerank` hold their numbers as constants, compiled in; this says the same once more, slower.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 from scipy import sparse
 
-from hirag_dist.core.admission import spans
-from hirag_dist.core.sources import NEAREST, Origins, excess, shared
-from hirag_dist.core.walk import TOLERANCE, Ways, walk
+from hirag_dist.core.access.filter import spans
+from hirag_dist.core.graph.pagerank import TOLERANCE, Ways, walk
+from hirag_dist.core.retrieval.source_ranking import NEAREST, Origins, excess, shared
 from hirag_dist.types import FloatVector, IntVector
 
 AS_IS: Final = "as-is"
@@ -111,7 +111,7 @@ def ranked(ways: Ways, origins: Origins, found: Found, variant: Variant) -> list
 
 
 def exact_walk(ways: Ways, nodes: IntVector, shares: FloatVector, restart: float) -> tuple[IntVector, FloatVector]:
-    """Return (chunk rows, share of the walk at each) as `core.walk` does, by power iteration."""
+    """Return (chunk rows, share of the walk at each) as `core.graph.pagerank` does, by power iteration."""
     n_entities, n_chunks = len(ways.layers), len(ways.chunk_indptr) - 1
     rows = np.repeat(np.arange(n_entities), np.diff(ways.indptr))
     open_ways = ways.indices < ways.layer_ends[ways.layers[rows]]
@@ -145,7 +145,7 @@ def fused(orders: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _starts(ways: Ways, origins: Origins, found: Found, variant: Variant) -> tuple[IntVector, FloatVector]:
-    """Return (nodes, shares) of the starting points: what `core.sources.Starts` does, with its numbers open."""
+    """Return (nodes, shares) of the starting points: what `core.retrieval.source_ranking.Starts` does, with its numbers open."""
 
     def best(kind: str, scored: Scored) -> tuple[IntVector, FloatVector]:
         kept = sorted(scored if kind in variant.starts else (), key=lambda one: (-one[1], one[0]))[: variant.nearest]

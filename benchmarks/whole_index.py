@@ -21,7 +21,7 @@ from typing import Any
 from build import run
 from llm_pool import JITTER, simulator, stats
 
-from hirag_dist.simulator import SimulatorOptions
+from hirag_dist.testing.simulator import SimulatorOptions
 
 CONFIG = """\
 llm:

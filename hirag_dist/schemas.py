@@ -1,6 +1,6 @@
 """The tables, column by column. One form in memory, in Ray's object store, in Parquet and in Milvus inserts.
 
-Rows are sorted by (layer or level, id); ids are hashes of content (`core.ids`).
+Rows are sorted by (layer or level, id); ids are hashes of content (`core.text.ids`).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hirag_dist.core.prompts import DONE
-from hirag_dist.index.reader import Snapshot, open_snapshot
+from hirag_dist.core.prompts.templates import DONE
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import Bench, Script, between, task_of
 

@@ -18,15 +18,15 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hirag_dist.backends.hashing import HashingEmbedder
-from hirag_dist.backends.memory import MemoryVectors
-from hirag_dist.backends.scripted import ScriptedModel
-from hirag_dist.config import Retrieval as RetrievalConfig
-from hirag_dist.core.prompts import DONE, Prompts
-from hirag_dist.index.reader import Snapshot
-from hirag_dist.query import QueryEngine
-from hirag_dist.service.convert import answer_to_proto, retrieval_to_proto
+from hirag_dist.config.model import Retrieval as RetrievalConfig
+from hirag_dist.core.prompts.templates import DONE, Prompts
+from hirag_dist.llm.endpoints.hashing import HashingEmbedder
+from hirag_dist.llm.endpoints.scripted import ScriptedModel
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.vector_index.memory import MemoryVectors
+from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import Answer, ChatReply, ChatRequest, Retrieval
+from hirag_dist.wire.convert import answer_to_proto, retrieval_to_proto
 from tests.labelled_builds import build
 from tests.toy_builds import Bench, between, members, task_of
 

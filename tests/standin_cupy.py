@@ -233,11 +233,11 @@ def rapids() -> dict[str, ModuleType]:
 
 @contextmanager
 def standin_gpu(cupy: StandInCupy | None = None, with_rapids: bool = True) -> Iterator[Any]:
-    """Lend `hirag_dist.backends.gpu`, loaded with stand-ins for its libraries; all of it is gone afterwards."""
+    """Lend `hirag_dist.compute.gpu`, loaded with stand-ins for its libraries; all of it is gone afterwards."""
     modules: dict[str, ModuleType | None] = {"cudf": None, "cugraph": None, "cupy": cupy or StandInCupy()}
     if with_rapids:
         modules |= rapids()
-    ours = "hirag_dist.backends.gpu"
+    ours = "hirag_dist.compute.gpu"
     before = {name: sys.modules.pop(name, None) for name in (*modules, ours)}
     sys.modules.update({name: module for name, module in modules.items() if module is not None})
     try:

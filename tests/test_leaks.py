@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.core.context import UNKNOWN_ANSWER
-from hirag_dist.index.layout import LABEL_TABLES
-from hirag_dist.index.reader import Snapshot
-from hirag_dist.map_reduce import MAP_REDUCE
-from hirag_dist.searching import MODES
+from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER
+from hirag_dist.retrieval.map_reduce import MAP_REDUCE
+from hirag_dist.retrieval.search import MODES
+from hirag_dist.storage.layout import LABEL_TABLES
+from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import Answer, MapWork, Query, Retrieval
 from tests.leaky_builds import (
     HIDDEN,

@@ -11,26 +11,27 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.backends.cpu import CpuKernels
-from hirag_dist.backends.hashing import HashingEmbedder
-from hirag_dist.backends.scripted import ScriptedModel
-from hirag_dist.config import Config
-from hirag_dist.core.limits import Allowance
-from hirag_dist.core.prompts import DONE, Prompts
-from hirag_dist.core.tokens import counter, encoding
+from hirag_dist.composition.models import CHAT_ROLES
+from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import DONE, Prompts
+from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.run import Run
-from hirag_dist.index.reader import Snapshot, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.pipeline import Build, BuildResult
-from hirag_dist.pool.budget import Budget
-from hirag_dist.pool.calling import Caller, Patience
-from hirag_dist.pool.chat import Pool, PricedModel
-from hirag_dist.pool.ledger import Ledger
-from hirag_dist.pool.treasury import Treasury
-from hirag_dist.stages.base import Services
+from hirag_dist.execution.runner import Run
+from hirag_dist.execution.stage import Services
+from hirag_dist.indexing.context import Resolved
+from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.llm.chat import Pool, PricedModel
+from hirag_dist.llm.endpoints.hashing import HashingEmbedder
+from hirag_dist.llm.endpoints.scripted import ScriptedModel
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.limits.client import Budget
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest
-from hirag_dist.wiring import CHAT_ROLES, Resolved
 
 Script = Callable[[ChatRequest], str | None]
 LONG = " ".join(f"word{letter}{other}" for letter in "abcdef" for other in "abcdefgh")  # 48 entities

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from hirag_dist.config import Config
+from hirag_dist.config.model import Config
 from tools.chart_readme import readme
 from tools.dashboard import dashboard
 

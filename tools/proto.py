@@ -1,4 +1,4 @@
-"""Generates hirag_dist/service/_pb from proto/; with --check, says instead whether what is there is fresh."""
+"""Generates hirag_dist/wire/_pb from proto/; with --check, says instead whether what is there is fresh."""
 
 import re
 import sys
@@ -10,7 +10,7 @@ from grpc_tools import protoc
 
 ROOT = Path(__file__).parents[1]
 PROTO = ROOT / "proto"
-PACKAGE = "hirag_dist.service._pb"
+PACKAGE = "hirag_dist.wire._pb"
 TARGET = ROOT.joinpath(*PACKAGE.split("."))
 
 

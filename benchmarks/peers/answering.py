@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.peers.asking import Cluster, Description, Extraction, Fixed, Keywords, Question, Report, Wanted, wanted
-from hirag_dist.core.answer_requests import answer_request
-from hirag_dist.core.prompts import (
+from hirag_dist.core.prompts.answer_requests import answer_request
+from hirag_dist.core.prompts.templates import (
     Prompts,
     describe_request,
     extraction_request,
@@ -22,8 +22,8 @@ from hirag_dist.core.prompts import (
     summary_request,
 )
 from hirag_dist.errors import RequestRejected
-from hirag_dist.extractive import reply_to
-from hirag_dist.simulator.wire import instance_of
+from hirag_dist.llm.rule_based import reply_to
+from hirag_dist.testing.simulator.openai_schema import instance_of
 from hirag_dist.types import Message
 
 _PROMPTS = Prompts()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.core.tokens import counter
+from hirag_dist.core.text.tokens import counter
 
 _SHARES = {"warm": 0.04, "alone": 0.32, "context": 0.32, "clients": 0.32}  # of the questions, none asked twice
 

@@ -13,8 +13,8 @@ import asyncio
 import signal
 
 from benchmarks.peers.answering import reply, structured
-from hirag_dist.simulator import Simulator, SimulatorOptions
-from hirag_dist.simulator.app import Endpoint
+from hirag_dist.testing.simulator import Simulator, SimulatorOptions
+from hirag_dist.testing.simulator.app import Endpoint
 
 
 def main() -> None:

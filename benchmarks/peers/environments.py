@@ -93,7 +93,7 @@ def _ranks(folder: Path) -> Path:
     for name in _RANKS:
         path = folder / hashlib.sha1(_RANKS_URL.format(name).encode()).hexdigest()
         if not path.exists():
-            packed = resources.files("hirag_dist.data").joinpath(f"{name}.tiktoken.xz").read_bytes()
+            packed = resources.files("hirag_dist.core.text").joinpath("data", f"{name}.tiktoken.xz").read_bytes()
             whole = path.with_suffix(".new")
             whole.write_bytes(lzma.decompress(packed))
             whole.replace(path)

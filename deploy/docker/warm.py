@@ -16,7 +16,7 @@ import sys
 from importlib import resources
 from pathlib import Path
 
-from hirag_dist.core.rouge import rouge_l
+from hirag_dist.evaluation.metrics.rouge import rouge_l
 
 LABELLED = [
     {"id": name, "title": name, "text": text, "labels": labels}

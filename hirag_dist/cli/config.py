@@ -8,10 +8,10 @@ from typing import Any
 
 import typer
 
-from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configuration
-from hirag_dist.cli.output import emit, out, table, use_json
-from hirag_dist.config import Config
-from hirag_dist.config_file import load_prompts
+from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
+from hirag_dist.cli._output import emit, out, table, use_json
+from hirag_dist.config.model import Config
+from hirag_dist.llm.prompt_files import load_prompts
 
 
 def register(app: typer.Typer) -> None:

@@ -13,18 +13,18 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.bill import bill_table
-from hirag_dist.cli.building import Order, build, layer_table, summary
-from hirag_dist.cli.builds import Given
+from hirag_dist.cli._bill import bill_table
+from hirag_dist.cli._build import Order, build, layer_table, summary
+from hirag_dist.cli._build_records import Given
+from hirag_dist.cli._options import configuration
+from hirag_dist.cli._output import out
+from hirag_dist.cli._render import show_answer, show_retrieval
 from hirag_dist.cli.inspect import write_page
-from hirag_dist.cli.options import configuration
-from hirag_dist.cli.output import out
-from hirag_dist.cli.results import show_answer, show_retrieval
 from hirag_dist.client import HiragClient
-from hirag_dist.core.text import many
+from hirag_dist.core.text.normalize import many
 from hirag_dist.errors import ServiceError
-from hirag_dist.index.reader import open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import Answer
 
 _READY_S = 60.0

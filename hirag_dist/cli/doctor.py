@@ -16,18 +16,18 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from hirag_dist.backends.endpoints import make_chat_model, make_embedder
-from hirag_dist.backends.kernels import has_gpu_workers, resolve_kernels
-from hirag_dist.cli.options import ConfigOption, JsonOption, SetOption, configuration
-from hirag_dist.cli.output import emit, out, use_json
-from hirag_dist.config import Config
-from hirag_dist.config_file import load_prompts
-from hirag_dist.core.text import many
-from hirag_dist.core.tokens import counter
+from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
+from hirag_dist.cli._output import emit, out, use_json
+from hirag_dist.composition.models import CHAT_ROLES, role_endpoints
+from hirag_dist.compute.factory import has_gpu_workers, resolve_kernels
+from hirag_dist.config.model import Config
+from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
-from hirag_dist.index.store import Store
+from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder
+from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, Message
-from hirag_dist.wiring import CHAT_ROLES, role_endpoints
 
 _UNTRIED = (
     "Not yet run on a GPU by the project: checked on the CPU through the same code, and calls to cuGraph against the "
@@ -120,7 +120,7 @@ def _gpu() -> Finding:
         return Finding(
             "GPU", "note", f"{seen}, and CuPy is not installed: clustering and communities run on the CPU", fix
         )
-    from hirag_dist.backends.gpu import describe_device, device_count
+    from hirag_dist.compute.gpu import describe_device, device_count
 
     if not device_count():
         return Finding("GPU", "note", "CuPy is installed and no GPU is visible: see `nvidia-smi`, CUDA_VISIBLE_DEVICES")
@@ -191,7 +191,7 @@ async def _embed(config: Config) -> str:
 
 
 def _milvus(config: Config) -> str:
-    from hirag_dist.backends.milvus import server_version
+    from hirag_dist.retrieval.vector_index.milvus import server_version
 
     token = config.vectors.token.get_secret_value() if config.vectors.token else ""
     return server_version(str(config.vectors.uri), token)

@@ -7,14 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.eval_judge import (
-    AnswersOption,
-    AskedModesOption,
-    AskedQuestionsOption,
-    read_material,
-    refuse_idle,
-)
-from hirag_dist.cli.evaluating import (
+from hirag_dist.cli._eval import (
     EvalIndexOption,
     FreshOption,
     IdFieldOption,
@@ -25,7 +18,7 @@ from hirag_dist.cli.evaluating import (
     evaluate,
     read_variants,
 )
-from hirag_dist.cli.options import (
+from hirag_dist.cli._options import (
     ConfigOption,
     JsonOption,
     MaxTokensOption,
@@ -34,10 +27,17 @@ from hirag_dist.cli.options import (
     SnapshotOption,
     configuration,
 )
-from hirag_dist.cli.output import use_json
+from hirag_dist.cli._output import use_json
+from hirag_dist.cli.eval_judge import (
+    AnswersOption,
+    AskedModesOption,
+    AskedQuestionsOption,
+    read_material,
+    refuse_idle,
+)
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Order, QuestionFields
-from hirag_dist.evaluation.claims_runs import count_claims, recount_claims
+from hirag_dist.evaluation.claims_run import count_claims, recount_claims
 from hirag_dist.evaluation.judging import ROLE, judge_roles, require_llm
 
 

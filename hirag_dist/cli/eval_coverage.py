@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from hirag_dist.cli.builds import earlier_builds, last_build
-from hirag_dist.cli.evaluating import (
+from hirag_dist.cli._build_records import earlier_builds, last_build
+from hirag_dist.cli._eval import (
     FreshOption,
     LimitOption,
     ModesOption,
@@ -17,7 +17,7 @@ from hirag_dist.cli.evaluating import (
     evaluate,
     read_variants,
 )
-from hirag_dist.cli.options import (
+from hirag_dist.cli._options import (
     ConfigOption,
     IndexOption,
     JsonOption,
@@ -27,10 +27,10 @@ from hirag_dist.cli.options import (
     SnapshotOption,
     configuration,
 )
-from hirag_dist.cli.output import use_json
+from hirag_dist.cli._output import use_json
 from hirag_dist.evaluation import Findings, Order, QuestionFields, Session, read_questions
 from hirag_dist.evaluation.coverage import evaluate_coverage
-from hirag_dist.index.store import Store
+from hirag_dist.storage.store import Store
 
 
 def register(group: typer.Typer) -> None:

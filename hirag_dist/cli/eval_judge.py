@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli.evaluating import (
+from hirag_dist.cli._eval import (
     EvalIndexOption,
     FreshOption,
     IdFieldOption,
@@ -19,7 +19,7 @@ from hirag_dist.cli.evaluating import (
     evaluate,
     read_variants,
 )
-from hirag_dist.cli.options import (
+from hirag_dist.cli._options import (
     ConfigOption,
     JsonOption,
     MaxTokensOption,
@@ -28,13 +28,13 @@ from hirag_dist.cli.options import (
     SnapshotOption,
     configuration,
 )
-from hirag_dist.cli.output import use_json
-from hirag_dist.core.evaluation_prompts import CRITERIA
+from hirag_dist.cli._output import use_json
+from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Order, QuestionFields, Questions, read_questions
-from hirag_dist.evaluation.answer_sets import answer_sources
+from hirag_dist.evaluation.answer_collections import answer_sources
+from hirag_dist.evaluation.judge_run import Material, judge_answers, recount
 from hirag_dist.evaluation.judging import ROLE, Judging, criteria_of, judge_roles, require_llm
-from hirag_dist.evaluation.judging_runs import Material, judge_answers, recount
 
 AnswersOption = Annotated[
     list[str] | None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.evaluating import (
+from hirag_dist.cli._eval import (
     AnswerFieldOption,
     EvalIndexOption,
     FreshOption,
@@ -22,7 +22,7 @@ from hirag_dist.cli.evaluating import (
     evaluate,
     read_variants,
 )
-from hirag_dist.cli.options import (
+from hirag_dist.cli._options import (
     ConfigOption,
     JsonOption,
     MaxTokensOption,
@@ -31,12 +31,12 @@ from hirag_dist.cli.options import (
     SnapshotOption,
     configuration,
 )
-from hirag_dist.cli.output import use_json
-from hirag_dist.core.answer_metrics import DEFINITIONS, REFUSALS
+from hirag_dist.cli._output import use_json
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Findings, Order, QuestionFields, Session, read_questions
-from hirag_dist.evaluation.answer_rules import Rules
+from hirag_dist.evaluation.metrics.answers import DEFINITIONS, REFUSALS
 from hirag_dist.evaluation.qa import AnswerFields, evaluate_answers, score_recorded
+from hirag_dist.evaluation.scoring_rules import Rules
 
 
 def register(group: typer.Typer) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.evaluating import EvalIndexOption, FreshOption, OutOption, evaluate
-from hirag_dist.cli.options import (
+from hirag_dist.cli._eval import EvalIndexOption, FreshOption, OutOption, evaluate
+from hirag_dist.cli._options import (
     ConfigOption,
     JsonOption,
     MaxTokensOption,
@@ -17,12 +17,12 @@ from hirag_dist.cli.options import (
     SnapshotOption,
     configuration,
 )
-from hirag_dist.cli.output import use_json
+from hirag_dist.cli._output import use_json
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Findings, Order, Session
 from hirag_dist.evaluation.judging import ROLE, require_llm
-from hirag_dist.evaluation.sensemaking import Wanted, describe_corpus, make_questions, question_findings
-from hirag_dist.reading import clean_text
+from hirag_dist.evaluation.question_generation import Wanted, describe_corpus, make_questions, question_findings
+from hirag_dist.readers import clean_text
 
 
 def register(group: typer.Typer) -> None:

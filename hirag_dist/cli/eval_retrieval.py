@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.evaluating import (
+from hirag_dist.cli._eval import (
     EvalIndexOption,
     FreshOption,
     GoldFieldOption,
@@ -22,7 +22,7 @@ from hirag_dist.cli.evaluating import (
     evaluate,
     read_variants,
 )
-from hirag_dist.cli.options import (
+from hirag_dist.cli._options import (
     ConfigOption,
     JsonOption,
     MaxTokensOption,
@@ -31,7 +31,7 @@ from hirag_dist.cli.options import (
     SnapshotOption,
     configuration,
 )
-from hirag_dist.cli.output import use_json
+from hirag_dist.cli._output import use_json
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Order, QuestionFields, read_questions
 from hirag_dist.evaluation.retrieval import evaluate_retrieval

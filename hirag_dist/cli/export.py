@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from hirag_dist.cli.options import IndexOption, JsonOption, SnapshotOption
-from hirag_dist.cli.output import emit, out, use_json
+from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
+from hirag_dist.cli._output import emit, out, use_json
 from hirag_dist.errors import ConfigError, StoreError
-from hirag_dist.exporting import graphrag_tables, write_graphml
-from hirag_dist.index.reader import Snapshot, open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.interop.exporters import graphrag_tables, write_graphml
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
 
 Form = Literal["auto", "graphml", "graphrag"]
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from hirag_dist.cli.building import Order, build, conclude, summary
-from hirag_dist.cli.builds import Given
-from hirag_dist.cli.options import (
+from hirag_dist.cli._build import Order, build, conclude, summary
+from hirag_dist.cli._build_records import Given
+from hirag_dist.cli._options import (
     BatchOption,
     ConfigOption,
     ExecutorOption,
@@ -23,11 +23,11 @@ from hirag_dist.cli.options import (
     configuration,
     running,
 )
-from hirag_dist.cli.output import err, use_json
-from hirag_dist.core.text import many
-from hirag_dist.core.tokens import counter
-from hirag_dist.importing import read_working_folder
-from hirag_dist.index.store import Store
+from hirag_dist.cli._output import err, use_json
+from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.tokens import counter
+from hirag_dist.interop.importers import read_working_folder
+from hirag_dist.storage.store import Store
 
 Communities = Literal["new", "keep"]
 

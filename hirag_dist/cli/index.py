@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.building import Order, build, conclude, summary
-from hirag_dist.cli.builds import Given
-from hirag_dist.cli.options import (
+from hirag_dist.cli._build import Order, build, conclude, summary
+from hirag_dist.cli._build_records import Given
+from hirag_dist.cli._options import (
     BatchOption,
     ConfigOption,
     ExecutorOption,
@@ -24,8 +24,8 @@ from hirag_dist.cli.options import (
     configuration,
     running,
 )
-from hirag_dist.cli.output import use_json
-from hirag_dist.index.store import Store
+from hirag_dist.cli._output import use_json
+from hirag_dist.storage.store import Store
 
 
 def register(app: typer.Typer) -> None:

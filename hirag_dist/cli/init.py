@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.options import JsonOption
-from hirag_dist.cli.output import emit, out, use_json
+from hirag_dist.cli._options import JsonOption
+from hirag_dist.cli._output import emit, out, use_json
 from hirag_dist.errors import ConfigError
 
 
@@ -42,4 +42,4 @@ def init(
 
 def template() -> str:
     """Return the commented configuration."""
-    return resources.files("hirag_dist.data").joinpath("hirag.yaml").read_text(encoding="utf-8")
+    return resources.files("hirag_dist.config").joinpath("hirag.yaml").read_text(encoding="utf-8")

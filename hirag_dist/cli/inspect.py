@@ -10,21 +10,21 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from hirag_dist.backends.kernels import make_kernels, resolve_kernels
-from hirag_dist.cli.bill import bill_table, ratio_line, tokens_per_corpus_token
-from hirag_dist.cli.building import layer_table
-from hirag_dist.cli.options import IndexOption, JsonOption, SnapshotOption
-from hirag_dist.cli.output import emit, out, table, use_json
-from hirag_dist.core.distances import hop_distances
-from hirag_dist.core.measures import PathLengths
-from hirag_dist.core.text import many
+from hirag_dist.cli._bill import bill_table, ratio_line, tokens_per_corpus_token
+from hirag_dist.cli._build import layer_table
+from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
+from hirag_dist.cli._output import emit, out, table, use_json
+from hirag_dist.compute.factory import make_kernels, resolve_kernels
+from hirag_dist.core.graph.bfs import hop_distances
+from hirag_dist.core.graph.hierarchy_metrics import PathLengths
+from hirag_dist.core.text.normalize import many
 from hirag_dist.errors import HiragError, StoreError
-from hirag_dist.index.reader import Snapshot, open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.inspection.graph_view import graph_view
+from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.page import render_page
-from hirag_dist.inspection.records import Inspection
 from hirag_dist.inspection.summary import TABLES, inspect_tables
-from hirag_dist.inspection.view import graph_view
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, IntVector
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from importlib import import_module
 import typer
 
 from hirag_dist import __version__
-from hirag_dist.cli.logs import configure
-from hirag_dist.cli.output import claim_stdout, emit_error
+from hirag_dist.cli._logs import configure
+from hirag_dist.cli._output import claim_stdout, emit_error
 from hirag_dist.errors import HiragError
 
 _INTERRUPTED = 130

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
-from hirag_dist.cli.output import dollars, emit, out, table, use_json
-from hirag_dist.config_file import load_prompts
-from hirag_dist.core.text import many
-from hirag_dist.planning import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, Plan, make_plan
+from hirag_dist.cli._options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
+from hirag_dist.cli._output import dollars, emit, out, table, use_json
+from hirag_dist.core.text.normalize import many
+from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, Plan, make_plan
+from hirag_dist.llm.prompt_files import load_prompts
 
 
 def register(app: typer.Typer) -> None:

@@ -11,15 +11,15 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.backends.milvus import Collections, lite_collections, server_collections
-from hirag_dist.cli.options import ConfigOption, IndexOption, JsonOption, SetOption, WaitOption, configuration
-from hirag_dist.cli.output import emit, err, out, table, use_json
-from hirag_dist.config import Vectors
-from hirag_dist.core.text import many
+from hirag_dist.cli._options import ConfigOption, IndexOption, JsonOption, SetOption, WaitOption, configuration
+from hirag_dist.cli._output import emit, err, out, table, use_json
+from hirag_dist.config.model import Vectors
+from hirag_dist.core.text.normalize import many
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.index.lock import BuildLock
-from hirag_dist.index.store import Store
-from hirag_dist.pruning import Plan, Rule, collections_of, plan_pruning, prune, served
+from hirag_dist.retrieval.vector_index.milvus import Collections, lite_collections, server_collections
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.gc import Plan, Rule, collections_of, plan_pruning, prune, served
+from hirag_dist.storage.store import Store
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli.bill import sent_line
-from hirag_dist.cli.builds import sent_sums
-from hirag_dist.cli.options import (
+from hirag_dist.cli._bill import sent_line
+from hirag_dist.cli._build_records import sent_sums
+from hirag_dist.cli._options import (
     ConfigOption,
     JsonOption,
     MaxTokensOption,
@@ -21,16 +21,16 @@ from hirag_dist.cli.options import (
     SnapshotOption,
     configuration,
 )
-from hirag_dist.cli.output import emit, err, out, use_json
-from hirag_dist.cli.results import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
-from hirag_dist.config import Config
-from hirag_dist.config_file import load_prompts
+from hirag_dist.cli._output import emit, err, out, use_json
+from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
+from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
-from hirag_dist.index.reader import open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.pool.metering import Meter, current_meter
-from hirag_dist.service.status import DeadlinePassed
+from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
+from hirag_dist.wire.error_status import DeadlinePassed
 
 _MODES = (
     "hirag, local, global, bridge, nobridge, naive, flat or graphrag-local; graphrag-global and ts read the whole "
@@ -173,7 +173,8 @@ async def _ask_here(
     say: Any,
     deadline_s: float | None,
 ) -> Retrieval | Answer:
-    from hirag_dist.wiring import make_engine, make_treasury
+    from hirag_dist.composition.models import make_treasury
+    from hirag_dist.composition.query import make_engine
 
     snapshot = open_snapshot(Store(index), snapshot_id)
     limited = limits != (None, None)

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli.building import Order, build, conclude, summary
-from hirag_dist.cli.builds import Given, last_build
-from hirag_dist.cli.dropping import Choice, drop_letters
-from hirag_dist.cli.options import (
+from hirag_dist.cli._build import Order, build, conclude, summary
+from hirag_dist.cli._build_records import Given, last_build
+from hirag_dist.cli._drop import Choice, drop_letters
+from hirag_dist.cli._options import (
     BatchOption,
     ConfigOption,
     ExecutorOption,
@@ -26,16 +26,16 @@ from hirag_dist.cli.options import (
     configuration,
     running,
 )
-from hirag_dist.cli.output import emit, err, out, use_json
-from hirag_dist.config import Config, Reading
-from hirag_dist.core.text import many
-from hirag_dist.core.tokens import counter
+from hirag_dist.cli._output import emit, err, out, use_json
+from hirag_dist.config.model import Config, Reading
+from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError, InputError, SnapshotNotFound
-from hirag_dist.importing import read_working_folder
-from hirag_dist.index.lock import BuildLock
-from hirag_dist.index.reader import current_id
-from hirag_dist.index.store import Store
-from hirag_dist.pipeline import Build, BuildResult
+from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.interop.importers import read_working_folder
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.reader import current_id
+from hirag_dist.storage.store import Store
 
 
 def register(app: typer.Typer) -> None:

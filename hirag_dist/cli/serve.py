@@ -15,25 +15,25 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.options import ConfigOption, IndexOption, SetOption, configuration
-from hirag_dist.cli.output import err
-from hirag_dist.cli.page import page_options, serve_index_and_page
-from hirag_dist.cli.page_work import PageWork
-from hirag_dist.cli.serving import for_several, options_of, processes_of, serve_index
+from hirag_dist.cli._options import ConfigOption, IndexOption, SetOption, configuration
+from hirag_dist.cli._output import err
+from hirag_dist.cli._page import page_options, serve_index_and_page
+from hirag_dist.cli._page_process import PageWork
+from hirag_dist.cli._serve import for_several, options_of, processes_of, serve_index
 from hirag_dist.cli.worker import Work
-from hirag_dist.config import Config
-from hirag_dist.index.reader import open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.service.limits import SharedLimits
-from hirag_dist.service.listening import probe
+from hirag_dist.config.model import Config
+from hirag_dist.service.caller_quotas import SharedLimits
+from hirag_dist.service.channel_options import probe
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics, any_serving
-from hirag_dist.service.metrics_http import serve_metrics
+from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import split_address
-from hirag_dist.service.station import open_station
+from hirag_dist.service.shared_state import open_station
 from hirag_dist.service.supervisor import Job, Supervisor, reserve
-from hirag_dist.web.options import url_of
+from hirag_dist.service.web.options import url_of
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
 
-_LOGGERS = ("", "hirag_dist.service", "hirag_dist.web")
+_LOGGERS = ("", "hirag_dist.service", "hirag_dist.service.web")
 
 
 def register(app: typer.Typer) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli.output import emit, err
-from hirag_dist.simulator import SimulatorOptions, run_simulator
+from hirag_dist.cli._output import emit, err
+from hirag_dist.testing.simulator import SimulatorOptions, run_simulator
 
 _LIMITS, _LATENCY, _FAULTS, _BATCHES = "Limits", "Latency", "Faults", "Batches"
 

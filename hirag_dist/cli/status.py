@@ -8,19 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli.bill import bill_table, ratio_line, sent_line, tokens_per_corpus_token
-from hirag_dist.cli.builds import IN_SHORT, build_usage, dead_letters, earlier_builds, last_build, published
-from hirag_dist.cli.options import IndexOption, JsonOption
-from hirag_dist.cli.output import dollars, emit, out, short, table, use_json
-from hirag_dist.core.text import many
+from hirag_dist.cli._bill import bill_table, ratio_line, sent_line, tokens_per_corpus_token
+from hirag_dist.cli._build_records import IN_SHORT, build_usage, dead_letters, earlier_builds, last_build, published
+from hirag_dist.cli._options import IndexOption, JsonOption
+from hirag_dist.cli._output import dollars, emit, out, short, table, use_json
+from hirag_dist.core.text.normalize import many
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
-from hirag_dist.execution.batch_records import batches_out
-from hirag_dist.execution.letters import load_drops
-from hirag_dist.index.layout import ALIASES, MANIFEST
-from hirag_dist.index.manifest import parse_manifest
-from hirag_dist.index.reader import current_id, open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.execution.batch_api.records import batches_out
+from hirag_dist.execution.dead_letters import load_drops
 from hirag_dist.schemas import REJECTS
+from hirag_dist.storage.layout import ALIASES, MANIFEST
+from hirag_dist.storage.snapshot.manifest import parse_manifest
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.store import Store
 
 _SHOWN = 50  # dead letters in the table
 _STATES = {

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli.options import JsonOption
-from hirag_dist.cli.output import emit, use_json
+from hirag_dist.cli._options import JsonOption
+from hirag_dist.cli._output import emit, use_json
 from hirag_dist.errors import ConfigError
-from hirag_dist.service.callers import is_name
+from hirag_dist.service.auth.caller_registry import is_name
 
 _BYTES = 32  # of randomness
 

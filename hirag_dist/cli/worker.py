@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hirag_dist.config import Config
+from hirag_dist.config.model import Config
 from hirag_dist.errors import HiragError
 from hirag_dist.service.options import ServerOptions
-from hirag_dist.service.station import Station
+from hirag_dist.service.shared_state import Station
 
 if TYPE_CHECKING:
-    from hirag_dist.cli.page_work import PageWork
+    from hirag_dist.cli._page_process import PageWork
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Work:
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> None:
         """Serve until a signal, or `stop`; call `ready` with HOST:PORT."""
-        from hirag_dist.cli.serving import serve_index
+        from hirag_dist.cli._serve import serve_index
 
         await serve_index(self.config, self.index, self.options, ready, stop, self.station)
 
 
 def main() -> None:
     """Serve the work on standard input, report through the descriptor that the last argument names, and exit."""
-    from hirag_dist.cli.logs import configure
+    from hirag_dist.cli._logs import configure
 
     work: Work | PageWork = pickle.load(sys.stdin.buffer)  # from the supervisor alone: nobody else holds the pipe
     configure(work.levels, name=work.name)

@@ -10,7 +10,7 @@ service knows, all of them a `ServiceError`.
 from hirag_dist.client.asynchronous import AsyncHiragClient
 from hirag_dist.client.common import CallOptions, ClientOptions
 from hirag_dist.client.synchronous import HiragClient
-from hirag_dist.service.status import (
+from hirag_dist.wire.error_status import (
     DeadlinePassed,
     Limited,
     NotReady,

@@ -22,11 +22,11 @@ from hirag_dist.client.common import (
     not_ready,
     query_message,
 )
-from hirag_dist.service._pb import query_pb2 as pb
-from hirag_dist.service._pb import query_pb2_grpc
-from hirag_dist.service.convert import info_from_proto, level_from_proto, retrieval_from_proto
-from hirag_dist.service.options import DEFAULT_LISTEN
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire._pb import query_pb2_grpc
+from hirag_dist.wire.convert import info_from_proto, level_from_proto, retrieval_from_proto
+from hirag_dist.wire.defaults import DEFAULT_LISTEN
 
 
 class AsyncHiragClient:

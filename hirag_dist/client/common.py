@@ -12,12 +12,12 @@ import grpc
 
 from hirag_dist.client.tokens import TokenFile, check_token
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
-from hirag_dist.service._pb import query_pb2 as pb
-from hirag_dist.service.convert import answer_from_proto, retrieval_from_proto
-from hirag_dist.service.options import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
-from hirag_dist.service.queries import query_to_proto
-from hirag_dist.service.status import REQUEST_ID_KEY, DeadlinePassed, TooLarge, Unauthenticated, error_of
 from hirag_dist.types import Answer, Query, Retrieval
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.convert import answer_from_proto, retrieval_from_proto
+from hirag_dist.wire.defaults import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
+from hirag_dist.wire.error_status import REQUEST_ID_KEY, DeadlinePassed, TooLarge, Unauthenticated, error_of
+from hirag_dist.wire.queries import query_to_proto
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["QueryService"].full_name
 

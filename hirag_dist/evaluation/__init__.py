@@ -4,12 +4,12 @@
 `read_questions` reads question files; `Findings` and its sections become `report.json` and `report.html`.
 """
 
-from hirag_dist.evaluation.opening import open_session
+from hirag_dist.evaluation.open_session import open_session
 from hirag_dist.evaluation.questions import Question, QuestionFields, Questions, read_questions, rows_of
 from hirag_dist.evaluation.report import write_report
-from hirag_dist.evaluation.sections import Bars, Findings, Lines, Matrix, Section, Table, Text
+from hirag_dist.evaluation.report_model import Bars, Findings, Lines, Matrix, Section, Table, Text
 from hirag_dist.evaluation.session import Order, Session, System
-from hirag_dist.evaluation.units import Letter, Outcome, Outcomes, Unit
+from hirag_dist.evaluation.work_units import Letter, Outcome, Outcomes, Unit
 
 __all__ = [
     "Bars",

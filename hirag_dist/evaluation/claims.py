@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from hirag_dist.core.claim_measures import THRESHOLDS, cluster_counts, distinct_claims
-from hirag_dist.core.evaluation_requests import answer_claims_request, parse_list
+from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, parse_list
 from hirag_dist.errors import InputError
-from hirag_dist.evaluation.answer_sets import AnswerSets
+from hirag_dist.evaluation.answer_collections import AnswerSets
+from hirag_dist.evaluation.metrics.claims import THRESHOLDS, cluster_counts, distinct_claims
 from hirag_dist.evaluation.questions import rows_of, strings
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.units import Unit
-from hirag_dist.reading import Unreadable
+from hirag_dist.evaluation.work_units import Unit
+from hirag_dist.readers import Unreadable
 from hirag_dist.types import FloatVector, Rejected
 
 STEP: Final = "claims"

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.core.claim_measures import THRESHOLDS, LabelAgreement, label_agreement
-from hirag_dist.core.statistics import bootstrap_means, holm, wilcoxon
-from hirag_dist.core.win_rates import Verdicts, majority
 from hirag_dist.evaluation.claims import MEASURES, ClaimCounts
 from hirag_dist.evaluation.judging_report import p_text
-from hirag_dist.evaluation.sections import Bars, Cell, Lines, Section, Table, Text
+from hirag_dist.evaluation.metrics.claims import THRESHOLDS, LabelAgreement, label_agreement
+from hirag_dist.evaluation.metrics.statistics import bootstrap_means, holm, wilcoxon
+from hirag_dist.evaluation.metrics.win_rates import Verdicts, majority
+from hirag_dist.evaluation.report_model import Bars, Cell, Lines, Section, Table, Text
 from hirag_dist.types import FloatVector
 
 _LABELS: Mapping[str, Sequence[int]] = {  # criterion of a judge → places of the measures that stand for it

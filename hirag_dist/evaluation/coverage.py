@@ -14,16 +14,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.coverage import LEVELS, TokenRecall, recall_in_bridge, rendered_levels, retrieved_levels
-from hirag_dist.core.statistics import Interval, bootstrap_means, known_mean
-from hirag_dist.core.tokens import encoding
+from hirag_dist.core.text.tokens import encoding
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation.hierarchy import hierarchy_of, index_curves, index_results, index_tables
+from hirag_dist.evaluation.metrics.statistics import Interval, bootstrap_means, known_mean
+from hirag_dist.evaluation.metrics.token_recall import (
+    LEVELS,
+    TokenRecall,
+    recall_in_bridge,
+    rendered_levels,
+    retrieved_levels,
+)
 from hirag_dist.evaluation.questions import Question, Questions
-from hirag_dist.evaluation.sections import Bars, Cell, Findings, Section, Table, Text
+from hirag_dist.evaluation.report_model import Bars, Cell, Findings, Section, Table, Text
 from hirag_dist.evaluation.session import Session, System
-from hirag_dist.evaluation.units import Unit, Value
-from hirag_dist.searching import MODES
+from hirag_dist.evaluation.work_units import Unit, Value
+from hirag_dist.retrieval.search import MODES
 from hirag_dist.types import Query, Retrieval
 
 ENCODING = "cl100k_base"  # the paper's, whatever the index counts by

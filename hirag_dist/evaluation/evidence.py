@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.admission import spans
-from hirag_dist.index.reader import Snapshot
+from hirag_dist.core.access.filter import spans
+from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import IntVector, Retrieval
 
 LEVELS = ("local", "global", "bridge", "sources")

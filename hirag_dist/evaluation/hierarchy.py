@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hirag_dist.evaluation.sections import Lines, Section, Table
-from hirag_dist.index.reader import Snapshot
-from hirag_dist.inspection.records import BillLine, GraphSummary, LayerSummary
+from hirag_dist.evaluation.report_model import Lines, Section, Table
+from hirag_dist.inspection.model import BillLine, GraphSummary, LayerSummary
 from hirag_dist.inspection.summary import added_lines, bill_lines, graph_summaries, layer_summaries
+from hirag_dist.storage.snapshot.reader import Snapshot
 
 _LAYER_COLUMNS = ("layer", "entities", "clusters", "median_cluster", "sparsity", "change_rate", "decision")
 

@@ -9,18 +9,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from hirag_dist.config import Config, RoleTarget
-from hirag_dist.core.evaluation_prompts import CRITERIA
-from hirag_dist.core.evaluation_requests import judge_request
-from hirag_dist.core.verdicts import parse_verdicts
-from hirag_dist.core.win_rates import Pair, Verdicts
+from hirag_dist.composition.models import shares
+from hirag_dist.config.model import Config, RoleTarget
+from hirag_dist.core.prompts.evaluation_requests import judge_request
+from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.errors import ConfigError, InputError
-from hirag_dist.evaluation.answer_sets import AnswerSets
+from hirag_dist.evaluation.answer_collections import AnswerSets
+from hirag_dist.evaluation.metrics.judge_replies import parse_verdicts
+from hirag_dist.evaluation.metrics.win_rates import Pair, Verdicts
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.units import Unit
 from hirag_dist.evaluation.verdict_records import VerdictColumns, add_record, write_verdict
+from hirag_dist.evaluation.work_units import Unit
 from hirag_dist.types import IntVector, Rejected
-from hirag_dist.wiring import shares
 
 STEP: Final = "verdicts"
 ROLE: Final = "judge"

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.core.statistics import NOTHING, Interval, SignedRank, bootstrap_means, holm, wilcoxon
-from hirag_dist.core.win_rates import (
+from hirag_dist.evaluation.metrics.statistics import NOTHING, Interval, SignedRank, bootstrap_means, holm, wilcoxon
+from hirag_dist.evaluation.metrics.win_rates import (
     Agreement,
     Pair,
     Tally,
@@ -24,7 +24,7 @@ from hirag_dist.core.win_rates import (
     score_differences,
     tally,
 )
-from hirag_dist.evaluation.sections import Bars, Cell, Matrix, Section, Table, Text
+from hirag_dist.evaluation.report_model import Bars, Cell, Matrix, Section, Table, Text
 from hirag_dist.types import IntVector
 
 _MOST_PAIRS = 6  # that are drawn by every criterion in one chart

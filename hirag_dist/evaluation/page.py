@@ -10,10 +10,10 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from hirag_dist.core.statistics import Interval
-from hirag_dist.core.text import many, shorten
-from hirag_dist.evaluation.drawing import draw_bars, draw_lines, draw_matrix
-from hirag_dist.evaluation.sections import Bars, Cell, Lines, Section, Table, Text
+from hirag_dist.core.text.normalize import many, shorten
+from hirag_dist.evaluation.metrics.statistics import Interval
+from hirag_dist.evaluation.report_model import Bars, Cell, Lines, Section, Table, Text
+from hirag_dist.evaluation.svg import draw_bars, draw_lines, draw_matrix
 from hirag_dist.inspection.page import html_table, page_part
 
 _CELL_CHARS = 2000

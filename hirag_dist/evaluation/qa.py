@@ -16,22 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from hirag_dist.core.answer_requests import short_answer_request
-from hirag_dist.core.context import RECORD_LETTERS, UNKNOWN_ANSWER
-from hirag_dist.core.replies import parse_text
-from hirag_dist.core.text import many, one_line
+from hirag_dist.core.prompts.answer_requests import short_answer_request
+from hirag_dist.core.prompts.reply_parsing import parse_text
+from hirag_dist.core.retrieval.context import RECORD_LETTERS, UNKNOWN_ANSWER
+from hirag_dist.core.text.normalize import many, one_line
 from hirag_dist.errors import ConfigError, InputError, StoreError
-from hirag_dist.evaluation.answer_rules import Rules
+from hirag_dist.evaluation.qa_scores import Cost, Scoreboard
 from hirag_dist.evaluation.questions import Question, Questions, rows_of, strings
-from hirag_dist.evaluation.scoreboard import Cost, Scoreboard
-from hirag_dist.evaluation.sections import Findings
+from hirag_dist.evaluation.report_model import Findings
+from hirag_dist.evaluation.scoring_rules import Rules
 from hirag_dist.evaluation.session import Session, System
-from hirag_dist.evaluation.units import Unit, Value
-from hirag_dist.map_reduce import MAP_REDUCE, map_parts
-from hirag_dist.pool.metering import Meter
-from hirag_dist.reading import Unreadable
-from hirag_dist.reading.making import find_field
-from hirag_dist.searching import MODES
+from hirag_dist.evaluation.work_units import Unit, Value
+from hirag_dist.llm.usage import Meter
+from hirag_dist.readers import Unreadable
+from hirag_dist.readers.document_builder import find_field
+from hirag_dist.retrieval.map_reduce import MAP_REDUCE, map_parts
+from hirag_dist.retrieval.search import MODES
 from hirag_dist.types import Query, Rejected, Retrieval
 
 SCORES = "scores.jsonl"

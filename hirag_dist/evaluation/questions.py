@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hirag_dist.core.text import one_line
+from hirag_dist.core.text.normalize import one_line
 from hirag_dist.errors import InputError
-from hirag_dist.reading import Row, Unreadable, clean_text, find_inputs, read_rows
-from hirag_dist.reading.making import find_field
+from hirag_dist.readers import Row, Unreadable, clean_text, find_inputs, read_rows
+from hirag_dist.readers.document_builder import find_field
 
 USUAL: Mapping[str, tuple[str, ...]] = {
     "question": ("question", "query", "text", "input"),

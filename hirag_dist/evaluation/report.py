@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hirag_dist import __version__
-from hirag_dist.core.statistics import Interval
+from hirag_dist.evaluation.metrics.statistics import Interval
 from hirag_dist.evaluation.page import render_page
-from hirag_dist.evaluation.sections import Findings
+from hirag_dist.evaluation.report_model import Findings
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.units import Outcomes
-from hirag_dist.index.store import Store
-from hirag_dist.pool.metering import Meter, Use
+from hirag_dist.evaluation.work_units import Outcomes
+from hirag_dist.llm.usage import Meter, Use
+from hirag_dist.storage.store import Store
 
 SCHEMA = "hirag_dist.evaluation/1"
 _LETTERS_SHOWN = 200

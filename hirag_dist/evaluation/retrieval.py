@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.evidence import LEVELS, Evidence
 from hirag_dist.evaluation.questions import Question, Questions
+from hirag_dist.evaluation.report_model import Findings
 from hirag_dist.evaluation.retrieval_report import Tally, findings
-from hirag_dist.evaluation.sections import Findings
 from hirag_dist.evaluation.session import Session, System
-from hirag_dist.evaluation.units import Unit, Value
-from hirag_dist.searching import MODES
+from hirag_dist.evaluation.work_units import Unit, Value
+from hirag_dist.retrieval.search import MODES
 from hirag_dist.types import IntVector, Query
 
 STEP = "retrieve"

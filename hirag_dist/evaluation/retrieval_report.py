@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.statistics import Interval, bootstrap_means, known_mean
-from hirag_dist.core.text import many
+from hirag_dist.core.text.normalize import many
 from hirag_dist.evaluation.evidence import LEVELS
+from hirag_dist.evaluation.metrics.statistics import Interval, bootstrap_means, known_mean
 from hirag_dist.evaluation.questions import Question
-from hirag_dist.evaluation.sections import Bars, Cell, Findings, Section, Table, Text
+from hirag_dist.evaluation.report_model import Bars, Cell, Findings, Section, Table, Text
 from hirag_dist.evaluation.session import System
-from hirag_dist.evaluation.units import Value
+from hirag_dist.evaluation.work_units import Value
 
 _PARTS = ("search", "communities", "bridge", "sources", "render", "total")
 _MOST_TYPES = 20

@@ -13,21 +13,21 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.config import Config, Retrieval, RoleTarget
-from hirag_dist.core.prompts import INSTRUCTIONS, Prompts
+from hirag_dist.composition.models import answerers
+from hirag_dist.config.model import Config, Retrieval, RoleTarget
+from hirag_dist.core.prompts.templates import INSTRUCTIONS, Prompts
 from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected
-from hirag_dist.evaluation.asking import Asking
-from hirag_dist.evaluation.units import Entry, Letter, Outcomes, Unit, Work, letter_key, unit_key
+from hirag_dist.evaluation.model_access import Asking
+from hirag_dist.evaluation.work_units import Entry, Letter, Outcomes, Unit, Work, letter_key, unit_key
 from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
-from hirag_dist.index.reader import Snapshot
-from hirag_dist.pool.chat import Pool
-from hirag_dist.pool.ledger import Ledger
-from hirag_dist.pool.metering import Meter, current_meter, retrying
-from hirag_dist.ports import Listener
-from hirag_dist.query import QueryEngine
-from hirag_dist.reading import Unreadable
+from hirag_dist.llm.chat import Pool
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.usage import Meter, current_meter, retrying
+from hirag_dist.protocols import Listener
+from hirag_dist.readers import Unreadable
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import Rejected
-from hirag_dist.wiring import answerers
 
 T = TypeVar("T")
 _BLOCK = 256  # units looked up at a time

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from hirag_dist.core.evaluation_prompts import CRITERIA
-from hirag_dist.core.verdicts import FIRST, SECOND, TIE, winner_of
-from hirag_dist.core.win_rates import Pair, Verdicts
+from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.errors import InputError
+from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND, TIE, winner_of
+from hirag_dist.evaluation.metrics.win_rates import Pair, Verdicts
 from hirag_dist.evaluation.questions import rows_of, strings
-from hirag_dist.reading import Unreadable
+from hirag_dist.readers import Unreadable
 
 SHOWN: Final = {FIRST: "Answer 1", SECOND: "Answer 2", TIE: "Tie"}
 RECORDED_JUDGE: Final = "recorded"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hirag_dist.pool.metering import Meter
+from hirag_dist.llm.usage import Meter
 
 
 @dataclass(frozen=True, slots=True)

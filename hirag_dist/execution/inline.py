@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from hirag_dist.execution.stage import Services, asks_models
 from hirag_dist.execution.task import Task, TaskResult, one_thread, run_task
-from hirag_dist.ports import CPU
-from hirag_dist.stages.base import Services, asks_models
+from hirag_dist.protocols import CPU
 
 log = logging.getLogger(__name__)
 

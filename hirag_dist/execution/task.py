@@ -15,15 +15,15 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from hirag_dist.core.partition import by_partition
+from hirag_dist.core.hash_partition import by_partition
 from hirag_dist.errors import Deferred, SchemaMismatch, StoreError
-from hirag_dist.index.digest import table_digest
-from hirag_dist.index.pieces import read_piece, write_pieces
-from hirag_dist.index.store import Store
-from hirag_dist.pool.batching import Collector, collecting
-from hirag_dist.pool.metering import Meter, current_meter, retrying
-from hirag_dist.ports import ChatPool
-from hirag_dist.stages.base import Combines, Services, Stage, Tables, TaskStage
+from hirag_dist.execution.stage import Combines, Services, Stage, Tables, TaskStage
+from hirag_dist.llm.batch_api import Collector, collecting
+from hirag_dist.llm.usage import Meter, current_meter, retrying
+from hirag_dist.protocols import ChatPool
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.shuffle_file import read_piece, write_pieces
+from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 T = TypeVar("T")

@@ -1,8 +1,8 @@
 """What is in an index: in numbers (`inspect_tables`) and as a page to look at (`graph_view`, `render_page`)."""
 
+from hirag_dist.inspection.graph_view import GraphView, graph_view
+from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.page import render_page
-from hirag_dist.inspection.records import Inspection
 from hirag_dist.inspection.summary import inspect_tables
-from hirag_dist.inspection.view import GraphView, graph_view
 
 __all__ = ["GraphView", "Inspection", "graph_view", "inspect_tables", "render_page"]

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from hirag_dist.core.measures import PathLengths
-from hirag_dist.core.text import many
+from hirag_dist.core.graph.hierarchy_metrics import PathLengths
+from hirag_dist.core.text.normalize import many
 from hirag_dist.inspection.measures import Clustering
-from hirag_dist.inspection.records import DegreeBin, LayerSummary
+from hirag_dist.inspection.model import DegreeBin, LayerSummary
 
 _WIDTH = 520
 _MOST_HOPS = 12  # drawn apart; longer paths share one place

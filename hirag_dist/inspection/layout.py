@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hirag_dist.inspection.packing import Points, enclosing_circle, pack_circles, sunflower
+from hirag_dist.inspection.circle_packing import Points, enclosing_circle, pack_circles, sunflower
 from hirag_dist.types import FloatVector, IntVector
 
 _DOT_GAP = 0.7

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.core.measures import PathLengths
-from hirag_dist.core.text import many
+from hirag_dist.core.graph.hierarchy_metrics import PathLengths
+from hirag_dist.core.text.normalize import many
 from hirag_dist.inspection.charts import clustering_chart, degree_chart, layer_pyramid, path_chart, sparsity_chart
-from hirag_dist.inspection.records import BillLine, GraphSummary, Inspection, LevelSummary
-from hirag_dist.inspection.view import GraphView
+from hirag_dist.inspection.graph_view import GraphView
+from hirag_dist.inspection.model import BillLine, GraphSummary, Inspection, LevelSummary
 
 _TYPES_SHOWN = 12
 

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.distances import hop_distances
-from hirag_dist.core.graph import rows_of
-from hirag_dist.core.measures import Bfs, covered, path_lengths
-from hirag_dist.core.resolution.pairs import TIERS as RESOLUTION_TIERS
+from hirag_dist.core.entities.resolution.candidate_pairs import TIERS as RESOLUTION_TIERS
+from hirag_dist.core.graph.bfs import hop_distances
+from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.graph.hierarchy_metrics import Bfs, covered, path_lengths
 from hirag_dist.errors import SchemaMismatch
 from hirag_dist.inspection.measures import SimpleGraph, clustering, components, simple_graph
-from hirag_dist.inspection.records import (
+from hirag_dist.inspection.model import (
     BillLine,
     DegreeBin,
     GraphSummary,

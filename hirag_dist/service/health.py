@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health_pb2
 
-from hirag_dist.service.access import Context
+from hirag_dist.service.access_log import Context
 
 _PB: Any = health_pb2  # the published stubs are older than `List`
 _Status = health_pb2.HealthCheckResponse

@@ -18,9 +18,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, multiprocess
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from hirag_dist.service.access import Access
-from hirag_dist.service.admission import Admission
+from hirag_dist.service.access_log import Access
 from hirag_dist.service.engine import Engine
+from hirag_dist.service.load_shedding import Admission
 
 _multiprocess: Any = multiprocess  # it has no types
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hirag_dist.errors import ConfigError
+from hirag_dist.wire.defaults import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
 
-DEFAULT_LISTEN = "127.0.0.1:50051"
-MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 MOST_REQUEST_BYTES = 1024 * 1024  # of a request, which is held before anybody knows who sent it
 
 

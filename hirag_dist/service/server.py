@@ -17,23 +17,23 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.service.access import Access, AccessLog
-from hirag_dist.service.admission import Admission
-from hirag_dist.service.callers import Caller, Callers, read_callers
-from hirag_dist.service.gate import Gate, guarded_reflection
-from hirag_dist.service.handlers import SERVICE_NAME, service_handler
+from hirag_dist.service.access_log import Access, AccessLog
+from hirag_dist.service.auth.authentication import Gate, guarded_reflection
+from hirag_dist.service.auth.caller_registry import Caller, Callers, read_callers
+from hirag_dist.service.auth.tls import ServerTls
+from hirag_dist.service.caller_quotas import SharedLimits
+from hirag_dist.service.channel_options import channel_options, probe
+from hirag_dist.service.file_watch import Reloaded
+from hirag_dist.service.grpc_handlers import SERVICE_NAME, service_handler
 from hirag_dist.service.health import Health
-from hirag_dist.service.holder import EngineHolder
-from hirag_dist.service.limits import SharedLimits
-from hirag_dist.service.listening import channel_options, probe
+from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.load_shedding import Admission
 from hirag_dist.service.metrics import Facts, process_metrics, timestamp
-from hirag_dist.service.metrics_http import serve_metrics
+from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions, split_address
 from hirag_dist.service.servicer import QueryServicer
-from hirag_dist.service.station import Station
-from hirag_dist.service.tls import ServerTls
+from hirag_dist.service.shared_state import Station
 from hirag_dist.service.tracing import make_tracing
-from hirag_dist.service.watch import Reloaded
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0

@@ -10,24 +10,24 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from hirag_dist.errors import HiragError, InvalidQuery
-from hirag_dist.service._pb import query_pb2 as pb
-from hirag_dist.service.access import Access, Context
-from hirag_dist.service.admission import Admission
-from hirag_dist.service.callers import Caller
-from hirag_dist.service.convert import (
+from hirag_dist.service.access_log import Access, Context
+from hirag_dist.service.auth.authentication import Gate
+from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.caller_quotas import SharedLimits
+from hirag_dist.service.engine import Engine
+from hirag_dist.service.grpc_handlers import read_request
+from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.load_shedding import Admission
+from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.convert import (
     answer_to_proto,
     info_to_proto,
     level_to_proto,
     retrieval_to_proto,
     text_to_proto,
 )
-from hirag_dist.service.engine import Engine
-from hirag_dist.service.gate import Gate
-from hirag_dist.service.handlers import read_request
-from hirag_dist.service.holder import EngineHolder
-from hirag_dist.service.limits import SharedLimits
-from hirag_dist.service.queries import query_from_proto
-from hirag_dist.service.status import (
+from hirag_dist.wire.error_status import (
     REQUEST_ID_KEY,
     DeadlinePassed,
     Refused,
@@ -37,7 +37,7 @@ from hirag_dist.service.status import (
     status_of,
     trailers_of,
 )
-from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
+from hirag_dist.wire.queries import query_from_proto
 
 _LOG = logging.getLogger(__name__)
 MOST_CHARACTERS = 32_768  # of a question; embedding a longer one would keep the others waiting

@@ -7,7 +7,7 @@ from typing import Any
 
 from hirag_dist import __version__
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.service.access import Access
+from hirag_dist.service.access_log import Access
 
 _SERVICE = "hirag.query.v1.QueryService"
 _PARTS = ("embed", "search", "communities", "bridge", "sources", "render")  # in the order in which they are done

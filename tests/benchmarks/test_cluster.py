@@ -15,7 +15,7 @@ from benchmarks.cluster import Case, alike, asked, chunks, configured, kept, mai
 from benchmarks.cluster_parts import Limits, place, serving, size
 from benchmarks.cluster_probes import Probe
 from benchmarks.scheduler import setup_of
-from hirag_dist.config import Config
+from hirag_dist.config.model import Config
 
 LIMITS = Limits(latency_ms=500.0, jitter=0.3, rpm=1200.0, tpm=None, max_concurrent=64)
 

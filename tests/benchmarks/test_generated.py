@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 import pytest
 
 from benchmarks.generated import generate, questions
-from hirag_dist.core.graph import components, rows_of, within
-from hirag_dist.index.manifest import Manifest
-from hirag_dist.index.reader import Snapshot, current_id, open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.core.graph.csr import components, rows_of, within
+from hirag_dist.storage.snapshot.manifest import Manifest
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.store import Store
 
 N = 3000
 

@@ -12,7 +12,7 @@ from benchmarks import wire
 from benchmarks.hostile import Hostile
 from benchmarks.hostile_clients import make_connections, make_messages, unread_calls
 from benchmarks.processes import memory_of, open_files, threads
-from hirag_dist.service._pb import query_pb2 as pb
+from hirag_dist.wire._pb import query_pb2 as pb
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.imports import counted, unaccounted, with_corpus
-from hirag_dist.importing import read_working_folder
-from tests.importing.conftest import graphrag, jsonl, nano, write_lines
+from hirag_dist.interop.importers import read_working_folder
+from tests.interop.importers.conftest import graphrag, jsonl, nano, write_lines
 
 __all__ = ["graphrag", "jsonl", "nano"]  # fixtures
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.paper_tables import cell, column, corpus_cells
-from hirag_dist.core.tokens import encoding
+from hirag_dist.core.text.tokens import encoding
 
 SHARED = Path(os.environ.get("HIRAG_SHARED_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 MIX = SHARED / "qfs_mix" / "corpus.jsonl"

@@ -20,7 +20,7 @@ from benchmarks.peers.job import Job
 from benchmarks.peers.runner import PEERS, Peer, Settings, measure
 from benchmarks.peers.settings import graphrag_settings, hirag_dist_settings
 from benchmarks.peers.worker import alone, crowd, percentile
-from hirag_dist.config_file import load_config
+from hirag_dist.config.loader import load_config
 
 # burns CPU in a child that it leaves behind, and says which
 ORPHAN = """

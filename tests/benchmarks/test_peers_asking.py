@@ -13,9 +13,9 @@ import pytest
 
 from benchmarks.peers import asking
 from benchmarks.peers.answering import reply, structured
-from hirag_dist.core.prompts import Prompts, extraction_request
+from hirag_dist.core.prompts.templates import Prompts, extraction_request
 from hirag_dist.errors import RequestRejected
-from hirag_dist.extractive import reply_to
+from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.types import Message
 
 TEXT = (

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.generated import generate, questions
 from benchmarks.reference_query import TOKENS, TOP_K, ReferenceQuery
-from hirag_dist.index.reader import Snapshot, open_snapshot
-from hirag_dist.index.store import Store
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
 
 
 @pytest.fixture(scope="module")

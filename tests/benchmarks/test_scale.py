@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.execution.splitting import runs_together
+from hirag_dist.execution.partitioning import runs_together
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "scale.md").read_text(encoding="utf-8")

@@ -9,10 +9,10 @@ import pytest
 
 from benchmarks.source_parts import DEFAULT
 from benchmarks.source_variants import STARTS, WORTH, Found, Variant, exact_walk, fused, parsed, ranked
-from hirag_dist.core.sources import Origins, Starts
-from hirag_dist.core.steps import all_at_once
-from hirag_dist.core.walk import RESTART, walk
-from tests.core.test_walk import csr, ways_of
+from hirag_dist.core.cooperative import all_at_once
+from hirag_dist.core.graph.pagerank import RESTART, walk
+from hirag_dist.core.retrieval.source_ranking import Origins, Starts
+from tests.core.graph.test_pagerank import csr, ways_of
 
 # Entities 0 to 3, of which 0 and 1 are related, and the summary 4 of 2 and 3; chunk 6 mentions nothing.
 WAYS = ways_of([0, 0, 0, 0, 1], [[1], [0], [4], [4], [2, 3]], [[0], [0, 1, 2], [3], [4, 5], []], 7)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hirag_dist.cli import output
+from hirag_dist.cli import _output
 from tests.service.fixtures import certificates, fakes
 
 __all__ = ["certificates", "fakes"]
@@ -16,10 +16,10 @@ __all__ = ["certificates", "fakes"]
 @pytest.fixture(autouse=True)
 def _stdout_is_given_back() -> Iterator[None]:
     """Put back what `claim_stdout` takes: the file descriptor 1, and where `emit` writes."""
-    before, stdout = dict(output._state), os.dup(1)
+    before, stdout = dict(_output._state), os.dup(1)
     yield
-    if (claimed := output._state["stdout"]) not in (None, before["stdout"]):
+    if (claimed := _output._state["stdout"]) not in (None, before["stdout"]):
         os.close(claimed)
         os.dup2(stdout, 1)
     os.close(stdout)
-    output._state.update(before)
+    _output._state.update(before)

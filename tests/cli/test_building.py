@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.cli.bill import bill_table, ratio_line, tokens_per_corpus_token
-from hirag_dist.cli.building import Order, build, show, summary
-from hirag_dist.cli.builds import Given, last_build, published
+from hirag_dist.cli._bill import bill_table, ratio_line, tokens_per_corpus_token
+from hirag_dist.cli._build import Order, build, show, summary
+from hirag_dist.cli._build_records import Given, last_build, published
 from hirag_dist.cli.retry import _check_same
-from hirag_dist.config import Config
+from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError
 from hirag_dist.execution.events import KernelsFound
-from hirag_dist.index.layout import CURRENT
-from hirag_dist.index.reader import current_id, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.pipeline import Build, BuildResult
-from hirag_dist.pool.metering import Meter, current_meter
+from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.storage.layout import CURRENT
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.store import Store
 from tests.scripted_endpoint import Asked, Endpoint
 
 TEXT = "Ada Lovelace wrote notes on the Analytical Engine. Charles Babbage designed the Analytical Engine in London."

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.cli.builds import (
+from hirag_dist.cli._build_records import (
     KEPT,
     BuildRecord,
     Given,
@@ -21,12 +21,12 @@ from hirag_dist.cli.builds import (
     note_not_begun,
     published,
 )
-from hirag_dist.config import Config
+from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, StoreError
 from hirag_dist.execution.events import Spent, StageFinished, StageStarted, StageStopped, TaskFinished
-from hirag_dist.index.layout import BUILD, LOCK
-from hirag_dist.index.store import Store
-from hirag_dist.pool.metering import Meter
+from hirag_dist.llm.usage import Meter
+from hirag_dist.storage.layout import BUILD, LOCK
+from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
 
 CONFIG = Config.model_validate(

@@ -10,17 +10,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hirag_dist.cli.builds import IN_SHORT, BuildRecord, Given, dead_letters, last_build
-from hirag_dist.cli.dropping import Choice, Dropped, drop_letters
-from hirag_dist.config import Config
-from hirag_dist.core.prompts import DONE
+from hirag_dist.cli._build_records import IN_SHORT, BuildRecord, Given, dead_letters, last_build
+from hirag_dist.cli._drop import Choice, Dropped, drop_letters
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, RequestRejected
-from hirag_dist.execution.letters import load_drops
-from hirag_dist.index.layout import DROPS
-from hirag_dist.index.lock import BuildLock
-from hirag_dist.index.reader import current_id, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.index.writer import make_current
+from hirag_dist.execution.dead_letters import load_drops
+from hirag_dist.storage.layout import DROPS
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.snapshot.writer import make_current
+from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import Bench, between, rows, task_of
 

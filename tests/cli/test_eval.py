@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hirag_dist.backends.hashing import HashingEmbedder
-from hirag_dist.cli.evaluating import comma_list, read_variants
-from hirag_dist.config import Config
+from hirag_dist.cli._eval import comma_list, read_variants
+from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
-from hirag_dist.index.reader import open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.simulator import SimulatorOptions, SimulatorThread
+from hirag_dist.llm.endpoints.hashing import HashingEmbedder
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
+from hirag_dist.testing.simulator import SimulatorOptions, SimulatorThread
 from tests.evaluation.corpora import DOCUMENTS, QUESTIONS, run, write_corpus, write_lines
 
 Run = Callable[..., tuple[int, Any]]

@@ -12,11 +12,11 @@ import typer
 from rich.console import Console
 
 from hirag_dist.cli import main
-from hirag_dist.cli.bill import bill_table
-from hirag_dist.cli.output import short, table
-from hirag_dist.cli.progress import Bars, spent_line
+from hirag_dist.cli._bill import bill_table
+from hirag_dist.cli._output import short, table
+from hirag_dist.cli._progress import Bars, spent_line
 from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
-from hirag_dist.pool.metering import Meter
+from hirag_dist.llm.usage import Meter
 from hirag_dist.types import ChatReply
 
 NUMBERS = ("calls", "ledger_hits", "input_tokens", "cached_tokens", "output_tokens", "rejected", "rate_limited")

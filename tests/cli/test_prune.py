@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import typer
 from pymilvus import MilvusClient
+from tests.storage import snapshots
 from typer.testing import CliRunner
 
-from hirag_dist.backends.milvus import collection_name, open_milvus, open_milvus_lite
 from hirag_dist.cli.prune import register
-from hirag_dist.config import Vectors
+from hirag_dist.config.model import Vectors
 from hirag_dist.errors import ConfigError, IndexBusy, SnapshotNotFound
-from hirag_dist.index.layout import LIVES
-from hirag_dist.index.lock import BuildLock
-from hirag_dist.index.reader import open_snapshot
-from hirag_dist.index.store import Store
-from tests.index import snapshots
+from hirag_dist.retrieval.vector_index.milvus import collection_name, open_milvus, open_milvus_lite
+from hirag_dist.storage.layout import LIVES
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
 
 app = typer.Typer()
 register(app)

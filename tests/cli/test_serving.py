@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.cli.serving import for_several, options_of, processes_of
-from hirag_dist.config import Config
+from hirag_dist.cli._serve import for_several, options_of, processes_of
+from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 
 

@@ -13,8 +13,8 @@ import pytest
 from hirag_dist import errors
 from hirag_dist.client import AsyncHiragClient, HiragClient
 from hirag_dist.errors import ConfigError, HiragError, InvalidQuery, RateLimited, ServiceError
-from hirag_dist.service import status
 from hirag_dist.types import Query
+from hirag_dist.wire import error_status
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ async def test_streams_and_the_answer(client: Any, engine: Any, fakes: Any) -> N
     assert await client.call("describe") == engine.info
 
 
-@pytest.mark.parametrize("kind", [kind for kind, _ in status.STATUS], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [kind for kind, _ in error_status.STATUS], ids=lambda kind: kind.__name__)
 async def test_what_the_engine_raises_is_raised_here(
     start: Any, engine: Any, connect: Any, kind: type[HiragError]
 ) -> None:
@@ -130,7 +130,7 @@ async def test_a_deadline(client: Any, engine: Any) -> None:
     engine.gate = asyncio.Event()
     partial = await client.call("retrieve", "q", timeout_s=0.3)
     assert partial.partial == ("global", "bridge", "sources")
-    with pytest.raises(status.DeadlinePassed, match=r"more time|timeout_s"):
+    with pytest.raises(error_status.DeadlinePassed, match=r"more time|timeout_s"):
         await client.collect("retrieve_stream", "q", timeout_s=0.3)
 
 
@@ -165,9 +165,9 @@ async def test_tokens(start: Any, engine: Any, connect: Any, fakes: Any, tmp_pat
     address = (await start(engine, callers_file=callers.path)).address
     assert (await connect(address, token="web-token").call("retrieve", "q")) == engine.whole
     for token in ("wrong", None):
-        with pytest.raises(status.Unauthenticated, match="bearer token"):
+        with pytest.raises(error_status.Unauthenticated, match="bearer token"):
             await connect(address, token=token).call("retrieve", "q")
-        with pytest.raises(status.Unauthenticated, match="bearer token"):
+        with pytest.raises(error_status.Unauthenticated, match="bearer token"):
             await connect(address, token=token).collect("answer_stream", "q")
 
 
@@ -185,7 +185,7 @@ async def test_mutual_tls(start: Any, engine: Any, connect: Any, certificates: d
 
 
 async def test_a_request_id_reaches_the_log(client: Any, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.access")
+    caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     await client.call("retrieve", "q", request_id="mine.7")
     assert "request_id=mine.7" in caplog.text
 

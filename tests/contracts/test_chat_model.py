@@ -10,13 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.backends.extractive import ExtractiveModel
-from hirag_dist.backends.openai_chat import OpenAiChat
-from hirag_dist.backends.openai_client import EndpointSettings
-from hirag_dist.backends.recorded import RecordedModel
-from hirag_dist.backends.scripted import ScriptedModel
-from hirag_dist.core.answer_requests import answer_request
-from hirag_dist.core.prompts import (
+from hirag_dist.core.prompts.answer_requests import answer_request
+from hirag_dist.core.prompts.reply_parsing import parse_extraction, parse_report, parse_summary, usable_text
+from hirag_dist.core.prompts.templates import (
     Prompts,
     describe_request,
     extraction_request,
@@ -24,10 +20,14 @@ from hirag_dist.core.prompts import (
     report_request,
     summary_request,
 )
-from hirag_dist.core.replies import parse_extraction, parse_report, parse_summary, usable_text
 from hirag_dist.errors import RequestRejected
-from hirag_dist.ports import ChatModel
-from hirag_dist.simulator import Simulator, SimulatorOptions
+from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
+from hirag_dist.llm.endpoints.openai_client import EndpointSettings
+from hirag_dist.llm.endpoints.recorded import RecordedModel
+from hirag_dist.llm.endpoints.rule_based import ExtractiveModel
+from hirag_dist.llm.endpoints.scripted import ScriptedModel
+from hirag_dist.protocols import ChatModel
+from hirag_dist.testing.simulator import Simulator, SimulatorOptions
 from hirag_dist.types import ChatReply, ChatRequest, Message
 
 PROMPTS = Prompts()

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
-from hirag_dist.backends.hashing import HashingEmbedder
-from hirag_dist.backends.openai_client import EndpointSettings
-from hirag_dist.backends.openai_embeddings import OpenAiEmbedder
-from hirag_dist.ports import Embedder
-from hirag_dist.simulator import Simulator, SimulatorOptions
+from hirag_dist.llm.endpoints.hashing import HashingEmbedder
+from hirag_dist.llm.endpoints.openai_client import EndpointSettings
+from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
+from hirag_dist.protocols import Embedder
+from hirag_dist.testing.simulator import Simulator, SimulatorOptions
 
 TEXTS = ["a miser in London", "the clerk of a miser", "", "café 東京 🙂", "   ", "a miser in London", "x" * 20_000]
 DIM = 64

@@ -19,11 +19,11 @@ from hirag_dist.errors import BudgetReached, HiragError, RateLimited, RequestRej
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.ray.cluster import start
+from hirag_dist.execution.stage import ByRows, Services, Tables, no_other_workers
 from hirag_dist.execution.task import Slice, Task, result_of
-from hirag_dist.index.store import Store
-from hirag_dist.pool.treasury import Treasury
-from hirag_dist.ports import Executor
-from hirag_dist.stages.base import ByRows, Services, Tables, no_other_workers
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.protocols import Executor
+from hirag_dist.storage.store import Store
 
 NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)

@@ -15,14 +15,14 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from hirag_dist.backends.cpu import CpuKernels
-from hirag_dist.backends.kernels import make_kernels, resolve_kernels
-from hirag_dist.core.cells import ClusterSettings
-from hirag_dist.core.clustering import soft_clusters
-from hirag_dist.core.graph import build_graph
-from hirag_dist.core.mixture import standardise
+from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.factory import make_kernels, resolve_kernels
+from hirag_dist.core.clustering.gaussian_mixture import standardise
+from hirag_dist.core.clustering.partition_tree import ClusterSettings
+from hirag_dist.core.clustering.soft_clusters import soft_clusters
+from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.ports import Kernels
+from hirag_dist.protocols import Kernels
 from hirag_dist.types import Covariance, CsrGraph
 from tests.core.planted_rows import blobs, densities
 from tests.standin_cupy import standin_gpu

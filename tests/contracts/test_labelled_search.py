@@ -9,16 +9,16 @@ import pytest
 from numpy.typing import NDArray
 from pymilvus import MilvusClient
 
-from hirag_dist.backends.memory import MemoryVectors
-from hirag_dist.backends.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
-from hirag_dist.backends.milvus.labels import LabelledRows, RowFilter, pattern_tenants
-from hirag_dist.config import Vectors
-from hirag_dist.core.access import MIXED, WHOLE, patterns
-from hirag_dist.index.label_files import read_label_sets
-from hirag_dist.index.loaded import LoadedIndex
-from hirag_dist.index.reader import Snapshot
-from hirag_dist.index.seen import LabelledIndex
-from hirag_dist.ports import VectorIndex
+from hirag_dist.config.model import Vectors
+from hirag_dist.core.access.labels import MIXED, WHOLE, patterns
+from hirag_dist.protocols import VectorIndex
+from hirag_dist.retrieval.vector_index.memory import MemoryVectors
+from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
+from hirag_dist.retrieval.vector_index.milvus.labels import LabelledRows, RowFilter, pattern_tenants
+from hirag_dist.storage.access.filtered_index import LabelledIndex
+from hirag_dist.storage.access.label_files import read_label_sets
+from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import Admission
 from tests.labelled_builds import build
 from tests.leaky_builds import script

@@ -13,13 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
-from hirag_dist.backends.memory import MemoryVectors
-from hirag_dist.backends.milvus import open_milvus, open_milvus_lite
-from hirag_dist.config import Vectors
-from hirag_dist.index.reader import Snapshot, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.index.writer import write_snapshot
-from hirag_dist.ports import VectorIndex
+from hirag_dist.config.model import Vectors
+from hirag_dist.protocols import VectorIndex
+from hirag_dist.retrieval.vector_index.memory import MemoryVectors
+from hirag_dist.retrieval.vector_index.milvus import open_milvus, open_milvus_lite
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.snapshot.writer import write_snapshot
+from hirag_dist.storage.store import Store
 
 DIM = 16
 LAYERS = [0] * 60 + [1] * 20 + [2] * 7

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.access import patterns
-from hirag_dist.core.graph import build_graph
+from hirag_dist.core.access.labels import patterns
+from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.types import Admission, CsrGraph
 
 N_SETS = 4

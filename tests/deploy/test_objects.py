@@ -12,9 +12,9 @@ import yaml
 
 from hirag_dist.cli import index, prune, retry
 from hirag_dist.cli import query as cli_query
-from hirag_dist.cli.serving import options_of
-from hirag_dist.config_file import load_config
-from hirag_dist.service_config import Service
+from hirag_dist.cli._serve import options_of
+from hirag_dist.config.loader import load_config
+from hirag_dist.config.service import Service
 from tests.deploy.charts import Chart, Object, Values, merged, only, pod_templates
 from tests.deploy.switches import GATEWAYS
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hirag_dist.cli.serving import options_of
-from hirag_dist.config_file import load_config
+from hirag_dist.cli._serve import options_of
+from hirag_dist.config.loader import load_config
 from tests.deploy.charts import SOURCE, Chart, Object, tool
 from tests.deploy.policies import release_faults
 from tests.deploy.schemas import VERSIONS, faults

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.index.layout import CURRENT
+from hirag_dist.storage.layout import CURRENT
 from tests.deploy.charts import SOURCE, script
 
 ORDER = {"build": ["index", "s3://bucket/it's $(here); `x`", "--wait", "600"], "accepted": [3]}

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from hirag_dist.config import Config
-from hirag_dist.config_file import load_config
+from hirag_dist.config.loader import load_config
+from hirag_dist.config.model import Config
 from tests.deploy.charts import ROOT, SOURCE, Chart, Values, merged, only
 from tests.deploy.switches import GATEWAYS
 from tools.chart import stale
@@ -96,7 +96,7 @@ def test_every_key_of_the_configuration_is_known() -> None:
 
 
 def test_the_configuration_that_init_writes() -> None:
-    text = (ROOT / "hirag_dist/data/hirag.yaml").read_text(encoding="utf-8")
+    text = (ROOT / "hirag_dist/config/hirag.yaml").read_text(encoding="utf-8")
     assert not refused(merged(DEFAULTS, {"config": yaml.safe_load(text)}))
 
 

@@ -20,18 +20,18 @@ import numpy as np
 import pyarrow as pa
 
 import hirag_dist.cli.main as command_line
-from hirag_dist.backends.cpu import CpuKernels
-from hirag_dist.config import Config
-from hirag_dist.config_file import load_prompts
-from hirag_dist.core.tokens import counter
+from hirag_dist.composition.build import make_executor, resolve
+from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.config.model import Config
+from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
-from hirag_dist.execution.run import Run
-from hirag_dist.index.lock import BuildLock
-from hirag_dist.index.store import Store
-from hirag_dist.pipeline import Build
+from hirag_dist.execution.runner import Run
+from hirag_dist.indexing.pipeline import Build
+from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph
-from hirag_dist.wiring import make_executor, resolve
 
 EVENTS = {"started": StageStarted, "task": TaskFinished, "finished": StageFinished, "stopped": StageStopped}
 

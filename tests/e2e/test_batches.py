@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.simulator import SimulatorOptions
-from hirag_dist.simulator.run import SimulatorThread
+from hirag_dist.testing.simulator import SimulatorOptions
+from hirag_dist.testing.simulator.run import SimulatorThread
 
 EXTRACTION_ALONE = {"extraction": "two_step", "max_layers": 0, "communities": {"report_min_entities": 1000}}
 

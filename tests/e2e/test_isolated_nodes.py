@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hirag_dist.simulator import SimulatorOptions
-from hirag_dist.simulator.run import SimulatorThread
+from hirag_dist.testing.simulator import SimulatorOptions
+from hirag_dist.testing.simulator.run import SimulatorThread
 from tests.e2e.conftest import ENVIRONMENT, check_stderr
 from tests.e2e.isolated_nodes import Network, missing
 

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.config import Config
-from hirag_dist.core.prompts import Prompts
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.evaluation import Order, Session, Unit, open_session
-from hirag_dist.ports import Listener
+from hirag_dist.protocols import Listener
 
 
 @asynccontextmanager

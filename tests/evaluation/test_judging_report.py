@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from hirag_dist.core.statistics import Interval, holm, wilcoxon
-from hirag_dist.core.verdicts import FIRST, SECOND
-from hirag_dist.core.win_rates import Pair, Verdicts
 from hirag_dist.evaluation.judging_report import findings_of, judging_results, judging_sections
-from hirag_dist.evaluation.sections import Bars, Matrix, Section, Table
+from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND
+from hirag_dist.evaluation.metrics.statistics import Interval, holm, wilcoxon
+from hirag_dist.evaluation.metrics.win_rates import Pair, Verdicts
+from hirag_dist.evaluation.report_model import Bars, Matrix, Section, Table
 from hirag_dist.evaluation.verdict_records import VerdictColumns
 
 CRITERIA = ("diversity", "overall")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from lxml import html
 
-from hirag_dist.core.statistics import NOTHING, Interval
 from hirag_dist.evaluation import Bars, Lines, Matrix, Section, Table, Text
+from hirag_dist.evaluation.metrics.statistics import NOTHING, Interval
 from hirag_dist.evaluation.page import render_page
 
 NASTY = "</style></title><script>alert(1)</script><img src=x onerror='alert(2)'>\"'&amp;{{css}}\u202e"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.config import Retrieval as Settings
+from hirag_dist.config.model import Retrieval as Settings
 from hirag_dist.evaluation import Question, System, Table
 from hirag_dist.evaluation.evidence import LEVELS, Evidence
 from hirag_dist.evaluation.retrieval import none_known
 from hirag_dist.evaluation.retrieval_report import Tally, findings
-from hirag_dist.index.reader import Snapshot
+from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import CommunityItem, EntityItem, PathItem, Retrieval, SourceItem, TripleItem
 from tests.toy_builds import Bench, rows
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.core.replies import Malformed
+from hirag_dist.core.prompts.reply_parsing import Malformed
 from hirag_dist.errors import BudgetReached, ConfigError, InvalidQuery, ModelUnavailable, RequestRejected
 from hirag_dist.evaluation import Outcomes, Session
 from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
-from hirag_dist.simulator import Simulator, SimulatorOptions
-from hirag_dist.simulator.app import Endpoint
+from hirag_dist.testing.simulator import Simulator, SimulatorOptions
+from hirag_dist.testing.simulator.app import Endpoint
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 from tests.evaluation.sessions import session, units
 

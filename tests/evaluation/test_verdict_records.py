@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.core.verdicts import FIRST, SECOND, TIE
-from hirag_dist.core.win_rates import Pair, tally
 from hirag_dist.errors import InputError
+from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND, TIE
+from hirag_dist.evaluation.metrics.win_rates import Pair, tally
 from hirag_dist.evaluation.verdict_records import (
     RECORDED_JUDGE,
     VerdictColumns,

@@ -11,7 +11,6 @@ from typing import Any, BinaryIO, ClassVar
 import pyarrow as pa
 import pytest
 
-from hirag_dist.backends.scripted import ScriptedModel
 from hirag_dist.errors import (
     BackendUnavailable,
     BudgetReached,
@@ -20,20 +19,21 @@ from hirag_dist.errors import (
     RateLimited,
     RequestRejected,
 )
-from hirag_dist.execution.batch_input import Purse, input_files
-from hirag_dist.execution.batch_records import batches_out
-from hirag_dist.execution.batching import Batches, BatchSettings, BatchTarget
+from hirag_dist.execution.batch_api.driver import Batches, BatchSettings, BatchTarget
+from hirag_dist.execution.batch_api.input_files import Purse, input_files
+from hirag_dist.execution.batch_api.records import batches_out
 from hirag_dist.execution.events import BatchesOut, Spent
 from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.run import Run
+from hirag_dist.execution.runner import Run
+from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Task, TaskResult
-from hirag_dist.index.digest import table_digest
-from hirag_dist.index.store import Store
-from hirag_dist.pool.batching import BatchCall, BatchLine, BatchState, Collector
-from hirag_dist.pool.chat import PricedModel
-from hirag_dist.pool.ledger import survey
-from hirag_dist.pool.metering import Meter
-from hirag_dist.stages.base import ByRows, Services, Tables
+from hirag_dist.llm.batch_api import BatchCall, BatchLine, BatchState, Collector
+from hirag_dist.llm.chat import PricedModel
+from hirag_dist.llm.endpoints.scripted import ScriptedModel
+from hirag_dist.llm.reply_store import stats
+from hirag_dist.llm.usage import Meter
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
 
 PRICE = (1e6, 1e6, 1e6)  # a dollar a token
@@ -188,7 +188,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def n_replies(store: Store) -> int:
-    return survey(store).records
+    return stats(store).records
 
 
 def test_a_batch_comes_home_and_leaves_nothing_behind(store: Store) -> None:

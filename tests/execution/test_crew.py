@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from hirag_dist.execution.ray.cluster import cpus_of
-from hirag_dist.execution.ray.crew import Crew, GpuWorkers
+from hirag_dist.execution.ray.worker_pool import Crew, GpuWorkers
 
 
 class Actors:

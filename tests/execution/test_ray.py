@@ -20,26 +20,27 @@ import ray
 from ray import cloudpickle
 from ray.cluster_utils import Cluster
 
-from hirag_dist.config import Config
-from hirag_dist.core.limits import Allowance
-from hirag_dist.core.prompts import Prompts
+from hirag_dist.composition.build import make_executor, make_services, resolve
+from hirag_dist.composition.models import make_treasury
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.execution.events import TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor, describe_cluster
-from hirag_dist.execution.ray.treasury import TakenForDead, TreasuryActor
-from hirag_dist.execution.run import Run
+from hirag_dist.execution.ray.quota_actor import TakenForDead, TreasuryActor
+from hirag_dist.execution.runner import Run
+from hirag_dist.execution.stage import ByKey, ByRows, Services, Tables, no_other_workers
 from hirag_dist.execution.task import Slice, Task
-from hirag_dist.index.digest import table_digest
-from hirag_dist.index.store import Store
-from hirag_dist.pipeline import Build, BuildResult
-from hirag_dist.pool.loans import Events, State, Want
-from hirag_dist.pool.treasury import Treasury
-from hirag_dist.ports import Executor
-from hirag_dist.simulator import SimulatorOptions
-from hirag_dist.simulator.run import SimulatorThread
-from hirag_dist.stages.base import ByKey, ByRows, Services, Tables, no_other_workers
-from hirag_dist.wiring import make_executor, make_services, make_treasury, resolve
+from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.limits.protocol import Events, State, Want
+from hirag_dist.protocols import Executor
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.store import Store
+from hirag_dist.testing.simulator import SimulatorOptions
+from hirag_dist.testing.simulator.run import SimulatorThread
 from tests.ray_nodes import HEALTH, started
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"

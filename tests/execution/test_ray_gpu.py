@@ -25,27 +25,28 @@ import ray
 from ray import cloudpickle
 from ray.cluster_utils import Cluster
 
-from hirag_dist.backends.kernels import gpu_kernels
-from hirag_dist.config import Config
-from hirag_dist.core.prompts import Prompts
+from hirag_dist.composition.build import make_executor, make_services, resolve
+from hirag_dist.composition.models import make_treasury
+from hirag_dist.compute.factory import gpu_kernels
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.events import KernelsFound, StageFinished, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import GpuWorkers, RayExecutor
-from hirag_dist.execution.run import Run
+from hirag_dist.execution.runner import Run
+from hirag_dist.execution.stage import ByRows, Services, Tables, no_other_workers
 from hirag_dist.execution.task import Slice, Task
-from hirag_dist.index.digest import table_digest
-from hirag_dist.index.store import Store
-from hirag_dist.layering import cluster_layer
-from hirag_dist.pipeline import Build, BuildResult
-from hirag_dist.pool.budget import Lender
-from hirag_dist.pool.treasury import Treasury
-from hirag_dist.ports import Executor, Kernels
-from hirag_dist.stages.base import ByRows, Services, Tables, no_other_workers
-from hirag_dist.wiring import make_executor, make_services, make_treasury, resolve
+from hirag_dist.indexing.layer_clustering import cluster_layer
+from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.llm.limits.client import Lender
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.protocols import Executor, Kernels
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.store import Store
+from tests.indexing.test_layer_clustering import HOW, layer_tables
 from tests.ray_nodes import HEALTH, started
 from tests.standin_cupy import standin_gpu
-from tests.test_layering import HOW, layer_tables
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "hirag_dist" / "samples" / "corpus" / "newton-whiteness-from-colours.md"

@@ -10,7 +10,7 @@ import ray
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.ray import GpuWorkers, RayExecutor
-from hirag_dist.pool.treasury import Treasury
+from hirag_dist.llm.limits.coordinator import Treasury
 
 
 class SlowNode:

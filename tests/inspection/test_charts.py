@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from hirag_dist.core.measures import PathLengths
+from hirag_dist.core.graph.hierarchy_metrics import PathLengths
 from hirag_dist.inspection.charts import clustering_chart, path_chart
 from hirag_dist.inspection.measures import Clustering
 

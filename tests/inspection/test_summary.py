@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from hirag_dist.core.distances import hop_distances
+from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.errors import SchemaMismatch
 from hirag_dist.inspection import Inspection, inspect_tables
 from hirag_dist.inspection.summary import added_lines, bill_lines, graph_summaries, layer_summaries

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.service.station import Station, open_station
+from hirag_dist.service.shared_state import Station, open_station
 from tests.service.fixtures import certificates, engine, fakes, start
 
 __all__ = ["certificates", "engine", "fakes", "start"]

@@ -14,10 +14,10 @@ from typing import Any
 import grpc
 import yaml
 
-from hirag_dist.service.holder import EngineHolder
+from hirag_dist.service.hot_swap import EngineHolder
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
-from hirag_dist.service.station import Station
+from hirag_dist.service.shared_state import Station
 from hirag_dist.types import (
     Answer,
     Citation,

@@ -17,14 +17,14 @@ from benchmarks.hostile_clients import (
     make_messages,
     unread_calls,
 )
-from hirag_dist.config_file import load_config
-from hirag_dist.core.prompts import Prompts
-from hirag_dist.index.reader import current_id, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.query import QueryEngine
-from hirag_dist.service.holder import EngineHolder
+from hirag_dist.composition.query import make_engine
+from hirag_dist.config.loader import load_config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix
-from hirag_dist.wiring import make_engine
 
 MOST_REQUESTS = 24
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
-from hirag_dist.service.admission import Admission
-from hirag_dist.service.status import DeadlinePassed, Overloaded
+from hirag_dist.service.load_shedding import Admission
+from hirag_dist.wire.error_status import DeadlinePassed, Overloaded
 
 
 class Clock:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.service.callers import Caller, Callers, is_name, read_callers
-from hirag_dist.service.watch import Reloaded, signature
+from hirag_dist.service.auth.caller_registry import Caller, Callers, is_name, read_callers
+from hirag_dist.service.file_watch import Reloaded, signature
 
 OPEN, OTHER = (hashlib.sha256(text).hexdigest() for text in (b"open sesame", b"other"))
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -10,9 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hirag_dist.service import convert
-from hirag_dist.service._pb import query_pb2 as pb
-from hirag_dist.service.queries import MODES
 from hirag_dist.types import (
     Answer,
     Citation,
@@ -26,6 +23,9 @@ from hirag_dist.types import (
     SourceItem,
     TripleItem,
 )
+from hirag_dist.wire import convert
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.queries import MODES
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=6)
 SCORE = st.floats(allow_nan=False)

@@ -10,10 +10,10 @@ import grpc
 import pytest
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
-from hirag_dist.service._pb import query_pb2 as pb
-from hirag_dist.service._pb import query_pb2_grpc
-from hirag_dist.service.holder import EngineHolder
-from hirag_dist.service.status import NotReady
+from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire._pb import query_pb2_grpc
+from hirag_dist.wire.error_status import NotReady
 
 
 class Store:

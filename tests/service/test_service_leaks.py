@@ -12,10 +12,10 @@ import pytest
 
 from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.map_reduce import MAP_REDUCE
-from hirag_dist.query import QueryEngine
-from hirag_dist.searching import MODES
-from hirag_dist.service.holder import EngineHolder
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.map_reduce import MAP_REDUCE
+from hirag_dist.retrieval.search import MODES
+from hirag_dist.service.hot_swap import EngineHolder
 from hirag_dist.types import Answer, Query, Retrieval
 from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, all_text, corpus
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.service.callers import Caller
-from hirag_dist.service.limits import DAY_S, SharedLimits, prepare
-from hirag_dist.service.station import open_station
-from hirag_dist.service.status import Limited
+from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.caller_quotas import DAY_S, SharedLimits, prepare
+from hirag_dist.service.shared_state import open_station
+from hirag_dist.wire.error_status import Limited
 
 NOON = 20_000 * DAY_S + DAY_S / 2
 
@@ -153,8 +153,8 @@ def test_calls_of_a_process_that_died_are_forgotten_when_its_place_is_taken(path
     code = """
 import os, sys
 from pathlib import Path
-from hirag_dist.service.callers import Caller
-from hirag_dist.service.limits import SharedLimits
+from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.caller_quotas import SharedLimits
 with SharedLimits(Path(sys.argv[1]), 1).admitted(Caller("web", max_concurrent=1)):
     os._exit(0)
 """
@@ -198,9 +198,9 @@ def test_a_file_of_something_else_is_replaced(tmp_path: Path, clock: Clock) -> N
 BUSY = """
 import sys, time
 from pathlib import Path
-from hirag_dist.service.callers import Caller
-from hirag_dist.service.limits import SharedLimits
-from hirag_dist.service.status import Limited
+from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.caller_quotas import SharedLimits
+from hirag_dist.wire.error_status import Limited
 path, process, n = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 caller = Caller("web", per_day=int(sys.argv[4]), max_concurrent=1000)
 limits = SharedLimits(path, process)

@@ -14,9 +14,10 @@ from grpc_status import rpc_status
 
 from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import ServiceError
-from hirag_dist.service import servicer, status
-from hirag_dist.service._pb import query_pb2 as pb
-from hirag_dist.service._pb import query_pb2_grpc
+from hirag_dist.service import servicer
+from hirag_dist.wire import error_status
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire._pb import query_pb2_grpc
 
 QUERY = pb.Query(question="q")
 REQUEST = pb.RetrieveRequest(query=QUERY)
@@ -154,7 +155,7 @@ async def test_the_client_is_told_why_and_until_when(
         await client.retrieve("q")
         with pytest.raises(ServiceError) as caught:
             await client.retrieve("q")
-    assert isinstance(caught.value, status.Limited)
+    assert isinstance(caught.value, error_status.Limited)
     assert caught.value.reason == "rate"
     assert 90 < caught.value.retry_after_s <= 100
 
@@ -203,7 +204,7 @@ async def test_bytes_that_are_no_message(
             _ = [message async for message in call]
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "Traceback" not in caplog.text
-    assert len([each for each in caplog.records if each.name == "hirag_dist.service.access"]) == 1
+    assert len([each for each in caplog.records if each.name == "hirag_dist.service.access_log"]) == 1
 
 
 async def test_a_question_has_a_longest_length(start: Any, engine: Any, fakes: Any) -> None:

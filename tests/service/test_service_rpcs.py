@@ -13,9 +13,9 @@ from grpc_status import rpc_status
 
 from hirag_dist import errors
 from hirag_dist.errors import HiragError, InvalidQuery, RateLimited
-from hirag_dist.service import convert, status
-from hirag_dist.service._pb import query_pb2 as pb
-from hirag_dist.service._pb import query_pb2_grpc
+from hirag_dist.wire import convert, error_status
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire._pb import query_pb2_grpc
 
 QUERY = pb.Query(question="Who lit the lamp?", top_n=5, vector=[0.5, 0.25, 0.0, 1.0])
 
@@ -137,7 +137,7 @@ async def test_a_caller_that_hangs_up_stops_the_work(stub: Any, engine: Any, met
     assert engine.at_work == 0
 
 
-KINDS = [kind for kind, _ in status.STATUS]
+KINDS = [kind for kind, _ in error_status.STATUS]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -147,9 +147,9 @@ async def test_each_error_reaches_the_caller(stub: Any, engine: Any, kind: type[
     call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await finish(call)
-    assert caught.value.code() is status.status_of(engine.error)
+    assert caught.value.code() is error_status.status_of(engine.error)
     assert caught.value.details() == "the oven is cold"
-    back = status.error_of(caught.value.code(), caught.value.details(), list(caught.value.trailing_metadata()))
+    back = error_status.error_of(caught.value.code(), caught.value.details(), list(caught.value.trailing_metadata()))
     assert type(back) is kind
 
 
@@ -236,7 +236,7 @@ async def test_a_reply_beyond_the_limit_of_size(start: Any, fakes: Any, method: 
 
 
 async def test_a_line_in_the_log_for_each_request(stub: Any, engine: Any, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.access")
+    caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     call = stub.Retrieve(pb.RetrieveRequest(query=QUERY), metadata=(("x-request-id", "mine.7"),))
     await call
     assert dict(await call.trailing_metadata())["x-request-id"] == "mine.7"
@@ -245,7 +245,7 @@ async def test_a_line_in_the_log_for_each_request(stub: Any, engine: Any, caplog
     with pytest.raises(grpc.aio.AioRpcError):
         await finish(bad)
     made = dict(await bad.trailing_metadata())["x-request-id"]
-    first, second = (record.access for record in caplog.records if record.name == "hirag_dist.service.access")  # type: ignore[attr-defined]
+    first, second = (record.access for record in caplog.records if record.name == "hirag_dist.service.access_log")  # type: ignore[attr-defined]
     assert (
         first.items()
         >= {"method": "Retrieve", "code": "OK", "mode": "hirag", "snapshot": "s1", "request_id": "mine.7"}.items()

@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 import pytest
 
-from hirag_dist.service.runner import InlineRunner, Runner, ThreadRunner
+from hirag_dist.service.engine_thread import InlineRunner, Runner, ThreadRunner
 
 
 @pytest.fixture(params=[InlineRunner, ThreadRunner])

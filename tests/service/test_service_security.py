@@ -13,9 +13,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.service._pb import query_pb2 as pb
-from hirag_dist.service._pb import query_pb2_grpc
-from hirag_dist.service.tls import certificate_expiry, read_certificates
+from hirag_dist.service.auth.tls import certificate_expiry, read_certificates
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire._pb import query_pb2_grpc
 
 REQUEST = pb.RetrieveRequest(query=pb.Query(question="q"))
 NAMES = ("ca.pem", "server.pem", "server.key", "client.pem", "client.key")
@@ -29,7 +29,7 @@ async def refused(call: Any) -> grpc.StatusCode:
 
 
 async def test_tokens(start: Any, engine: Any, fakes: Any, callers: Any, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "hirag_dist.service.access")
+    caplog.set_level("INFO", "hirag_dist.service.access_log")
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
@@ -74,7 +74,7 @@ async def test_what_is_no_token(start: Any, engine: Any, fakes: Any, callers: An
 async def test_an_expired_token(
     start: Any, engine: Any, fakes: Any, callers: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "hirag_dist.service.access")
+    caplog.set_level("INFO", "hirag_dist.service.access_log")
     now = datetime.now(UTC)
     callers.add("late", expires=now - timedelta(seconds=1)).add("early", expires=now + timedelta(hours=1))
     service = await start(engine, callers_file=callers.path)

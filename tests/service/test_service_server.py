@@ -16,12 +16,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hirag_dist.errors import BackendUnavailable, SnapshotNotFound
-from hirag_dist.service._pb import query_pb2 as pb
-from hirag_dist.service._pb import query_pb2_grpc
-from hirag_dist.service.holder import EngineHolder
+from hirag_dist.service.hot_swap import EngineHolder
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import SERVICE_NAME, serve
 from hirag_dist.service.supervisor import reserve
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire._pb import query_pb2_grpc
 
 REQUEST = pb.RetrieveRequest(query=pb.Query(question="q"))
 SERVING = health_pb2.HealthCheckResponse.SERVING

@@ -11,21 +11,21 @@ from google.rpc import error_details_pb2, status_pb2
 
 from hirag_dist import errors
 from hirag_dist.errors import HiragError, InvalidQuery, ModelUnavailable, RateLimited, ServiceError
-from hirag_dist.service import status
+from hirag_dist.wire import error_status
 
 PUBLIC = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, HiragError)]
-KINDS = [kind for kind, _ in status.STATUS]
+KINDS = [kind for kind, _ in error_status.STATUS]
 
 
 def details(trailers: tuple[tuple[str, str | bytes], ...]) -> status_pb2.Status:
-    return status_pb2.Status.FromString(dict(trailers)[status.DETAILS_KEY])
+    return status_pb2.Status.FromString(dict(trailers)[error_status.DETAILS_KEY])
 
 
 @pytest.mark.parametrize("kind", sorted({*PUBLIC, *KINDS}, key=lambda kind: kind.__name__))
 def test_every_error_has_a_row_and_comes_back(kind: type[HiragError]) -> None:
     error = kind("what to do")
-    code, trailers = status.status_of(error), status.trailers_of(error, "r1", None)
-    back = status.error_of(code, status.message_of(error), trailers)
+    code, trailers = error_status.status_of(error), error_status.trailers_of(error, "r1", None)
+    back = error_status.error_of(code, error_status.message_of(error), trailers)
     assert type(back) is kind
     assert str(back) == "what to do"
     assert code is not grpc.StatusCode.OK
@@ -33,7 +33,7 @@ def test_every_error_has_a_row_and_comes_back(kind: type[HiragError]) -> None:
 
 
 def test_no_row_hides_a_later_one() -> None:
-    for (first, _), (second, _) in itertools.combinations(status.STATUS, 2):
+    for (first, _), (second, _) in itertools.combinations(error_status.STATUS, 2):
         assert not issubclass(second, first), f"{second.__name__} is never reached"
 
 
@@ -43,12 +43,13 @@ def test_a_subclass_that_has_no_row_travels_as_its_parent() -> None:
 
     error = Odd("down")
     assert (
-        type(status.error_of(status.status_of(error), "down", status.trailers_of(error, "r", None))) is ModelUnavailable
+        type(error_status.error_of(error_status.status_of(error), "down", error_status.trailers_of(error, "r", None)))
+        is ModelUnavailable
     )
 
 
 def test_a_wrong_field_is_named() -> None:
-    found = details(status.trailers_of(InvalidQuery("top_n must be at least 1, got 0"), "r1", None))
+    found = details(error_status.trailers_of(InvalidQuery("top_n must be at least 1, got 0"), "r1", None))
     bad, info, request = error_details_pb2.BadRequest(), error_details_pb2.ErrorInfo(), error_details_pb2.RequestInfo()
     assert sum(detail.Unpack(bad) for detail in found.details) == 1
     assert [(v.field, v.description) for v in bad.field_violations] == [
@@ -58,7 +59,7 @@ def test_a_wrong_field_is_named() -> None:
     assert (info.reason, info.domain) == ("INVALID_QUERY", "hirag_dist")
     assert sum(detail.Unpack(request) for detail in found.details) == 1
     assert request.request_id == "r1"
-    assert status.field_of(InvalidQuery("the index has no level 9")) == "query"
+    assert error_status.field_of(InvalidQuery("the index has no level 9")) == "query"
 
 
 @pytest.mark.parametrize(
@@ -68,8 +69,13 @@ def test_a_wrong_field_is_named() -> None:
         (RateLimited("429", 2.5), 1.0, 2500, "-1"),  # the caller would meet its deadline instead of the error
         (RateLimited("429"), 30.0, 1000, "1000"),
         (ModelUnavailable("down"), 30.0, 1000, "1000"),
-        (status.Overloaded("full"), 30.0, 200, "200"),
-        (status.Limited("used up", "quota", "web", 43_200.0), None, 43_200_000, "-1"),  # nobody waits so long unasked
+        (error_status.Overloaded("full"), 30.0, 200, "200"),
+        (
+            error_status.Limited("used up", "quota", "web", 43_200.0),
+            None,
+            43_200_000,
+            "-1",
+        ),  # nobody waits so long unasked
         (errors.BackendUnavailable("no Milvus"), 30.0, None, "-1"),
         (InvalidQuery("no"), 30.0, None, None),
     ],
@@ -77,26 +83,26 @@ def test_a_wrong_field_is_named() -> None:
 def test_when_to_ask_again(
     error: HiragError, remaining_s: float | None, delay_ms: int | None, pushback: str | None
 ) -> None:
-    trailers = status.trailers_of(error, "r1", remaining_s)
+    trailers = error_status.trailers_of(error, "r1", remaining_s)
     retry = error_details_pb2.RetryInfo()
     told = any(detail.Unpack(retry) for detail in details(trailers).details)
     assert (retry.retry_delay.ToMilliseconds() if told else None) == delay_ms
-    assert dict(trailers).get(status.PUSHBACK_KEY) == pushback
+    assert dict(trailers).get(error_status.PUSHBACK_KEY) == pushback
 
 
 @pytest.mark.parametrize("after", [None, 0.0, 12.5])
 def test_what_an_endpoint_asked_for_reaches_the_client(after: float | None) -> None:
     error = RateLimited("429", after)
-    back = status.error_of(status.status_of(error), "429", status.trailers_of(error, "r", None))
+    back = error_status.error_of(error_status.status_of(error), "429", error_status.trailers_of(error, "r", None))
     assert isinstance(back, RateLimited)
     assert back.retry_after_s == after
 
 
 def test_a_long_message_is_cut_to_fit_a_header() -> None:
     for text in ("x" * 5000, "灯" * 5000, "\ud800" * 5000):
-        message = status.message_of(HiragError(text))
+        message = error_status.message_of(HiragError(text))
         assert len(message.encode()) <= 1024
-    assert status.message_of(HiragError("灯台")) == "灯台"
+    assert error_status.message_of(HiragError("灯台")) == "灯台"
 
 
 def test_statuses_that_are_not_ours() -> None:
@@ -105,7 +111,10 @@ def test_statuses_that_are_not_ours() -> None:
     foreign.details.add().Pack(error_details_pb2.ErrorInfo(reason="INVALID_QUERY", domain="example.com"))
     later = status_pb2.Status(code=14, message="m")
     later.details.add().Pack(error_details_pb2.ErrorInfo(reason="FROM_THE_FUTURE", domain="hirag_dist"))
-    assert status.error_of(unavailable, "m", ()) is None
-    assert status.error_of(unavailable, "m", ((status.DETAILS_KEY, b"\xff\xff"),)) is None
-    assert status.error_of(unavailable, "m", ((status.DETAILS_KEY, foreign.SerializeToString()),)) is None
-    assert type(status.error_of(unavailable, "m", ((status.DETAILS_KEY, later.SerializeToString()),))) is ServiceError
+    assert error_status.error_of(unavailable, "m", ()) is None
+    assert error_status.error_of(unavailable, "m", ((error_status.DETAILS_KEY, b"\xff\xff"),)) is None
+    assert error_status.error_of(unavailable, "m", ((error_status.DETAILS_KEY, foreign.SerializeToString()),)) is None
+    assert (
+        type(error_status.error_of(unavailable, "m", ((error_status.DETAILS_KEY, later.SerializeToString()),)))
+        is ServiceError
+    )

@@ -22,16 +22,16 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.service._pb import query_pb2 as pb
-from hirag_dist.service._pb import query_pb2_grpc
-from hirag_dist.service.access import Access, AccessLog
-from hirag_dist.service.admission import Admission
-from hirag_dist.service.holder import EngineHolder
+from hirag_dist.service.access_log import Access, AccessLog
+from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.load_shedding import Admission
 from hirag_dist.service.metrics import FOLDER_VARIABLE, Facts, FactsCollector, Metrics, WorkerMetrics, any_serving
-from hirag_dist.service.metrics_http import serve_metrics
+from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import serve
 from hirag_dist.service.tracing import Tracing
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire._pb import query_pb2_grpc
 
 QUERY = pb.Query(question="Who lit the lamp?")
 REQUEST = pb.RetrieveRequest(query=QUERY)
@@ -63,11 +63,11 @@ def example(**changed: Any) -> Access:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "hirag_dist.service.access"]
+    return [record.getMessage() for record in caplog.records if record.name == "hirag_dist.service.access_log"]
 
 
 def test_forms_of_the_line(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.access")
+    caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     access = example()
     AccessLog("text").write(access)
     AccessLog("json").write(access)
@@ -82,7 +82,7 @@ def test_forms_of_the_line(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_line_cannot_be_faked(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.access")
+    caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     access = example(question='x\nmethod=Retrieve caller="root"\u2028')
     AccessLog("text", questions=True).write(access)
     AccessLog("json", questions=True).write(access)
@@ -95,7 +95,7 @@ def test_a_line_cannot_be_faked(caplog: pytest.LogCaptureFixture) -> None:
 async def test_the_line_of_a_request(
     start: Any, engine: Any, fakes: Any, callers: Any, station: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.access")
+    caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     callers.add("few", quota_per_day=1, labels=["public"])
     service = await start(engine, station=station, callers_file=callers.path, access_log="json")
     async with fakes.channel(service) as channel:
@@ -219,7 +219,7 @@ def test_ready_while_any_process_serves(tmp_path: Path) -> None:
 async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
     engine: Any, fakes: Any, station: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.metrics_http")
+    caplog.set_level(logging.INFO, "hirag_dist.service.metrics_server")
     may_open, stop, ready = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
 
     async def open_engine() -> Any:
@@ -247,8 +247,8 @@ async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
 
 COUNT = """
 import sys
-from hirag_dist.service.access import Access
-from hirag_dist.service.admission import Admission
+from hirag_dist.service.access_log import Access
+from hirag_dist.service.load_shedding import Admission
 from hirag_dist.service.metrics import process_metrics
 metrics, registry = process_metrics(None, several=True)
 assert registry is None
@@ -282,7 +282,7 @@ def test_processes_are_added_up(tmp_path: Path) -> None:
 async def test_metrics_of_a_running_service(
     engine: Any, fakes: Any, callers: Any, station: Any, certificates: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.metrics_http")
+    caplog.set_level(logging.INFO, "hirag_dist.service.metrics_server")
     expires = (datetime.now(UTC) + timedelta(days=3)).replace(microsecond=0)
     callers.add("new", expires=expires)
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
@@ -311,7 +311,7 @@ async def test_metrics_of_a_running_service(
 
 def test_one_process_in_an_environment_for_several(tmp_path: Path) -> None:
     code = """
-from hirag_dist.service.access import Access
+from hirag_dist.service.access_log import Access
 from hirag_dist.service.metrics import process_metrics
 from prometheus_client import generate_latest
 metrics, registry = process_metrics(None)

@@ -11,12 +11,12 @@ import grpc
 import pytest
 
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.service import convert
-from hirag_dist.service._pb import query_pb2 as pb
-from hirag_dist.service._pb import query_pb2_grpc
-from hirag_dist.service.holder import EngineHolder
-from hirag_dist.service.runner import ThreadRunner
+from hirag_dist.service.engine_thread import ThreadRunner
+from hirag_dist.service.hot_swap import EngineHolder
 from hirag_dist.types import Query
+from hirag_dist.wire import convert
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire._pb import query_pb2_grpc
 
 QUERY = pb.Query(question="Who lit the lamp?")
 REQUEST = pb.RetrieveRequest(query=QUERY)

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from benchmarks.peers.job import Job
-from hirag_dist.config_file import load_config, load_prompts
-from hirag_dist.index.reader import Snapshot, open_snapshot
-from hirag_dist.index.store import Store
-from hirag_dist.query import QueryEngine
+from hirag_dist.composition.query import make_engine
+from hirag_dist.config.loader import load_config
+from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import Query
-from hirag_dist.wiring import make_engine
 
 
 class Adapter:

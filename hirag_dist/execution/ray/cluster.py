@@ -12,7 +12,7 @@ from typing import Any
 import ray
 from ray._private.node import Node
 
-from hirag_dist.core.text import many
+from hirag_dist.core.text.normalize import many
 from hirag_dist.errors import BackendUnavailable
 
 _CONNECT_S = 5.0

@@ -15,14 +15,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.ray.cluster import check_gpus, count_cpus, start
-from hirag_dist.execution.ray.crew import LOST, Crew, GpuWorkers, Use
-from hirag_dist.execution.ray.held import RayHeld
-from hirag_dist.execution.ray.treasury import TreasuryActor
+from hirag_dist.execution.ray.quota_actor import TreasuryActor
+from hirag_dist.execution.ray.resident_shards import RayHeld
+from hirag_dist.execution.ray.worker_pool import LOST, Crew, GpuWorkers, Use
 from hirag_dist.execution.ray.workers import MakeServices, actor
+from hirag_dist.execution.stage import asks_models, kernels_of
 from hirag_dist.execution.task import Task, TaskResult
-from hirag_dist.pool.treasury import Treasury
-from hirag_dist.ports import CPU
-from hirag_dist.stages.base import asks_models, kernels_of
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.protocols import CPU
 
 _COMPUTING = 2  # tasks of a worker that compute: one runs, one is ready
 

@@ -10,10 +10,10 @@ from typing import Any
 import ray
 
 from hirag_dist.errors import HiragError
-from hirag_dist.execution.ray.treasury import RemoteTreasury, TakenForDead
+from hirag_dist.execution.ray.quota_actor import RemoteTreasury, TakenForDead
+from hirag_dist.execution.stage import Services
 from hirag_dist.execution.task import Task, TaskResult, one_thread, run_task
-from hirag_dist.pool.budget import Lender
-from hirag_dist.stages.base import Services
+from hirag_dist.llm.limits.client import Lender
 
 MakeServices = Callable[[Lender, str], Services]
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 
 from hirag_dist.errors import StoreError
-from hirag_dist.index.reader import current_id
-from hirag_dist.index.store import Store
+from hirag_dist.storage.snapshot.reader import current_id
+from hirag_dist.storage.store import Store
 
 POLL_S = 5.0
 

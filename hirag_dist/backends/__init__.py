@@ -1,1 +1,0 @@
-"""What stands behind the ports: one file per outside thing."""

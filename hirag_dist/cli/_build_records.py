@@ -1,0 +1,321 @@
+"""What builds were given, did and spent: build.json while one runs and after it, and the records of earlier ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from hirag_dist.config.model import Config
+from hirag_dist.errors import BudgetReached, HiragError, StoreError
+from hirag_dist.execution.dead_letters import Drops, letter_rows, split_letters, stage_letters
+from hirag_dist.execution.events import KernelsFound, Spent, StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.indexing.inputs import lasting
+from hirag_dist.llm.usage import Meter, Use
+from hirag_dist.schemas import REJECTS
+from hirag_dist.storage.layout import BUILD, BUILDS, DROPPED, MANIFEST, snapshot_path
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.store import Store
+
+KEPT = 20  # records of earlier builds
+IN_SHORT = ("stage", "unit_id", "reason", "attempts")  # columns of REJECTS
+_WRITE_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a build was asked to do, so that `retry` can ask again.
+
+    Attributes:
+        command: index or import.
+        inputs: INPUT arguments that mean the same from any folder, without credentials.
+        folder: what was imported; empty for none.
+        reading: the reading options in force.
+        left_out: (what, why) of what an import could not take over.
+        communities: new, or keep where an import took those of its folder over.
+    """
+
+    command: str
+    inputs: tuple[str, ...]
+    folder: str
+    reading: Mapping[str, Any]
+    left_out: tuple[tuple[str, str], ...] = ()
+    communities: str = "new"
+
+    @classmethod
+    def index(cls, inputs: list[str], config: Config) -> Given:
+        """Return what `index` was given."""
+        return cls("index", tuple(map(lasting, inputs)), "", config.reading.model_dump())
+
+    @classmethod
+    def imported(
+        cls, folder: str, left_out: tuple[tuple[str, str], ...], config: Config, communities: str = "new"
+    ) -> Given:
+        """Return what `import` was given."""
+        return cls("import", (), lasting(folder), config.reading.model_dump(), left_out, communities)
+
+
+class BuildRecord:
+    """Keeps build.json. A listener of the run; `status` reads it while the build runs and after."""
+
+    def __init__(
+        self,
+        store: Store,
+        action: str,
+        given: Given,
+        config: Config,
+        decisive: Mapping[str, Any],
+        limits: Mapping[str, float | None],
+        clock: Callable[[], float] = time.monotonic,
+        fence: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """Begin a record; the one of the build before moves to builds/.
+
+        Args:
+            action: the command: index, import or retry.
+            decisive: all that decides the content (`Build.decisive`).
+            limits: max_usd and max_tokens of this run.
+            clock: seconds, monotonic.
+            fence: entered around every write; raises where another build has the index.
+        """
+        self._store = store
+        self._fence = fence
+        self._clock = clock
+        self._stages: dict[str, dict[str, Any]] = {}
+        self._meters: dict[str, Meter] = {}
+        self._outside: dict[str, Meter] = {}
+        self._sent = Meter()
+        now = datetime.now(UTC)
+        self._record: dict[str, Any] = {
+            "id": now.strftime("%Y%m%dT%H%M%S.%fZ"),
+            "state": "running",
+            "started_at": now.isoformat(timespec="seconds"),
+            "action": action,
+            "given": asdict(given),
+            "config": config.model_dump(mode="json"),  # secrets are masked
+            "decisive": dict(decisive),
+            "limits": dict(limits),
+        }
+        _archive(store)
+        self._write()
+
+    def __call__(self, event: object) -> None:
+        """Note what happened."""
+        if isinstance(event, StageStarted):
+            self._meters[event.label] = Meter()
+            self._stages[event.label] = {
+                "stage": event.label,
+                "state": "running",
+                "kept": False,
+                "folder": event.folder,
+                "rows": event.n_rows,
+                "rows_done": event.n_rows_done,
+                "rejects": 0,
+                "seconds": 0.0,
+            }
+        elif isinstance(event, TaskFinished):
+            stage = self._stages[event.label]
+            stage["rows_done"] += event.n_rows
+            stage["rejects"] += event.rejects
+            self._spent(event.label, event.usage)
+        elif isinstance(event, Spent):
+            self._sent.add(event.usage)
+            if event.outside:  # else a stage's bill has it, once a task takes the replies from the ledger
+                self._outside.setdefault(event.label, Meter()).add(event.usage)
+        elif isinstance(event, KernelsFound):
+            self._record["decisive"]["kernels"] = event.name
+        elif isinstance(event, StageStopped):
+            self._stages[event.label]["state"] = "stopped"
+            self._spent(event.label, event.usage)
+        elif isinstance(event, StageFinished):
+            self._meters[event.label] = event.usage
+            self._stages[event.label] = {
+                "stage": event.label,
+                "state": "kept" if event.reused else "done",
+                "kept": event.reused,
+                "folder": event.folder,
+                "rows": event.n_rows,
+                "rows_done": event.n_rows,
+                "rejects": event.rejects,
+                "dropped": event.dropped,
+                "seconds": round(event.seconds, 3),
+            }
+        if self._clock() - self._written >= _WRITE_EVERY_S:
+            self._write()
+
+    def close(self, state: str, **facts: Any) -> None:
+        """Say how the build ended: done, failed, stopped (by a budget) or interrupted."""
+        self._record |= {"state": state, "ended_at": datetime.now(UTC).isoformat(timespec="seconds")} | facts
+        self._write()
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Say how the build ended where it ends by an exception."""
+        try:
+            yield
+        except BaseException as error:
+            state, said = _ending(error)
+            with suppress(StoreError):  # a full disk is what the failure itself tells
+                self.close(state, **said)
+            raise
+
+    def _spent(self, label: str, usage: Meter) -> None:
+        self._meters[label].add(usage)
+        self._sent.add(usage)
+
+    def _write(self) -> None:
+        stages = [stage | {"usage": self._meters[label].rows()} for label, stage in self._stages.items()]
+        outside = [{"stage": label} | row for label, meter in self._outside.items() for row in meter.rows()]
+        with self._fence():
+            self._store.write_json(
+                BUILD, self._record | {"stages": stages, "outside": outside, "sent": sent_sums(self._sent)}
+            )
+        self._written = self._clock()
+
+
+def note_not_begun(
+    store: Store,
+    action: str,
+    given: Given,
+    config: Config,
+    limits: Mapping[str, float | None],
+    sent: Meter,
+    error: BaseException,
+    fence: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
+    """Put on record a run that ended before any stage: its models could not be asked what they can.
+
+    The record of the build before stays, with the run as its `attempt`: its dead letters can still be asked again or
+    dropped.
+    """
+    before = None
+    with suppress(StoreError):  # a damaged record is none
+        before = last_build(store)
+    state, said = _ending(error)
+    if before is None:
+        record = BuildRecord(store, action, given, config, {}, limits, fence=fence)
+        record(Spent("probes", sent, outside=True))
+        record.close(state, **said)
+        return
+    attempt = {
+        "state": state,
+        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "action": action,
+        "given": asdict(given),
+        "limits": dict(limits),
+        "sent": sent_sums(sent),
+    }
+    with fence():
+        store.write_json(BUILD, before | {"attempt": attempt | said})
+
+
+def _ending(error: BaseException) -> tuple[str, dict[str, str]]:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", {}
+    if isinstance(error, BudgetReached):
+        return "stopped", {"error": str(error)}
+    return "failed", {"error": str(error) if isinstance(error, HiragError) else f"{type(error).__name__}: {error}"}
+
+
+def sent_sums(meter: Meter) -> dict[str, Any]:
+    """Return what a run itself sent to models, replies from the ledger apart."""
+    total = Use()
+    for use in meter.uses.values():
+        total.add(use)
+    return {
+        "calls": total.calls - total.ledger_hits,
+        "tokens": total.sent_tokens,
+        "usd": total.sent_cost_usd,
+        "rate_limited": total.rate_limited,
+        "failed": total.failed,
+    }
+
+
+def last_build(store: Store) -> dict[str, Any] | None:
+    """Return the record of the last build, None where there is none. A killed one has the state `killed`."""
+    if not store.exists(BUILD):
+        return None
+    record: dict[str, Any] = store.read_json(BUILD)
+    if record["state"] == "running" and not BuildLock(store).is_held():
+        record["state"] = "killed"
+    return record
+
+
+def earlier_builds(store: Store) -> list[dict[str, Any]]:
+    """Return the records of the builds before the last one, newest first."""
+    last = last_build(store)
+    found: list[dict[str, Any]] = [store.read_json(f"{BUILDS}/{name}") for name in reversed(store.names(BUILDS))]
+    for record in found:
+        if record["state"] == "running":
+            record["state"] = "killed"
+    return [record for record in found if last is None or _id_of(record) != _id_of(last)]
+
+
+def build_usage(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the bill of a build so far, a row for each stage, role, model and endpoint."""
+    of_stages = ({"stage": stage["stage"]} | row for stage in record["stages"] for row in stage["usage"])
+    return [*record.get("outside", ()), *of_stages]
+
+
+def published(store: Store, record: Mapping[str, Any] | None) -> str | None:
+    """Return the snapshot that the last build published, None where it has not; without a record, the current one."""
+    own_id = current_id(store) if record is None else record.get("snapshot")
+    return own_id if own_id is not None and store.exists(f"{snapshot_path(own_id)}/{MANIFEST}") else None
+
+
+def dead_letters(
+    store: Store, record: Mapping[str, Any] | None, drops: Drops, columns: Sequence[str] = REJECTS.names
+) -> list[dict[str, Any]]:
+    """Return the dead letters of the last build, finished or not: rows of REJECTS, and `dropped`.
+
+    Args:
+        columns: of REJECTS, `stage` and `unit_id` among them. `request` and `reply` are all but the whole size of a
+            letter: `IN_SHORT` is without them.
+    """
+    letters = None if record is None else _stage_letters(store, record, columns)
+    if letters is None:
+        own_id = published(store, record)
+        if own_id is None:
+            return []
+        snapshot = open_snapshot(store, own_id)
+        letters = pa.concat_tables([snapshot.table("rejects", columns), snapshot.table(DROPPED, columns)])
+    return letter_rows(*split_letters(letters, drops))
+
+
+def _stage_letters(store: Store, record: Mapping[str, Any], columns: Sequence[str]) -> pa.Table | None:
+    """Return the letters that the stages left in work/, None where they are no longer there.
+
+    A snapshot's may be older: it stays as it is while only the tries of its letters change.
+    """
+    left_out = [
+        {"stage": "import", "unit_id": what, "reason": why, "attempts": 1, "request": "", "reply": ""}
+        for what, why in record.get("given", {}).get("left_out", ())
+    ]
+    found = [pa.Table.from_pylist(left_out, REJECTS).select(columns)]
+    for stage in record.get("stages", ()):
+        finished = stage["state"] in ("done", "kept")
+        if stage["rejects"] or stage.get("dropped") or not finished:
+            if finished and not store.exists(stage["folder"]):
+                return None
+            found.append(stage_letters(store, stage["folder"], columns))
+    return pa.concat_tables(found)
+
+
+def _archive(store: Store) -> None:
+    """Move the record of the build before to builds/, of which the last ones are kept."""
+    with suppress(StoreError):  # a damaged record must not keep anybody from building
+        if store.exists(BUILD):
+            before = store.read_json(BUILD)
+            store.write_json(f"{BUILDS}/{_id_of(before)}.json", before)
+        for name in store.names(BUILDS)[:-KEPT]:
+            store.delete(f"{BUILDS}/{name}")
+
+
+def _id_of(record: Mapping[str, Any]) -> str:
+    return str(record.get("id") or record["started_at"].replace(":", "").replace("-", ""))

@@ -1,0 +1,158 @@
+"""Losses accepted by decision, and the snapshot published with them, whatever an earlier command was killed at."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from hirag_dist.cli._build_records import IN_SHORT, dead_letters, last_build, published
+from hirag_dist.errors import InputError
+from hirag_dist.execution.dead_letters import Drop, Drops, add_drops, load_drops
+from hirag_dist.indexing.publish import republish
+from hirag_dist.storage.layout import BUILD, DROPPED, MANIFEST, snapshot_path
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.manifest import Manifest, parse_manifest
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.snapshot.writer import make_current
+from hirag_dist.storage.store import Store
+
+_LETTERS = ("rejects", DROPPED)  # tables
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which letters are dropped.
+
+    Attributes:
+        stage: of this stage only; None for all.
+        units: these only; empty for all.
+        why: for the record.
+    """
+
+    stage: str | None = None
+    units: tuple[str, ...] = ()
+    why: str = ""
+
+    def __contains__(self, letter: Mapping[str, Any]) -> bool:
+        of_stage = self.stage is None or letter["stage"] == self.stage
+        return of_stage and (not self.units or letter["unit_id"] in self.units)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What came of it.
+
+    Attributes:
+        letters: that were dropped now: rows with the columns `IN_SHORT`.
+        n_open: dead letters that are left.
+        manifest: of the last build's snapshot with all drops; None where that build has published none.
+        current: the snapshot that is served now.
+    """
+
+    letters: tuple[Mapping[str, Any], ...]
+    n_open: int
+    manifest: Manifest | None
+    current: str | None
+
+
+def drop_letters(store: Store, lock: BuildLock, choice: Choice) -> Dropped:
+    """Accept the loss of the chosen letters of the last build, and publish its snapshot with all accepted losses.
+
+    Where nothing is left to choose, but the snapshot lacks losses that were accepted, it is still published: a command
+    that was killed in between is made good by giving it again.
+
+    Args:
+        lock: held by the caller.
+
+    Raises:
+        InputError: nothing is chosen and nothing is to be published, or a unit is no dead letter: a mistyped id must
+            not pass for a decision.
+    """
+    record = last_build(store)
+    letters = dead_letters(store, record, load_drops(store), IN_SHORT)
+    still_open = [letter for letter in letters if letter["dropped"] is None]
+    chosen = tuple(letter for letter in still_open if letter in choice)
+    unknown = set(choice.units) - {letter["unit_id"] for letter in letters if letter in choice}
+    if unknown:
+        raise InputError(_not_there(f"unit {', '.join(sorted(unknown))}", still_open, store.uri))
+    if chosen:
+        by, at = f"{_user()}@{socket.gethostname()}", datetime.now(UTC).isoformat(timespec="seconds")
+        with lock.fenced():
+            add_drops(store, (Drop(one["stage"], one["unit_id"], by, at, choice.why) for one in chosen))
+    manifest, changed = _publish(store, lock, record)
+    if not chosen and not changed:
+        if still_open:
+            raise InputError(_not_there(_said(choice), still_open, store.uri))
+        raise InputError(f"{store.uri} has no dead letters to drop")
+    return Dropped(chosen, len(still_open) - len(chosen), manifest, current_id(store))
+
+
+def _publish(store: Store, lock: BuildLock, record: Mapping[str, Any] | None) -> tuple[Manifest | None, bool]:
+    """Publish the last build's snapshot with the accepted losses; return its manifest, and whether anything changed.
+
+    It goes live where what is served is this snapshot, or this one but for its letters: then an earlier command was
+    killed before it could note in the record what it had published. Another one stays, because somebody chose it.
+    """
+    own_id = published(store, record)
+    if own_id is None:
+        return None, False
+    served = current_id(store)
+    is_live = served is not None and _same_but_for_letters(store, served, own_id)
+    snapshot = open_snapshot(store, served if is_live else own_id)
+    drops = load_drops(store)
+    manifest = snapshot.manifest if _agrees(snapshot, drops) else republish(store, snapshot.manifest.snapshot_id, drops)
+    changed = False
+    with lock.fenced():
+        if is_live and served != manifest.snapshot_id:
+            make_current(store, manifest.snapshot_id)
+            changed = True
+        if record is not None and own_id != manifest.snapshot_id:
+            store.write_json(BUILD, store.read_json(BUILD) | {"snapshot": manifest.snapshot_id})
+            changed = True
+    return manifest, changed
+
+
+def _same_but_for_letters(store: Store, one: str, other: str) -> bool:
+    contents = []
+    for own_id in (one, other):
+        path = f"{snapshot_path(own_id)}/{MANIFEST}"
+        if not store.exists(path):
+            return False
+        manifest = parse_manifest(store.read_bytes(path), path)
+        content = {name: digest for name, digest in manifest.content.items() if name not in _LETTERS}
+        contents.append((content, manifest.embedder, manifest.dim))
+    return contents[0] == contents[1]
+
+
+def _agrees(snapshot: Snapshot, drops: Drops) -> bool:
+    """Return whether a snapshot has as dropped what is dropped, and nothing else."""
+    still_open, gone = (_keys(snapshot, name) for name in _LETTERS)
+    return all(key in drops for key in gone) and not any(key in drops for key in still_open)
+
+
+def _keys(snapshot: Snapshot, name: str) -> Iterator[tuple[str, str]]:
+    letters = snapshot.table(name, ["stage", "unit_id"])
+    return zip(letters["stage"].to_pylist(), letters["unit_id"].to_pylist(), strict=True)
+
+
+def _said(choice: Choice) -> str:
+    return f"unit {', '.join(sorted(choice.units))}" if choice.units else f"stage {choice.stage!r}"
+
+
+def _not_there(what: str, still_open: list[dict[str, Any]], uri: str) -> str:
+    stages = ", ".join(sorted({letter["stage"] for letter in still_open})) or "no stage"
+    return (
+        f"no open dead letter is of {what}; there are {len(still_open)}, of: {stages}; "
+        f"`hirag-dist status --index {uri} --letters` shows them"
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number without a name
+        return "unknown"

@@ -1,0 +1,89 @@
+"""Progress of a build: a line a stage on a terminal, plain lines elsewhere with --verbose."""
+
+from __future__ import annotations
+
+import logging
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from hirag_dist.cli._output import dollars, err, short
+from hirag_dist.core.text.normalize import many
+from hirag_dist.execution.events import BatchesOut, KernelsFound, StageFinished, StageStarted, TaskFinished
+from hirag_dist.llm.usage import Meter
+
+log = logging.getLogger(__name__)
+
+
+class Bars:
+    """One line a stage on a terminal: done/total, rate, tokens, cost, 429s, time left. Nothing elsewhere."""
+
+    def __init__(self, wanted: bool, console: Console = err) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description:<18}"),
+            BarColumn(bar_width=8),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}", justify="right"),
+            _Rate(),
+            TextColumn("{task.fields[spent]}"),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            console=console,
+            disable=not (wanted and console.is_terminal),
+        )
+        self._lines: dict[str, TaskID] = {}
+        self._meters: dict[str, Meter] = {}
+
+    def __enter__(self) -> Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def __call__(self, event: object) -> None:
+        """Show an event."""
+        if isinstance(event, StageStarted):
+            self._meters[event.label] = Meter()
+            self._lines[event.label] = self._progress.add_task(
+                event.label, total=max(event.n_rows, 1), completed=event.n_rows_done, spent=""
+            )
+        elif isinstance(event, TaskFinished):
+            self._meters[event.label].add(event.usage)
+            spent = spent_line(self._meters[event.label])
+            self._progress.update(self._lines[event.label], advance=event.n_rows, spent=spent)
+        elif isinstance(event, BatchesOut):
+            said = f"{many(event.n_calls, 'call is', 'calls are')} out in {many(event.n_batches, 'batch', 'batches')}"
+            log.info("%s: %s", event.label, said)
+            if event.label in self._lines:
+                self._progress.update(self._lines[event.label], spent=said)
+            else:  # of an earlier run: the stage has not begun here
+                self._progress.console.print(f"{event.label}: {said} since an earlier run; waiting for them first")
+        elif isinstance(event, KernelsFound):
+            log.info("kernels: %s (of a worker with a GPU)", event.name)
+        elif isinstance(event, StageFinished):
+            if not event.reused:
+                line = self._lines[event.label]
+                self._progress.update(line, completed=max(event.n_rows, 1), total=max(event.n_rows, 1))
+            log.info(
+                "%s: %s", event.label, "kept" if event.reused else f"{many(event.n_rows, 'row')}, {event.seconds:.2f} s"
+            )
+
+
+class _Rate(ProgressColumn):
+    """Units a second."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate, nothing where it is not known yet."""
+        speed = task.finished_speed or task.speed
+        return Text(f"{short(speed)}/s" if speed else "", style="progress.data.speed")
+
+
+def spent_line(meter: Meter) -> str:
+    """Return tokens, cost and 429s of a stage; nothing where no model was asked."""
+    uses = meter.uses.values()
+    tokens = sum(use.input_tokens + use.output_tokens for use in uses)
+    limited = sum(use.rate_limited for use in uses)
+    if not tokens and not limited:
+        return ""
+    parts = [f"{short(tokens)} tok", dollars(sum(use.cost_usd for use in uses))]
+    return " ".join([*parts, f"{limited}×429"] if limited else parts)

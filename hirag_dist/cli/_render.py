@@ -1,0 +1,112 @@
+"""A retrieval and an answer, for people and for machines."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.padding import Padding
+
+from hirag_dist.cli._output import out, table
+from hirag_dist.core.entities.claim_text import claim_text
+from hirag_dist.core.text.normalize import many, one_line, shorten
+from hirag_dist.types import Answer, MapWork, Retrieval
+
+_PARTS = ("embed", "search", "communities", "bridge", "sources", "render", "gather", "map", "total")
+
+
+def retrieval_as_json(retrieval: Retrieval) -> dict[str, Any]:
+    """Return a retrieval as plain values."""
+    return asdict(retrieval)
+
+
+def answer_as_json(answer: Answer) -> dict[str, Any]:
+    """Return an answer as plain values, with what it was retrieved from."""
+    return asdict(answer)
+
+
+def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
+    """Print the levels of a retrieval, the first rows of each."""
+    if retrieval.local:
+        shown = [(item.name, item.type, item.layer, item.score) for item in retrieval.local[:rows]]
+        title = f"Local: the entities nearest to the question ({len(retrieval.local)} found)"
+        out.print(table(title, ["entity", "type", "layer", "similarity"], shown, right=(2, 3)))
+    if retrieval.communities:
+        shown_c = [
+            (shorten(item.title, 60), item.level, item.hits, shorten(one_line(item.report), 90))
+            for item in retrieval.communities[: max(rows // 2, 1)]
+        ]
+        title = f"Global: reports of the communities that hold them ({len(retrieval.communities)} found)"
+        out.print(table(title, ["community", "level", "hits", "report"], shown_c, right=(1, 2)))
+    if retrieval.paths:
+        joined = [path for path in retrieval.paths if path.connected]
+        pairs = many(len(retrieval.paths), "pair")
+        title = f"Bridge: shortest paths between key entities ({len(joined)} of {pairs} connected)"
+        out.print(f"[bold]{title}[/bold]")
+        longest = sorted(joined, key=lambda path: -len(path.entity_names))[: max(rows // 2, 1)]
+        for path in longest:
+            out.print("  " + " → ".join(path.entity_names), markup=False)
+        for triple in retrieval.triples[:2]:
+            said = shorten(one_line(triple.description), 110)
+            out.print(f"  {triple.source_name} — {triple.target_name}: {said}", markup=False)
+    if retrieval.claims:
+        title = f"Claims about these entities ({len(retrieval.claims)} found)"
+        out.print(f"[bold]{title}[/bold]")
+        for claim in retrieval.claims[: max(rows // 2, 1)]:
+            out.print(f"  {shorten(one_line(claim_text(claim)), 110)}", markup=False)
+    if retrieval.sources:
+        shown_s = [
+            (shorten(item.title, 60), f"{item.start}–{item.end}", shorten(one_line(item.text), 70))
+            for item in retrieval.sources[: max(rows // 2, 1)]
+        ]
+        title = f"Sources: the passages behind it ({len(retrieval.sources)} found)"
+        out.print(table(title, ["document", "characters", "text"], shown_s))
+    if retrieval.map_work is not None:
+        out.print(f"[bold]{work_line(retrieval.map_work)}[/bold]")
+        if retrieval.map_work.failed:
+            missing = f"No usable reply for {many(retrieval.map_work.failed, 'part')}: what is there is missing."
+            out.print(f"[yellow]{missing}[/yellow]")
+        if retrieval.map_work.unreported:
+            bare = many(retrieval.map_work.unreported, "community has", "communities have")
+            out.print(
+                f"[yellow]{bare} no report, and what is there was not read; `hirag-dist retry` asks again for those "
+                "that are dead letters.[/yellow]"
+            )
+    times = ", ".join(f"{part} {retrieval.timings_ms[part]:.1f}" for part in _PARTS if part in retrieval.timings_ms)
+    out.print(f"[dim]ms: {times} · context of {many(retrieval.context_tokens, 'token')}{_called(retrieval)}[/dim]")
+    if retrieval.partial:
+        out.print(f"[yellow]Cut off by the deadline: {', '.join(retrieval.partial)}[/yellow]")
+
+
+def plan_line(mode: str, work: MapWork) -> str:
+    """Return what a map-reduce is about to cost."""
+    what = f"{many(work.records, 'chunk' if mode == 'ts' else 'report')}, {many(work.part_tokens, 'token')}"
+    return f"{mode}: {what}, read in {many(work.parts, 'part')}: as many calls to the model, and one for the answer."
+
+
+def work_line(work: MapWork) -> str:
+    """Return what the calls of a map-reduce brought."""
+    kept = [many(work.points, "point")]
+    if work.left_out:
+        kept.append(f"{work.left_out:,} for which there was no room")
+    if work.uncited:
+        kept.append(f"{work.uncited:,} left out because they cite nothing")
+    calls = f"Map-reduce: {many(work.calls, 'call')} about {many(work.parts, 'part')}, {work.unhelpful:,} without help"
+    return f"{calls}; {', '.join(kept)}."
+
+
+def _called(retrieval: Retrieval) -> str:
+    return " · no model was called" if retrieval.map_work is None else ""
+
+
+def show_answer(answer: Answer) -> None:
+    """Print an answer with its sources."""
+    out.print("\n[bold]Answer[/bold]")
+    out.print(Padding(answer.text.replace("[", "\\["), (0, 2)), soft_wrap=False)
+    for citation in answer.citations:
+        out.print(f"  [{citation.ref}] {shorten(one_line(citation.title), 100)}", markup=False, style="dim")
+    if answer.dropped_citations:
+        gone = many(answer.dropped_citations, "reference that named nothing was", "references that named nothing were")
+        out.print(f"[dim]{gone} removed.[/dim]")
+    if answer.model:
+        out.print(f"[dim]{answer.model}: {many(answer.input_tokens, 'token')} in, {answer.output_tokens:,} out[/dim]")

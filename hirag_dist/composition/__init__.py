@@ -1,0 +1,1 @@
+"""Configuration to objects: endpoints, pools, executors, kernels and query engines."""

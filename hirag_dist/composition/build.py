@@ -1,0 +1,204 @@
+"""What a build needs: resolved models, worker services, executor, batches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cache, partial
+
+from hirag_dist.composition.models import (
+    BUILD_ROLES,
+    CHAT_ROLES,
+    _priced,
+    answerers,
+    has_forms,
+    limited_embedder,
+    make_pool,
+    make_treasury,
+    patience,
+    role_endpoints,
+)
+from hirag_dist.compute.factory import has_gpu_workers, known_kernels, make_kernels
+from hirag_dist.compute.umap import require_umap
+from hirag_dist.config.model import Config
+from hirag_dist.core.text.tokens import counter, encoding
+from hirag_dist.errors import ConfigError
+from hirag_dist.execution.batch_api.driver import Batches, BatchSettings, BatchTarget
+from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.lazy_executor import LazyExecutor
+from hirag_dist.execution.stage import Services
+from hirag_dist.indexing.context import Resolved
+from hirag_dist.llm.endpoints.factory import endpoint_settings, make_embedder
+from hirag_dist.llm.limits.client import Budget, Lender
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.retrying import Caller
+from hirag_dist.protocols import CPU, Executor
+from hirag_dist.storage.store import Store
+
+log = logging.getLogger(__name__)
+
+
+_UNITS_A_TASK = 16
+
+
+_UNKNOWN_CONCURRENCY = 128
+
+
+_LEAST_IN_FLIGHT = 4
+
+
+def resolve(
+    config: Config,
+    ledger: Ledger | None = None,
+    kernels: str | None = None,
+    max_usd: float | None = None,
+    max_tokens: int | None = None,
+) -> Resolved:
+    """Find out what the endpoints of a build can do: at most one small call a model, none for built-in ones.
+
+    Args:
+        ledger: where the answers are kept, so that an index asks once.
+        kernels: that the index was built with before.
+        max_usd, max_tokens: what this run may spend, these calls first.
+
+    Raises:
+        BudgetReached: a call could pass what may be spent.
+        ModelError: an endpoint is out of reach for longer than the configured patience, or does not let us in.
+        BackendUnavailable: something that the configuration names is not installed.
+    """
+    if config.clustering.reduction == "umap":
+        require_umap()
+    structured = asyncio.run(_probe(config, ledger, max_usd, max_tokens))
+    models = {role: answerers(config, getattr(config.llm.roles, role)) for role in CHAT_ROLES}
+    embedder = make_embedder(config)
+    return Resolved(
+        structured={role: all(structured[name] for name in role_endpoints(config, role)) for role in BUILD_ROLES},
+        models=models,
+        embedder=embedder.name,
+        dim=embedder.dim,
+        kernels=known_kernels(config, kernels),
+    )
+
+
+async def _probe(
+    config: Config, ledger: Ledger | None, max_usd: float | None, max_tokens: int | None
+) -> dict[str, bool]:
+    used = {name for role in BUILD_ROLES for name in role_endpoints(config, role)}
+    spending = max_usd is not None or max_tokens is not None
+    caller = Caller(Budget(make_treasury(config, max_usd, max_tokens), spending=spending), patience(config))
+    found: dict[str, bool] = {}
+    try:
+        for name in sorted(used):
+            found[name] = await has_forms(name, config, ledger, caller)
+    finally:
+        await caller.close()
+        if ledger is not None:
+            await ledger.close()
+    return found
+
+
+def make_services(
+    config: Config, store: Store, spending: bool, lender: Lender, holder: str, kernels: str | None = None
+) -> Services:
+    """Return what a worker lends to stages. Call it inside the worker: clients do not pickle.
+
+    Args:
+        spending: whether the run has a spending limit.
+        lender: of permits to call.
+        holder: the worker's name there.
+        kernels: name of the kernels that the build resolved to: a worker that cannot have them says so at once. None
+            to find that out with the first stage that names some.
+    """
+    ledger = Ledger(store)
+    count = counter(config.tokenizer)
+    caller = Caller(Budget(lender, holder, spending), patience(config))
+    chat = make_pool(config, ledger, caller)
+    embedder = limited_embedder(config, ledger, caller)
+
+    async def close() -> None:
+        await chat.close()
+        for held in (embedder, ledger):
+            release = getattr(held, "close", None)
+            if release is not None:
+                await release()
+
+    made_kernels = cache(make_kernels)
+    if kernels is not None:
+        made_kernels(kernels)
+    return Services(chat, embedder, made_kernels, encoding(config.tokenizer), count, ledger.refresh, close)
+
+
+def make_executor(
+    config: Config, store: Store, max_usd: float | None, max_tokens: int | None, kernels: str | None = None
+) -> Executor:
+    """Return the configured executor. It starts with its first task: BackendUnavailable rises then.
+
+    Args:
+        kernels: name of the kernels that the build resolved to, which every worker must have unless there are workers
+            for them; None to find that out with the first stage that names some.
+    """
+    execution = config.execution
+    treasury = partial(make_treasury, config, max_usd, max_tokens)
+    apart = has_gpu_workers(config) and kernels != CPU  # an index may have those of the CPU, and keep them
+    kernels = None if apart else kernels
+    services = partial(make_services, config, store, max_usd is not None or max_tokens is not None, kernels=kernels)
+
+    def inline() -> Executor:
+        lender = treasury()
+        return InlineExecutor(lambda: services(lender, ""), _tasks_in_flight(config, 1), lender.charge)
+
+    def ray() -> Executor:
+        from hirag_dist.execution.ray import GpuWorkers, RayExecutor
+
+        return RayExecutor(
+            services,
+            treasury,
+            workers=execution.workers,
+            address=execution.ray_address,
+            in_flight=lambda n_workers: _tasks_in_flight(config, n_workers),
+            gpu=GpuWorkers(execution.gpu_workers) if apart else None,
+        )
+
+    return LazyExecutor(execution.executor, ray if execution.executor == "ray" else inline)
+
+
+def _tasks_in_flight(config: Config, n_workers: int) -> int:
+    """Return how many tasks a worker holds that wait for models: enough for all the calls that may be in flight."""
+    if config.execution.tasks_in_flight is not None:
+        return config.execution.tasks_in_flight
+    used = {name for role in (*CHAT_ROLES, "embed") for name in role_endpoints(config, role)}
+    endpoints = [config.llm.endpoints[name] for name in used]
+    calls = sum(each.max_concurrent or _UNKNOWN_CONCURRENCY for each in endpoints if each.kind == "openai")
+    return max(-(-calls * 2 // (_UNITS_A_TASK * n_workers)), _LEAST_IN_FLIGHT)
+
+
+def make_batches(
+    config: Config,
+    store: Store,
+    max_usd: float | None,
+    max_tokens: int | None,
+    fence: Callable[[], AbstractContextManager[None]],
+) -> Batches:
+    """Return what sends calls in batches and brings home those that are out; arguments as of `Run`."""
+    llm = config.llm
+    spending = max_usd is not None or max_tokens is not None
+    settings = BatchSettings(
+        llm.batch, llm.batch_poll_s, llm.batch_rounds, llm.batch_lines, llm.patience_s, max_usd, max_tokens
+    )
+    return Batches(store, lambda name: _batch_target(name, config, store, spending), settings, fence)
+
+
+def _batch_target(name: str, config: Config, store: Store, spending: bool) -> BatchTarget:
+    from hirag_dist.llm.endpoints.openai_batches import OpenAiBatches
+    from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
+
+    endpoint = config.llm.endpoints.get(name)
+    if endpoint is None or endpoint.kind != "openai":
+        raise ConfigError(
+            f"a batch is out at endpoint {name!r}, and the configuration has no such endpoint of kind openai: give the "
+            f"one that it was sent with (`hirag-dist status --index {store.uri}` shows what is out)"
+        )
+    chat = OpenAiChat(endpoint_settings(name, endpoint, config, spending), counter(config.tokenizer))
+    return BatchTarget(_priced(name, 1.0, chat, config), OpenAiBatches(chat))

@@ -1,0 +1,141 @@
+"""Endpoints, roles, pools and limits from the configuration."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+
+from hirag_dist.config.model import Config, Endpoint, RoleTarget
+from hirag_dist.core.text.tokens import counter
+from hirag_dist.llm.capabilities import probe_forms
+from hirag_dist.llm.chat import Pool, PricedModel
+from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
+from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.limits.coordinator import GO_ON, Treasury
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.protocols import ChatModel, Embedder
+
+log = logging.getLogger(__name__)
+
+
+BUILD_ROLES = ("extract", "summarise", "report")
+
+
+CHAT_ROLES = (*BUILD_ROLES, "answer", "judge")
+
+
+def role_endpoints(config: Config, role: str) -> list[str]:
+    """Return the names of the endpoints that play a role."""
+    return [name for name, _ in shares(getattr(config.llm.roles, role))]
+
+
+def shares(target: RoleTarget) -> list[tuple[str, float]]:
+    """Return who plays a role, each with its weight."""
+    if isinstance(target, str):
+        return [(target, 1.0)]
+    return [(share.endpoint, share.weight) for share in target]
+
+
+def answerers(config: Config, target: RoleTarget) -> tuple[str, ...]:
+    """Return the models that may answer a role, each with whatever else decides its replies: for keys."""
+    return tuple(_answerer(name, weight, config) for name, weight in shares(target))
+
+
+def _answerer(name: str, weight: float, config: Config) -> str:
+    """Return a model's name with its share and settings, where they are not the usual ones: for stage keys."""
+    endpoint = config.llm.endpoints[name]
+    usual = endpoint.temperature == 0.0 and not endpoint.extra_body
+    settings = "" if usual else f" {_reply_settings(endpoint)}"
+    share = "" if weight == 1.0 else f" ×{weight:g}"
+    return f"{make_chat_model(name, config).name}{settings}{share}"
+
+
+def _reply_settings(endpoint: Endpoint) -> str:
+    return json.dumps([endpoint.temperature, endpoint.extra_body], sort_keys=True)
+
+
+def _priced(name: str, weight: float, model: ChatModel, config: Config) -> PricedModel:
+    endpoint = config.llm.endpoints[name]
+    price = endpoint.price
+    cached = price.input if price.cached is None else price.cached
+    paid = endpoint.kind == "openai"
+    prices = price.input, cached, price.output
+    return PricedModel(name, model, _reply_settings(endpoint), prices, paid, weight, endpoint.max_reply_tokens)
+
+
+async def has_forms(name: str, config: Config, ledger: Ledger | None, caller: Caller) -> bool:
+    """Return whether an endpoint is asked for JSON schemas: as configured, else as it answers a small call."""
+    endpoint = config.llm.endpoints[name]
+    if endpoint.kind != "openai" or endpoint.output != "auto":
+        return endpoint.output == "json_schema"
+    target = _priced(name, 1.0, make_chat_model(name, config, caller.budget.spending), config)
+    try:
+        found = await probe_forms(target, ledger, caller)
+    finally:
+        await target.model.close()
+    log.info("endpoint %s: structured outputs %s", name, "on" if found else "off")
+    return found
+
+
+def make_treasury(
+    config: Config,
+    max_usd: float | None = None,
+    max_tokens: int | None = None,
+    *,
+    sharers: int = 1,
+    advice: str = GO_ON,
+) -> Treasury:
+    """Return what holds the limits of all endpoints and the run's money; on a cluster one actor has it.
+
+    Args:
+        sharers: processes that have a treasury each and divide the limits; each may have one call in flight at least.
+        advice: what to do at a spending limit, as its error says it.
+    """
+    allowances = {
+        name: Allowance(
+            None if endpoint.rpm is None else endpoint.rpm / sharers,
+            None if endpoint.tpm is None else endpoint.tpm / sharers,
+            None if endpoint.max_concurrent is None else max(endpoint.max_concurrent // sharers, 1),
+            endpoint.burst_s,
+        )
+        for name, endpoint in config.llm.endpoints.items()
+    }
+    return Treasury(allowances, max_usd, max_tokens, advice=advice)
+
+
+def make_pool(
+    config: Config, ledger: Ledger | None, caller: Caller, more_roles: Mapping[str, RoleTarget] | None = None
+) -> Pool:
+    """Compose ledger → retry → limit → endpoint for every role.
+
+    Args:
+        more_roles: besides those of the configuration: role → who plays it.
+    """
+    models: dict[str, ChatModel] = {}
+    roles: dict[str, list[PricedModel]] = {}
+    targets = {role: getattr(config.llm.roles, role) for role in CHAT_ROLES} | dict(more_roles or {})
+    for role, target in targets.items():
+        for name, weight in shares(target):
+            if name not in models:
+                models[name] = make_chat_model(name, config, caller.budget.spending)
+            roles.setdefault(role, []).append(_priced(name, weight, models[name], config))
+    return Pool(roles, ledger, caller, counter(config.tokenizer))
+
+
+def limited_embedder(config: Config, ledger: Ledger | None, caller: Caller) -> Embedder:
+    """Return the embedder, within the endpoint's limits where it has any."""
+    embedder = make_embedder(config)
+    if not isinstance(embedder, PaidEmbedder):
+        return embedder
+    name = config.llm.roles.embed
+    target = PricedEmbedder(name, embedder, config.llm.endpoints[name].price.input)
+    return LedgerEmbedder(target, ledger, caller)
+
+
+def patience(config: Config) -> Patience:
+    """Return how long calls are tried, as configured."""
+    llm = config.llm
+    return Patience(llm.attempts, llm.patience_s, llm.failover_s, llm.deadline_s, llm.hedge_s)

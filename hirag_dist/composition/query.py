@@ -1,0 +1,66 @@
+"""Query engines over an open snapshot."""
+
+from __future__ import annotations
+
+import uuid
+
+from hirag_dist.composition.models import limited_embedder, make_pool, make_treasury, patience
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.text.tokens import counter
+from hirag_dist.llm.chat import Pool
+from hirag_dist.llm.limits.client import Budget
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.retrying import Caller
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.question_embedding import QuestionEmbedder
+from hirag_dist.retrieval.vector_index.factory import make_vector_index
+from hirag_dist.storage.snapshot.reader import Snapshot
+
+
+class _AnswerPool:
+    """Implements `ports.AnswerModel` over the pool of one engine, which leaves the treasury when it is closed."""
+
+    def __init__(self, pool: Pool, treasury: Treasury, holder: str) -> None:
+        self.ask = pool.ask
+        self.stream = pool.stream
+        self.model_name = pool.model_name
+        self._pool = pool
+        self._treasury = treasury
+        self._holder = holder
+
+    async def close(self) -> None:
+        await self._pool.close()
+        await self._treasury.leave(self._holder)
+
+
+def make_engine(
+    config: Config,
+    snapshot: Snapshot,
+    prompts: Prompts,
+    treasury: Treasury | None = None,
+    *,
+    spending: bool = False,
+) -> QueryEngine:
+    """Return what answers questions over a snapshot. Replies to questions are not kept in the index's ledger.
+
+    Args:
+        treasury: the endpoints' limits, where this process has other engines before or after this one; None for
+            limits of its own.
+        spending: whether the treasury has a spending limit.
+
+    Raises:
+        BackendUnavailable: vectors or embedder are missing.
+        InvalidQuery: the configured embedder is not the index's.
+    """
+    count = counter(config.tokenizer)
+    lender = make_treasury(config) if treasury is None else treasury
+    holder = uuid.uuid4().hex
+    caller = Caller(Budget(lender, holder, spending), patience(config), keeps=False)
+    pool = make_pool(config, None, caller)
+    embedder = QuestionEmbedder(limited_embedder(config, None, caller))
+    snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
+    vectors = make_vector_index(config, snapshot)
+    rule = config.service.label_rule
+    model = _AnswerPool(pool, lender, holder)
+    return QueryEngine(snapshot, vectors, embedder, model, config.retrieval, prompts, count, rule, config.tokenizer)

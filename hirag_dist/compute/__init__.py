@@ -1,0 +1,1 @@
+"""Numerical kernels: NumPy on the CPU, CuPy and cuGraph on a GPU."""

@@ -1,0 +1,65 @@
+"""The numerical work on the CPU: numpy, and numba for Leiden. Implements `ports.Kernels`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.compute.umap import umap_scores
+from hirag_dist.core.clustering import gaussian_mixture, pca
+from hirag_dist.core.graph.bfs import hop_distances
+from hirag_dist.core.graph.communities import nested_labels
+from hirag_dist.core.graph.leiden import leiden
+from hirag_dist.types import (
+    Assignment,
+    Covariance,
+    CsrGraph,
+    FloatMatrix,
+    IntVector,
+    Mixture,
+    Moments,
+    Projection,
+    Statistics,
+)
+
+
+class CpuKernels:
+    """Runs anywhere; the same bits for the same input on one kind of processor."""
+
+    name = "cpu"
+
+    def moments(self, vectors: FloatMatrix) -> Moments:
+        """Return sums and products of the rows."""
+        return pca.moments(np, vectors)
+
+    def project(self, vectors: FloatMatrix, projection: Projection) -> FloatMatrix:
+        """Return the rows' scores on the axes."""
+        return pca.project(np, vectors, projection)
+
+    def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) scores, from the eigenvectors of the covariance: exact, so the seed is not used."""
+        return self.project(vectors, pca.principal_axes(self.moments(vectors), n_components))
+
+    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) positions by umap-learn."""
+        return umap_scores(vectors, n_components, seed)
+
+    def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
+        """Fit a mixture."""
+        return gaussian_mixture.expectation_maximisation(np, rows, n_components, seed, covariance)
+
+    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> Statistics:
+        """Return what the next maximisation needs to know of one shard of rows."""
+        return gaussian_mixture.shard_statistics(np, rows, fitted)
+
+    def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
+        """Return the components of each row that pass the threshold, and its best one."""
+        return gaussian_mixture.assign(np, rows, fitted, threshold)
+
+    def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
+        """Return hierarchical communities, coarsest level first."""
+        return nested_labels(graph, lambda part, groups: leiden(part, groups, resolution, seed), max_size)
+
+    def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+        """Return (n_sources, n_nodes) hops, 64 sources in one walk."""
+        return hop_distances(graph, sources)

@@ -1,0 +1,222 @@
+"""The numerical work on an NVIDIA GPU: CuPy, and cuGraph for communities. Implements `ports.Kernels`.
+
+Both libraries import on a machine without a GPU and fail at first use, so `device_count` is asked first. Arrays come
+and go as numpy's. The mathematics is `core`'s, the same functions as on the CPU with CuPy for the array module.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import cupy
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.compute.umap import umap_scores
+from hirag_dist.core.clustering import gaussian_mixture, pca
+from hirag_dist.core.graph.bfs import frontier_hops
+from hirag_dist.core.graph.communities import Partition, hierarchical_labels
+from hirag_dist.errors import BackendUnavailable, StageFailed
+from hirag_dist.protocols import Kernels
+from hirag_dist.types import (
+    Assignment,
+    Covariance,
+    CsrGraph,
+    FloatMatrix,
+    IntVector,
+    Mixture,
+    Moments,
+    Projection,
+    Statistics,
+)
+
+_BFS_SHARE = 0.25  # of the memory that is free, for a block of sources
+_BFS_PAIR_BYTES = 48  # a source and a node: its distance, and its place in the widest frontier
+_BLOCK_ELEMENTS = 1 << 25  # responsibilities of a block: 128 MiB, a few times over
+_MOST_BLOCK_ROWS = 1 << 15
+_LEIDEN_LEVELS = 100  # at most; it ends by itself long before
+
+
+def device_count() -> int:
+    """Return how many GPUs this process can use; 0 where there is no driver."""
+    try:
+        return int(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return 0
+
+
+def describe_device() -> str:
+    """Return name and memory of the GPU in use, the first that this process sees, and the version of CuPy."""
+    found = cupy.cuda.runtime.getDeviceProperties(0)
+    return f"{found['name'].decode()}, {found['totalGlobalMem'] / 2**30:,.0f} GiB, CuPy {cupy.__version__}"
+
+
+def has_cugraph() -> bool:
+    """Return whether cuGraph is installed."""
+    return importlib.util.find_spec("cugraph") is not None
+
+
+class _OnCupy:
+    """What needs nothing but CuPy.
+
+    The first GPU that the process sees is used; `CUDA_VISIBLE_DEVICES` chooses another. Rows reach the card block by
+    block, except those that a mixture is fitted to (4 bytes a number), and sources of paths as many at a time as there
+    is room for; a graph has to fit.
+    """
+
+    def __init__(self) -> None:
+        """Take the GPU.
+
+        Raises:
+            BackendUnavailable: none is visible.
+        """
+        if not device_count():
+            raise BackendUnavailable(
+                "kernels on a GPU need one, and none is visible: see `nvidia-smi`, or kernels: cpu"
+            )
+
+    def moments(self, vectors: FloatMatrix) -> Moments:
+        """Return sums and products of the rows, which reach the card block by block."""
+        with _on_device():
+            return pca.moments(cupy, vectors)
+
+    def project(self, vectors: FloatMatrix, projection: Projection) -> FloatMatrix:
+        """Return the rows' scores on the axes."""
+        with _on_device():
+            return pca.project(cupy, vectors, projection)
+
+    def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) scores; exact, so the seed is not used."""
+        return self.project(vectors, pca.principal_axes(self.moments(vectors), n_components))
+
+    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) positions by umap-learn, on the CPU."""
+        return umap_scores(vectors, n_components, seed)
+
+    def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
+        """Fit a mixture; the rows stay on the card while it is fitted."""
+        with _on_device():
+            return gaussian_mixture.expectation_maximisation(
+                cupy, rows, n_components, seed, covariance, block_rows(n_components)
+            )
+
+    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> Statistics:
+        """Return what the next maximisation needs to know of one shard of rows."""
+        with _on_device():
+            return gaussian_mixture.shard_statistics(cupy, rows, fitted, block_rows(fitted.n_components))
+
+    def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
+        """Return the components of each row that pass the threshold, and its best one."""
+        with _on_device():
+            return gaussian_mixture.assign(cupy, rows, fitted, threshold, block_rows(fitted.n_components))
+
+    def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+        """Return (n_sources, n_nodes) hops, as many sources at a time as the free memory takes."""
+        hops = np.empty((len(sources), graph.n_nodes), np.int32)
+        with _on_device():
+            room = _free_bytes() * _BFS_SHARE
+            step = max(int(room // (_BFS_PAIR_BYTES * max(graph.n_nodes, 1))), 1)
+            for first in range(0, len(sources), step):
+                part = slice(first, first + step)
+                hops[part] = cupy.asnumpy(frontier_hops(cupy, graph, sources[part]))
+        return hops
+
+
+class CupyKernels(_OnCupy):
+    """Mixtures, PCA and paths on the GPU; communities by the kernels it is given: for CuPy without cuGraph."""
+
+    name = "cupy"
+
+    def __init__(self, communities: Kernels) -> None:
+        """Take the GPU, and what finds communities."""
+        super().__init__()
+        self._communities = communities
+
+    def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
+        """Return hierarchical communities, coarsest level first, as the other kernels find them."""
+        return self._communities.leiden(graph, max_size, resolution, seed)
+
+
+class GpuKernels(_OnCupy):
+    """All kernels on the GPU: CuPy's, and communities by cuGraph."""
+
+    name = "gpu"
+
+    def __init__(self) -> None:
+        """Take the GPU.
+
+        Raises:
+            BackendUnavailable: none is visible, or cuGraph is not installed.
+        """
+        super().__init__()
+        if not has_cugraph():
+            raise BackendUnavailable(
+                "communities on a GPU need cuGraph: pip install 'hirag-dist[gpu-cu12]' (or gpu-cu13)"
+            )
+
+    def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
+        """Return hierarchical communities, coarsest level first.
+
+        cuGraph's partition is flat; the levels come from partitioning large communities again, as on the CPU.
+        """
+        with _on_device():
+            return hierarchical_labels(graph, cugraph_partition(resolution, seed), max_size)
+
+
+def block_rows(n_components: int) -> int:
+    """Return the rows of a mixture's products: enough for a card to be busy between two calls, few enough to fit.
+
+    >>> block_rows(16), block_rows(4096)
+    (32768, 8192)
+    """
+    return int(np.clip(_BLOCK_ELEMENTS // n_components, gaussian_mixture.BLOCK_ROWS, _MOST_BLOCK_ROWS))
+
+
+def cugraph_partition(resolution: float, seed: int) -> Partition:
+    """Return cuGraph's Leiden as `core.graph.communities` calls it: graph, number of the call → (n_nodes,) labels."""
+    import cudf
+    import cugraph
+
+    def partition(part: CsrGraph, call: int) -> NDArray[np.int64]:
+        labels = np.arange(part.n_nodes, dtype=np.int64)  # a node without an edge is not in cuGraph's answer
+        heads = np.repeat(np.arange(part.n_nodes, dtype=np.int32), np.diff(part.indptr))
+        once = heads < part.indices
+        if not once.any():
+            return labels
+        edges = cudf.DataFrame(
+            {
+                "source": heads[once],
+                "destination": part.indices[once],
+                "weight": part.weights[once].astype(np.float64),
+            }
+        )
+        graph = cugraph.Graph(directed=False)
+        graph.from_cudf_edgelist(edges, source="source", destination="destination", edge_attr="weight")
+        found, _ = cugraph.leiden(
+            graph, max_iter=_LEIDEN_LEVELS, resolution=resolution, random_state=(seed + call) % (1 << 31)
+        )
+        labels[found["vertex"].to_numpy()] = part.n_nodes + found["partition"].to_numpy().astype(np.int64)
+        return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+    return partition
+
+
+def _free_bytes() -> int:
+    """Memory of the card that can still be had: what nobody holds, and what CuPy's pool keeps for later."""
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    return int(free) + int(cupy.get_default_memory_pool().free_bytes())
+
+
+@contextmanager
+def _on_device() -> Iterator[None]:
+    """Turn what CUDA raises into what the build understands."""
+    try:
+        yield
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise StageFailed(
+            f"the GPU's memory is full ({error}): let fewer workers share it (execution.workers), or set kernels: cpu"
+        ) from error
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise StageFailed(f"the GPU failed ({error}): see `nvidia-smi`, or set kernels: cpu") from error

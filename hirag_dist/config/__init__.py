@@ -1,0 +1,1 @@
+"""Configuration models and their loader."""

@@ -1,0 +1,165 @@
+"""Reading the configuration: defaults, one YAML file with ${ENV}, then HIRAG__SECTION__KEY from the environment."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from hirag_dist.config.model import Config, Endpoint
+from hirag_dist.errors import ConfigError
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_PREFIX = "HIRAG__"
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    """A configuration and where each value that is no default came from (dotted path → origin)."""
+
+    config: Config
+    origins: Mapping[str, str]
+
+
+def load_config(
+    path: str | None, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None
+) -> LoadedConfig:
+    """Return the effective configuration.
+
+    Args:
+        path: a YAML file, or None for defaults.
+        overrides: dotted path → value, from command-line options; they win.
+
+    Raises:
+        ConfigError: no such file, not YAML, an unknown key (with the nearest known one), a value out of bounds, or
+            an environment variable that is not set.
+    """
+    data: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    if path is not None:
+        try:
+            data = _substitute(_read_yaml(path), environ, path)
+        except RecursionError:
+            raise ConfigError(f"{path} has an anchor that holds itself") from None
+        for key in _leaves(data):
+            origins[key] = path
+    for name in sorted(environ):
+        if name.startswith(_PREFIX):
+            dotted = ".".join(part.lower() for part in name[len(_PREFIX) :].split("__"))
+            _set(data, dotted, _from_environment(environ[name]), name)
+            origins[dotted] = f"environment {name}"
+    for dotted, value in (overrides or {}).items():
+        if value is not None:
+            _set(data, dotted, value, "the command line")
+            origins[dotted] = "command line"
+    try:
+        return LoadedConfig(Config.model_validate(data), origins)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, path or "the configuration")) from None
+
+
+def _read_yaml(path: str) -> dict[str, Any]:
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"no configuration file {path}; `hirag-dist init` writes one") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from None
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: {_fault(error)}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold keys and values, not a {type(data).__name__}")
+    return data
+
+
+def _fault(error: yaml.YAMLError) -> str:
+    """Return what is wrong and where, without the line itself: it may hold a secret."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return "it holds characters that YAML does not allow"
+    mark = error.problem_mark or error.context_mark
+    return f"{error.problem or error.context}" + (f" in line {mark.line + 1}, column {mark.column + 1}" if mark else "")
+
+
+def _from_environment(text: str) -> Any:
+    """Return a list, a mapping or null as YAML has them, anything else as text: the key's type says what it is."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return value if value is None or isinstance(value, (list, dict)) else text
+
+
+def _substitute(value: Any, environ: Mapping[str, str], path: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _substitute(item, environ, path) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_substitute(item, environ, path) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        name, default = match.group(1), match.group(2)
+        if name not in environ and default is None:
+            raise ConfigError(f"{path} uses ${{{name}}}, and {name} is not set in the environment")
+        return environ.get(name, default or "")
+
+    return _VARIABLE.sub(replace, value)
+
+
+def _set(data: dict[str, Any], dotted: str, value: Any, origin: str) -> None:
+    *parents, last = dotted.split(".")
+    here = data
+    for part in parents:
+        here = here.setdefault(part, {})
+        if not isinstance(here, dict):
+            raise ConfigError(f"{origin}: {dotted} goes into {part}, which is a value")
+    here[last] = value
+
+
+def _leaves(data: Mapping[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for key, value in data.items():
+        if isinstance(value, dict) and value:
+            found.extend(_leaves(value, f"{prefix}{key}."))
+        else:
+            found.append(f"{prefix}{key}")
+    return found
+
+
+def _explain(error: ValidationError, origin: str) -> str:
+    lines = []
+    for fault in error.errors(include_url=False, include_input=False):
+        where = ".".join(str(part) for part in fault["loc"])
+        if fault["type"] == "extra_forbidden":
+            lines.append(f"unknown key {where}{_nearest(fault['loc'])}")
+        else:
+            said = fault["msg"].removeprefix("Value error, ")
+            lines.append(f"{where}: {said}" if where else said)
+    return f"{origin}: " + "; ".join(dict.fromkeys(lines))
+
+
+def _nearest(location: tuple[int | str, ...]) -> str:
+    model: Any = Config
+    parts = list(location[:-1])
+    if parts[:2] == ["llm", "endpoints"] and len(parts) > 2:
+        model, parts = Endpoint, parts[3:]
+    for part in parts:
+        field = model.model_fields.get(str(part)) if _is_model(model) else None
+        model = field.annotation if field is not None else None
+    known = list(model.model_fields) if _is_model(model) else []
+    close = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(known)}" if known else ""
+
+
+def _is_model(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseModel)

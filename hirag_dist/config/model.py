@@ -1,0 +1,348 @@
+"""The configuration, key for key: what it means, its default, its bounds. Reading it from files is `config_file`.
+
+Keys at the top level decide what an index holds. `llm` says who answers; `retrieval`, `vectors` and `service` say
+how it is served; `execution` says where it is built and never changes what is built.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
+
+from hirag_dist.config.base import Section
+from hirag_dist.config.service import Service
+
+ENTITY_TYPES = ("person", "organization", "location", "event", "work", "technology", "product", "concept")
+META_TYPES = ("organization", "person", "location", "event", "technology", "product", "concept", "field", "process")
+
+
+class Price(Section):
+    """US dollars a million tokens."""
+
+    input: float = Field(0.0, ge=0)
+    cached: float | None = Field(None, ge=0, description="of input tokens that the provider had cached; null: as input")
+    output: float = Field(0.0, ge=0)
+
+
+class Endpoint(Section):
+    """One model behind one address, or a built-in one."""
+
+    kind: Literal["openai", "extractive", "recorded", "hashing", "minilm"] = Field(
+        "openai", description="openai: anything that speaks the OpenAI API; the others are built in"
+    )
+    base_url: str | None = None
+    api_key: SecretStr | None = Field(None, description="better as ${NAME} from the environment")
+    api_key_file: str | None = None
+    model: str | None = None
+    rpm: float | None = Field(None, gt=0, description="requests a minute")
+    tpm: float | None = Field(None, gt=0, description="tokens a minute, input and output")
+    max_concurrent: int | None = Field(
+        None, ge=1, description="calls at a time; null: found by trying, from a few on, as rpm and tpm are"
+    )
+    burst_s: float = Field(10.0, gt=0, description="for how long an allowance that was not used is kept")
+    price: Price = Price()
+    timeout_s: float = Field(180.0, gt=0, description="of one call")
+    max_reply_tokens: int | None = Field(
+        None, ge=1, description="sent with every request; null: none, or 8192 in a run with a spending limit"
+    )
+    temperature: float | None = Field(0.0, ge=0, le=2, description="null: not sent")
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    output: Literal["auto", "json_schema", "delimited"] = Field(
+        "auto", description="form of extracted records; auto asks the endpoint once whether it has structured outputs"
+    )
+    extra_body: dict[str, Any] = Field(default_factory=dict, description="sent with every request as it is")
+    dim: int | None = Field(None, ge=1, description="size of the vectors of an embedding endpoint")
+    batch_size: int = Field(128, ge=1, description="texts in one embedding request")
+    path: str | None = Field(None, description="recorded: a JSONL file, or a folder of them")
+    fallback: str | None = Field(None, description="recorded: the endpoint asked where nothing was recorded")
+    seed: int = Field(0, ge=0, lt=1 << 63)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Endpoint:
+        if self.kind == "openai" and not (self.base_url and self.model):
+            raise ValueError("an endpoint of kind openai needs base_url and model")
+        if self.kind == "recorded" and not self.path:
+            raise ValueError("an endpoint of kind recorded needs path")
+        return self
+
+
+class Share(Section):
+    """One of several endpoints of a role."""
+
+    endpoint: str
+    weight: float = Field(1.0, gt=0)
+
+
+RoleTarget = str | tuple[Share, ...]
+
+
+class Roles(Section):
+    """Which endpoint does what: a name, or a list of {endpoint, weight}; a request's hash chooses among several."""
+
+    extract: RoleTarget = "builtin"
+    summarise: RoleTarget = "builtin"
+    report: RoleTarget = "builtin"
+    answer: RoleTarget = "builtin"
+    judge: RoleTarget = "builtin"
+    embed: str = "builtin-embedder"
+
+
+class Llm(Section):
+    """Endpoints, and who plays which role."""
+
+    endpoints: dict[str, Endpoint] = Field(default_factory=dict)
+    roles: Roles = Roles()
+    attempts: int = Field(3, ge=1, le=10, description="of a unit whose reply is refused, before it is a dead letter")
+    patience_s: float = Field(600.0, ge=0, description="how long no endpoint at all may answer before the run fails")
+    failover_s: float = Field(
+        60.0, ge=0, description="how long a model may be out before a role's next model is asked in its place"
+    )
+    deadline_s: float | None = Field(
+        None, gt=0, description="how long one unit may take with its retries before it is a dead letter"
+    )
+    hedge_s: float | None = Field(
+        None, gt=0, description="send a request a second time after so long without a reply; both are paid"
+    )
+    batch: bool = Field(
+        False, description="send the calls of a build through the Batch API of endpoints of kind openai, at half price"
+    )
+    batch_poll_s: float = Field(30.0, gt=0, description="how often a batch that is out is looked at")
+    batch_rounds: int = Field(
+        3, ge=1, description="of batches, without one reply, before what is left of a stage is asked directly"
+    )
+    batch_lines: int = Field(50_000, ge=1, le=50_000, description="calls in a batch, at most")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _builtin(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            own = dict(data.get("endpoints") or {})
+            own.setdefault("builtin", {"kind": "extractive"})
+            own.setdefault("builtin-embedder", {"kind": "hashing"})
+            data = {**data, "endpoints": own}
+        return data
+
+    @model_validator(mode="after")
+    def _known(self) -> Llm:
+        for role, target in self.roles:
+            for name in [target] if isinstance(target, str) else [share.endpoint for share in target]:
+                if name not in self.endpoints:
+                    raise ValueError(f"role {role} names endpoint {name!r}; there are: {', '.join(self.endpoints)}")
+                if (self.endpoints[name].kind in ("hashing", "minilm")) != (role == "embed") and (
+                    self.endpoints[name].kind != "openai"
+                ):
+                    raise ValueError(f"endpoint {name!r} of kind {self.endpoints[name].kind} cannot play role {role}")
+        for name, endpoint in self.endpoints.items():
+            if endpoint.fallback and endpoint.fallback not in self.endpoints:
+                raise ValueError(f"endpoint {name!r} falls back on {endpoint.fallback!r}, which there is none of")
+        return self
+
+
+class Reading(Section):
+    """Which fields of JSON, CSV and Parquet records are read; null: the usual names are tried."""
+
+    text_field: str | None = None
+    title_field: str | None = None
+    label_field: str | None = None
+    id_field: str | None = Field(None, description="the owner's id of a record, by which evaluations know evidence")
+
+
+_FULL_DIMS = 64  # a component then has 2,080 covariances
+
+
+class Clustering(Section):
+    """Gaussian mixtures of a layer (Eq. 8)."""
+
+    reduction: Literal["pca", "umap"] = Field(
+        "pca", description="how vectors are reduced; umap needs the extra `umap`, and takes 200,000 rows at most"
+    )
+    reduce_dims: int = Field(64, ge=1, description="dimensions that the mixture sees")
+    covariance: Literal["tied", "spherical", "diag", "full"] = Field(
+        "tied", description="shape of components; tied: round, one width for all; full is for few dimensions"
+    )
+    target_size: int = Field(20, ge=2, description="members that a cluster should have, about")
+    max_size: int = Field(40, ge=2, description="members that one prompt takes; a larger cluster is split again")
+    threshold: float = Field(0.1, gt=0, lt=1, description="responsibility that makes a member")
+    summary_pack_tokens: int = Field(4000, ge=0, description="of clusters that share one call, about; 0: one a call")
+
+
+class Resolution(Section):
+    """Entities of layer 0 under several names made one, in tiers, the cheap and sure ones first."""
+
+    enabled: bool = False
+    tiers: tuple[Literal["normalise", "alias", "vector", "llm"], ...] = Field(
+        ("normalise", "alias", "vector", "llm"),
+        description="normalise: spellings; alias: acronyms, initials, parts of a person's name; vector: near vectors "
+        "in one context; llm: what is left in doubt is asked of role summarise",
+    )
+    threshold: float = Field(0.8, ge=-1, le=1, description="cosine from which names of the same words are one")
+    llm_band: float = Field(0.2, ge=0, le=2, description="how far below the threshold vectors propose what is asked")
+    pairs_per_call: int = Field(20, ge=1, description="questions that share one call, at most")
+
+    @model_validator(mode="after")
+    def _proposing(self) -> Resolution:
+        if not set(self.tiers) - {"llm"}:
+            raise ValueError(
+                "no tier proposes anything, llm only answers: write one of normalise, alias and vector at least, as in "
+                "tiers: [normalise, alias, llm], or enabled: false and no tiers"
+            )
+        return self
+
+
+class Communities(Section):
+    """Hierarchical Leiden over all layers, and reports."""
+
+    max_size: int = Field(150, ge=2, description="entities; a larger community is split, where it can be")
+    resolution: float = Field(1.0, gt=0, le=1e6, description="of modularity; larger, more and smaller communities")
+    report_min_entities: int = Field(4, ge=1, description="a smaller community's report is its members, without a call")
+    report_tokens: int = Field(4000, ge=200, description="of a report's prompt")
+    report_pack_tokens: int = Field(8000, ge=0, description="of communities that share one call, about; 0: one a call")
+
+
+class MapReduce(Section):
+    """Answers in the modes graphrag-global and ts, which ask about every part of the corpus."""
+
+    max_calls: int = Field(
+        256, ge=1, description="about parts of the corpus, for one question; a question that takes more is refused"
+    )
+    concurrency: int = Field(16, ge=1, description="of these calls at a time, for one question")
+    reply_tokens: int = Field(1000, ge=50, description="of what is found in a part")
+    seed: int = Field(0, ge=0, lt=1 << 63, description="shuffles what is read")
+
+
+class Retrieval(Section):
+    """Defaults of a question (§4.2 of the paper)."""
+
+    mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local"] = "hirag"
+    top_n: int = Field(20, ge=1, le=1000, description="local entities (Eq. 12)")
+    top_m: int = Field(10, ge=1, le=100, description="key entities of each community (Eq. 14)")
+    top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
+    top_sources: int = Field(10, ge=0, le=100)
+    source_fusion: bool = Field(
+        True, description="whether the chunks nearest to the question are among the starting points of ranking sources"
+    )
+    max_triples: int = Field(60, ge=1, le=1000, description="bridge relations at most")
+    bridge_ranking: Literal["question", "plain"] = Field(
+        "question", description="question: bridge relations near the question first; plain: along the paths"
+    )
+    community_level: Annotated[str, BeforeValidator(str)] = Field("leaf", pattern=r"^(leaf|all|\d+)$")
+    context_tokens: int = Field(8000, ge=200)
+    map_reduce: MapReduce = MapReduce()
+
+
+class Vectors(Section):
+    """What searches the entity vectors."""
+
+    backend: Literal["auto", "milvus-lite", "milvus", "memory"] = Field(
+        "auto", description="auto: Milvus Lite where this process can own its file, else memory"
+    )
+    uri: str | None = Field(None, description="of a Milvus server")
+    token: SecretStr | None = None
+    index: Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "scann", "diskann"] = Field(
+        "auto", description="of Milvus; auto: flat for few rows, else hnsw. scann and diskann are a server's alone"
+    )
+    index_params: dict[str, int] = Field(
+        default_factory=dict, description="of building, such as M and efConstruction, or nlist; null: by size"
+    )
+    search_breadth: int | None = Field(
+        None, ge=1, description="ef of hnsw, nprobe of ivf and scann: wider finds more, and takes longer; null: by size"
+    )
+    tenant_prefix: str | None = Field(
+        None,
+        min_length=1,
+        description="a label that begins so, such as tenant:, names its document's tenant, by which Milvus partitions",
+    )
+    timeout_s: float = Field(10.0, gt=0, description="of one search at Milvus, with its retries")
+    alias: str | None = Field(
+        "hirag_current",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}$",
+        description="a server's alias that is moved to the collection of the snapshot that went live, for people",
+    )
+
+
+class Execution(Section):
+    """Where the index is built; none of it changes what is built."""
+
+    executor: Literal["ray", "inline"] = "ray"
+    workers: int | None = Field(None, ge=1, description="null: one a core of the cluster")
+    gpu_workers: int = Field(
+        0,
+        ge=0,
+        description="of Ray, with a GPU each, started for what kernels compute and ended after it; the others then do "
+        "all else. 0: no worker is special",
+    )
+    ray_address: str | None = Field(None, description="null: a Ray of this command's own; auto: a running one")
+    tasks_in_flight: int | None = Field(
+        None, ge=1, description="tasks that wait for models in one worker at a time; null: as the limits of calls need"
+    )
+
+
+def _meta_types(given: Any) -> Any:
+    if given == "generate":
+        return given
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(kind, str) for kind in given):
+        raise ValueError("give a list of kinds, such as [person, event], or the word generate")
+    kinds = [kind.strip() for kind in given]
+    if not all(kinds) or len(set(kinds)) < len(kinds):
+        raise ValueError("every kind must be named once, and none be empty")
+    return tuple(kinds)
+
+
+class Config(Section):
+    """The whole configuration."""
+
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    reading: Reading = Reading()
+    chunking: Literal["sentences", "tokens", "none"] = Field(
+        "sentences",
+        description="sentences: end at sentence ends; tokens: cut at fixed positions; none: INPUT is chunks",
+    )
+    chunk_tokens: int = Field(1200, ge=16)
+    chunk_overlap_tokens: int = Field(100, ge=0)
+    tokenizer: Literal["o200k_base", "cl100k_base"] = "o200k_base"
+    extraction: Literal["joint", "two_step"] = "joint"
+    gleaning_rounds: int = Field(0, ge=0, le=5)
+    entity_types: tuple[str, ...] = Field(ENTITY_TYPES, min_length=1)
+    claims: bool = Field(False, description="extract claims about the entities too: one more call a chunk")
+    meta_types: Annotated[tuple[str, ...] | Literal["generate"], BeforeValidator(_meta_types)] = Field(
+        META_TYPES, description="kinds that summaries are guided by; generate: the summarise model proposes them"
+    )
+    prompts: str | None = Field(None, description="a folder of NAME.md and NAME.examples.md files")
+    homonyms: Literal["merge", "split"] = "merge"
+    description_tokens: int = Field(400, ge=20, description="longer merged descriptions are summarised")
+    pack_units: int = Field(8, ge=1, description="clusters or communities that share one call, at most")
+    reply_language: Literal["text", "any"] = Field(
+        "text", description="text: a reply surely in another language than the text it is about is refused"
+    )
+    max_reject_ratio: float = Field(0.2, ge=0, le=1, description="share of dead letters that fails a stage")
+    stop: Literal["compression", "paper"] = "compression"
+    min_change_rate: float = Field(0.05, ge=0, description="ε of Algorithm 1, for stop: paper")
+    max_layers: int = Field(8, ge=0, description="summary layers at most; 0: the basic graph alone")
+    resolution: Resolution = Resolution()
+    clustering: Clustering = Clustering()
+    communities: Communities = Communities()
+    kernels: Literal["auto", "cpu", "gpu", "cupy"] = Field(
+        "auto",
+        description="gpu, or cupy for communities on the CPU: an error where none can be used; auto: a GPU where there "
+        "is one, noted in the manifest",
+    )
+    llm: Llm = Field(default_factory=lambda: Llm.model_validate({}))
+    retrieval: Retrieval = Retrieval()
+    vectors: Vectors = Vectors()
+    service: Service = Service()
+    execution: Execution = Execution()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        if self.chunk_overlap_tokens >= self.chunk_tokens:
+            raise ValueError("chunk_overlap_tokens must be below chunk_tokens")
+        if self.clustering.covariance == "full" and self.clustering.reduce_dims > _FULL_DIMS:
+            raise ValueError(f"clustering.covariance: full takes clustering.reduce_dims up to {_FULL_DIMS}")
+        target = self.llm.roles.extract
+        extractors = [target] if isinstance(target, str) else [share.endpoint for share in target]
+        if self.claims and any(self.llm.endpoints[name].kind == "extractive" for name in extractors):
+            raise ValueError("claims: true needs a language model in llm.roles.extract; the built-in one finds none")
+        if self.clustering.max_size < self.clustering.target_size:
+            raise ValueError("clustering.max_size must be at least clustering.target_size")
+        return self

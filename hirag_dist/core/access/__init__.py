@@ -1,0 +1,1 @@
+"""Access labels: patterns, filters and connectivity under a filter."""

@@ -1,0 +1,97 @@
+"""Retrieval's arithmetic under labels: which rows a caller may see, and how near and heavy those seen in part are.
+
+An entity seen in part is as near to a question as the nearest of its parts in reach; a relation seen in part weighs
+what its statements in reach add up to. With one label set in reach both are what an index without the other documents
+has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.access.labels import HIDDEN, MIXED, Flags
+from hirag_dist.types import Admission, FloatMatrix, IntVector
+
+Score = Callable[[FloatMatrix, IntVector, NDArray[np.float32]], NDArray[np.float32]]
+
+
+def read_only(admission: Admission) -> Admission:
+    """Return an admission none of whose arrays is written to, as those that are mapped.
+
+    To compiled code arrays that may be written to are of another type, and it is compiled anew for each combination.
+    """
+    parts: list[Any] = [part.view() for part in admission]
+    for part in parts:
+        part.flags.writeable = False
+    return Admission(*parts)
+
+
+def admitted(admission: Admission, rows: NDArray[np.integer[Any]]) -> Flags:
+    """Return which entities may be seen, whole or in part: (n,)."""
+    seen: Flags = admission.entity_states[admission.entity_patterns[rows]] != HIDDEN
+    return seen
+
+
+def admitted_relations(admission: Admission, ends: NDArray[np.int32], rows: IntVector) -> Flags:
+    """Return which relations may be seen: those whose own documents and both ends may.
+
+    Args:
+        ends: (n, 2) entity rows of each.
+        rows: (n,) of relations.
+    """
+    own = admission.relation_states[admission.relation_patterns[rows]] != HIDDEN
+    seen: Flags = own & admitted(admission, ends[:, 0]) & admitted(admission, ends[:, 1])
+    return seen
+
+
+def seen_scores(
+    admission: Admission, vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32], score: Score
+) -> NDArray[np.float32]:
+    """Return the similarity to the question of entities that may be seen: (n,).
+
+    Args:
+        vectors: of all entities.
+        score: (matrix, rows, question) → similarities.
+    """
+    scores = score(vectors, rows, query)
+    mixed = np.flatnonzero(admission.entity_states[admission.entity_patterns[rows]] == MIXED)
+    if len(mixed):
+        own = rows[mixed]
+        owner, parts = spans(*(np.searchsorted(admission.part_entities, own, side) for side in ("left", "right")))
+        reached = admission.sets[admission.part_sets[parts]]
+        best = np.full(len(own), -np.inf, np.float32)
+        np.maximum.at(best, owner[reached], score(admission.part_vectors, parts[reached], query))
+        scores[mixed] = best
+    return scores
+
+
+def seen_weights(admission: Admission, weights: NDArray[np.float64], rows: IntVector) -> NDArray[np.float64]:
+    """Return the weights of relations that may be seen: (n,).
+
+    Args:
+        weights: of all relations.
+    """
+    found = np.array(weights[rows], np.float64)
+    mixed = np.flatnonzero(admission.relation_states[admission.relation_patterns[rows]] == MIXED)
+    if len(mixed):
+        place = np.searchsorted(admission.stated_rows, rows[mixed])
+        owner, statements = spans(admission.stated_indptr[place], admission.stated_indptr[place + 1])
+        reached = admission.sets[admission.statement_sets[statements]]
+        strengths = admission.statement_strengths[statements[reached]]
+        found[mixed] = np.bincount(owner[reached], strengths, minlength=len(mixed))  # in order, as merging adds them
+    return found
+
+
+def spans(first: IntVector, last: IntVector) -> tuple[IntVector, IntVector]:
+    """Return (owners, places): every place of each owner's span [first, last).
+
+    >>> spans(np.array([5, 0]), np.array([7, 1]))
+    (array([0, 0, 1]), array([5, 6, 0]))
+    """
+    counts = last - first
+    owner = np.repeat(np.arange(len(counts)), counts)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts - first, counts)

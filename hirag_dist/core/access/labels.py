@@ -1,0 +1,165 @@
+"""Who may see what, as arithmetic on arrays: label sets of documents, and what stands behind rows made of them.
+
+The distinct label sets of documents are numbered, and few. What an entity, a relation or a report was made from is a
+set of these numbers, its *pattern*; patterns are numbered too, and far fewer than rows. What a caller may see is then a
+small array over patterns, and nothing is kept for each caller and row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, SEPARATOR, join_descriptions
+from hirag_dist.core.entities.summaries import split_descriptions
+from hirag_dist.types import IntVector
+
+LabelRule = Literal["all", "any"]
+Flags = NDArray[np.bool_]
+_MOST_CHARS = 2 * CHARS_PER_TOKEN  # of a token of prose: no text within the limit of tokens is cut
+HIDDEN, MIXED, WHOLE = 0, 1, 2  # none of it may be seen; what some of its mentions say; all that it says
+
+
+def label_sets(labels: Iterable[Sequence[str]]) -> tuple[NDArray[np.int32], list[tuple[str, ...]]]:
+    """Return the number of each document's label set (n_documents,), and the sets by number, in their order.
+
+    >>> label_sets([["b", "a"], [], ["a", "b"]])
+    (array([1, 0, 1], dtype=int32), [(), ('a', 'b')])
+    """
+    found = [tuple(sorted(set(row))) for row in labels]
+    sets = sorted(set(found))
+    number = {row: at for at, row in enumerate(sets)}
+    return np.fromiter((number[row] for row in found), np.int32, len(found)), sets
+
+
+def sets_in_reach(
+    sets: Sequence[tuple[str, ...]],
+    reach: Collection[str] | None,
+    wish: Collection[str] = (),
+    rule: LabelRule = "all",
+) -> Flags:
+    """Return which documents may be searched, by label set: (n_sets,).
+
+    Args:
+        sets: labels, by number.
+        reach: the labels that the caller holds; None: everything may be seen.
+        wish: labels that every document searched must carry.
+        rule: a document is in reach when the caller holds all of its labels, or any; one without labels always is.
+    """
+    held = None if reach is None else frozenset(reach)
+    wanted = frozenset(wish)
+
+    def within(labels: tuple[str, ...]) -> bool:
+        if not wanted.issubset(labels):
+            return False
+        if held is None or not labels:
+            return True
+        return held.issuperset(labels) if rule == "all" else not held.isdisjoint(labels)
+
+    return np.fromiter((within(labels) for labels in sets), np.bool_, len(sets))
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """What stands behind rows, by number: rows with the same label sets behind them share a pattern.
+
+    Attributes:
+        of: (n_rows,) int32 pattern of each row.
+        indptr, sets: CSR, pattern → label sets, ascending.
+        divisible: (n_patterns,) whether what these rows say can be told apart by label set. Others are seen whole or
+            not at all.
+    """
+
+    of: NDArray[np.int32]
+    indptr: IntVector
+    sets: NDArray[np.int32]
+    divisible: Flags
+
+    def states(self, in_reach: Flags) -> NDArray[np.uint8]:
+        """Return HIDDEN, MIXED or WHOLE for each pattern; one of no label sets hides nothing, and is WHOLE.
+
+        Args:
+            in_reach: (n_sets,) by label set.
+        """
+        sizes = np.diff(self.indptr)
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        n_seen = np.bincount(owner, in_reach[self.sets], minlength=len(sizes))
+        states = np.where(n_seen == sizes, WHOLE, HIDDEN)
+        states[(n_seen > 0) & (n_seen < sizes) & self.divisible] = MIXED
+        return states.astype(np.uint8)
+
+    def rows(self, state: int, states: NDArray[np.uint8]) -> IntVector:
+        """Return the rows in a state, ascending."""
+        return np.flatnonzero(states[self.of] == state)
+
+
+def patterns(rows: IntVector, sets: IntVector, n_rows: int, divisible: Flags | None = None) -> Patterns:
+    """Return the patterns of rows.
+
+    Args:
+        rows, sets: (n_pairs,) label set `sets[i]` stands behind row `rows[i]`; in any order, repeats do not count.
+        n_rows: rows that there are.
+        divisible: (n_rows,) see `Patterns`; None: none is.
+    """
+    width = int(sets.max(initial=-1)) + 1
+    pairs = np.unique(np.asarray(rows, np.int64) * max(width, 1) + sets)
+    owner, value = pairs // max(width, 1), pairs % max(width, 1)
+    sizes = np.bincount(owner, minlength=n_rows)
+    starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
+    # Rows are told apart a set at a time: the number of what came before, and the next set, give the next number.
+    number = np.zeros(n_rows, np.int64) if divisible is None else divisible.astype(np.int64)
+    found = np.empty(n_rows, np.int32)
+    heads: list[IntVector] = []  # a row of each pattern
+    n_patterns = 0
+    going = np.arange(n_rows)
+    for place in range(int(sizes.max(initial=0)) + 1):
+        done = going[sizes[going] == place]
+        _, first, inverse = np.unique(number[done], return_index=True, return_inverse=True)
+        found[done] = n_patterns + inverse
+        heads.append(done[first])
+        n_patterns += len(first)
+        going = going[sizes[going] > place]
+        keys = number[going] * width + value[starts[going] + place]
+        number[going] = np.unique(keys, return_inverse=True)[1]
+    head = np.concatenate(heads) if heads else np.empty(0, np.int64)
+    kept = np.zeros(n_patterns, np.bool_) if divisible is None else divisible[head]
+    indptr = np.concatenate([[0], np.cumsum(sizes[head])]).astype(np.int64)
+    at = np.repeat(starts[head] - indptr[:-1], sizes[head]) + np.arange(indptr[-1])
+    return Patterns(found, indptr, value[at].astype(np.int32), kept)
+
+
+def spread(owners: IntVector, of: NDArray[np.int32], known: Patterns) -> tuple[IntVector, IntVector]:
+    """Return (owners, sets), each pair once: the label sets behind what each owner is made of.
+
+    Args:
+        owners: (n,) who is made of something, in any order.
+        of: (n,) the pattern of what it is made of.
+        known: where the patterns are from.
+    """
+    width = max(len(known.divisible), 1)
+    pairs = np.unique(np.asarray(owners, np.int64) * width + of)
+    owner, pattern = pairs // width, pairs % width
+    sizes = np.diff(known.indptr)[pattern]
+    ends = np.cumsum(sizes)
+    at = np.repeat(known.indptr[pattern] - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
+    return np.repeat(owner, sizes), known.sets[at].astype(np.int64)
+
+
+def description_of(merged: str, max_tokens: int) -> str:
+    """Return one description of what merging gave of some mentions: as the build's, where no model had to make it.
+
+    Args:
+        merged: distinct descriptions, one a line.
+        max_tokens: where a build asks a model for a shorter one. Here as many of them are joined as fit about twice
+            that.
+    """
+    if SEPARATOR not in merged:
+        return merged
+    pieces = split_descriptions(merged)
+    whole = " ".join(pieces)
+    limit = max_tokens * _MOST_CHARS
+    return whole if len(whole) <= limit else join_descriptions(pieces, limit)

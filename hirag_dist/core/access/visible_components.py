@@ -1,0 +1,53 @@
+"""Which entities hang together in what a caller may see: between others there is no path to look for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.access.labels import HIDDEN
+from hirag_dist.core.numba_jit import compiled, compiled_apart
+from hirag_dist.types import Admission, CsrGraph
+
+
+def seen_components(graph: CsrGraph, admission: Admission) -> NDArray[np.int32]:
+    """Return the connected component of each node, named by its lowest row; what is hidden is one by itself.
+
+    Returns:
+        (n_nodes,), not to be written to: as the mapped one of the whole graph, so that code is compiled for one type.
+    """
+    found: NDArray[np.int32] = _seen_components(graph.indptr, graph.indices, graph.relation_rows, admission)
+    found.flags.writeable = False
+    return found
+
+
+@compiled_apart
+def _seen_components(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], relation_rows: NDArray[np.int32], admission: Admission
+) -> Any:
+    parents = np.arange(len(indptr) - 1).astype(np.int32)  # never above the node itself
+    for node in range(len(parents)):
+        if admission.entity_states[admission.entity_patterns[node]] == HIDDEN:
+            continue
+        for entry in range(indptr[node], indptr[node + 1]):
+            neighbour = indices[entry]
+            if (
+                neighbour < node  # the other way round it is the same edge
+                and admission.entity_states[admission.entity_patterns[neighbour]] != HIDDEN
+                and admission.relation_states[admission.relation_patterns[relation_rows[entry]]] != HIDDEN
+            ):
+                one, other = _root(parents, node), _root(parents, neighbour)
+                parents[max(one, other)] = min(one, other)
+    for node in range(len(parents)):
+        parents[node] = parents[parents[node]]  # those below have their root already
+    return parents
+
+
+@compiled
+def _root(parents: NDArray[np.int32], node: int) -> Any:
+    while parents[node] != node:
+        parents[node] = parents[parents[node]]  # shorter for whoever comes next
+        node = parents[node]
+    return node

@@ -1,0 +1,326 @@
+"""Gaussian mixtures by expectation and maximisation, for rows on a CPU, on a GPU, or spread over workers.
+
+One code path for numpy and CuPy: functions take the array module `xp`, and give numpy back. Products are float32 over
+fixed blocks of rows, sums are float64 in block order, and shards of blocks are added up in shard order: memory is
+bounded by a block, and the bits don't depend on who computed which shard. All covariances are one product with
+the row's second-order features: its squares, their sum, or the products of its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.array_module import to_numpy
+from hirag_dist.types import Assignment, Covariance, FloatMatrix, IntVector, Mixture, Statistics
+
+BLOCK_ROWS = 4_096
+SHARD_ROWS = 65_536  # 16 blocks: what one worker sums up before anything travels
+START_ROWS = 65_536  # that k-means++ draws from
+MAX_ITERATIONS = 15
+TOLERANCE = 1e-3  # nats a row
+MIN_VARIANCE = 1e-4  # of data scaled to unit mean variance: a lone point keeps a finite density
+_LEAST_COUNT = 1e-8  # rows: a component that lost all of its own keeps its place
+
+
+def expectation_maximisation(
+    xp: Any,
+    rows: Any,
+    n_components: int,
+    seed: int,
+    covariance: Covariance = "diag",
+    block_rows: int = BLOCK_ROWS,
+) -> Mixture:
+    """Fit a mixture to rows that one device holds.
+
+    Args:
+        xp: numpy or CuPy.
+        rows: (n, d) float32 of `xp` or numpy, finite, centred and scaled by `standardise`; n ≥ n_components ≥ 1.
+        n_components: k.
+        seed: of the start; the rest is deterministic.
+        covariance: full is for few dimensions: its features grow with their square.
+        block_rows: of a product. It decides the last bits, so workers that share a fit must agree; more than the
+            usual number keeps a GPU busier.
+
+    Raises:
+        ValueError: fewer rows than components.
+    """
+    n_rows = len(rows)
+    if not 1 <= n_components <= n_rows:
+        raise ValueError(f"n_components must be between 1 and the {n_rows} rows, got {n_components}")
+    held = xp.asarray(rows)
+    sample = held[xp.asarray(sample_numbers(n_rows, max(START_ROWS, n_components), seed))]
+    start = start_mixture(xp, sample, n_components, seed, covariance)
+    return fit(lambda mixture: statistics_of(xp, held, mixture, block_rows=block_rows), start, n_rows)
+
+
+def sample_numbers(n_rows: int, size: int, seed: int) -> IntVector:
+    """Return up to `size` distinct row numbers, ascending: all of them where there are no more.
+
+    They depend on the number of rows alone, so that workers can be asked for the rows.
+    """
+    if n_rows <= size:
+        return np.arange(n_rows)
+    return np.sort(np.random.default_rng(seed).choice(n_rows, size, replace=False, shuffle=False))
+
+
+def start_mixture(xp: Any, rows: Any, n_components: int, seed: int, covariance: Covariance = "diag") -> Mixture:
+    """Return equal components around rows chosen by greedy k-means++, as wide as the rows lie around them.
+
+    Args:
+        xp: numpy or CuPy.
+        rows: (n, d) float32 of `xp`: all rows, or a sample of them.
+        n_components: at most n.
+        seed: of the draws.
+        covariance: of the mixture.
+    """
+    means, spread = _spread_start(xp, rows, n_components, np.random.default_rng(seed))
+    weights = np.full(n_components, 1.0 / n_components)
+    return equally_wide(means, max(spread, MIN_VARIANCE), weights, covariance)
+
+
+def equally_wide(means: FloatMatrix, width: float, weights: NDArray[np.float64], covariance: Covariance) -> Mixture:
+    """Return components of one width in every direction, in the form of their covariance.
+
+    Args:
+        means: (k, d) float32.
+        width: their variance along an axis, of scaled rows.
+        weights: (k,) that add up to 1.
+        covariance: of the mixture.
+    """
+    n_components, n_dims = means.shape
+    shape = {"diag": (n_dims,), "spherical": (1,), "tied": (1,), "full": (n_dims, n_dims)}[covariance]
+    variances = np.full((n_components, *shape), width, np.float32)
+    if covariance == "full":
+        variances *= np.eye(n_dims, dtype=np.float32)
+    return Mixture(weights, means, variances, covariance, MIN_VARIANCE)
+
+
+def fit(
+    each: Callable[[Mixture], Statistics],
+    start: Mixture,
+    n_rows: int,
+    max_iterations: int = MAX_ITERATIONS,
+    tolerance: float = TOLERANCE,
+) -> Mixture:
+    """Repeat expectation and maximisation until the likelihood rises by less than the tolerance.
+
+    Args:
+        each: gives the statistics of all rows under a mixture, shards added up in shard order, wherever they are.
+        start: the first mixture.
+        n_rows: of all shards.
+        max_iterations: rounds at most.
+        tolerance: nats a row.
+    """
+    mixture, before = start, -np.inf
+    for _ in range(max_iterations):
+        statistics = each(mixture)
+        rise, before = statistics.log_likelihood - before, statistics.log_likelihood
+        mixture = maximise(statistics, mixture)
+        if rise < tolerance * n_rows:
+            break
+    return replace(mixture, log_likelihood=before, bic=n_parameters(mixture) * np.log(n_rows) - 2.0 * before)
+
+
+def n_parameters(mixture: Mixture) -> int:
+    """Return the free numbers that BIC charges for."""
+    d = mixture.means.shape[1]
+    each: int = {"diag": 2 * d, "spherical": d + 1, "tied": d, "full": d + d * (d + 1) // 2}[mixture.covariance]
+    return mixture.n_components * (each + 1) - 1 + (mixture.covariance == "tied")
+
+
+def maximise(statistics: Statistics, before: Mixture) -> Mixture:
+    """Return the most likely mixture for these statistics, of the kind and with the floor of the one before."""
+    counts = np.maximum(statistics.counts, _LEAST_COUNT)
+    safe = counts[:, None]
+    means = statistics.sums / safe
+    squares = statistics.squares / safe
+    n_dims = means.shape[1]
+    if before.covariance == "full":
+        first, second = np.triu_indices(n_dims)
+        spread = np.empty((len(counts), n_dims, n_dims))
+        spread[:, first, second] = squares - means[:, first] * means[:, second]
+        spread[:, second, first] = spread[:, first, second]
+        lengths, axes = np.linalg.eigh(spread)
+        variances = (axes * np.maximum(lengths, before.min_variance)[:, None, :]) @ axes.transpose(0, 2, 1)
+    elif before.covariance in ("spherical", "tied"):
+        spread = (squares - np.sum(means**2, axis=1, keepdims=True)) / n_dims
+        if before.covariance == "tied":
+            spread[:] = np.average(spread[:, 0], weights=counts)
+        variances = np.maximum(spread, before.min_variance)
+    else:
+        variances = np.maximum(squares - means**2, before.min_variance)
+    return replace(
+        before,
+        weights=counts / counts.sum(),
+        means=means.astype(np.float32),
+        variances=variances.astype(np.float32),
+    )
+
+
+def statistics_of(
+    xp: Any, rows: Any, mixture: Mixture, shard_rows: int = SHARD_ROWS, block_rows: int = BLOCK_ROWS
+) -> Statistics:
+    """Return the statistics of rows of any number: those of their shards, added up in order."""
+    shards = (rows[first : first + shard_rows] for first in range(0, len(rows), shard_rows))
+    return total(shard_statistics(xp, shard, mixture, block_rows) for shard in shards)
+
+
+def total(statistics: Iterable[Statistics]) -> Statistics:
+    """Return the sum, from first to last: the order decides the last bits.
+
+    Raises:
+        TypeError: there are none.
+    """
+    return reduce(add, statistics)
+
+
+def shard_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLOCK_ROWS) -> Statistics:
+    """Return the statistics of one shard, its blocks added up in order on the device.
+
+    Args:
+        xp: numpy or CuPy.
+        rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
+        mixture: gives the shares.
+        block_rows: as of `expectation_maximisation`.
+    """
+    density = _Density(xp, mixture)
+    n_dims = mixture.means.shape[1]
+    counts = xp.zeros(mixture.n_components)
+    sums = xp.zeros((mixture.n_components, n_dims))
+    squares = xp.zeros((mixture.n_components, density.n_features))
+    likelihood = xp.zeros(())
+    for first in range(0, len(rows), block_rows):
+        block = xp.asarray(rows[first : first + block_rows])
+        features = density.features(block)
+        shares, log_density = density.shares(block, features)
+        likelihood += log_density.sum(dtype=np.float64)
+        counts += shares.sum(axis=0, dtype=np.float64)
+        sums += shares.T @ block
+        squares += shares.T @ features
+    return Statistics(to_numpy(xp, counts), to_numpy(xp, sums), to_numpy(xp, squares), float(likelihood))
+
+
+def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: int = BLOCK_ROWS) -> Assignment:
+    """Return each row's best component, and every other whose responsibility passes the threshold.
+
+    Args:
+        xp: numpy or CuPy.
+        rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
+        mixture: as `expectation_maximisation` fitted it.
+        threshold: 1.0 gives the best components alone.
+        block_rows: as of `expectation_maximisation`.
+    """
+    density = _Density(xp, mixture)
+    found = []
+    for first in range(0, len(rows), block_rows):
+        block = xp.asarray(rows[first : first + block_rows])
+        shares, _ = density.shares(block, density.features(block))
+        keep = shares >= threshold
+        keep[xp.arange(len(shares)), shares.argmax(axis=1)] = True
+        at, component = xp.nonzero(keep)
+        found.append([to_numpy(xp, each) for each in (at, component, shares[at, component])])
+        found[-1][0] = found[-1][0] + first
+    if not found:
+        return Assignment(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+    numbers, components, kept = (np.concatenate(each) for each in zip(*found, strict=True))
+    return Assignment(numbers.astype(np.int64), components.astype(np.int64), kept.astype(np.float32))
+
+
+def standardise(rows: FloatMatrix) -> FloatMatrix:
+    """Return rows centred and scaled by one factor to a mean variance of 1, with anything not finite made 0."""
+    finite = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32, copy=False)
+    centred = finite - finite.mean(axis=0, dtype=np.float64).astype(np.float32)
+    scale = float(np.sqrt(np.mean(np.square(centred, dtype=np.float64))))
+    scaled: FloatMatrix = centred / np.float32(scale) if scale > 0 else centred
+    return scaled
+
+
+class _Density:
+    """A mixture's log density as products of a row and of its second-order features, held on the device."""
+
+    def __init__(self, xp: Any, mixture: Mixture) -> None:
+        self._xp = xp
+        self._covariance = mixture.covariance
+        means, n_dims = mixture.means, mixture.means.shape[1]
+        if mixture.covariance == "full":
+            first, second = np.triu_indices(n_dims)
+            self._pairs = xp.asarray(first), xp.asarray(second)
+            inverse = np.linalg.inv(mixture.variances.astype(np.float64))
+            log_determinant = np.linalg.slogdet(mixture.variances.astype(np.float64))[1]
+            linear = np.einsum("kij,kj->ki", inverse, means)
+            energy = np.einsum("ki,ki->k", linear, means)
+            twice = np.where(first == second, 1.0, 2.0)  # a pair off the diagonal stands for two
+            quadratic = -0.5 * inverse[:, first, second] * twice
+        else:
+            precision = 1.0 / mixture.variances
+            copies = n_dims // mixture.variances.shape[1]
+            log_determinant = copies * np.log(mixture.variances, dtype=np.float64).sum(axis=1)
+            linear = means * precision
+            energy = (means.astype(np.float64) ** 2 * precision).sum(axis=1)
+            quadratic = np.asarray(-0.5 * precision)
+        constant = np.log(mixture.weights) - 0.5 * log_determinant - 0.5 * n_dims * np.log(2 * np.pi) - 0.5 * energy
+        self.n_features = quadratic.shape[1]
+        self._quadratic = xp.asarray(quadratic.astype(np.float32))
+        self._linear = xp.asarray(linear.astype(np.float32))
+        self._constant = xp.asarray(constant.astype(np.float32))
+
+    def features(self, block: Any) -> Any:
+        """Return the (b, q) second-order features of (b, d) rows."""
+        if self._covariance == "full":
+            return block[:, self._pairs[0]] * block[:, self._pairs[1]]
+        squares = block * block
+        return squares if self._covariance == "diag" else squares.sum(axis=1, keepdims=True)
+
+    def shares(self, block: Any, features: Any) -> tuple[Any, Any]:
+        """Return ((b, k) responsibilities, (b,) log densities)."""
+        xp = self._xp
+        log_joint = features @ self._quadratic.T
+        log_joint += block @ self._linear.T
+        log_joint += self._constant
+        top = log_joint.max(axis=1, keepdims=True)
+        log_joint -= top
+        xp.exp(log_joint, out=log_joint)
+        sums = log_joint.sum(axis=1, keepdims=True)
+        log_joint /= sums
+        return log_joint, (top + xp.log(sums))[:, 0]
+
+
+def _spread_start(xp: Any, rows: Any, k: int, rng: np.random.Generator) -> tuple[FloatMatrix, float]:
+    """Return k rows as first means, and the variance of the rows around the nearest of them: greedy k-means++.
+
+    Each mean is the best of a few rows drawn with a chance by their squared distance to the means before, so that
+    no group far from the others is left without one.
+    """
+    chosen = [int(rng.integers(len(rows)))]
+    norms = xp.einsum("ij,ij->i", rows, rows)
+    with np.errstate(invalid="ignore"):  # rows are finite; a product with one of them has been seen to raise the flag
+        products = rows @ rows[chosen[0]]
+    nearest = xp.maximum(norms - 2.0 * products + norms[chosen[0]], 0.0)
+    nearest[chosen[0]] = 0.0
+    n_drawn = 2 + int(np.log(k))
+    each = xp.arange(n_drawn)
+    for _ in range(1, k):
+        heights = xp.cumsum(nearest, dtype=np.float64)
+        height = float(heights[-1])
+        if height <= 0:  # only copies of the chosen rows are left
+            free = np.setdiff1d(np.arange(len(rows)), chosen)
+            chosen.append(int(free[0]))
+            continue
+        drawn = xp.searchsorted(heights, xp.asarray(rng.random(n_drawn) * height), side="right")
+        distances = rows[drawn] @ rows.T
+        distances *= -2.0
+        distances += norms
+        distances += norms[drawn][:, None]
+        xp.clip(distances, 0.0, nearest, out=distances)
+        distances[each, drawn] = 0.0
+        best = int(distances.sum(axis=1, dtype=np.float64).argmin())
+        chosen.append(int(drawn[best]))
+        nearest = distances[best]
+    return to_numpy(xp, rows[xp.asarray(chosen)]), float(nearest.mean(dtype=np.float64)) / rows.shape[1]

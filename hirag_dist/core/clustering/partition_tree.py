@@ -1,0 +1,231 @@
+"""A large layer cut into overlapping cells by a tree of coarse mixtures, so that fine ones stay small.
+
+The cost of a mixture search grows with rows times components, and components grow with rows: in cells of a fixed size
+the whole grows with n log n. A row is in every cell where it has a share, so a cluster on a border is seen whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.clustering.gaussian_mixture import SHARD_ROWS, fit, standardise
+from hirag_dist.protocols import Kernels
+from hirag_dist.types import Covariance, FloatMatrix, IntVector, Mixture, Statistics
+
+CELL_ROWS = 1_024
+WHOLE_ROWS = 6_144  # all pairs of them are compared: 150 MB, twice while they are merged
+_CELL_SHARE = 0.3  # of a row, to be in a cell: where rows are in many cells, each has scraps of the others' clusters
+_MAX_CHILDREN = 2_048
+_ROOT_ROUNDS = 2  # over all rows, from a start that is already fitted to the sample
+_SAMPLE_ROWS = 65_536
+_SAMPLE_ROWS_A_CELL = 64
+_LEAST_SAMPLE = 64  # rows: fewer don't tell how to cut a cell
+_LEAST_SCALE = 1e-10  # rows closer together than this are copies
+_LEAST_CUT = 0.9  # a child with more of its parent's rows than this is no cut
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """What decides the clusters of given rows.
+
+    Attributes:
+        target_size: members that a cluster should have, about.
+        max_size: members that it may have.
+        threshold: responsibility that makes a member, in (0, 1).
+        seed: of every start.
+        covariance: of the mixtures.
+        cell_rows: rows that a cell should have at most, overlap apart.
+        whole_rows: rows that one mixture search takes; a larger layer is cut into cells.
+        shard_rows: rows of a shard: blocks are counted from its first row, so it decides the last bits.
+    """
+
+    target_size: int
+    max_size: int
+    threshold: float
+    seed: int
+    covariance: Covariance = "tied"
+    cell_rows: int = CELL_ROWS
+    whole_rows: int = WHOLE_ROWS
+    shard_rows: int = SHARD_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One coarse mixture of the tree. A child is a node, or the number of a cell."""
+
+    mixture: Mixture
+    children: tuple[Node | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """How a layer is cut: a plain value that pickles. Without a root the layer is one cell."""
+
+    root: Node | None
+    n_cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class CellShares:
+    """Sparse shares of rows in cells, sorted by (row, cell).
+
+    Attributes:
+        rows: (n_entries,) int64.
+        cells: (n_entries,) int64.
+        shares: (n_entries,) float32.
+    """
+
+    rows: IntVector
+    cells: IntVector
+    shares: NDArray[np.float32]
+
+
+def sample_size(n_rows: int, settings: ClusterSettings) -> int:
+    """Return how many rows `fit_cells` wants: those at `mixture.sample_numbers`, gathered from wherever they are."""
+    return min(n_rows, max(_SAMPLE_ROWS, _SAMPLE_ROWS_A_CELL * -(-n_rows // settings.cell_rows)))
+
+
+def fit_cells(
+    kernels: Kernels,
+    each: Callable[[Mixture], Statistics],
+    sample: FloatMatrix,
+    n_rows: int,
+    settings: ClusterSettings,
+) -> Cells:
+    """Return the coarse mixtures that cut a layer into cells of about `cell_rows` rows, or fewer.
+
+    The root starts from the sample and is fitted to all rows; nodes below it are fitted to the sample alone.
+
+    Args:
+        kernels: does the products.
+        each: statistics of all rows, as `mixture.fit` takes it.
+        sample: rows at `sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)`, finite.
+        n_rows: of the layer.
+        settings: `cell_rows`, `whole_rows` and `seed` are used.
+    """
+    if n_rows <= settings.whole_rows:
+        return Cells(None, 1)
+    rows_each = n_rows / len(sample)
+    start = coarse_mixture(kernels, sample, _n_children(n_rows, settings), settings)
+    numbers = count()
+    root = _grow(kernels, fit(each, start, n_rows, _ROOT_ROUNDS), sample, rows_each, settings, numbers)
+    return Cells(root, next(numbers)) if isinstance(root, Node) else Cells(None, 1)
+
+
+def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: Cells) -> CellShares:
+    """Return the cells of each row: its best one, and those where it has a share that counts.
+
+    Args:
+        kernels: does the products.
+        rows: (n, d) float32, finite: one shard, since blocks are counted from its first row.
+        cells: as `fit_cells` gave them.
+    """
+    n_rows = len(rows)
+    everyone, whole = np.arange(n_rows), np.ones(n_rows, np.float32)
+    if cells.root is None:
+        return CellShares(everyone, np.zeros(n_rows, np.int64), whole)
+    found = list(_descend(kernels, rows, everyone, whole, cells.root))
+    numbers, at, shares = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.lexsort((at, numbers))
+    numbers, at, shares = numbers[order], at[order], shares[order]
+    keep = (shares >= _CELL_SHARE) | largest_of_row(numbers, shares)
+    return CellShares(numbers[keep], at[keep], shares[keep])
+
+
+def largest_of_row(rows: IntVector, shares: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return which entries hold the largest share of their row, one each; of equal ones the first."""
+    order = np.lexsort((np.arange(len(rows)), -shares, rows))
+    largest = np.zeros(len(rows), bool)
+    largest[order[np.flatnonzero(np.diff(rows[order], prepend=-1))]] = True
+    return largest
+
+
+def coarse_mixture(kernels: Kernels, rows: FloatMatrix, n_components: int, settings: ClusterSettings) -> Mixture:
+    """Return a mixture of equally wide components fitted to rows of any scale, in their own scale.
+
+    Args:
+        kernels: does the products.
+        rows: (n, d) float32, finite, n ≥ 1.
+        n_components: at most as many are fitted as there are rows.
+        settings: `seed` is used.
+    """
+    shift = rows.mean(axis=0, dtype=np.float64)
+    scale = float(np.sqrt(np.mean(np.square(rows - shift))))
+    if scale < _LEAST_SCALE:  # their squares leave the range of float32
+        rows, scale = np.zeros_like(rows), 1.0
+    fitted = kernels.em(standardise(rows), min(n_components, len(rows)), settings.seed, "tied")
+    return replace(
+        fitted,
+        means=(fitted.means * scale + shift).astype(np.float32),
+        variances=(fitted.variances * scale**2).astype(np.float32),
+        min_variance=fitted.min_variance * scale**2,
+    )
+
+
+def _n_children(n_rows: float, settings: ClusterSettings) -> int:
+    return min(_MAX_CHILDREN, 1 + int(2 * n_rows / settings.cell_rows))
+
+
+def _grow(
+    kernels: Kernels,
+    mixture: Mixture,
+    sample: FloatMatrix,
+    rows_each: float,
+    settings: ClusterSettings,
+    numbers: Iterator[int],
+) -> Node | int:
+    """Return the tree below a mixture of the sample's rows, or a cell's number where the mixture doesn't cut them.
+
+    Args:
+        kernels: does the products.
+        mixture: fitted to these rows.
+        sample: rows that reached this node.
+        rows_each: rows of the layer that one of the sample stands for.
+        settings: of the cells.
+        numbers: gives the next cell's.
+    """
+    labels = kernels.assign(sample, mixture, 1.0).components
+    sizes = np.bincount(labels, minlength=mixture.n_components)
+    if sizes.max() > _LEAST_CUT * len(sample):
+        return next(numbers)
+    children: list[Node | int] = []
+    for child, size in enumerate(sizes):
+        if size * rows_each <= settings.cell_rows or size < _LEAST_SAMPLE:
+            children.append(next(numbers))
+            continue
+        inside = sample[labels == child]
+        below = coarse_mixture(kernels, inside, _n_children(size * rows_each, settings), settings)
+        children.append(_grow(kernels, below, inside, rows_each, settings, numbers))
+    return Node(mixture, tuple(children))
+
+
+def _descend(
+    kernels: Kernels,
+    rows: FloatMatrix,
+    numbers: IntVector,
+    shares: NDArray[np.float32],
+    node: Node,
+) -> Iterator[tuple[IntVector, IntVector, NDArray[np.float32]]]:
+    """Yield (row numbers, cells, shares) of the cells below a node.
+
+    A row's shares are those among the cells that it is in; they multiply on the way down.
+    """
+    found = kernels.assign(rows, node.mixture, _CELL_SHARE)
+    among = found.shares / np.bincount(found.rows, found.shares, len(rows))[found.rows]
+    order = np.argsort(found.components, kind="stable")
+    at, components = found.rows[order], found.components[order]
+    below = among[order].astype(np.float32) * shares[at]
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(components, minlength=len(node.children)))])
+    for child, first, last in zip(node.children, bounds[:-1], bounds[1:], strict=True):
+        part = at[first:last]
+        if not len(part):
+            continue
+        if isinstance(child, Node):
+            yield from _descend(kernels, rows[part], numbers[part], below[first:last], child)
+        else:
+            yield numbers[part], np.full(len(part), child), below[first:last]

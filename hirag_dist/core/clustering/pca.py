@@ -1,0 +1,68 @@
+"""Principal components from the covariance of all rows, which is summed over blocks: one pass, bounded memory.
+
+The moments of shards add up in shard order, and a projection is small and picklable, so rows may lie on any number of
+workers. Functions take the array module `xp` (numpy or CuPy) and give numpy back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from hirag_dist.core.array_module import to_numpy
+from hirag_dist.types import FloatMatrix, Moments, Projection
+
+_BLOCK_ROWS = 8192
+
+
+def moments(xp: Any, rows: Any) -> Moments:
+    """Return the moments of rows, block by block; what is not finite counts as zero.
+
+    Args:
+        xp: numpy or CuPy.
+        rows: (n, d) float32; may be memory-mapped.
+    """
+    dim = rows.shape[1]
+    sums, products = xp.zeros(dim), xp.zeros((dim, dim))
+    for first in range(0, len(rows), _BLOCK_ROWS):
+        block = _finite(xp, rows[first : first + _BLOCK_ROWS])
+        sums += block.sum(axis=0, dtype=np.float64)
+        products += block.T @ block
+    return Moments(len(rows), to_numpy(xp, sums), to_numpy(xp, products))
+
+
+def total_moments(parts: Iterable[Moments]) -> Moments:
+    """Return the sum, from first to last: the order decides the last bits.
+
+    Raises:
+        TypeError: there are none.
+    """
+    return reduce(add, parts)
+
+
+def principal_axes(found: Moments, n_components: int) -> Projection:
+    """Return the projection on the axes of largest variance: at most as many as there are columns."""
+    mean = found.sums / found.n_rows
+    _, axes = np.linalg.eigh(found.products / found.n_rows - np.outer(mean, mean))
+    top = axes[:, ::-1][:, :n_components]
+    largest = np.abs(top).argmax(axis=0)
+    top = top * np.where(top[largest, np.arange(top.shape[1])] < 0, -1.0, 1.0)  # a sign is arbitrary: fix it
+    return Projection(top.astype(np.float32), (mean @ top).astype(np.float32))
+
+
+def project(xp: Any, rows: Any, projection: Projection) -> FloatMatrix:
+    """Return (n, c) float32 scores, block by block; what is not finite counts as zero."""
+    axes, shift = xp.asarray(projection.axes), xp.asarray(projection.shift)
+    scores = np.empty((len(rows), projection.axes.shape[1]), np.float32)
+    for first in range(0, len(rows), _BLOCK_ROWS):
+        block = _finite(xp, rows[first : first + _BLOCK_ROWS])
+        scores[first : first + _BLOCK_ROWS] = to_numpy(xp, block @ axes - shift)
+    return scores
+
+
+def _finite(xp: Any, rows: Any) -> Any:
+    return xp.nan_to_num(xp.asarray(rows), nan=0.0, posinf=0.0, neginf=0.0)

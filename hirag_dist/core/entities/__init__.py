@@ -1,0 +1,1 @@
+"""Merging of mentions, summary entities, claims and entity resolution."""

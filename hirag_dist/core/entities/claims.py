@@ -1,0 +1,118 @@
+"""The call that extracts claims from a chunk, and what its reply holds (GraphRAG paper §3.1.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hirag_dist.core.prompts.lenient_json import json_object
+from hirag_dist.core.prompts.reply_validation import Malformed, usable_text
+from hirag_dist.core.prompts.templates import DONE, FIELD, FORMATS, Prompts, tagged
+from hirag_dist.core.text.ids import unit_id
+from hirag_dist.core.text.language_check import other_language
+from hirag_dist.core.text.normalize import clean_name, is_name, one_line
+from hirag_dist.types import ChatReply, ChatRequest, Message
+
+CLAIM_TASK = "extract-claims"
+STATUSES = ("true", "false", "suspected")
+_NOTHING = frozenset({"", "none", "null", "n/a", "unknown", "…"})
+_COLUMNS = ("subject", "object", "type", "status", "start_date", "end_date", "description", "source_text")
+_KIND = re.compile(r"""^[\s\-*•>(\["'`]*claim["'`*]*\s*$""", re.IGNORECASE)
+_DAY = re.compile(r"-?\d{4,}(?:-\d\d(?:-\d\d(?:T[\d:.+Z-]+)?)?)?")  # ISO 8601: a year, a month, a day, or a moment
+_EDGES = " \t\"'`“”()[]{}"
+_FORM = frozenset(line for line in FORMATS[CLAIM_TASK].splitlines() if FIELD in line)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRecord:
+    """A claim as the model gave it; what it does not tell is empty."""
+
+    subject: str
+    object: str
+    type: str
+    status: str
+    start_date: str
+    end_date: str
+    description: str
+    source_text: str
+
+
+def claims_request(text: str, names: Sequence[str], prompts: Prompts, form: str | None) -> ChatRequest:
+    """Return the call that lists what a chunk claims of the entities found in it.
+
+    Args:
+        text: of the chunk.
+        names: of the entities, as the text has them.
+        prompts: in force.
+        form: the task's name for a JSON reply, None for delimited records.
+    """
+    body = tagged("entities", "\n".join(map(one_line, names))) + "\n" + tagged("text", text)
+    return ChatRequest(
+        role="extract",
+        messages=(prompts.system(CLAIM_TASK, form), Message("user", body)),
+        unit=unit_id(body),
+        form=form,
+    )
+
+
+def parse_claims(reply: ChatReply, read: str = "") -> tuple[ClaimRecord, ...]:
+    """Return the claims of a reply in JSON or delimited form, each once; one without subject or description is dropped.
+
+    Args:
+        reply: what the model said.
+        read: the text that the model read, to compare languages with; empty: they are not compared.
+
+    Raises:
+        Malformed: the reply has no claim in the requested form and does not say that there is none, or its
+            descriptions are surely in another language than the text.
+    """
+    text = usable_text(reply)
+    data = json_object(text)
+    if data is not None and isinstance(data.get("claims"), list):
+        rows = [item for item in data["claims"] if isinstance(item, dict)]
+        said_none = not data["claims"]
+    else:
+        rows = [dict(zip(_COLUMNS, fields, strict=False)) for fields in _records(text)]
+        said_none = text.strip() == DONE
+    claims = tuple(dict.fromkeys(claim for row in rows if (claim := _claim(row)) is not None))
+    if not claims and not said_none:
+        raise Malformed("the reply holds no claim in the requested form, and does not say that there is none")
+    difference = other_language((claim.description for claim in claims), read) if read else ""
+    if difference:
+        raise Malformed(f"{difference}; descriptions stay in the language of the text")
+    return claims
+
+
+def _records(text: str) -> list[list[str]]:
+    lines = re.split(r"##|\r?\n", text.replace(DONE, "\n"))
+    parts = [[part.strip(_EDGES) for part in line.split(FIELD)] for line in lines if line.strip() not in _FORM]
+    return [fields[1:] for fields in parts if _KIND.match(fields[0]) and len(fields) > len(_COLUMNS) - 1]
+
+
+def _claim(row: Mapping[str, Any]) -> ClaimRecord | None:
+    told = {name: _told(row.get(name)) for name in _COLUMNS}
+    subject, thing = clean_name(told["subject"]), clean_name(told["object"])
+    if not is_name(subject) or not told["description"]:
+        return None
+    status = told["status"].lower().rstrip(".")
+    return ClaimRecord(
+        subject,
+        thing if is_name(thing) else "",
+        told["type"].lower(),
+        status if status in STATUSES else "",
+        _day(told["start_date"]),
+        _day(told["end_date"]),
+        told["description"],
+        told["source_text"],
+    )
+
+
+def _day(text: str) -> str:
+    return text if _DAY.fullmatch(text) else ""
+
+
+def _told(value: object) -> str:
+    text = one_line(value) if isinstance(value, str) else ""
+    return "" if text.casefold() in _NOTHING else text

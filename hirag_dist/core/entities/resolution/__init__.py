@@ -1,0 +1,1 @@
+"""Entity resolution: names that mean one entity."""

@@ -1,0 +1,1 @@
+"""CSR graphs: Leiden communities, shortest paths, personalised PageRank, metrics."""

@@ -1,0 +1,138 @@
+"""Hops from many nodes to all others: what offline path statistics are counted from.
+
+Two ways to the same numbers. `hop_distances` is compiled for the CPU and walks up to 64 sources at a time, one bit a
+source in a node's word (Then et al., "The More the Merrier", VLDB 2014), so that the edges of a small-world graph are
+read once for all of them. `frontier_hops` is written in whole-array operations, for an array module that has a GPU
+behind it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.numba_jit import compiled
+from hirag_dist.types import CsrGraph, IntVector
+
+UNREACHED = -1
+_TOGETHER = 64  # sources that share a walk: the bits of a word
+_MOST_ENTRIES = 1 << 24  # edges that `frontier_hops` expands at a time: some 800 MB of working arrays
+
+
+def hop_distances(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+    """Return (n_sources, n_nodes) the fewest hops from each source to each node, −1 where there is no path.
+
+    Memory: 4 bytes an element of the result, which is column-major, and 40 bytes a node.
+
+    Args:
+        graph: weights are not used.
+        sources: (n_sources,) rows, in any order; one may stand there twice.
+
+    Raises:
+        IndexError: a source that is no node.
+    """
+    check_sources(graph, sources)
+    hops = np.full((graph.n_nodes, len(sources)), UNREACHED, np.int32)  # a node's numbers are written together
+    for first in range(0, len(sources), _TOGETHER):
+        part = slice(first, first + _TOGETHER)
+        _walk(graph.indptr, graph.indices, sources[part].astype(np.int64), hops[:, part])
+    return hops.T
+
+
+def frontier_hops(xp: Any, graph: CsrGraph, sources: IntVector, most_entries: int = _MOST_ENTRIES) -> Any:
+    """Return what `hop_distances` does, as an array of `xp`: every source's frontier grows one hop at a time.
+
+    A (source, node) pair is the number `source · n_nodes + node`. Memory: 4 bytes a pair, 16 bytes a pair of the
+    widest frontier, the graph, and what `most_entries` costs.
+
+    Args:
+        xp: the array module: numpy, or one like it.
+        graph: numpy arrays, which are copied to where `xp` computes.
+        sources: (n_sources,) as of `hop_distances`.
+        most_entries: edges expanded at a time, about 48 bytes each.
+
+    Raises:
+        IndexError: a source that is no node.
+    """
+    check_sources(graph, sources)
+    n_nodes = graph.n_nodes
+    starts, neighbours = xp.asarray(graph.indptr), xp.asarray(graph.indices)
+    hops = xp.full(len(sources) * n_nodes, UNREACHED, dtype=xp.int32)
+    frontier = xp.arange(len(sources), dtype=xp.int64) * n_nodes + xp.asarray(sources.astype(np.int64))
+    hops[frontier] = 0
+    level = 0
+    while frontier.size:
+        level += 1
+        nodes = frontier % n_nodes
+        heads = starts[nodes]
+        ends = xp.cumsum(starts[nodes + 1] - heads)
+        shift = heads - xp.concatenate([xp.zeros(1, dtype=ends.dtype), ends[:-1]])  # from place in the walk to entry
+        found = []
+        for first in range(0, int(ends[-1]), most_entries):
+            place = xp.arange(first, min(first + most_entries, int(ends[-1])), dtype=xp.int64)
+            owner = xp.searchsorted(ends, place, side="right")
+            pairs = frontier[owner] - nodes[owner] + neighbours[place + shift[owner]]
+            pairs = xp.unique(pairs[hops[pairs] == UNREACHED])
+            hops[pairs] = level
+            found.append(pairs)
+        frontier = xp.concatenate(found) if found else frontier[:0]
+    return hops.reshape(len(sources), n_nodes)
+
+
+def check_sources(graph: CsrGraph, sources: IntVector) -> None:
+    """Raise IndexError where a source is no node: compiled code and GPUs would read elsewhere."""
+    if len(sources) and not 0 <= sources.min() <= sources.max() < graph.n_nodes:
+        raise IndexError(f"sources must be rows from 0 to {graph.n_nodes - 1}")
+
+
+@compiled
+def _walk(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], sources: NDArray[np.int64], hops: NDArray[np.int32]
+) -> None:
+    """Fill `hops`, (n_nodes, n_sources), which is all −1, for at most 64 sources."""
+    n_nodes = len(indptr) - 1
+    none, one = np.uint64(0), np.uint64(1)
+    # of each node, a bit a source: those that have reached it, and those that do with this hop; read together, so
+    # kept together
+    seen, coming = 0, 1
+    state = np.zeros((n_nodes, 2), np.uint64)
+    fresh = np.zeros(n_nodes, np.uint64)  # those that reached it with the last hop
+    frontier, touched = np.empty(n_nodes, np.int32), np.empty(n_nodes, np.int32)
+    n_frontier = 0
+    for number in range(len(sources)):
+        node = sources[number]
+        if fresh[node] == none:
+            frontier[n_frontier] = node
+            n_frontier += 1
+        fresh[node] |= one << np.uint64(number)
+        state[node, seen] = fresh[node]
+        hops[node, number] = 0
+    level = 0
+    while n_frontier:
+        level += 1
+        n_touched = 0
+        for at in range(n_frontier):
+            node = frontier[at]
+            bits = fresh[node]
+            fresh[node] = none
+            for entry in range(indptr[node], indptr[node + 1]):
+                neighbour = indices[entry]
+                new = bits & ~state[neighbour, seen]
+                if new != none:
+                    if state[neighbour, coming] == none:
+                        touched[n_touched] = neighbour
+                        n_touched += 1
+                    state[neighbour, coming] |= new
+        for at in range(n_touched):
+            node = touched[at]
+            new = state[node, coming]
+            state[node, coming] = none
+            state[node, seen] |= new
+            fresh[node] = new
+            for number in range(len(sources)):
+                if (new >> np.uint64(number)) & one:
+                    hops[node, number] = level
+        frontier, touched = touched, frontier
+        n_frontier = n_touched

@@ -1,0 +1,177 @@
+"""Labels of a hierarchical partition to the COMMUNITIES table (paper §4.1; levels as in the GraphRAG paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count, pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hirag_dist.core.graph.csr import by_lowest_node, components, heads, rows_of, subgraph, within
+from hirag_dist.core.text.ids import content_ids
+from hirag_dist.schemas import COMMUNITIES
+from hirag_dist.types import CsrGraph, IntVector
+
+Partition = Callable[[CsrGraph, int], NDArray[np.int64]]
+GroupedPartition = Callable[[CsrGraph, IntVector], NDArray[np.int64]]
+_LEAST_JACCARD = 0.5
+
+
+def nested_labels(graph: CsrGraph, partition: GroupedPartition, max_size: int) -> list[NDArray[np.int64]]:
+    """Return one array of labels a level, coarsest first; −1 where a node's community is not split further.
+
+    Every community is connected: one that is not is cut into its components. One of more than `max_size` nodes is
+    partitioned again by itself, until it fits or cannot be split.
+
+    Args:
+        partition: gives each node of a group a label within that group; −1 stands for no group, and stays. The graph
+            it is given has all edges inside groups, and none of others is to count.
+    """
+    groups = np.zeros(graph.n_nodes, np.int64)
+    levels: list[NDArray[np.int64]] = []
+    while True:
+        parts = partition(graph, groups)
+        graph = within(graph, parts)
+        labels = by_lowest_node(np.where(groups >= 0, components(graph), -1))
+        if levels:
+            labels = _divided(groups, labels)
+            if labels.max(initial=-1) < 0:
+                return levels
+        levels.append(labels)
+        large = np.bincount(labels[labels >= 0]) > max_size
+        if not large.any():
+            return levels
+        groups = np.where((labels >= 0) & large[labels], labels, -1)
+
+
+def hierarchical_labels(graph: CsrGraph, partition: Partition, max_size: int) -> list[NDArray[np.int64]]:
+    """Return `nested_labels` with a flat partition that takes one graph at a time.
+
+    Args:
+        partition: a flat partition of a graph; its second argument numbers the call, for a seed.
+    """
+    calls = count()
+
+    def each_by_itself(graph: CsrGraph, groups: IntVector) -> NDArray[np.int64]:
+        labels = np.full(graph.n_nodes, -1, np.int64)
+        chosen = np.flatnonzero(groups >= 0)
+        order = chosen[np.argsort(groups[chosen], kind="stable")]
+        blocks = subgraph(within(graph, groups), order)
+        bounds = np.append(np.flatnonzero(np.diff(groups[order], prepend=-1)), len(order)).tolist()
+        following = 0
+        for first, last in pairwise(bounds):
+            found = partition(_block(blocks, first, last), next(calls))
+            labels[order[first:last]] = found + following
+            following += int(found.max()) + 1
+        return labels
+
+    return nested_labels(graph, each_by_itself, max_size)
+
+
+def _block(graph: CsrGraph, first: int, last: int) -> CsrGraph:
+    """Return the graph of consecutive nodes that have no edges to others."""
+    start, stop = graph.indptr[first], graph.indptr[last]
+    return CsrGraph(
+        graph.indptr[first : last + 1] - start,
+        (graph.indices[start:stop] - first).astype(np.int32),
+        graph.weights[start:stop],
+        graph.relation_rows[start:stop],
+    )
+
+
+def _divided(groups: IntVector, labels: IntVector) -> NDArray[np.int64]:
+    """Return the labels, −1 in groups that have only one."""
+    _, first = np.unique(labels, return_index=True)
+    n_parts = np.bincount(groups[first[groups[first] >= 0]], minlength=int(groups.max(initial=-1)) + 1)
+    return by_lowest_node(np.where((groups >= 0) & (n_parts[groups] > 1), labels, -1))
+
+
+def community_table(levels: list[NDArray[np.int64]], graph: CsrGraph, entity_ids: pa.ChunkedArray) -> pa.Table:
+    """Return COMMUNITIES, sorted by (level, id); ids hash the level and the sorted members."""
+    ids = entity_ids.combine_chunks()
+    by_name = pc.sort_indices(ids).to_numpy()
+    start = heads(graph)
+    above: pa.Array = pa.array([], pa.string())
+    tables = [COMMUNITIES.empty_table()]
+    for level, labels in enumerate(levels):
+        named = by_name[labels[by_name] >= 0]
+        named = named[np.argsort(labels[named], kind="stable")]
+        sizes = np.bincount(labels[named])
+        bounds = np.concatenate([[0], np.cumsum(sizes)])
+        if bounds[-1] == 0:
+            break
+        members = pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), ids.take(pa.array(named)))
+        one = named[bounds[:-1]]  # a member of each
+        inner = (labels[start] >= 0) & (labels[start] == labels[graph.indices])
+        deeper = levels[level + 1][one] >= 0 if level + 1 < len(levels) else np.zeros(len(one), bool)
+        own = pa.array(content_ids(["community", str(level)], members), pa.string())
+        parents = above.take(pa.array(levels[level - 1][one])) if level else pa.nulls(len(one), pa.string())
+        columns = [
+            own,
+            pa.array(np.full(len(one), level, np.int32)),
+            parents,
+            pa.array(~deeper),
+            pa.array(sizes.astype(np.int64)),
+            pa.array(np.bincount(labels[start[inner]], minlength=len(one)) // 2),
+            members,
+        ]
+        tables.append(pa.table(columns, names=COMMUNITIES.names).cast(COMMUNITIES).sort_by("community_id"))
+        above = own
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def membership(communities: pa.Table, entity_ids: pa.ChunkedArray) -> tuple[IntVector, NDArray[np.int32]]:
+    """Return (indptr, rows): the member rows of each community, ascending."""
+    lists = communities["entity_ids"].combine_chunks()
+    rows = rows_of(pa.chunked_array([lists.flatten()]), entity_ids)
+    sizes = lists.value_lengths().to_numpy(zero_copy_only=False)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.lexsort((rows, owner))
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), rows[order].astype(np.int32)
+
+
+def lineage(old: pa.Table, new: pa.Table) -> dict[str, str]:
+    """Return which community of `old` each one of `new` continues: the best by Jaccard of members, at least 0.5.
+
+    Only communities whose id is not in `old` are listed; of equally good ones the last by id counts.
+
+    Args:
+        old: COMMUNITIES, or its `community_id` and `entity_ids`.
+        new: the same of a later index.
+    """
+    from scipy.sparse import csr_array
+
+    new = new.filter(pc.invert(pc.is_in(new["community_id"], value_set=old["community_id"].combine_chunks())))
+    if not new.num_rows or not old.num_rows:
+        return {}
+    old = old.sort_by("community_id")
+    was, now = (table["entity_ids"].combine_chunks() for table in (old, new))
+    known = pc.unique(was.flatten())
+    before, after = (
+        csr_array(
+            (np.ones(len(rows), np.int32), rows, bounds),
+            shape=(len(bounds) - 1, len(known) + 1),  # the last column: entities that are new
+        )
+        for bounds, rows in ((_bounds(lists), _codes(lists, known)) for lists in (was, now))
+    )
+    shared = (after[:, :-1] @ before[:, :-1].T).tocoo()
+    own, other = shared.coords
+    union = np.diff(after.indptr)[own] + np.diff(before.indptr)[other] - shared.data
+    jaccard = shared.data / union
+    close = np.flatnonzero(jaccard >= _LEAST_JACCARD)
+    order = close[np.lexsort((other[close], jaccard[close], own[close]))]
+    last = order[np.flatnonzero(np.diff(own[order], append=-1))]
+    names = new["community_id"].take(pa.array(own[last])).to_pylist()
+    return dict(zip(names, old["community_id"].take(pa.array(other[last])).to_pylist(), strict=True))
+
+
+def _bounds(lists: pa.ListArray) -> IntVector:
+    return np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy(zero_copy_only=False))]).astype(np.int64)
+
+
+def _codes(lists: pa.ListArray, known: pa.Array) -> IntVector:
+    found: IntVector = pc.fill_null(pc.index_in(lists.flatten(), value_set=known), len(known)).to_numpy()
+    return found.astype(np.int64)

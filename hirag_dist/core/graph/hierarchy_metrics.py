@@ -1,0 +1,170 @@
+"""What a hierarchy does to its graph: how far entities are apart with and without it, and how far it reaches.
+
+The paper shows neither directly; its reason for summary entities (§1, §4.1) is that entities of distant parts of the
+text get a short path between them. So paths are measured between entities of layer 0 that share no chunk: those that
+do are near each other by extraction alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from hirag_dist.core.graph.bfs import UNREACHED, hop_distances
+from hirag_dist.core.graph.csr import build_graph, rows_of, subgraph
+from hirag_dist.types import CsrGraph, IntVector
+
+Bfs = Callable[[CsrGraph, IntVector], NDArray[np.int32]]
+
+_PAIRS = 16_000_000  # looked at, about: below it all of them are
+_FEWEST_SOURCES = 128  # of a sample, however large the graph
+_BLOCK_PAIRS = 64_000_000  # distances held at a time of each graph, at most
+_BLOCK_SOURCES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PathLengths:
+    """Hops between entities of layer 0 that share no chunk, in the graph of layer 0 and in that of all layers.
+
+    The second graph holds the first, so a pair that the first joins is joined in both, and no farther apart.
+
+    Attributes:
+        pairs: looked at.
+        sources: entities that the pairs begin at.
+        exact: whether these are all entities, and the pairs all pairs; otherwise a seeded sample of entities, each
+            with every other one.
+        flat_unreachable: pairs that layer 0 does not join.
+        unreachable: pairs that all layers together do not join.
+        flat_mean: mean hops in layer 0 of the pairs that it joins; None where it joins none.
+        mean_of_flat: mean hops over all layers of those same pairs.
+        mean: mean hops over all layers of every pair that they join.
+        flat_hops: [h] pairs that are h hops apart in layer 0.
+        hops: [h] pairs that are h hops apart over all layers.
+    """
+
+    pairs: int
+    sources: int
+    exact: bool
+    flat_unreachable: int
+    unreachable: int
+    flat_mean: float | None
+    mean_of_flat: float | None
+    mean: float | None
+    flat_hops: tuple[int, ...]
+    hops: tuple[int, ...]
+
+
+def path_lengths(
+    entities: pa.Table, relations: pa.Table, bfs: Bfs = hop_distances, seed: int = 0, max_pairs: int = _PAIRS
+) -> PathLengths:
+    """Return how far apart entities of layer 0 are that share no chunk.
+
+    Time goes with the pairs looked at: every pair of up to 4,000 entities, 128 entities with all others at a million.
+    Memory: at most some 1.5 GB beside the graphs, a tenth of it below 10,000 entities.
+
+    Args:
+        entities: with the columns `entity_id`, `layer` and `chunk_ids` of ENTITIES.
+        relations: with those of RELATIONS that `core.graph.csr.build_graph` reads.
+        bfs: as of `ports.Kernels`.
+        seed: of the sample.
+        max_pairs: up to so many, all pairs are looked at; above it, a sample of about as many.
+    """
+    base = np.flatnonzero(entities["layer"].to_numpy() == 0)
+    ids = entities["entity_id"]
+    whole = build_graph(ids, relations)
+    flat = subgraph(whole, base)
+    in_chunks = _incidence(entities["chunk_ids"].take(pa.array(base)))
+    n_base = len(base)
+    n_sources = min(n_base, max(max_pairs // max(n_base, 1), _FEWEST_SOURCES))
+    exact = n_sources == n_base
+    sources = np.sort(np.random.default_rng(seed).permutation(n_base)[:n_sources])
+    counts = [np.zeros(0, np.int64) for _ in range(3)]
+    n_pairs = 0
+    step = max(min(_BLOCK_PAIRS // max(len(ids), 1), _BLOCK_SOURCES), 1)
+    for first in range(0, n_sources, step):
+        rows = sources[first : first + step]
+        wanted = _apart(in_chunks, rows)
+        if exact:
+            wanted &= np.arange(n_base)[:, None] > rows  # a pair once
+        else:
+            wanted[rows, np.arange(len(rows))] = False
+        n_pairs += int(wanted.sum())
+        near = bfs(flat, rows).T[wanted]  # a node's hops stand together, as the CPU's kernels write them
+        far = bfs(whole, base[rows]).T[base][wanted]
+        joined = near != UNREACHED
+        for at, lengths in enumerate((near[joined], far[joined], far[far != UNREACHED])):
+            counts[at] = _added(counts[at], np.bincount(lengths))
+    flat_hops, hops_of_flat, hops = (tuple(int(count) for count in counted) for counted in counts)
+    return PathLengths(
+        pairs=n_pairs,
+        sources=n_sources,
+        exact=exact,
+        flat_unreachable=n_pairs - sum(flat_hops),
+        unreachable=n_pairs - sum(hops),
+        flat_mean=_mean(flat_hops),
+        mean_of_flat=_mean(hops_of_flat),
+        mean=_mean(hops),
+        flat_hops=flat_hops,
+        hops=hops,
+    )
+
+
+def covered(entities: pa.Table, relations: pa.Table) -> list[float | None]:
+    """Return, for each layer from 0 up, the share of its entities with a relation to a summary of the layer above.
+
+    None for the highest layer, and where a layer is empty.
+
+    Args:
+        entities: with `entity_id` and `layer`.
+        relations: with `source_id`, `target_id` and `kind`.
+    """
+    layers = entities["layer"].to_numpy()
+    if not len(layers):
+        return []
+    upward = relations.filter(pc.equal(relations["kind"], "summary"))
+    ends = np.stack([rows_of(upward[name], entities["entity_id"]) for name in ("source_id", "target_id")])
+    ends = ends[:, (ends >= 0).all(axis=0)]
+    lower = np.where(layers[ends[0]] <= layers[ends[1]], ends[0], ends[1])
+    attached = np.zeros(len(layers), bool)
+    attached[lower] = True
+    top = int(layers.max())
+    return [
+        float(attached[layers == layer].mean()) if layer < top and (layers == layer).any() else None
+        for layer in range(top + 1)
+    ]
+
+
+def _incidence(chunk_ids: pa.ChunkedArray) -> csr_array:
+    """Return (n_entities, n_chunks), true where an entity was found in a chunk."""
+    lists = chunk_ids.combine_chunks()
+    sizes = lists.value_lengths().to_numpy(zero_copy_only=False)
+    codes = lists.flatten().dictionary_encode()
+    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    data = np.ones(len(codes), np.int32)
+    return csr_array((data, codes.indices.to_numpy(), indptr), shape=(len(sizes), max(len(codes.dictionary), 1)))
+
+
+def _apart(in_chunks: csr_array, rows: IntVector) -> NDArray[np.bool_]:
+    """Return (n_entities, n_rows), false where the two share a chunk."""
+    shared = (in_chunks @ in_chunks[rows].T).tocoo()
+    apart = np.ones(shared.shape, bool)
+    apart[shared.row, shared.col] = False
+    return apart
+
+
+def _added(left: IntVector, right: IntVector) -> IntVector:
+    total = np.zeros(max(len(left), len(right)), np.int64)
+    total[: len(left)] += left
+    total[: len(right)] += right
+    return total
+
+
+def _mean(counts: tuple[int, ...]) -> float | None:
+    total = sum(counts)
+    return sum(hops * count for hops, count in enumerate(counts)) / total if total else None

@@ -1,0 +1,393 @@
+"""The compiled search for shortest paths, pair by pair; what it finds is what `PathFinder` promises.
+
+Two balls grow, one about each end, always the cheaper; before each step the edges between their rims are looked for.
+While a ball grows, each node learns the widest way to its centre among the shortest, so the edges where the balls meet
+tell the widest path. The last step, which would be the largest, only reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.access.labels import HIDDEN, MIXED
+from hirag_dist.core.numba_jit import compiled
+from hirag_dist.types import Admission
+
+_SOURCE, _TARGET, _GOOD = 0, 1, 2
+_HALVINGS = 64  # neighbours that can be read in a row in the time that it takes to look one up among many
+
+
+class Graph(NamedTuple):
+    """The fields of `CsrGraph`, as compiled code takes them."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    relation_rows: NDArray[np.int32]
+
+
+class Work(NamedTuple):
+    """Arrays used again for each pair; the rest of a ball is what `seen` says of it.
+
+    Attributes:
+        seen: (3, n / 64) bits: in the source's ball, in the target's, on a best path. All zero between pairs.
+        depth: (2, n) hops from the centre, of nodes seen.
+        width: (2, n) the largest smallest weight among the shortest ways to the centre.
+        queue: (3, n) the nodes of each ball, and of the best paths, by depth.
+        degrees: (2, n) of the nodes in the queues.
+        starts: (3, n + 2) where each depth begins in its queue.
+        path: (n,) the path found last.
+        read: (1,) entries of the graph that were read in this step.
+    """
+
+    seen: NDArray[np.uint64]
+    depth: NDArray[np.int32]
+    width: NDArray[np.float32]
+    queue: NDArray[np.int32]
+    degrees: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    path: NDArray[np.int32]
+    read: NDArray[np.int64]
+
+
+@compiled
+def chain(
+    graph: Graph,
+    admission: Admission | None,
+    components: NDArray[np.int32],
+    keys: NDArray[np.int64],
+    work: Work,
+    most_read: int,
+) -> Any:
+    """Return (bounds, nodes): the paths of the first consecutive keys as lists in one array.
+
+    Args:
+        most_read: entries of the graph, after which no other pair is begun.
+    """
+    work.read[0] = 0
+    n_pairs = max(len(keys) - 1, 0)
+    bounds = np.zeros(n_pairs + 1, np.int64)
+    nodes = np.empty(8 * n_pairs, np.int32)
+    for at in range(n_pairs):
+        if work.read[0] > most_read:
+            n_pairs = at
+            break
+        length = 0
+        if len(components) == 0 or components[keys[at]] == components[keys[at + 1]]:
+            length = _search(graph, admission, keys[at], keys[at + 1], work)
+        first = bounds[at]
+        if first + length > len(nodes):
+            longer = np.empty(2 * (first + length), np.int32)
+            longer[:first] = nodes[:first]
+            nodes = longer
+        nodes[first : first + length] = work.path[:length]
+        bounds[at + 1] = first + length
+    return bounds[: n_pairs + 1], nodes[: bounds[n_pairs]]
+
+
+@compiled
+def _search(graph: Graph, admission: Admission | None, source: int, target: int, work: Work) -> Any:
+    """Write the best path to `work.path` and return how many nodes it has, 0 where there is none."""
+    if source == target:
+        work.path[0] = source
+        return 1
+    radius = np.zeros(2, np.int64)
+    cost = np.zeros(2, np.int64)  # edges of each rim
+    end = np.zeros(2, np.int64)
+    for side, node in ((_SOURCE, source), (_TARGET, target)):
+        work.starts[side, 0] = 0
+        work.width[side, node] = np.inf
+        cost[side] = _enter(graph, work, side, node, 0, 0)
+        end[side] = 1
+    length = 0
+    while cost[0] > 0 and cost[1] > 0:
+        best, n_good = _meet(graph, admission, work, radius, end)
+        if n_good:
+            length = radius[0] + radius[1] + 2
+            end_good = _trace(graph, admission, work, radius, n_good, best)
+            _walk(graph, admission, work, radius, end, source, target, best)
+            for at in range(end_good):
+                _unset(work.seen, _GOOD, work.queue[_GOOD, at])
+            break
+        side = _SOURCE if cost[0] <= cost[1] else _TARGET
+        radius[side] += 1
+        end[side], cost[side] = _expand(graph, admission, work, side, radius[side], end[side])
+    for side in range(2):
+        for at in range(end[side]):
+            _unset(work.seen, side, work.queue[side, at])
+    return length
+
+
+@compiled
+def _meet(
+    graph: Graph, admission: Admission | None, work: Work, radius: NDArray[np.int64], end: NDArray[np.int64]
+) -> Any:
+    """Look for edges between the rims of the two balls.
+
+    Returns:
+        The largest smallest weight of the paths over them, and how many nodes of the source's rim are on such a path;
+        these are then marked and queued.
+    """
+    begin = (work.starts[0, radius[0]], work.starts[1, radius[1]])
+    sizes = (end[0] - begin[0], end[1] - begin[1])
+    reads = np.zeros(2, np.int64)
+    for one in range(2):
+        for at in range(begin[one], end[one]):
+            reads[one] += min(work.degrees[one, at], _HALVINGS * sizes[1 - one])
+    side = 0 if reads[0] <= reads[1] else 1
+    work.read[0] += reads[side]
+    other = 1 - side
+    best = np.float32(-np.inf)
+    n_good = 0
+    for at in range(begin[side], end[side]):
+        node = work.queue[side, at]
+        if work.width[side, node] < best:
+            continue
+        if work.degrees[side, at] <= _HALVINGS * sizes[other]:
+            for entry in range(graph.indptr[node], graph.indptr[node + 1]):
+                if _has(work.seen, other, graph.indices[entry]):
+                    best, n_good = _join(graph, admission, work, side, node, entry, best, n_good)
+        else:  # a hub: each of the few is looked up among its many
+            for place in range(begin[other], end[other]):
+                entry = _entry(graph, node, work.queue[other, place])
+                if entry >= 0:
+                    best, n_good = _join(graph, admission, work, side, node, entry, best, n_good)
+    return best, n_good
+
+
+@compiled
+def _join(
+    graph: Graph,
+    admission: Admission | None,
+    work: Work,
+    side: int,
+    node: int,
+    entry: int,
+    best: Any,
+    n_good: int,
+) -> Any:
+    """Take an edge between the rims into account; return (best, n_good) with it."""
+    neighbour = graph.indices[entry]
+    if not _admits(admission, graph.relation_rows, entry, neighbour):
+        return best, n_good
+    weight = _weight(admission, graph.weights, graph.relation_rows, entry)
+    width = min(work.width[side, node], weight, work.width[1 - side, neighbour])
+    if width < best:
+        return best, n_good
+    if width > best:
+        for at in range(n_good):
+            _unset(work.seen, _GOOD, work.queue[_GOOD, at])
+        n_good = 0
+    near = node if side == _SOURCE else neighbour
+    if not _has(work.seen, _GOOD, near):
+        _set(work.seen, _GOOD, near)
+        work.queue[_GOOD, n_good] = near
+        n_good += 1
+    return width, n_good
+
+
+@compiled
+def _expand(graph: Graph, admission: Admission | None, work: Work, side: int, radius: int, end: int) -> Any:
+    """Grow a ball by one hop; return where its queue ends now, and the edges of its new rim."""
+    work.starts[side, radius] = end
+    cost = 0
+    last = end
+    for at in range(work.starts[side, radius - 1], end):
+        node = work.queue[side, at]
+        width = work.width[side, node]
+        work.read[0] += graph.indptr[node + 1] - graph.indptr[node]
+        for entry in range(graph.indptr[node], graph.indptr[node + 1]):
+            neighbour = graph.indices[entry]
+            known = _has(work.seen, side, neighbour)
+            if known and work.depth[side, neighbour] < radius:
+                continue
+            if not _admits(admission, graph.relation_rows, entry, neighbour):
+                continue
+            through = min(width, _weight(admission, graph.weights, graph.relation_rows, entry))
+            if not known:
+                work.width[side, neighbour] = through
+                cost += _enter(graph, work, side, neighbour, radius, last)
+                last += 1
+            elif through > work.width[side, neighbour]:
+                work.width[side, neighbour] = through
+    return last, cost
+
+
+@compiled
+def _enter(graph: Graph, work: Work, side: int, node: int, depth: int, at: int) -> Any:
+    """Put a node into a ball and its queue; return its degree."""
+    degree = graph.indptr[node + 1] - graph.indptr[node]
+    _set(work.seen, side, node)
+    work.depth[side, node] = depth
+    work.queue[side, at] = node
+    work.degrees[side, at] = degree
+    return degree
+
+
+@compiled
+def _trace(
+    graph: Graph, admission: Admission | None, work: Work, radius: NDArray[np.int64], n_good: int, best: float
+) -> Any:
+    """Mark the nodes of the best paths from the rim back to the source; return how many there are with the rim's."""
+    first, last = 0, n_good
+    work.starts[_GOOD, radius[0]] = 0
+    for depth in range(radius[0] - 1, 0, -1):
+        work.starts[_GOOD, depth] = last
+        end = last
+        for at in range(first, last):
+            node = work.queue[_GOOD, at]
+            for entry in range(graph.indptr[node], graph.indptr[node + 1]):
+                neighbour = graph.indices[entry]
+                if (
+                    _has(work.seen, _SOURCE, neighbour)
+                    and work.depth[_SOURCE, neighbour] == depth
+                    and work.width[_SOURCE, neighbour] >= best
+                    and not _has(work.seen, _GOOD, neighbour)
+                    and _admits(admission, graph.relation_rows, entry, neighbour)
+                    and _weight(admission, graph.weights, graph.relation_rows, entry) >= best
+                ):
+                    _set(work.seen, _GOOD, neighbour)
+                    work.queue[_GOOD, end] = neighbour
+                    end += 1
+        first, last = last, end
+    work.starts[_GOOD, 0] = last
+    return last
+
+
+@compiled
+def _walk(
+    graph: Graph,
+    admission: Admission | None,
+    work: Work,
+    radius: NDArray[np.int64],
+    end: NDArray[np.int64],
+    source: int,
+    target: int,
+    best: float,
+) -> None:
+    """Write the path: from the source, always the lowest row that still allows the best smallest weight."""
+    node = source
+    work.path[0] = node
+    for depth in range(1, radius[0] + 1):
+        first, last = work.starts[_GOOD, depth], work.starts[_GOOD, depth - 1]
+        node = _lowest(graph, admission, work, node, _GOOD, _SOURCE, depth, first, last, best)
+        work.path[depth] = node
+    at = radius[0] + 1
+    for depth in range(radius[1], 0, -1):
+        first = work.starts[_TARGET, depth]
+        last = work.starts[_TARGET, depth + 1] if depth < radius[1] else end[1]
+        node = _lowest(graph, admission, work, node, _TARGET, _TARGET, depth, first, last, best)
+        work.path[at] = node
+        at += 1
+    work.path[at] = target
+
+
+@compiled
+def _lowest(
+    graph: Graph,
+    admission: Admission | None,
+    work: Work,
+    node: int,
+    marked: int,
+    side: int,
+    depth: int,
+    first: int,
+    last: int,
+    best: float,
+) -> Any:
+    """Return the lowest neighbour of a node among those of one depth that allow the best smallest weight.
+
+    Args:
+        marked: which bits and which queue hold the candidates.
+        side: whose depth and width they have.
+        first, last: where they are in the queue.
+    """
+    begin, end = graph.indptr[node], graph.indptr[node + 1]
+    if end - begin <= _HALVINGS * (last - first):
+        for entry in range(begin, end):  # neighbours ascend, so the first that fits is lowest
+            neighbour = graph.indices[entry]
+            if (
+                _has(work.seen, marked, neighbour)
+                and work.depth[side, neighbour] == depth
+                and _allows(graph, admission, work, side, entry, best)
+            ):
+                return neighbour
+    lowest = np.int32(-1)
+    for at in range(first, last):
+        neighbour = work.queue[marked, at]
+        if lowest < 0 or neighbour < lowest:
+            entry = _entry(graph, node, neighbour)
+            if entry >= 0 and _allows(graph, admission, work, side, entry, best):
+                lowest = neighbour
+    return lowest
+
+
+@compiled
+def _allows(graph: Graph, admission: Admission | None, work: Work, side: int, entry: int, best: float) -> Any:
+    """Whether an edge and the way on from its end have at least the best smallest weight."""
+    neighbour = graph.indices[entry]
+    return (
+        work.width[side, neighbour] >= best
+        and _admits(admission, graph.relation_rows, entry, neighbour)
+        and _weight(admission, graph.weights, graph.relation_rows, entry) >= best
+    )
+
+
+@compiled
+def _entry(graph: Graph, node: int, neighbour: int) -> Any:
+    """Return where a node's edge to a neighbour is, −1 where there is none."""
+    low, high = graph.indptr[node], graph.indptr[node + 1]
+    end = high
+    while low < high:
+        middle = (low + high) >> 1
+        if graph.indices[middle] < neighbour:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < end and graph.indices[low] == neighbour else -1
+
+
+@compiled
+def _admits(admission: Admission | None, relation_rows: NDArray[np.int32], entry: int, neighbour: int) -> Any:
+    """Whether a relation may be seen, and the entity that it leads to. Compiled to nothing where everything may."""
+    if admission is None:
+        return True
+    if admission.entity_states[admission.entity_patterns[neighbour]] == HIDDEN:
+        return False
+    return admission.relation_states[admission.relation_patterns[relation_rows[entry]]] != HIDDEN
+
+
+@compiled
+def _weight(
+    admission: Admission | None, weights: NDArray[np.float32], relation_rows: NDArray[np.int32], entry: int
+) -> Any:
+    """The weight of a relation that may be seen: of one seen in part, what its statements in reach add up to."""
+    if admission is None:
+        return weights[entry]
+    row = relation_rows[entry]
+    if admission.relation_states[admission.relation_patterns[row]] != MIXED:
+        return weights[entry]
+    place = np.searchsorted(admission.stated_rows, row)
+    total = 0.0
+    for at in range(admission.stated_indptr[place], admission.stated_indptr[place + 1]):
+        if admission.sets[admission.statement_sets[at]]:
+            total += admission.statement_strengths[at]
+    return np.float32(total)
+
+
+@compiled
+def _has(bits: NDArray[np.uint64], which: int, node: int) -> Any:
+    return (bits[which, node >> 6] >> np.uint64(node & 63)) & np.uint64(1) != 0
+
+
+@compiled
+def _set(bits: NDArray[np.uint64], which: int, node: int) -> None:
+    bits[which, node >> 6] |= np.uint64(1) << np.uint64(node & 63)
+
+
+@compiled
+def _unset(bits: NDArray[np.uint64], which: int, node: int) -> None:
+    bits[which, node >> 6] &= ~(np.uint64(1) << np.uint64(node & 63))

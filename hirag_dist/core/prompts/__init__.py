@@ -1,0 +1,1 @@
+"""Prompt templates, requests, reply schemas and reply parsing."""

@@ -1,0 +1,49 @@
+"""The calls that answer a question from what was retrieved: at length, in a few words, or part by part and together."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from hirag_dist.core.prompts.templates import Prompts, tagged
+from hirag_dist.core.text.ids import unit_id
+from hirag_dist.core.text.normalize import one_line
+from hirag_dist.types import ChatRequest, Message
+
+_ANSWER_TAG = re.compile(r"<(/?\s*(?:context|question)\s*>)", re.IGNORECASE)
+
+
+def answer_request(question: str, context: str, prompts: Prompts) -> ChatRequest:
+    """Return the call that answers a question from a rendered context. Neither can hold a tag of the other."""
+    return _question_request("answer", question, context, prompts)
+
+
+def short_answer_request(question: str, context: str, prompts: Prompts) -> ChatRequest:
+    """Return the call that answers a question from a rendered context in a few words, for `eval qa`."""
+    request = _question_request("short-answer", question, context, prompts)
+    unit = unit_id(f"short-answer\n{request.messages[1].content}")  # a recorded answer at length is none of these
+    return replace(request, unit=unit)
+
+
+def map_request(question: str, context: str, prompts: Prompts, max_tokens: int) -> ChatRequest:
+    """Return the call that finds in a part of the corpus what helps to answer a question.
+
+    The form of the reply is told in words too: endpoints of this role were not asked whether they keep to schemas.
+
+    Args:
+        context: of the part.
+        max_tokens: of the reply.
+    """
+    request = _question_request("map-answer", question, context, prompts)
+    return replace(request, form="map-answer", max_tokens=max_tokens)
+
+
+def reduce_request(question: str, context: str, prompts: Prompts) -> ChatRequest:
+    """Return the call that answers a question from the points that were found in the parts of the corpus."""
+    return _question_request("reduce-answer", question, context, prompts)
+
+
+def _question_request(task: str, question: str, context: str, prompts: Prompts) -> ChatRequest:
+    context, question = (_ANSWER_TAG.sub(r"< \1", text) for text in (context, one_line(question)))
+    body = tagged("context", context) + "\n" + tagged("question", question)
+    return ChatRequest(role="answer", messages=(prompts.system(task, None), Message("user", body)), unit=unit_id(body))

@@ -1,0 +1,151 @@
+"""The calls that judge answers, take them apart into claims, and make questions; and their lists, read.
+
+What is judged was written by others, and may be written for the judge: question and answers stand between tags that
+they cannot leave, and no text holds another's tag.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from hirag_dist.core.prompts.evaluation_templates import CRITERIA
+from hirag_dist.core.prompts.lenient_json import json_object
+from hirag_dist.core.prompts.reply_validation import Malformed, usable_text
+from hirag_dist.core.prompts.templates import Prompts, tagged
+from hirag_dist.core.text.ids import unit_id
+from hirag_dist.core.text.normalize import one_line
+from hirag_dist.types import ChatReply, ChatRequest, Message
+
+_TAGS = re.compile(r"<(/?\s*(?:question|answer|answer-1|answer-2|description|user|task|known)\s*>)", re.IGNORECASE)
+_ITEM = re.compile(r"\s*(?:[-*•–]|\(?\d{1,3}[.):])\s+(.+)")
+_FENCED = re.compile(r"\A```[a-z]*\s*\n(.*?)\n?```\s*\Z", re.DOTALL | re.IGNORECASE)
+
+
+def judge_request(
+    question: str,
+    answers: tuple[str, str],
+    criteria: Sequence[str],
+    prompts: Prompts,
+    *,
+    role: str = "judge",
+    form: str | None = "judge",
+    replicate: int = 0,
+) -> ChatRequest:
+    """Return the call that compares two answers.
+
+    Args:
+        answers: as they are shown, the first first.
+        criteria: keys of `evaluation_prompts.CRITERIA`.
+        role: of the judge that is asked.
+        form: "judge" to ask for structured output, None where the endpoint has none. The form is told in words too,
+            since some endpoints take a schema and do not keep to it.
+        replicate: 1, 2, … to ask the same again.
+    """
+    listed = "\n".join(f"- {name}: {CRITERIA[name]}" for name in criteria)
+    parts = [("question", one_line(question)), ("answer-1", answers[0]), ("answer-2", answers[1])]
+    return _request("judge", parts, prompts, role, form, replicate=replicate, criteria=listed)
+
+
+def answer_claims_request(
+    question: str, answer: str, prompts: Prompts, *, role: str = "judge", form: str | None = "claims"
+) -> ChatRequest:
+    """Return the call that lists the claims of an answer."""
+    return _request("claims", [("question", one_line(question)), ("answer", answer)], prompts, role, form)
+
+
+def listing_request(
+    task: str,
+    parts: Sequence[tuple[str, str]],
+    count: int,
+    known: Sequence[str],
+    prompts: Prompts,
+    *,
+    form: str | None,
+    replicate: int = 0,
+) -> ChatRequest:
+    """Return the call that thinks of users, of tasks of a user, or of questions of a user in a task.
+
+    Paper: GraphRAG, Algorithm 1. Role `judge`: whoever evaluates asks the questions, so that they are not made by the
+    model whose answers they test.
+
+    Args:
+        task: "personas", "tasks" or "sensemaking-questions".
+        parts: (tag, text): description; then user; then task.
+        count: how many are wanted.
+        known: what is there already, of which others are wanted.
+        form: the task, to ask for structured output, or None.
+        replicate: 1, 2, … to ask the same again.
+    """
+    listed = [("known", "\n".join(f"- {one_line(each)}" for each in known))] if known else []
+    return _request(task, [*parts, *listed], prompts, "judge", form, replicate=replicate, count=str(count))
+
+
+def _request(
+    task: str,
+    parts: Sequence[tuple[str, str]],
+    prompts: Prompts,
+    role: str,
+    form: str | None,
+    *,
+    replicate: int = 0,
+    **values: str,
+) -> ChatRequest:
+    body = "\n".join(tagged(tag, _TAGS.sub(r"< \1", text)) for tag, text in parts)
+    return ChatRequest(
+        role=role,
+        messages=(prompts.system(task, None, **values), Message("user", body)),
+        unit=unit_id(body),
+        form=form,
+        replicate=replicate,
+    )
+
+
+def parse_list(reply: ChatReply, key: str, *, may_be_empty: bool = False) -> list[str]:
+    """Return the texts that a reply lists: in an object under `key`, in a JSON list, or as marked lines.
+
+    Texts are made one line each; what is empty is left out.
+
+    Raises:
+        Malformed: the reply can't be used, holds no list, or an empty one where there should be something.
+    """
+    text = usable_text(reply)
+    found = _listed(text, key)
+    if found is None:
+        raise Malformed(f"there is no list of {key}")
+    texts = [line for item in found if (line := one_line(_text_of(item, key)))]
+    if not texts and not may_be_empty:
+        raise Malformed(f"the list of {key} is empty")
+    return texts
+
+
+def _listed(text: str, key: str) -> list[Any] | None:
+    bare = fenced[1].strip() if (fenced := _FENCED.match(text)) else text
+    if bare.startswith("["):
+        try:
+            found = json.loads(bare, strict=False)
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, list) else None
+    data = json_object(text)
+    if data is not None:
+        lists = [value for name, value in data.items() if isinstance(value, list) and name.casefold() == key]
+        lists = lists or [value for value in data.values() if isinstance(value, list)]
+        return lists[0] if len(lists) == 1 else None
+    if bare.startswith("{"):  # JSON that broke: its lines are no list
+        return None
+    return [match[1] for line in bare.splitlines() if (match := _ITEM.match(line))] or None
+
+
+def _text_of(item: object, key: str) -> str:
+    """Return the text of an item that may be wrapped in an object, as {"id": 1, "question": "…"} in "questions".
+
+    Where no key of the object says which of its texts is meant, the longest is: numbers and names stand beside it.
+    """
+    if isinstance(item, dict):
+        texts = {name.casefold(): value for name, value in item.items() if isinstance(value, str)}
+        meant = (texts[name] for name in (key.removesuffix("s"), "text", "description") if texts.get(name))
+        item = next(meant, max(texts.values(), key=len, default=""))
+    return item if isinstance(item, str) else ""

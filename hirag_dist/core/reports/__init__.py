@@ -1,0 +1,1 @@
+"""Material of community reports."""

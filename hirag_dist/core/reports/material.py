@@ -1,0 +1,243 @@
+"""What a community's report is written from, and the report that comes of it (GraphRAG paper §3.1.4; HiRAG §4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hirag_dist.core.prompts.reply_parsing import ReportRecord
+from hirag_dist.core.text.normalize import one_line, shorten
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An entity of a community, with its degree in the whole graph."""
+
+    entity_id: str
+    name: str
+    type: str
+    description: str
+    degree: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A relation inside a community."""
+
+    relation_id: str
+    source_id: str
+    target_id: str
+    source: str
+    target: str
+    description: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimLine:
+    """A claim about a member, as a prompt shows it."""
+
+    claim_id: str
+    entity_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildReport:
+    """The report of a sub-community, which can stand in for its members.
+
+    Attributes:
+        n_entities: all its members; the largest sub-communities stand in first.
+        entity_ids: those of them that the material of the community above names.
+    """
+
+    community_id: str
+    title: str
+    summary: str
+    n_entities: int
+    entity_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Numbered lines for the prompt, and the ids that their references stand for.
+
+    Attributes:
+        complete: every member is in, as a line of its own or through a sub-report.
+    """
+
+    entities: tuple[str, ...]
+    relations: tuple[str, ...]
+    reports: tuple[str, ...]
+    refs: dict[str, str]
+    complete: bool
+    claims: tuple[str, ...] = ()
+
+
+class Draft:
+    """What a report may be written from, its tokens counted once: before and after sub-reports are there."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        links: Sequence[Link],
+        max_tokens: int,
+        count_tokens: Callable[[str], int],
+        max_description_chars: int = 400,
+        claims: Sequence[ClaimLine] = (),
+    ) -> None:
+        """Render the lines, most prominent first, and count them.
+
+        Args:
+            max_tokens: of all lines of the material together.
+            claims: shown where members and relations leave room, those of the most prominent members first.
+        """
+        self._members = [m.entity_id for m in sorted(members, key=lambda member: (-member.degree, member.entity_id))]
+        self._links = sorted(links, key=lambda link: (-link.weight, link.relation_id))
+        self._lines = {m.entity_id: _member_line(m, max_description_chars) for m in members}
+        self._lines |= {link.relation_id: _link_line(link, max_description_chars) for link in links}
+        self._cost = {key: count_tokens(line) + 6 for key, line in self._lines.items()}
+        self._total = sum(self._cost.values())
+        self._claims = claims
+        self._max_tokens = max_tokens
+        self._count_tokens = count_tokens
+
+    @property
+    def fits(self) -> bool:
+        """Whether all members and relations have room, so that sub-reports are not needed."""
+        return self._total <= self._max_tokens
+
+    def material(self, children: Sequence[ChildReport]) -> Material:
+        """Return the lines that fit: all members and relations, or reports in place of sub-communities.
+
+        Where not everything fits, sub-community reports stand in for their members, largest first, until the rest
+        does; what still does not fit is left out from the least prominent on.
+        """
+        cost, members, links, total = self._cost, self._members, self._links, self._total
+        replaced: set[str] = set()
+        used: list[ChildReport] = []
+        report_cost = 0
+        for child in sorted(children, key=lambda child: (-child.n_entities, child.community_id)):
+            if total + report_cost <= self._max_tokens:
+                break
+            size = self._count_tokens(child.title) + self._count_tokens(child.summary) + 10
+            if report_cost + size > self._max_tokens:
+                continue
+            used.append(child)
+            report_cost += size
+            replaced |= child.entity_ids
+            members = [key for key in members if key not in replaced]
+            links = [link for link in links if not _inside(link, replaced)]
+            total = sum(cost[key] for key in members) + sum(cost[link.relation_id] for link in links)
+        room = self._max_tokens - report_cost
+        entity_lines, refs, room, complete = _fill(members, "E", self._lines, cost, room)
+        own_links = [link.relation_id for link in links]
+        relation_lines, relation_refs, room, whole = _fill(own_links, "R", self._lines, cost, room)
+        shown = members[: len(entity_lines)]
+        claim_lines, claim_refs = self._claim_lines(shown, room) if complete and whole else ([], {})
+        report_lines = [
+            f"C{at}. {one_line(child.title)}: {one_line(child.summary)}" for at, child in enumerate(used, 1)
+        ]
+        report_refs = {f"C{at}": child.community_id for at, child in enumerate(used, 1)}
+        return Material(
+            tuple(entity_lines),
+            tuple(relation_lines),
+            tuple(report_lines),
+            refs | relation_refs | report_refs | claim_refs,
+            complete,
+            tuple(claim_lines),
+        )
+
+    def _claim_lines(self, shown: Sequence[str], room: int) -> tuple[list[str], dict[str, str]]:
+        """Return the claims about members that are shown, as far as there is room, and their references."""
+        of_member: dict[str, list[ClaimLine]] = {}
+        for claim in self._claims:
+            of_member.setdefault(claim.entity_id, []).append(claim)
+        own = {claim.claim_id: claim.text for member in shown for claim in of_member.get(member, ())}
+        cost = {key: self._count_tokens(text) + 6 for key, text in own.items()}
+        lines, refs, _, _ = _fill(list(own), "K", own, cost, room)
+        return lines, refs
+
+
+def _inside(link: Link, replaced: set[str]) -> bool:
+    return link.source_id in replaced and link.target_id in replaced
+
+
+def _fill(
+    keys: Sequence[str], letter: str, lines: dict[str, str], cost: dict[str, int], room: int
+) -> tuple[list[str], dict[str, str], int, bool]:
+    chosen: list[str] = []
+    refs: dict[str, str] = {}
+    for key in keys:
+        if cost[key] > room:
+            return chosen, refs, room, False
+        room -= cost[key]
+        ref = f"{letter}{len(chosen) + 1}"
+        chosen.append(f"{ref}. {lines[key]}")
+        refs[ref] = key
+    return chosen, refs, room, True
+
+
+def _member_line(member: Member, max_chars: int) -> str:
+    return f"{one_line(member.name)} ({member.type}): {shorten(one_line(member.description), max_chars)}"
+
+
+def _link_line(link: Link, max_chars: int) -> str:
+    text = shorten(one_line(link.description), max_chars)
+    return f"{one_line(link.source)} — {one_line(link.target)}: {text} (weight {link.weight:g})"
+
+
+def report_row(community_id: str, level: int, record: ReportRecord, refs: dict[str, str]) -> dict[str, Any]:
+    """Return a REPORTS row; a reference that names nothing of the material is dropped and counted."""
+    findings = []
+    dropped = 0
+    for finding in record.findings:
+        known = [refs[ref] for ref in finding.references if ref in refs]
+        dropped += len(finding.references) - len(known)
+        kinds = {refs[ref]: ref[0] for ref in finding.references if ref in refs}
+        findings.append(
+            {
+                "summary": finding.summary,
+                "explanation": finding.explanation,
+                "entity_ids": [key for key in dict.fromkeys(known) if kinds[key] == "E"],
+                "relation_ids": [key for key in dict.fromkeys(known) if kinds[key] == "R"],
+            }
+        )
+    return {
+        "community_id": community_id,
+        "level": level,
+        "title": record.title,
+        "summary": record.summary,
+        "rating": record.rating,
+        "rating_explanation": record.rating_explanation,
+        "findings": findings,
+        "origin": "model",
+        "n_dropped_references": dropped,
+    }
+
+
+def members_report(community_id: str, level: int, members: Sequence[Member]) -> dict[str, Any]:
+    """Return the REPORTS row of a community too small to be worth a call: its members, said as they are."""
+    ranked = sorted(members, key=lambda member: (-member.degree, member.entity_id))
+    names = ", ".join(member.name for member in ranked)
+    return {
+        "community_id": community_id,
+        "level": level,
+        "title": shorten(names, 120),
+        "summary": " ".join(f"{m.name}: {m.description}" if m.description else f"{m.name}." for m in ranked),
+        "rating": 0.0,
+        "rating_explanation": "",
+        "findings": [],
+        "origin": "members",
+        "n_dropped_references": 0,
+    }
+
+
+def report_text(report: dict[str, Any]) -> str:
+    """Return a report as plain text: its summary, then a paragraph for each finding."""
+    lines = [report["summary"]]
+    for finding in report["findings"]:
+        said = finding["summary"].rstrip(".")
+        lines.append(f"{said}. {finding['explanation']}" if finding["explanation"] else f"{said}.")
+    return "\n".join(one_line(line) for line in lines if line)

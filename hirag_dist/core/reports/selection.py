@@ -1,0 +1,217 @@
+"""Which entities and relations each community's report may show, and which reports are written together.
+
+Ids and numbers only, on arrays: what a report shows is bounded here, before any text is read. Reports depend on those
+of sub-communities, so communities are gathered by trees: whole subtrees of the hierarchy, several small ones together.
+A community with more below it than a tree may hold is written afterwards, above its trees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hirag_dist.core.graph.communities import membership
+from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.prompts.packing import packs
+from hirag_dist.types import IntVector
+
+CHILD = pa.struct(
+    [
+        ("community_id", pa.string()),
+        ("n_entities", pa.int64()),
+        ("entity_ids", pa.list_(pa.string())),  # of those that the community above shows
+    ]
+)
+OUTLINES = pa.schema(
+    [
+        pa.field("tree", pa.string(), nullable=False),
+        pa.field("community_id", pa.string(), nullable=False),
+        pa.field("level", pa.int32(), nullable=False),
+        pa.field("parent_id", pa.string()),
+        pa.field("parent_tree", pa.string()),  # where the report above is written in another tree than this one
+        pa.field("n_entities", pa.int64(), nullable=False),
+        pa.field("entity_ids", pa.list_(pa.string()), nullable=False),  # shown, most prominent first
+        pa.field("relation_ids", pa.list_(pa.string()), nullable=False),
+        pa.field("children", pa.list_(CHILD), nullable=False),
+    ]
+)
+ENTITY_PLACES = pa.schema(
+    [
+        pa.field("tree", pa.string(), nullable=False),
+        pa.field("entity_id", pa.string(), nullable=False),
+        pa.field("degree", pa.int64(), nullable=False),  # in the whole graph
+    ]
+)
+RELATION_PLACES = pa.schema(
+    [
+        pa.field("tree", pa.string(), nullable=False),
+        pa.field("relation_id", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlines:
+    """Arrow tables.
+
+    Attributes:
+        below: OUTLINES of communities in trees of limited size.
+        above: OUTLINES of the communities that hold several such trees.
+        entities: ENTITY_PLACES, an entity once for each tree that shows it.
+        relations: RELATION_PLACES.
+    """
+
+    below: pa.Table
+    above: pa.Table
+    entities: pa.Table
+    relations: pa.Table
+
+
+def report_outlines(
+    communities: pa.Table,
+    entity_ids: pa.ChunkedArray,
+    relations: pa.Table,
+    degree: IntVector,
+    max_lines: int,
+    max_tree: int,
+) -> Outlines:
+    """Return what each community's report may show: its most connected members, its heaviest relations.
+
+    Args:
+        communities: COMMUNITIES, sorted by (level, id).
+        entity_ids: of all entities, in row order; ties go to the lower row.
+        relations: relation_id, source_id, target_id, weight; ties go to the earlier one.
+        degree: (n_entities,) distinct neighbours.
+        max_lines: members, and relations, of one community at most.
+        max_tree: communities that are written together, at most.
+    """
+    n, n_communities = len(entity_ids), communities.num_rows
+    level = communities["level"].to_numpy()
+    parent = rows_of(communities["parent_id"], communities["community_id"])
+    indptr, rows = membership(communities, entity_ids)
+    owner = np.repeat(np.arange(n_communities), np.diff(indptr))
+    community_at = np.full((int(level.max(initial=-1)) + 1, n), -1, np.int64)
+    community_at[level[owner], rows] = owner
+    shown = _first(owner, np.lexsort((rows, -degree[rows], owner)), max_lines)
+    source, target = (rows_of(relations[side], entity_ids) for side in ("source_id", "target_id"))
+    links = _heaviest(community_at, source, target, relations["weight"].to_numpy(), max_lines)
+    tree, is_above = _trees(communities["community_id"], level, parent, max_tree)
+
+    # what a report can name: members that are shown, and the ends of relations that are, where not all members are
+    partly = np.diff(indptr)[links[0]] > max_lines
+    at_ends = [links[0][partly] * n + side[links[1][partly]] for side in (source, target)]
+    named = np.unique(np.concatenate([owner[shown] * n + rows[shown], *at_ends]))
+    who, node = named // n, named % n
+    deeper = np.minimum(level[who] + 1, len(community_at) - 1)
+    child = np.where(deeper > level[who], community_at[deeper, node], -1)
+    placed = np.unique(tree[who] * n + node)
+    linked = np.unique(tree[links[0]] * max(relations.num_rows, 1) + links[1])
+    in_tree, relation = linked // max(relations.num_rows, 1), linked % max(relations.num_rows, 1)
+    names = communities["community_id"].combine_chunks()
+    outlines = pa.table(
+        [
+            names.take(pa.array(tree)),
+            names,
+            communities["level"].combine_chunks(),
+            communities["parent_id"].combine_chunks(),
+            names.take(pa.array(tree[parent], mask=is_above | (parent < 0) | ~is_above[parent])),
+            communities["n_entities"].combine_chunks(),
+            _lists(owner[shown], rows[shown].astype(np.int64), entity_ids, n_communities),
+            _lists(*links, relations["relation_id"], n_communities),
+            _children(communities, parent, child, node, entity_ids),
+        ],
+        schema=OUTLINES,
+    )
+    return Outlines(
+        outlines.filter(pa.array(~is_above)),
+        outlines.filter(pa.array(is_above)),
+        pa.table(
+            [names.take(pa.array(placed // n)), _take(entity_ids, placed % n), pa.array(degree[placed % n])],
+            schema=ENTITY_PLACES,
+        ),
+        pa.table([names.take(pa.array(in_tree)), _take(relations["relation_id"], relation)], schema=RELATION_PLACES),
+    )
+
+
+def _first(owner: IntVector, order: IntVector, limit: int) -> IntVector:
+    """Return the first `limit` items of each owner; `order` sorts them by owner first."""
+    sizes = np.bincount(owner)
+    starts = np.cumsum(sizes) - sizes
+    return order[np.arange(len(order)) - starts[owner[order]] < limit]
+
+
+def _heaviest(
+    community_at: NDArray[np.int64], source: IntVector, target: IntVector, weight: NDArray[np.float64], limit: int
+) -> tuple[IntVector, IntVector]:
+    """Return (community, relation) of the relations inside each community that it may show, by community."""
+    known = np.flatnonzero((source >= 0) & (target >= 0))
+    known = known[np.argsort(-weight[known], kind="stable")]
+    found: list[tuple[IntVector, IntVector]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for labels in community_at:  # communities are numbered by level, so these are in order together
+        own = labels[source[known]]
+        inside = np.flatnonzero((own >= 0) & (own == labels[target[known]]))
+        chosen = inside[_first(own[inside], np.argsort(own[inside], kind="stable"), limit)]
+        found.append((own[chosen], known[chosen]))
+    return np.concatenate([own for own, _ in found]), np.concatenate([rows for _, rows in found])
+
+
+def _trees(
+    ids: pa.ChunkedArray, level: NDArray[np.int32], parent: IntVector, max_tree: int
+) -> tuple[IntVector, NDArray[np.bool_]]:
+    """Return the tree of each community, named by one of its communities, and which stand above trees.
+
+    Whole subtrees, in the order of their roots' ids, share a tree while there is room, the next begins a new one: where
+    two builds begin a tree at the same root, those that follow are the same while their communities are.
+    """
+    n_levels = int(level.max(initial=-1)) + 1
+    below = np.ones(len(level), np.int64)  # communities of each subtree
+    for depth in range(n_levels - 1, 0, -1):
+        here = np.flatnonzero(level == depth)
+        below += np.bincount(parent[here], weights=below[here], minlength=len(level)).astype(np.int64)
+    is_above = below > max_tree
+    root = np.arange(len(level))
+    for depth in range(1, n_levels):
+        here = np.flatnonzero((level == depth) & (is_above == is_above[parent]))
+        root[here] = root[parent[here]]
+    roots = np.flatnonzero((root == np.arange(len(level))) & ~is_above)
+    roots = roots[pc.sort_indices(_take(ids, roots)).to_numpy()]
+    tree_of = np.arange(len(level))
+    for together in packs(below[roots].tolist(), max_tree, len(roots)):
+        tree_of[roots[together.start : together.stop]] = roots[together.start]
+    return tree_of[root], is_above
+
+
+def _children(
+    communities: pa.Table, parent: IntVector, child: IntVector, node: IntVector, entity_ids: pa.ChunkedArray
+) -> pa.ListArray:
+    """Return the sub-communities of each community, with those of their members that it names."""
+    kids = np.flatnonzero(parent >= 0)
+    kids = kids[np.argsort(parent[kids], kind="stable")]
+    place = np.full(communities.num_rows, -1, np.int64)
+    place[kids] = np.arange(len(kids))
+    inside = np.flatnonzero(child >= 0)
+    inside = inside[np.lexsort((node[inside], place[child[inside]]))]
+    fields = [
+        _take(communities["community_id"], kids),
+        _take(communities["n_entities"], kids),
+        _lists(place[child[inside]], node[inside], entity_ids, len(kids)),
+    ]
+    structs = pa.StructArray.from_arrays(fields, fields=list(CHILD))
+    return pa.ListArray.from_arrays(_offsets(parent[kids], communities.num_rows), structs)
+
+
+def _lists(owner: IntVector, rows: IntVector, ids: pa.ChunkedArray, n_lists: int) -> pa.ListArray:
+    """Return the ids of the rows of each owner; both sorted by owner."""
+    return pa.ListArray.from_arrays(_offsets(owner, n_lists), _take(ids, rows))
+
+
+def _offsets(owner: IntVector, n_lists: int) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=n_lists))]), pa.int32())
+
+
+def _take(values: pa.ChunkedArray, rows: IntVector) -> pa.Array:
+    return values.combine_chunks().take(pa.array(rows))

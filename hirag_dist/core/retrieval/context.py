@@ -1,0 +1,229 @@
+"""A retrieval as text within a token budget, every record under a reference that an answer can cite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from hirag_dist.core.entities.claim_text import claim_text
+from hirag_dist.core.retrieval.citations import UNSEEN, CitationReader, defused
+from hirag_dist.core.text.normalize import one_line, shorten
+from hirag_dist.types import Citation, ClaimItem, Retrieval
+
+_SHARES = {"local": 0.25, "bridge": 0.2, "global": 0.25, "sources": 0.3}
+# GraphRAG's own for its local search: half for text units, 0.15 for reports, the rest for entities and their relations
+_GRAPHRAG = {"local": 0.15, "bridge": 0.15, "claims": 0.05, "global": 0.15, "sources": 0.5}
+_KINDS = {"E": "entity", "R": "relation", "K": "claim", "C": "community", "S": "chunk"}
+RECORD_LETTERS = "".join(_KINDS)
+LEVEL_OF_HEADING = {  # the headings of a rendered context
+    "Entities": "local",
+    "Bridge": "bridge",
+    "Relations": "bridge",
+    "Claims": "claims",
+    "Communities": "global",
+    "Sources": "sources",
+}
+_BEGINNING = re.compile(rf"\n(?=[{UNSEEN}]*(?:\[|##))")  # of a line that looks like a record or a section
+UNKNOWN_ANSWER = "I do not know"
+
+
+Told = Callable[[str, int, Callable[[], str]], tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A record under a reference: one letter and a number. Its text begins with a space, and is made when needed."""
+
+    ref: str
+    id: str
+    make: Callable[[], str]
+
+
+def render_context(
+    retrieval: Retrieval, max_tokens: int, count_tokens: Callable[[str], int], told: Told | None = None
+) -> Retrieval:
+    """Return the retrieval with its context, references and token count filled in.
+
+    Each level gets a share of the budget; what one leaves over goes to the next. A record is in whole, but for the
+    last of a level, which may be shortened to what is left. Text from documents is put on single lines or behind
+    its reference, so that it cannot pass for a record of its own, and is `defused`, so that none of it cites another.
+
+    Args:
+        retrieval: what was found.
+        max_tokens: of the context.
+        count_tokens: of a text.
+        told: (level, place in it, make) → (text, tokens) of a record without its reference, for who has them already
+            and need not call `make`. A reference ends in a bracket and a text begins with a space, so the tokens of
+            both together are the tokens of each.
+    """
+    if told is None:
+
+        def told(level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
+            text = make()
+            return text, count_tokens(text)
+
+    graphrag = retrieval.mode == "graphrag-local"
+    shares = _GRAPHRAG if graphrag else _SHARES
+    sections = [
+        ("Entities", "local", _entity_records(retrieval)),
+        ("Relations" if graphrag else "Bridge", "bridge", _relation_records(retrieval)),
+        ("Claims", "claims", _claim_records(retrieval)),
+        ("Communities", "global", _community_records(retrieval)),
+        ("Sources", "sources", _source_records(retrieval)),
+    ]
+    held = {
+        "local": retrieval.local,
+        "bridge": retrieval.triples,
+        "claims": retrieval.claims,
+        "global": retrieval.communities,
+        "sources": retrieval.sources,
+    }
+    present = [section for section in sections if held[section[1]]]
+    whole = sum(shares[level] for _, level, _ in present) or 1.0
+    parts: list[str] = []
+    refs: dict[str, str] = {}
+    spare = 0
+    used = 0
+    for title, level, records in present:
+        room = int(max_tokens * shares[level] / whole) + spare
+        lines, chosen, cost = _fit(title, records, room, count_tokens, partial(told, level))
+        spare = room - cost
+        used += cost
+        refs |= chosen
+        if lines:
+            parts.append("\n".join(lines))
+    return replace(retrieval, context="\n\n".join(parts), context_tokens=used, context_refs=refs)
+
+
+def _fit(
+    title: str,
+    records: Iterable[_Record],
+    room: int,
+    count_tokens: Callable[[str], int],
+    told: Callable[[int, Callable[[], str]], tuple[str, int]],
+) -> tuple[list[str], dict[str, str], int]:
+    lines = [f"## {title}"]
+    cost = count_tokens(lines[0]) + 1
+    refs: dict[str, str] = {}
+    for place, record in enumerate(records):
+        mark = f"[{record.ref}]"
+        text, size = told(place, record.make)
+        text = mark + text
+        size += count_tokens(mark) + 1
+        fits = cost + size <= room
+        if not fits:
+            left = room - cost
+            if left < 40:
+                break
+            text = shorten(text, max(len(text) * left // size - 8, 1))
+            size = count_tokens(text) + 1
+            if cost + size > room:
+                break
+        lines.append(text)
+        refs[record.ref] = record.id
+        cost += size
+        if not fits:
+            break
+    return (lines, refs, cost) if refs else ([], {}, 0)
+
+
+def _entity_records(retrieval: Retrieval) -> Iterator[_Record]:
+    return (
+        _Record(f"E{at}", item.entity_id, partial(entity_text, item.name, item.type, item.layer, item.description))
+        for at, item in enumerate(retrieval.local, 1)
+    )
+
+
+def _relation_records(retrieval: Retrieval) -> Iterator[_Record]:
+    return (
+        _Record(
+            f"R{at}", item.relation_id, partial(relation_text, item.source_name, item.target_name, item.description)
+        )
+        for at, item in enumerate(retrieval.triples, 1)
+    )
+
+
+def _claim_records(retrieval: Retrieval) -> Iterator[_Record]:
+    return (_Record(f"K{at}", item.claim_id, partial(_claim_line, item)) for at, item in enumerate(retrieval.claims, 1))
+
+
+def _claim_line(item: ClaimItem) -> str:
+    return f" {_safe(claim_text(item))}"
+
+
+def _community_records(retrieval: Retrieval) -> Iterator[_Record]:
+    return (
+        _Record(f"C{at}", item.community_id, partial(community_text, item.title, item.level, item.rating, item.report))
+        for at, item in enumerate(retrieval.communities, 1)
+    )
+
+
+def _source_records(retrieval: Retrieval) -> Iterator[_Record]:
+    return (
+        _Record(f"S{at}", item.chunk_id, partial(source_text, item.title, item.start, item.end, item.text))
+        for at, item in enumerate(retrieval.sources, 1)
+    )
+
+
+def entity_text(name: str, kind: str, layer: int, description: str) -> str:
+    """Return an entity as it stands behind its reference. Snapshots hold the tokens of all these texts."""
+    return f" {_safe(name)} ({_safe(kind)}, layer {layer}): {_safe(description)}"
+
+
+def relation_text(source: str, target: str, description: str) -> str:
+    """Return a relation as it stands behind its reference."""
+    return "".join(relation_parts(source, target, description))
+
+
+def relation_parts(source: str, target: str, description: str) -> tuple[str, str, str]:
+    """Return the same in parts that each begin with a space, so that the tokens of all together are those of each."""
+    return f" {_safe(source)} —", f" {_safe(target)}:", f" {_safe(description)}"
+
+
+def community_text(title: str, level: int, rating: float, report: str) -> str:
+    """Return a community as it stands behind its reference."""
+    return f" {_safe(title)} (level {level}, rating {rating:g})\n{_body(report)}"
+
+
+def source_text(title: str, start: int, end: int, text: str) -> str:
+    """Return a chunk as it stands behind its reference."""
+    return f" {_safe(title)}, characters {start}–{end}\n{_body(text)}"
+
+
+def _safe(text: str) -> str:
+    return defused(one_line(text))
+
+
+def _body(text: str) -> str:
+    """Return text of several lines in which none begins as a record or a section does."""
+    lines = filter(None, map(one_line, text.splitlines()))
+    safe = defused("\n".join(lines))
+    return _BEGINNING.sub("\n ", f"\n{safe}")[1:]
+
+
+def check_citations(text: str, retrieval: Retrieval) -> tuple[str, tuple[Citation, ...], int]:
+    """Return the answer without references that name nothing, the citations it keeps, and how many were removed."""
+    reader = CitationReader(retrieval.context_refs)
+    checked = reader.feed(text) + reader.finish()
+    return checked, citations(reader.cited, retrieval), reader.dropped
+
+
+def citations(refs: Iterable[str], retrieval: Retrieval) -> tuple[Citation, ...]:
+    """Return what references of the retrieval's context name."""
+    titles = _titles(retrieval)
+    return tuple(Citation(ref, _KINDS[ref[0]], retrieval.context_refs[ref], titles.get(ref, "")) for ref in refs)
+
+
+def _titles(retrieval: Retrieval) -> dict[str, str]:
+    titles = {f"E{at}": item.name for at, item in enumerate(retrieval.local, 1)}
+    titles |= {f"R{at}": f"{item.source_name} — {item.target_name}" for at, item in enumerate(retrieval.triples, 1)}
+    titles |= {
+        f"K{at}": " → ".join(filter(None, (item.subject, item.object))) for at, item in enumerate(retrieval.claims, 1)
+    }
+    titles |= {f"C{at}": item.title for at, item in enumerate(retrieval.communities, 1)}
+    titles |= {
+        f"S{at}": f"{item.title}, characters {item.start}–{item.end}" for at, item in enumerate(retrieval.sources, 1)
+    }
+    return titles

@@ -1,0 +1,145 @@
+"""Which names stand in a question: its phrases are looked up among the names of entities.
+
+A name is found where a phrase of the question has the same words, whatever the case, the width of its letters and the
+punctuation around them. Where there are no spaces between words, every ideograph, kana and syllable of the scripts of
+South-East Asia is a word by itself.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.access.labels import Flags
+from hirag_dist.core.text.normalize import UNSPACED
+from hirag_dist.types import IntVector
+
+MOST_WORDS: Final = 16  # of a name that is looked for: where there are no spaces these are letters
+_MOST_ROWS = 16  # entities of one name
+_MOST_READ = 512  # words of a question
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
+_FACTOR = 0x9E3779B97F4A7C15
+_ALL_BITS = (1 << 64) - 1
+_OF_LENGTH = [n * pow(_FACTOR, n, 1 << 64) & _ALL_BITS for n in range(MOST_WORDS + 1)]  # added to a key of n words
+
+Key = NDArray[np.uint64]
+
+
+class Names(NamedTuple):
+    """Names of entities, by a hash of their words.
+
+    Attributes:
+        keys: (n,) uint64, ascending.
+        rows: (n,) int32 entity of each; those of equal keys ascend.
+    """
+
+    keys: Key
+    rows: NDArray[np.int32]
+
+
+class Phrase(NamedTuple):
+    """Words [start, end) of a question, and an entity of that name."""
+
+    start: int
+    end: int
+    row: int
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text as they are compared.
+
+    >>> words("Ｍarie Curie's 東京")
+    ['marie', 'curie', 's', '東', '京']
+    """
+    return _WORD.findall(text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold())
+
+
+def name_keys(names: Iterable[str]) -> tuple[Key, IntVector]:
+    """Return (keys, places) of the names that can be looked for: those of 1 to `MOST_WORDS` words.
+
+    Args:
+        names: of entities.
+
+    Returns:
+        A key of each, and its place among the names.
+    """
+    keys, places = [], []
+    for place, name in enumerate(names):
+        own = words(name)
+        if 0 < len(own) <= MOST_WORDS:
+            keys.append(_key(own))
+            places.append(place)
+    return np.array(keys, np.uint64), np.array(places, np.int64)
+
+
+def sorted_names(keys: Key, rows: IntVector) -> Names:
+    """Return names so that they can be looked up."""
+    order = np.lexsort((rows, keys))
+    return Names(keys[order], rows[order].astype(np.int32))
+
+
+def found_names(
+    names: Names, read: Sequence[str], admits: Callable[[NDArray[np.int32]], Flags] | None = None
+) -> list[Phrase]:
+    """Return every phrase that has the name of an entity, by its start, end and row.
+
+    Args:
+        names: of entities.
+        read: the words of the question; those after the first 512 are not looked at.
+        admits: entity rows → which of them count, before the first 16 of a name are taken; None: all.
+    """
+    numbers = [_number(word) for word in read[:_MOST_READ]]
+    places, keys = [], []
+    for start in range(len(numbers)):
+        key = 0
+        for length, number in enumerate(numbers[start : start + MOST_WORDS], 1):
+            key = (key * _FACTOR + number) & _ALL_BITS
+            keys.append((key + _OF_LENGTH[length]) & _ALL_BITS)
+            places.append((start, start + length))
+    wanted = np.array(keys, np.uint64)
+    first, last = (np.searchsorted(names.keys, wanted, side) for side in ("left", "right"))
+    found: list[Phrase] = []
+    for at in np.flatnonzero(last > first).tolist():
+        rows = names.rows[first[at] : last[at]]
+        rows = rows if admits is None else rows[admits(rows)]
+        found += [Phrase(*places[at], row) for row in rows[:_MOST_ROWS].tolist()]
+    return found
+
+
+def longest_names(phrases: Iterable[Phrase]) -> list[int]:
+    """Return the rows of the longest phrases, in the order of the question; a word is part of one name alone.
+
+    Of phrases that overlap the longest counts, of equally long ones the first. Entities of one name all count.
+
+    >>> longest_names([Phrase(0, 1, 5), Phrase(0, 2, 7), Phrase(0, 2, 9), Phrase(3, 4, 5)])
+    [7, 9, 5]
+    """
+    taken: set[int] = set()
+    kept: dict[tuple[int, int], list[int]] = {}
+    for phrase in sorted(phrases, key=lambda one: (one.start - one.end, one.start, one.row)):
+        span = (phrase.start, phrase.end)
+        if span in kept:
+            kept[span].append(phrase.row)
+        elif taken.isdisjoint(range(*span)):
+            taken.update(range(*span))
+            kept[span] = [phrase.row]
+    return list(dict.fromkeys(row for span in sorted(kept) for row in kept[span]))
+
+
+def _key(phrase: Sequence[str]) -> int:
+    key = 0
+    for word in phrase:
+        key = (key * _FACTOR + _number(word)) & _ALL_BITS
+    return (key + _OF_LENGTH[len(phrase)]) & _ALL_BITS
+
+
+@lru_cache(1 << 16)
+def _number(word: str) -> int:
+    return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

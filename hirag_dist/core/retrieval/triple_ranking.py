@@ -1,0 +1,107 @@
+"""In which order the bridge's triples come (Eq. 16 leaves it open): with the question in mind, or without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.numba_jit import compiled
+from hirag_dist.core.retrieval.source_ranking import Origins
+from hirag_dist.core.retrieval.vector_scoring import product
+from hirag_dist.types import FloatMatrix, IntVector
+
+Ranked = list[tuple[int, float]]
+
+
+def nearest_chunks(
+    origins: Origins,
+    chunk_vectors: FloatMatrix,
+    rows: IntVector,
+    query: NDArray[np.float32],
+    seen: NDArray[np.bool_] | None = None,
+) -> NDArray[np.float32]:
+    """Return, for each relation, the best similarity to the question among the chunks that state it; 0 without any.
+
+    Args:
+        origins: whose relations have chunks.
+        chunk_vectors: (n_chunks, dim), read at the rows that are needed.
+        rows: (n,) of relations.
+        query: the question.
+        seen: (n_chunks,) whether the caller may see a chunk; None: every one.
+    """
+    mask = np.zeros(0, np.bool_) if seen is None else seen
+    best: NDArray[np.float32] = _nearest_chunks(
+        origins.relation_indptr, origins.relation_chunks, chunk_vectors, rows, query.astype(np.float64), mask
+    )
+    return best
+
+
+@compiled
+def _nearest_chunks(
+    indptr: IntVector,
+    chunks: NDArray[np.int32],
+    vectors: FloatMatrix,
+    rows: IntVector,
+    query: NDArray[np.float64],
+    seen: NDArray[np.bool_],
+) -> Any:
+    best = np.zeros(len(rows), np.float32)
+    for at in range(len(rows)):
+        stated = False
+        for entry in range(indptr[rows[at]], indptr[rows[at] + 1]):
+            if len(seen) == 0 or seen[chunks[entry]]:
+                score = np.float32(product(vectors[chunks[entry]], query))
+                best[at] = max(best[at], score) if stated else score
+                stated = True
+    return best
+
+
+def question_scores(
+    ends: NDArray[Any], nodes: IntVector, closeness: NDArray[np.float32], chunk_scores: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Return how near each triple is to the question: the mean of its nearer end and of its nearest chunk.
+
+    The nearer end, not both: of the triple that holds the answer the question names one end alone. The chunk says
+    what is said of the pair, which the ends' names don't.
+
+    Args:
+        ends: (n, 2) entity rows of each relation.
+        nodes: (n_nodes,) all of these rows, ascending.
+        closeness: (n_nodes,) similarity of each to the question.
+        chunk_scores: (n,) of `nearest_chunks`.
+    """
+    nearer: NDArray[np.float32] = closeness[np.searchsorted(nodes, ends)].max(axis=1)
+    return (nearer + chunk_scores) / np.float32(2)
+
+
+def question_order(rows: IntVector, scores: NDArray[np.float32], weights: NDArray[Any]) -> Ranked:
+    """Return (relation row, score), the nearest to the question first; ties by weight, the larger first, then row."""
+    return _listed(rows, scores, np.lexsort((rows, -weights, -scores)))
+
+
+def path_order(
+    rows: IntVector,
+    scores: NDArray[np.float32],
+    weights: NDArray[Any],
+    ends: NDArray[Any],
+    paths: Sequence[Sequence[int]],
+) -> Ranked:
+    """Return (relation row, score) in the order in which the paths walk the pairs; then the rest by weight, then row.
+
+    Args:
+        paths: node rows of each path, in order.
+    """
+    steps: dict[tuple[int, int], int] = {}
+    for path in paths:
+        for first, second in pairwise(path):
+            steps.setdefault((min(first, second), max(first, second)), len(steps))
+    step = np.fromiter((steps.get((min(pair), max(pair)), len(steps)) for pair in ends.tolist()), np.int64, len(rows))
+    return _listed(rows, scores, np.lexsort((rows, -weights, step)))
+
+
+def _listed(rows: IntVector, scores: NDArray[np.float32], order: IntVector) -> Ranked:
+    return list(zip(rows[order].tolist(), scores[order].tolist(), strict=True))

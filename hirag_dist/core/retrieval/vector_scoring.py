@@ -1,0 +1,281 @@
+"""How near rows are to a question, and which are nearest (paper Eq. 12): the same numbers wherever a row lies.
+
+A matrix product gives a row other last bits by where it lies among the others, so ties, backends and what a caller may
+see would change scores. Here every row is multiplied by itself, in one fixed order of sums, in float64.
+
+To find the nearest of all rows it is enough to read them coarsely: `Codes` hold a byte for each number and a bound of
+the error that this makes. What may be among the nearest within the bounds is then scored exactly, so the result is that
+of scoring everything, from a quarter of the memory traffic.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.access.filter import admitted, seen_scores
+from hirag_dist.core.access.labels import HIDDEN, MIXED, WHOLE
+from hirag_dist.core.numba_jit import compiled, compiled_apart
+from hirag_dist.types import Admission, FloatMatrix, IntVector
+
+AT_ONCE = 50_000  # rows, which take a millisecond: more of them are read in a thread, and others get in
+SLACK = 16  # candidates beyond the limit that are scored exactly, so that near-ties at the end are decided there
+_LEVELS = 127  # of a code, either way
+_FLOAT32 = 2.0**-21  # more than rounding to float32 changes, for its share
+
+
+class Codes(NamedTuple):
+    """Rows of vectors, coarsely.
+
+    Attributes:
+        codes: (n, dim) int8; a row is about `scales` times its codes.
+        scales: (n,) float32.
+        errors: (n,) float32, at least the length of the difference.
+    """
+
+    codes: NDArray[np.int8]
+    scales: NDArray[np.float32]
+    errors: NDArray[np.float32]
+
+
+def encode(vectors: FloatMatrix) -> Codes:
+    """Return the codes of some rows: (n, dim) vectors, whose order and number they keep."""
+    n, dim = vectors.shape
+    found = Codes(np.empty((n, dim), np.int8), np.empty(n, np.float32), np.empty(n, np.float32))
+    _encode(vectors, found)
+    return found
+
+
+def exact_scores(vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the similarity of some rows to the question, each by itself: (len(rows),)."""
+    scores: NDArray[np.float32] = _scores(vectors, rows, query.astype(np.float64))
+    return scores
+
+
+def nearest(
+    vectors: FloatMatrix,
+    candidates: IntVector,
+    query: NDArray[np.float32],
+    limit: int,
+    admission: Admission | None = None,
+) -> tuple[IntVector, NDArray[np.float32]]:
+    """Return (rows, similarities) of the best candidates, best first, ties by row.
+
+    Args:
+        vectors: of all rows.
+        candidates: rows, which the caller may see.
+        query: the question.
+        limit: rows at most.
+        admission: what the caller may see of them; None: everything.
+    """
+    if admission is None:
+        scores = exact_scores(vectors, candidates, query)
+    else:
+        scores = seen_scores(admission, vectors, candidates, query, exact_scores)
+    order = np.lexsort((candidates, -scores))[:limit]
+    return candidates[order], scores[order]
+
+
+def nearest_of_all(
+    vectors: FloatMatrix,
+    codes: Codes,
+    query: NDArray[np.float32],
+    limit: int,
+    end: int,
+    admission: Admission | None = None,
+) -> tuple[IntVector, NDArray[np.float32]]:
+    """Return (rows, similarities) of the best among the first `end` rows, best first, ties by row.
+
+    Args:
+        vectors: (n, dim).
+        codes: of the vectors.
+        query: (dim,).
+        limit: rows at most.
+        end: rows looked at.
+        admission: which of them the caller may see, and how near those seen in part are; None: everything.
+    """
+    step, coded, missed = _coded(query)
+    if end <= limit or not np.isfinite(missed):
+        rows = np.arange(end)
+        rows = rows if admission is None else rows[admitted(admission, rows)]
+    else:
+        length = float(np.linalg.norm(query.astype(np.float64)))
+        rows = _candidates(codes, coded, step, length, missed, limit, end, admission)
+    return nearest(vectors, rows, query, limit, admission)
+
+
+def _coded(query: NDArray[np.float32]) -> tuple[float, NDArray[np.int16], float]:
+    """Return (step, codes, error) of a question: finer than those of rows, as fine as sums of int32 allow."""
+    levels = min(32_767, (2**31 - 1) // (_LEVELS * max(len(query), 1)))
+    exact = query.astype(np.float64)
+    largest = float(np.abs(exact).max(initial=0.0))
+    if not 0.0 < largest < np.inf:
+        return 0.0, np.zeros(len(query), np.int16), 0.0 if largest == 0.0 else np.inf
+    step = largest / levels
+    codes = np.rint(exact / step)
+    return step, codes.astype(np.int16), float(np.linalg.norm(exact - codes * step))
+
+
+@compiled
+def product(row: NDArray[np.float32], query: NDArray[np.float64]) -> Any:
+    """Return the product of a row with the question, summed in eight lanes that one instruction can add to."""
+    dim = len(query)
+    whole = dim - dim % 8
+    a = b = c = d = e = f = g = h = 0.0
+    for k in range(0, whole, 8):
+        a += np.float64(row[k]) * query[k]
+        b += np.float64(row[k + 1]) * query[k + 1]
+        c += np.float64(row[k + 2]) * query[k + 2]
+        d += np.float64(row[k + 3]) * query[k + 3]
+        e += np.float64(row[k + 4]) * query[k + 4]
+        f += np.float64(row[k + 5]) * query[k + 5]
+        g += np.float64(row[k + 6]) * query[k + 6]
+        h += np.float64(row[k + 7]) * query[k + 7]
+    total = ((a + e) + (b + f)) + ((c + g) + (d + h))
+    for k in range(whole, dim):
+        total += np.float64(row[k]) * query[k]
+    return np.float32(total)
+
+
+@compiled
+def seen_product(admission: Admission | None, vectors: FloatMatrix, row: int, query: NDArray[np.float64]) -> Any:
+    """Return whether a caller may see a row, and its product with the question: of what is seen in part, the best."""
+    if admission is None:
+        return True, product(vectors[row], query)
+    state = admission.entity_states[admission.entity_patterns[row]]
+    if state != MIXED:
+        return state != HIDDEN, product(vectors[row], query)
+    best = np.float32(-np.inf)
+    at = np.searchsorted(admission.part_entities, row)
+    while at < len(admission.part_entities) and admission.part_entities[at] == row:
+        if admission.sets[admission.part_sets[at]]:
+            best = max(best, product(admission.part_vectors[at], query))
+        at += 1
+    return True, best
+
+
+@compiled
+def keep_best(row: int, score: Any, rows: NDArray[np.int64], scores: NDArray[np.float32], count: int) -> Any:
+    """Put a row among the best so far if it is one of them; rows come in ascending order, so ties keep it.
+
+    Args:
+        rows, scores: the best, in order; as many as there is room for.
+        count: how many there are.
+
+    Returns:
+        How many there are now.
+    """
+    at = count
+    while at > 0 and not score <= scores[at - 1]:
+        at -= 1
+    if at == len(rows) or np.isnan(score):
+        return count
+    count = min(count + 1, len(rows))
+    for place in range(count - 1, at, -1):
+        rows[place], scores[place] = rows[place - 1], scores[place - 1]
+    rows[at], scores[at] = row, score
+    return count
+
+
+@compiled
+def _scores(vectors: FloatMatrix, rows: NDArray[np.int64], query: NDArray[np.float64]) -> Any:
+    scores = np.empty(len(rows), np.float32)
+    for at in range(len(rows)):
+        scores[at] = product(vectors[rows[at]], query)
+    return scores
+
+
+@compiled
+def _encode(vectors: FloatMatrix, found: Codes) -> None:
+    for row in range(len(vectors)):
+        own = vectors[row]
+        largest = 0.0
+        usable = True
+        for k in range(len(own)):
+            usable = usable and np.isfinite(own[k])
+            largest = max(largest, abs(np.float64(own[k])))
+        scale = np.float32(largest / _LEVELS) if usable else np.float32(0.0)
+        found.scales[row] = scale
+        missed = 0.0
+        for k in range(len(own)):
+            code = 0.0
+            if scale > 0.0:
+                code = min(max(np.rint(np.float64(own[k]) / np.float64(scale)), -_LEVELS), _LEVELS)
+            found.codes[row, k] = np.int8(code)
+            missed += (np.float64(own[k]) - code * np.float64(scale)) ** 2
+        # what is not finite is always scored exactly, whatever that gives
+        found.errors[row] = np.float32(np.sqrt(missed)) * (1.0 + _FLOAT32) if usable else np.inf
+
+
+@compiled_apart
+def _candidates(
+    codes: Codes,
+    query: NDArray[np.int16],
+    step: float,
+    length: float,
+    missed: float,
+    limit: int,
+    end: int,
+    admission: Admission | None,
+) -> Any:
+    """Return the rows that may be among the `limit` nearest of the first `end`, ascending.
+
+    A row's similarity differs from that of its codes by at most `errors` times the question's length, and what the
+    question's own codes miss times the length of the row's. Rows whose upper bound is below `limit` lower bounds cannot
+    be among the nearest. Those that a caller sees in part all may be: codes say nothing of their parts.
+
+    Args:
+        query: codes of the question; `step` each.
+        length: of the question.
+        missed: length of what its codes miss.
+    """
+    lower = np.full(limit, -np.inf)  # a heap: the smallest of the largest lower bounds is first
+    upper = np.empty(end, np.float64)
+    span = 0.0
+    longest = _LEVELS * np.sqrt(len(query))  # of a row's codes
+    for row in range(end):
+        if admission is not None:
+            state = admission.entity_states[admission.entity_patterns[row]]
+            if state != WHOLE:
+                upper[row] = np.inf if state == MIXED else -np.inf
+                continue
+        own = codes.codes[row]
+        total = np.int32(0)
+        for k in range(len(query)):  # without the casts sums are of int64, and three times as slow
+            total = np.int32(total + np.int32(np.int32(own[k]) * np.int32(query[k])))
+        scale = np.float64(codes.scales[row])
+        score = scale * step * total
+        error = codes.errors[row] * length + scale * longest * missed
+        upper[row] = score + error
+        if error < np.inf:
+            span = max(span, abs(score) + error)
+        if score - error > lower[0]:
+            _replace_first(lower, score - error)
+    bar = lower[0] - span * _FLOAT32  # scores that are equal in float32 are ties
+    count = 0
+    for row in range(end):
+        count += upper[row] >= bar and upper[row] > -np.inf
+    rows = np.empty(count, np.int64)
+    count = 0
+    for row in range(end):
+        if upper[row] >= bar and upper[row] > -np.inf:
+            rows[count] = row
+            count += 1
+    return rows
+
+
+@compiled
+def _replace_first(heap: NDArray[np.float64], value: float) -> None:
+    """Put a value in the place of a heap's smallest."""
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child + 1 < len(heap) and heap[child + 1] < heap[child]:
+            child += 1
+        if child >= len(heap) or value <= heap[child]:
+            heap[at] = value
+            return
+        heap[at] = heap[child]
+        at = child

@@ -1,0 +1,1 @@
+"""Chunking, tokens, normalisation and identifiers."""

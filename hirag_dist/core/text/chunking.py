@@ -1,0 +1,120 @@
+"""Documents to chunks: windows of tokens with exact character spans.
+
+Two cuts. `sentences` ends a chunk at the last sentence end that fits and begins the next one at a sentence near the
+overlap; `tokens` cuts at fixed token positions, so that recordings made with such chunks match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hirag_dist.core.text.tokens import Encoding
+from hirag_dist.types import IntVector
+
+_SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]*\s+|[。！？；][」』”’）]*\s*|\n\s*\n\s*")
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A chunk's place: characters [start, end) of the text, and its length in tokens."""
+
+    start: int
+    end: int
+    n_tokens: int
+
+
+def chunk_spans(text: str, encoding: Encoding, size: int, overlap: int, at_sentences: bool) -> list[Span]:
+    """Return the chunks of a text, in order; together they cover every character that is not white space.
+
+    Args:
+        text: without lone surrogates.
+        size: tokens of a chunk at most.
+        overlap: tokens that a chunk shares with the one before, about.
+        at_sentences: end chunks at sentence ends where there is one in their second half, else at white space,
+            else at the token.
+
+    Returns:
+        Spans trimmed of white space; none for a text without anything else.
+
+    Raises:
+        ValueError: not 0 <= overlap < size.
+    """
+    if not 0 <= overlap < size:
+        raise ValueError(f"overlap must be at least 0 and below size, got {overlap} and {size}")
+    if not text.strip():
+        return []
+    ends = _token_ends(text, encoding)
+    windows = _sentence_windows(text, ends, size, overlap) if at_sentences else _token_windows(len(ends), size, overlap)
+    spans: list[Span] = []
+    for first, last in windows:
+        start = int(ends[first - 1]) if first else 0
+        end = int(ends[last - 1])
+        piece = text[start:end]
+        lead = len(piece) - len(piece.lstrip())
+        body = len(piece.strip())
+        if body:
+            spans.append(Span(start + lead, start + lead + body, last - first))
+    return spans
+
+
+def _token_ends(text: str, encoding: Encoding) -> IntVector:
+    """Return (n_tokens,) character positions where each token ends; a token inside a character ends before it."""
+    tokens = encoding.encode_ordinary(text)
+    lengths = np.fromiter((len(piece) for piece in encoding.decode_tokens_bytes(tokens)), np.int64, len(tokens))
+    byte_ends = np.cumsum(lengths)
+    data = np.frombuffer(text.encode("utf-8"), np.uint8)
+    begins = np.concatenate([[0], np.cumsum((data & 0xC0) != 0x80)])  # characters begun before each byte
+    whole = np.concatenate([(data & 0xC0) != 0x80, [True]])  # whether a character begins at each byte
+    ends: IntVector = begins[byte_ends] - ~whole[byte_ends]
+    return ends
+
+
+def _token_windows(n_tokens: int, size: int, overlap: int) -> Iterator[tuple[int, int]]:
+    for first in range(0, n_tokens, size - overlap):
+        yield first, min(first + size, n_tokens)
+
+
+def _sentence_windows(text: str, ends: IntVector, size: int, overlap: int) -> Iterator[tuple[int, int]]:
+    n_tokens = len(ends)
+    sentences = _boundaries(_SENTENCE_END, text, ends)
+    spaces: IntVector | None = None
+    first = 0
+    while True:
+        last = min(first + size, n_tokens)
+        if last < n_tokens:
+            cut = _last_within(sentences, first + size // 2, last)
+            if cut is None:
+                if spaces is None:
+                    spaces = _boundaries(_SPACE, text, ends)
+                cut = _last_within(spaces, first + size // 2, last)
+            last = cut or last
+        yield first, last
+        if last >= n_tokens:
+            return
+        begin = _first_within(sentences, last - overlap, last)
+        if begin is None:
+            begin = last - overlap
+        first = max(begin, first + 1)
+
+
+def _boundaries(pattern: re.Pattern[str], text: str, ends: IntVector) -> IntVector:
+    """Return token positions (tokens before them) at which a match of the pattern is complete."""
+    places = np.fromiter((match.end() for match in pattern.finditer(text)), np.int64)
+    # A token often takes the space before its word, so a boundary is the last token that ends by there.
+    found: IntVector = np.unique(np.searchsorted(ends, places, side="right"))
+    return found
+
+
+def _last_within(places: IntVector, low: int, high: int) -> int | None:
+    at = int(np.searchsorted(places, high, side="right")) - 1
+    return int(places[at]) if at >= 0 and places[at] > low else None
+
+
+def _first_within(places: IntVector, low: int, high: int) -> int | None:
+    at = int(np.searchsorted(places, low, side="left"))
+    return int(places[at]) if at < len(places) and places[at] < high else None

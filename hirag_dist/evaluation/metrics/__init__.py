@@ -1,0 +1,1 @@
+"""Statistics and metrics of evaluations, as plain functions."""

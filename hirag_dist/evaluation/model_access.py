@@ -1,0 +1,168 @@
+"""Through what an evaluation asks models: the pool and the embedder of a build, over a ledger of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import unicodedata
+from collections.abc import AsyncGenerator, Mapping, Sequence
+
+import numpy as np
+
+from hirag_dist.composition.models import has_forms, limited_embedder, make_pool, make_treasury, patience, shares
+from hirag_dist.config.model import Config, RoleTarget
+from hirag_dist.core.prompts.reply_parsing import parse_text
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.text.normalize import one_line
+from hirag_dist.core.text.tokens import counter
+from hirag_dist.errors import RequestRejected
+from hirag_dist.llm.chat import Pool
+from hirag_dist.llm.limits.client import Budget
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.retrying import Caller
+from hirag_dist.protocols import ChatPool, Embedder
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.vector_index.factory import make_vector_index
+from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.storage.store import Store
+from hirag_dist.types import ChatRequest, FloatMatrix, Rejected
+
+
+class Asking:
+    """The pool and the embedder, with the endpoints' limits and the run's. Serves one event loop."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        max_usd: float | None = None,
+        max_tokens: int | None = None,
+        more_roles: Mapping[str, RoleTarget] | None = None,
+    ) -> None:
+        """Compose it; nothing is asked yet.
+
+        Args:
+            store: whose ledger keeps the replies.
+            max_usd, max_tokens: what this run may spend.
+            more_roles: as of `make_pool`.
+        """
+        self.count_tokens = counter(config.tokenizer)
+        self._config = config
+        self._ledger = Ledger(store)
+        lender = make_treasury(config, max_usd, max_tokens)
+        spending = max_usd is not None or max_tokens is not None
+        self._caller = Caller(Budget(lender, "", spending), patience(config))
+        self.pool = make_pool(config, self._ledger, self._caller, more_roles)
+        self.embedder = QuestionVectors(limited_embedder(config, self._ledger, self._caller))
+
+    async def structured(self, target: RoleTarget) -> bool:
+        """Return whether all models of a role have structured outputs; each endpoint is asked once a ledger."""
+        for name, _ in shares(target):
+            if not await has_forms(name, self._config, self._ledger, self._caller):
+                return False
+        return True
+
+    def engine(self, snapshot: Snapshot, prompts: Prompts) -> QueryEngine:
+        """Return what answers questions over a snapshot, through this pool; close it before this."""
+        config = self._config
+        vectors = make_vector_index(config, snapshot)
+        return QueryEngine(
+            snapshot,
+            vectors,
+            _Lent(self.embedder),
+            KeptAnswers(self.pool),
+            config.retrieval,
+            prompts,
+            self.count_tokens,
+            config.service.label_rule,
+            config.tokenizer,
+        )
+
+    async def close(self) -> None:
+        """Wait for what is in flight, which is stored, and let go of connections."""
+        await self.pool.close()
+        await self.embedder.close()
+        await self._ledger.close()
+
+
+class QuestionVectors:
+    """Implements `ports.Embedder` for questions that are asked several times, in mode after mode.
+
+    Whoever asks first has its vector on the bill; unlike `questions.QuestionEmbedder` it makes no calls on behalf of
+    others, which would be on the bill of a unit that is long on record. Equal but for spaces and forms of characters is
+    equal, as there.
+    """
+
+    def __init__(self, embedder: Embedder, remembered: int = 1024) -> None:
+        """Stand before an embedder.
+
+        Args:
+            remembered: vectors kept, those asked for first go first.
+        """
+        self.name, self.dim = embedder.name, embedder.dim
+        self._embedder = embedder
+        self._remembered = remembered
+        self._vectors: dict[str, asyncio.Future[FloatMatrix]] = {}
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return (len(texts), dim) float32 rows, as the embedder does, and raise what it raises."""
+        rows = np.zeros((len(texts), self.dim), np.float32)
+        for place, text in enumerate(texts):
+            rows[place] = await self._vector(unicodedata.normalize("NFC", one_line(text)))
+        return rows
+
+    async def close(self) -> None:
+        """Let go of the embedder."""
+        close = getattr(self._embedder, "close", None)
+        if close is not None:
+            await close()
+
+    async def _vector(self, text: str) -> FloatMatrix:
+        while (under_way := self._vectors.get(text)) is not None:
+            await asyncio.wait([under_way])
+            if not under_way.cancelled():
+                return under_way.result()
+        coming = self._vectors[text] = asyncio.get_running_loop().create_future()
+        try:
+            coming.set_result(np.asarray((await self._embedder.embed([text]))[0], np.float32))
+        except BaseException:  # whoever waits for it tries in turn
+            del self._vectors[text]
+            coming.cancel()
+            raise
+        while len(self._vectors) > self._remembered:
+            oldest = next(iter(self._vectors))
+            if not self._vectors[oldest].done():
+                break
+            del self._vectors[oldest]
+        vector: FloatMatrix = coming.result()
+        return vector
+
+
+class _Lent:
+    """An embedder without its `close`: whoever made it closes it."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.name, self.dim = embedder.name, embedder.dim
+        self.embed = embedder.embed
+
+
+class KeptAnswers:
+    """Implements `ports.AnswerModel` by whole replies: they go through the ledger, and a bad one is asked again."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.ask = pool.ask
+        self.model_name = pool.model_name
+        self._pool: ChatPool = pool
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
+        """Yield the whole reply.
+
+        Raises:
+            RequestRejected: no attempt gave a reply that can be used.
+        """
+        found = await self._pool.ask(request, parse_text)
+        if isinstance(found, Rejected):
+            raise RequestRejected(found.reason)
+        yield found
+
+    async def close(self) -> None:
+        """Leave the pool to whoever made it."""

@@ -1,0 +1,163 @@
+"""Scored answers of several systems to the same questions, and what a report says of them.
+
+A question that can be answered is scored by EM and F1, one that cannot by whether the answer refuses; a question
+without a gold answer is counted and not scored. The two are never averaged together: a system that refuses everything
+is perfect on the one kind and nothing on the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.evaluation.answer_report import answer_headline, answer_sections
+from hirag_dist.evaluation.metrics.answers import DEFINITIONS, is_refusal, score_answer
+from hirag_dist.evaluation.metrics.statistics import Interval, bootstrap_means, wilson
+from hirag_dist.evaluation.questions import Question
+from hirag_dist.evaluation.report_model import Findings
+from hirag_dist.evaluation.scoring_rules import FIGURES, Rules, Sort
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one answer took. Tokens and dollars count replies whenever they were paid."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    usd: float
+    context_tokens: int
+    retrieval_ms: float
+    seconds: float
+
+
+class Scoreboard:
+    """Scores by question and system. Holds some hundred bytes an answer, none of the texts."""
+
+    def __init__(self, questions: Sequence[Question], systems: Sequence[str], rules: Rules) -> None:
+        self.rules = rules
+        self.systems = tuple(systems)
+        self._types = [question.type for question in questions]
+        self.sorts = [rules.sort_of(question) for question in questions]
+        n_columns = len(rules.definitions) * len(FIGURES)
+        shape = (len(questions), len(systems))
+        self._scores = np.full((*shape, n_columns), np.nan)
+        self._refused = np.full(shape, np.nan)
+        self._costs = np.full((*shape, len(fields(Cost))), np.nan)
+        self._missing = np.zeros(len(systems), np.int64)
+
+    def add(self, place: int, system: str, question: Question, answer: str, cost: Cost | None = None) -> dict[str, Any]:
+        """Score the answer to the question at a place; return the scores as they stand in a report."""
+        column = self.systems.index(system)
+        refused = is_refusal(answer, self.rules.refusals)
+        self._refused[place, column] = refused
+        said: dict[str, Any] = {"sort": self.sorts[place], "refused": refused}
+        if self.sorts[place] == "answerable":
+            scores = {
+                name: score_answer(answer, question.answers, DEFINITIONS[name]) for name in self.rules.definitions
+            }
+            self._scores[place, column] = [getattr(score, figure) for score in scores.values() for figure in FIGURES]
+            said["scores"] = {name: asdict(score) for name, score in scores.items()}
+        if cost is not None:
+            self._costs[place, column] = [getattr(cost, each.name) for each in fields(Cost)]
+            said["cost"] = asdict(cost)
+        return said
+
+    def add_missing(self, place: int, system: str) -> None:
+        """Score nothing where a system should have answered and did not: as the official scripts, by zero."""
+        column = self.systems.index(system)
+        self._missing[column] += 1
+        self._refused[place, column] = False
+        if self.sorts[place] == "answerable":
+            self._scores[place, column] = 0.0
+
+    def findings(self, counts: Mapping[str, int]) -> Findings:
+        """Return the report.
+
+        Args:
+            counts: of the questions, as `Questions.counts`.
+        """
+        means = self._means(np.ones(len(self.sorts), bool))
+        results = {
+            "definitions": list(self.rules.definitions),
+            "questions": {sort: self.sorts.count(sort) for sort in ("answerable", "unanswerable", "without gold")},
+            "systems": {system: self._system(system, means) for system in self.systems},
+            "differences": list(self._differences()),
+            "by_type": self._by_type(),
+        }
+        return Findings(results, answer_sections(results, self.rules), answer_headline(results), dict(counts))
+
+    def _rows(self, sort: Sort) -> NDArray[np.bool_]:
+        return np.array([each == sort for each in self.sorts], bool)
+
+    def _means(self, rows: NDArray[np.bool_]) -> dict[tuple[str, str, str], Interval]:
+        """Return the mean of each system, definition and figure over some questions, with its interval."""
+        keys = [
+            (system, name, figure) for system in self.systems for name in self.rules.definitions for figure in FIGURES
+        ]
+        rows = rows & self._rows("answerable")
+        values = self._scores[rows].reshape(int(rows.sum()), len(keys))
+        return dict(zip(keys, bootstrap_means(values), strict=True))
+
+    def _system(self, system: str, means: Mapping[tuple[str, str, str], Interval]) -> dict[str, Any]:
+        column = self.systems.index(system)
+        refused = {sort: self._refused[self._rows(sort), column] for sort in ("answerable", "unanswerable")}
+        scored, unanswerable = (values[~np.isnan(values)] for values in refused.values())
+        return {
+            "scored": len(scored),
+            "missing": int(self._missing[column]),
+            "scores": {
+                name: {figure: means[system, name, figure] for figure in FIGURES} for name in self.rules.definitions
+            },
+            "refused_though_answerable": float(scored.mean()) if len(scored) else None,
+            "unanswerable": {
+                "questions": len(unanswerable),
+                "refused": wilson(float(unanswerable.sum()), len(unanswerable)) if len(unanswerable) else None,
+            },
+            "cost": self._cost(column),
+        }
+
+    def _cost(self, column: int) -> dict[str, float] | None:
+        """Return means an answer, and of times the median and the 95th percentile too."""
+        costs = self._costs[~np.isnan(self._costs[:, column, 0]), column]
+        if not len(costs):
+            return None
+        by_name = {each.name: costs[:, at] for at, each in enumerate(fields(Cost))}
+        found = {name: float(values.mean()) for name, values in by_name.items()}
+        for name in ("retrieval_ms", "seconds"):
+            found |= {f"{name}_p{at}": float(np.percentile(by_name[name], at)) for at in (50, 95)}
+        return found
+
+    def _differences(self) -> Iterator[dict[str, Any]]:
+        """Yield the paired difference of each two systems, by the first definition, all over the same resamples."""
+        scores = self._scores[self._rows("answerable")][:, :, :2]  # exact match and F1
+        pairs = list(combinations(range(len(self.systems)), 2))
+        if not pairs:
+            return
+        columns = np.concatenate([scores[:, one] - scores[:, other] for one, other in pairs], axis=1)
+        intervals = bootstrap_means(columns)
+        for at, (one, other) in enumerate(pairs):
+            yield {
+                "first": self.systems[one],
+                "second": self.systems[other],
+                "questions": int((~np.isnan(columns[:, 2 * at])).sum()),
+                "exact": intervals[2 * at],
+                "f1": intervals[2 * at + 1],
+            }
+
+    def _by_type(self) -> dict[str, dict[str, Any]]:
+        found = {}
+        answerable = self._rows("answerable")
+        for name in dict.fromkeys(self._types):
+            rows = np.array([each == name for each in self._types], bool)
+            if name and (rows & answerable).any():
+                means = self._means(rows)
+                first = self.rules.definitions[0]
+                systems = {system: {f: means[system, first, f] for f in ("exact", "f1")} for system in self.systems}
+                found[name] = {"questions": int((rows & answerable).sum()), "systems": systems}
+        return found

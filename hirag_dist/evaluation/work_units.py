@@ -1,0 +1,124 @@
+"""What an evaluation is cut into: units, each done once and put on record, and what became of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from hirag_dist import __version__
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.usage import Meter
+from hirag_dist.types import Rejected
+
+T = TypeVar("T")
+Value = dict[str, Any]
+Work = Callable[[T], Awaitable[Value | Rejected]]
+_BLOCK = 256  # records in memory at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Unit(Generic[T]):
+    """A piece of work whose outcome is kept.
+
+    Attributes:
+        id: for people, in reports and letters; best unique within its step.
+        decides: JSON; everything that decides the outcome: the question, the snapshot, the settings, the models and
+            prompts (`Session.asks`). Units of one step that are equal in it are one.
+        item: what the work is given.
+    """
+
+    id: str
+    decides: Any
+    item: T
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """A unit that is done.
+
+    Attributes:
+        value: what the work returned, as JSON has it: tuples are lists, keys are strings.
+        usage: of its calls, whenever they were paid.
+        seconds: that the work took when it was done, waiting for models included.
+    """
+
+    id: str
+    item: T
+    value: Value
+    usage: Meter
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter: a unit that could not be done, or a record that could not be read, and why."""
+
+    step: str
+    id: str
+    reason: str
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[T]):
+    """A unit as it is remembered during a run.
+
+    Attributes:
+        key: hash of what decides the outcome.
+    """
+
+    id: str
+    key: str
+    item: T
+
+
+@dataclass
+class Outcomes(Generic[T]):
+    """What became of the units of one step; `async for` gives those that are done, in the order of the units.
+
+    Values are read from the journal as they are asked for, so that no more than a few hundred are in memory.
+
+    Attributes:
+        letters: units that are not done.
+        usage: of all units that are done, whenever their calls were paid.
+    """
+
+    step: str
+    entries: Sequence[Entry[T]]
+    journal: Ledger
+    letters: list[Letter] = field(default_factory=list)
+    usage: Meter = field(default_factory=Meter)
+    n_done: int = 0
+
+    def __len__(self) -> int:
+        """Return how many units are done."""
+        return self.n_done
+
+    async def __aiter__(self) -> AsyncIterator[Outcome[T]]:
+        """Yield the outcome of each unit that is done."""
+        for start in range(0, len(self.entries), _BLOCK):
+            block = self.entries[start : start + _BLOCK]
+            records = await self.journal.get_many([entry.key for entry in block])
+            for entry in block:
+                record = records.get(entry.key)
+                if record is not None:
+                    usage = Meter.from_rows(record["usage"])
+                    yield Outcome(entry.id, entry.item, record["value"], usage, float(record["seconds"]))
+
+
+def unit_key(step: str, decides: Any) -> str:
+    """Return what an outcome is stored under (40 hex digits); another version of this package makes it anew."""
+    return _hash(["unit", __version__, step, decides])
+
+
+def letter_key(key: str, round_: int) -> str:
+    """Return what a unit's dead letter of one round is stored under; 0 is the first round."""
+    return _hash(["letter", key, round_])
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:40]

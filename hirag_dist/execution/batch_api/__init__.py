@@ -1,0 +1,1 @@
+"""Stages over the Batch API of an endpoint."""

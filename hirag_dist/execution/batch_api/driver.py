@@ -1,0 +1,367 @@
+"""The driver's side of batches: send what tasks lack, wait, put the replies into the ledger.
+
+A batch is written down in the store before it is begun and until its last reply is durable, so that a run that finds
+it there knows that it was paid. Nothing of a prompt or a reply stays in memory: calls pass from the tasks' files to
+input files of limited size, replies from the downloaded files to the ledger in groups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+from hirag_dist.core.text.normalize import many
+from hirag_dist.errors import BackendUnavailable, ModelError, RateLimited, RequestRejected
+from hirag_dist.execution.batch_api.input_files import InputFile, Purse, input_files, temporary_file
+from hirag_dist.execution.batch_api.records import Out, Returned
+from hirag_dist.execution.task import Task
+from hirag_dist.llm.batch_api import BatchEndpoint, BatchState
+from hirag_dist.llm.chat import PricedModel
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.reply_store.codec import batch_record_of
+from hirag_dist.llm.usage import Meter
+from hirag_dist.storage.layout import BATCHES
+from hirag_dist.storage.store import Store
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+_GROUP = 256  # replies that are made durable together
+_LONGEST_WAIT_S = 60.0
+Home = Callable[[str, Meter], None]
+Sent = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class BatchTarget:
+    """An endpoint that takes batches, and what its replies cost when they are sent for one by one."""
+
+    model: PricedModel
+    api: BatchEndpoint
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """How batches are made and waited for.
+
+    Attributes:
+        wanted: whether stages use batches; what is out is collected either way.
+        poll_s: how often a batch is looked at.
+        rounds: of a stage, without one reply, before what is left is asked directly.
+        lines: calls in a batch, at most.
+        patience_s: how long an endpoint may fail to answer about files and batches.
+        max_usd, max_tokens: what the run may spend.
+    """
+
+    wanted: bool = False
+    poll_s: float = 30.0
+    rounds: int = 3
+    lines: int = 50_000
+    patience_s: float = 600.0
+    max_usd: float | None = None
+    max_tokens: int | None = None
+
+
+class Batches:
+    """The batches of one build. `run` names the build: replies that it asked for are known by it."""
+
+    def __init__(
+        self,
+        store: Store,
+        make_target: Callable[[str], BatchTarget],
+        settings: BatchSettings,
+        fence: Callable[[], AbstractContextManager[None]] = nullcontext,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            make_target: name of an endpoint → it; raises ConfigError where the configuration has none of that name.
+            fence: entered around what only the holder of the index may write, as in `Run`.
+            clock: seconds, monotonic.
+        """
+        self.run = uuid.uuid4().hex
+        self.settings = settings
+        self.store = store
+        self._make_target = make_target
+        self._fence = fence
+        self._clock, self._sleep = clock, sleep
+        self._targets: dict[str, BatchTarget] = {}
+        self._checked: set[str] = set()
+        self._over_count = 1.0  # by how much an endpoint's own count of a prompt passed ours, at most
+        self._runner = asyncio.Runner()
+
+    def collect(self, home: Home, out: Sequence[Out]) -> None:
+        """Wait for batches that an earlier run left out, and bring their replies home.
+
+        Args:
+            home: told the stage and what its replies cost, batch by batch.
+
+        Raises:
+            ConfigError: the configuration has an endpoint no more.
+            ModelError: a batch was given up, or its endpoint does not answer.
+        """
+        self._until_home(self._collect(out, home))
+
+    def ask(self, label: str, folder: str, spent: tuple[int, float], home: Home, sent: Sent) -> Returned:
+        """Send the calls of a folder, wait for them, and bring the replies home.
+
+        Calls that do not fit what may be spent, should the others cost all that they can, are left out: in another
+        round they may fit.
+
+        Args:
+            label: the stage, for people.
+            folder: of the files that tasks left.
+            spent: tokens and dollars of this run so far.
+            home: as for `collect`.
+            sent: told the stage, and the numbers of batches and of calls.
+
+        Raises:
+            BudgetReached: not one call fits what may be spent.
+            BackendUnavailable: an endpoint takes no batches.
+            ModelError: a batch was given up, or its endpoint does not answer.
+        """
+        return self._until_home(self._ask(label, folder, spent, home, sent))
+
+    def close(self) -> None:
+        """Let go of connections."""
+        for target in self._targets.values():
+            self._runner.run(_closed(target))
+        self._runner.close()
+
+    def _until_home(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._runner.run(work)
+        except KeyboardInterrupt:
+            n_out = len(self.store.names(BATCHES))
+            log.warning(
+                "interrupted; batches that are out: %d. The next run brings them home first, with or without --batch",
+                n_out,
+            )
+            raise
+
+    async def _collect(self, out: Sequence[Out], home: Home) -> None:
+        begun = [await self._found(each) for each in out]
+        await self._bring_home([each for each in begun if each is not None], home)
+
+    async def _ask(self, label: str, folder: str, spent: tuple[int, float], home: Home, sent: Sent) -> Returned:
+        out: list[Out] = []
+        purse = Purse(self.settings.max_usd, self.settings.max_tokens, *spent, self._over_count)
+        with closing(input_files(self.store, folder, purse, self.settings.lines)) as files:
+            for lines in files:
+                out.append(await self._send(label, lines))
+        if not out:
+            raise purse.refusal()
+        sent(label, len(out), sum(each.lines for each in out))
+        return await self._bring_home(out, home)
+
+    async def _send(self, label: str, lines: InputFile) -> Out:
+        """Upload lines and begin their batch, each step written down before and after."""
+        api = self._target(lines.endpoint).api
+        if lines.endpoint not in self._checked:
+            await self._patiently(api.check)
+            self._checked.add(lines.endpoint)
+        out = Out(
+            uuid.uuid4().hex,
+            lines.endpoint,
+            label,
+            lines.role,
+            self.run,
+            lines.n_lines,
+            time.time(),
+            lines.most_tokens,
+            lines.most_usd,
+        )
+        self._note(out)
+        try:
+            out = replace(out, file=await self._patiently(lambda: api.upload(f"hirag-dist-{out.id}.jsonl", lines.file)))
+            self._note(out)
+            out = replace(out, batch=(await self._begin(api, out)).id)
+        except (RequestRejected, BackendUnavailable):  # it was not begun; after other errors nobody knows
+            await self._forget(out)
+            raise
+        self._note(out)
+        calls = many(out.lines, "call")
+        log.info("%s: batch %s of %s is out at endpoint %s", label, out.batch, calls, out.endpoint)
+        return out
+
+    async def _begin(self, api: BatchEndpoint, out: Out) -> BatchState:
+        """Begin a batch, once: where an answer was lost the endpoint may have begun it all the same."""
+        lost = False
+
+        async def begin() -> BatchState:
+            nonlocal lost
+            found = await api.find(out.id, out.created_at) if lost else None
+            lost = True
+            return found or await api.create(str(out.file), out.id)
+
+        return await self._patiently(begin)
+
+    async def _found(self, out: Out) -> Out | None:
+        """Return a batch with the id that it has at its endpoint; None where it was never begun, and is forgotten."""
+        if out.batch is not None:
+            return out
+        api = self._target(out.endpoint).api
+        state = await self._patiently(lambda: api.find(out.id, out.created_at))
+        if state is None:
+            await self._forget(out)
+            return None
+        found = replace(out, batch=state.id)
+        self._note(found)
+        return found
+
+    async def _bring_home(self, out: Sequence[Out], home: Home) -> Returned:
+        """Wait for batches; what ends is brought home while others go on.
+
+        Raises:
+            ModelError: some were given up, or are not known there any more; the others are home.
+        """
+        returned = Returned()
+        waiting = list(out)
+        while True:
+            for each in list(waiting):
+                api = self._target(each.endpoint).api
+                try:
+                    state = await self._patiently(partial(api.state, str(each.batch)))
+                except RequestRejected as error:
+                    waiting.remove(each)
+                    returned.problems.append(self._out_of_sight(each, error))
+                    continue
+                if state.ended:
+                    meter = await self._take_in(each, state, returned)
+                    waiting.remove(each)
+                    home(each.stage, meter)
+            if not waiting:
+                break
+            await self._sleep(self.settings.poll_s)
+        if returned.problems:
+            raise ModelError("; ".join(returned.problems))
+        return returned
+
+    def _out_of_sight(self, out: Out, error: RequestRejected) -> str:
+        return (
+            f"batch {out.batch} ({many(out.lines, 'call')} of {out.stage}) cannot be looked at: {error}. If it is gone "
+            f"for good, delete {self.store.uri}/{out.path}: its calls are then asked, and paid, again"
+        )
+
+    async def _take_in(self, out: Out, state: BatchState, returned: Returned) -> Meter:
+        """Put a batch's replies into the ledger, and forget the batch; return what they cost."""
+        target = self._target(out.endpoint)
+        meter = Meter()
+        ledger = Ledger(self.store)
+        try:
+            for file_id in state.files:
+                with temporary_file() as file:
+                    await self._patiently(partial(target.api.download, file_id, file))
+                    file.seek(0)
+                    while lines := [target.api.read(line) for line in islice(file, _GROUP)]:
+                        await ledger.put_many(
+                            {
+                                line.key: batch_record_of(line.reply, out.endpoint, out.run)
+                                for line in lines
+                                if line.key and line.reply is not None
+                            }
+                        )
+                        for line in lines:
+                            returned.count(line)
+                            if line.reply is not None:
+                                over = line.reply.input_tokens / line.counted if line.counted else 1.0
+                                self._over_count = max(self._over_count, over)
+                                cost = target.model.batch_cost(line.reply)
+                                name = line.reply.model or target.model.name
+                                meter.count(out.role, name, out.endpoint, line.reply, cost, from_ledger=False)
+        finally:
+            await ledger.close()
+        if state.problem:
+            returned.problems.append(state.problem)
+        await self._forget(out, state.files)
+        return meter
+
+    def _note(self, out: Out) -> None:
+        with self._fence():
+            self.store.write_json(out.path, asdict(out))
+
+    async def _forget(self, out: Out, files: Sequence[str] = ()) -> None:
+        """Remove the record of a batch, then its files: they do no harm where that fails."""
+        with self._fence():
+            self.store.delete(out.path)
+        api = self._target(out.endpoint).api
+        for file in (*files, *([out.file] if out.file else [])):
+            with suppress(ModelError):
+                await api.remove(file)
+
+    def _target(self, endpoint: str) -> BatchTarget:
+        if endpoint not in self._targets:
+            self._targets[endpoint] = self._make_target(endpoint)
+        return self._targets[endpoint]
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return what a call gives, made again where that may help, for as long as the patience lasts."""
+        began, wait_s = self._clock(), min(1.0, self.settings.poll_s)
+        while True:
+            try:
+                return await call()
+            except ModelError as error:
+                if not error.retryable or self._clock() - began > self.settings.patience_s:
+                    raise
+                asked_s = error.retry_after_s if isinstance(error, RateLimited) else None
+                log.info("asked again in a while: %s", error)
+            await self._sleep(wait_s if asked_s is None else asked_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+
+class Rounds:
+    """The passes over one stage's tasks: in which of them calls are left for batches, and when they are sent directly.
+
+    A round that brings a reply does not count against the limit: a second step, a gleaning, a refused reply asked again
+    need one more each.
+    """
+
+    def __init__(self, batches: Batches | None, label: str, folder: str) -> None:
+        """Begin.
+
+        Args:
+            batches: None where the stage's calls are sent directly from the first.
+            folder: the stage's.
+        """
+        self._batches = batches
+        self._label = label
+        self._folder = f"{folder}/calls"
+        self._number = self._fruitless = 0
+        if batches is not None:
+            batches.store.delete(self._folder)  # of a run that was killed
+
+    def prepared(self, tasks: Iterable[Task]) -> Iterator[Task]:
+        """Yield tasks as this pass is to run them."""
+        for task in tasks:
+            yield task if self._batches is None else replace(task, calls=self._calls, run=self._batches.run)
+
+    def ask(self, spent: tuple[int, float], home: Home, sent: Sent) -> None:
+        """Have the calls answered that this pass left. Arguments and errors as of `Batches.ask`."""
+        batches = self._batches
+        assert batches is not None, "a task that may send leaves no calls"
+        returned = batches.ask(self._label, self._calls, spent, home, sent)
+        batches.store.delete(self._folder)
+        self._number += 1
+        self._fruitless = 0 if returned.replies else self._fruitless + 1
+        if self._fruitless >= batches.settings.rounds or not (returned.replies or returned.later):
+            log.info("%s: what batches did not bring is asked directly", self._label)
+            self._batches = None
+
+    @property
+    def _calls(self) -> str:
+        """The folder of this pass alone: a task of an earlier one that comes late must not be paid again."""
+        assert self._batches is not None
+        return f"{self._folder}/{self._batches.run}-{self._number}"
+
+
+async def _closed(target: BatchTarget) -> None:
+    await target.api.close()

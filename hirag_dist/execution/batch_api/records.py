@@ -1,0 +1,67 @@
+"""Batches that are out, as the store has them, and what became of their calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hirag_dist.llm.batch_api import BatchLine
+from hirag_dist.storage.layout import BATCHES
+from hirag_dist.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Out:
+    """A batch that is out, as the store has it.
+
+    Attributes:
+        id: our own name of it.
+        run: of the build that asked for it.
+        created_at: seconds since the epoch.
+        most_tokens, most_usd: what it can use.
+        file, batch: the endpoint's ids; None where they are not known to be there.
+    """
+
+    id: str
+    endpoint: str
+    stage: str
+    role: str
+    run: str
+    lines: int
+    created_at: float
+    most_tokens: int
+    most_usd: float
+    file: str | None = None
+    batch: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Where the store has it."""
+        return f"{BATCHES}/{self.id}.json"
+
+
+def batches_out(store: Store) -> list[Out]:
+    """Return the batches of an index that are out, oldest first."""
+    found = [Out(**store.read_json(f"{BATCHES}/{name}")) for name in store.names(BATCHES)]
+    return sorted(found, key=lambda out: (out.created_at, out.id))
+
+
+@dataclass(slots=True)
+class Returned:
+    """What became of the calls of some batches.
+
+    Attributes:
+        later: calls that were not done, for want of time or by a failure of the endpoint's.
+        refused: calls that the endpoint will not answer.
+        problems: why batches were given up.
+    """
+
+    replies: int = 0
+    later: int = 0
+    refused: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def count(self, line: BatchLine) -> None:
+        """Count a call."""
+        self.replies += line.reply is not None
+        self.refused += line.refused
+        self.later += line.reply is None and not line.refused

@@ -1,0 +1,170 @@
+"""How a stage's input is split into tasks. It depends on rows alone, never on who is there to do them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hirag_dist.core.hash_partition import HASH_VERSION
+from hirag_dist.execution.dataset import Dataset
+from hirag_dist.execution.stage import ByKey, ByRows, Stage
+from hirag_dist.execution.task import Scatter, Shuffled, Slice, Task
+from hirag_dist.storage.store import Store
+
+_FILES = 64  # of the first pass, of each input that is as long as the main one
+_MOST_RUNS = 8  # times the rows of a task in one of the first pass: it holds them twice, without what is made of them
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """The first pass over the inputs of a stage split by key into several partitions.
+
+    Each of its tasks takes a run of rows of one input and writes them in a piece for each partition; a task of the
+    stage reads its piece of each of those files. All that anyone holds of it is how many files there are. With r rows
+    of which n make a task of the stage there are r / n pieces in a file; a file has n rows too while there are few, and
+    up to eight times as many beyond `_FILES` of them. So a task reads 64 pieces of an input of 50 million rows where n
+    is 100,000, and an eighth of r / n of a larger one.
+
+    Attributes:
+        folder: of the files and markers; it may be removed once the stage is done.
+        rows: of each task.
+        tasks: makes them.
+    """
+
+    folder: str
+    rows: list[int]
+    tasks: Callable[[], Iterator[Task]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The tasks of a stage, made when they are asked for.
+
+    Attributes:
+        rows: of the first input in each task; of a task of a shuffled input its even share, since nobody has counted.
+        shuffle: what has to be done before the first of them.
+    """
+
+    rows: list[int]
+    tasks: Callable[[], Iterator[Task]]
+    shuffle: Shuffle | None = None
+
+
+def plan(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset]) -> Plan:
+    """Return how a stage is split. Its tasks write to `folder`.
+
+    Raises:
+        TypeError: an input's column cannot be split by, or is of another type in another input.
+    """
+    main = next(iter(inputs))
+    split = stage.split
+    if isinstance(split, ByRows):
+        return _by_rows(stage, folder, store, inputs, main, split.n)
+    count = n_partitions(stage, inputs)
+    if isinstance(split, ByKey) and count > 1:
+        return _by_key(stage, folder, store, inputs, Scatter(split.column, count), split.n)
+    return Plan([inputs[main].rows], lambda: iter([Task(stage, 0, _whole(inputs), folder, store)]))
+
+
+def n_partitions(stage: Stage, inputs: Mapping[str, Dataset]) -> int:
+    """Return into how many partitions keys are split; 1 where a stage is not split by key."""
+    if not isinstance(stage.split, ByKey):
+        return 1
+    return max(1, -(-next(iter(inputs.values())).rows // stage.split.n))
+
+
+def layout(stage: Stage, inputs: Mapping[str, Dataset]) -> list[object]:
+    """Return what decides, beside the rows, which of them a task has where keys are split; empty where they are not."""
+    if not isinstance(stage.split, ByKey) or n_partitions(stage, inputs) == 1:
+        return []
+    longer = runs_together(n_partitions(stage, inputs))
+    return [stage.split.column, stage.split.n, HASH_VERSION, *([longer] if longer > 1 else [])]
+
+
+def runs_together(partitions: int) -> int:
+    """Return how many tasks' rows make one run of the first pass.
+
+    >>> [runs_together(partitions) for partitions in (2, 64, 65, 200, 1768)]
+    [1, 1, 2, 4, 8]
+    """
+    return min(-(-partitions // _FILES), _MOST_RUNS)
+
+
+def _by_rows(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset], main: str, n: int) -> Plan:
+    def tasks() -> Iterator[Task]:
+        whole = _whole(inputs)
+        for number, run in enumerate(cut(_slices(inputs[main]), n)):
+            yield Task(stage, number, {**whole, main: run}, folder, store)
+
+    return Plan(_runs(inputs[main].rows, n), tasks)
+
+
+def _by_key(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset], scatter: Scatter, n: int) -> Plan:
+    """Split every input that has the column; see the others whole."""
+    keyed = [name for name in inputs if scatter.column in stage.reads[name].names]
+    _check_types(stage, keyed, scatter.column)
+    shuffled_to = f"{folder}/shuffle"
+    run_rows = n * runs_together(scatter.count)
+    n_files = {name: len(_runs(inputs[name].rows, run_rows)) for name in keyed}
+
+    def first_pass() -> Iterator[Task]:
+        number = 0
+        for name in keyed:
+            for pieces in cut(_slices(inputs[name]), run_rows):
+                yield Task(stage, number, {name: pieces}, shuffled_to, store, scatter=scatter)
+                number += 1
+
+    def tasks() -> Iterator[Task]:
+        whole = {name: pieces for name, pieces in _whole(inputs).items() if name not in keyed}
+        for number in range(scatter.count):
+            first = 0
+            shuffled: dict[str, tuple[Slice, ...] | Shuffled] = {}
+            for name in keyed:
+                shuffled[name] = Shuffled(shuffled_to, name, (first, first + n_files[name]), number)
+                first += n_files[name]
+            yield Task(stage, number, {**whole, **shuffled}, folder, store)
+
+    total = inputs[next(iter(inputs))].rows
+    shares = [total * (at + 1) // scatter.count - total * at // scatter.count for at in range(scatter.count)]
+    runs = [rows for name in keyed for rows in _runs(inputs[name].rows, run_rows)]
+    return Plan(shares, tasks, Shuffle(shuffled_to, runs, first_pass))
+
+
+def _check_types(stage: Stage, keyed: list[str], column: str) -> None:
+    types: dict[str, pa.DataType] = {name: stage.reads[name].field(column).type for name in keyed}
+    if len(set(types.values())) != 1:
+        told = ", ".join(f"{name}: {kind}" for name, kind in types.items()) or "it is in none of its inputs"
+        raise TypeError(f"stage {stage.name} is split by {column}, which must be of one type ({told})")
+
+
+def _whole(inputs: Mapping[str, Dataset]) -> dict[str, tuple[Slice, ...] | Shuffled]:
+    return {name: _slices(dataset) for name, dataset in inputs.items()}
+
+
+def _slices(dataset: Dataset) -> tuple[Slice, ...]:
+    return tuple(Slice(part.path, 0, part.rows) for part in dataset.parts)
+
+
+def _runs(total: int, n: int) -> list[int]:
+    """Return the rows of each run that `cut` yields."""
+    return [min(n, total - first) for first in range(0, total, n)]
+
+
+def cut(pieces: Iterable[Slice], n: int) -> Iterator[tuple[Slice, ...]]:
+    """Yield runs of `n` rows, which may span files."""
+    run: list[Slice] = []
+    room = n
+    for piece in pieces:
+        start = piece.start
+        while start < piece.stop:
+            stop = min(piece.stop, start + room)
+            run.append(Slice(piece.path, start, stop))
+            room -= stop - start
+            start = stop
+            if room == 0:
+                yield tuple(run)
+                run, room = [], n
+    if run:
+        yield tuple(run)

@@ -1,5 +1,0 @@
-"""The built-in model: deterministic rules that stand in for a language model where none is configured."""
-
-from hirag_dist.extractive.model import reply_to
-
-__all__ = ["reply_to"]

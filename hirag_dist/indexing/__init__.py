@@ -1,0 +1,1 @@
+"""The offline half (HiIndex): documents to a published snapshot."""

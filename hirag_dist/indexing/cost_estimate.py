@@ -1,0 +1,274 @@
+"""What an index would cost, before any call is made: documents and chunks are counted, the rest is estimated.
+
+The ratios were measured with the built-in model on two corpora, the sample corpus (60 chunks) and Mix (576 chunks,
+644,008 tokens), where calls and tokens of every stage came out within a quarter. A real model finds more or fewer
+entities in a text of another kind and writes longer or shorter, so the estimate is good to about a factor of two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hirag_dist.config.model import META_TYPES, Config, Endpoint, RoleTarget
+from hirag_dist.core.entities.claims import claims_request
+from hirag_dist.core.entities.resolution.candidate_pairs import LLM
+from hirag_dist.core.prompts.templates import (
+    Prompts,
+    describe_request,
+    extraction_request,
+    meta_types_request,
+    report_request,
+    same_entity_request,
+    summary_request,
+)
+from hirag_dist.core.text.chunking import chunk_spans
+from hirag_dist.core.text.ids import document_id
+from hirag_dist.core.text.tokens import counter, encoding
+from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
+from hirag_dist.llm.batch_api import BATCH_PRICE
+from hirag_dist.readers import Document, ReadOptions, find_inputs, read_source
+
+ENTITIES_PER_TOKEN = 0.0133  # distinct, of layer 0
+EXTRACT_OUT_PER_TOKEN = 2.5  # of the text; the least a call writes is LEAST_OUT
+LEAST_OUT = 150
+CLAIMS_OUT_PER_TOKEN = 0.8  # of the text: 0.55 and 1.01 in two recorded GraphRAG indexes
+CLAIM_NAMES_PER_TOKEN = 0.06  # names of entities shown, in the same two
+CHARS_PER_TOKEN = 4
+DESCRIBED_SHARE = 0.0025  # entities whose descriptions grow past the limit
+DESCRIBE_OUT = 240
+QUESTIONS_PER_ENTITY = 0.03  # pairs that entity resolution asks about; 0.01 to 0.09 in graphs of real models
+QUESTION_IN, QUESTION_OUT = 180, 25
+CLUSTERS_PER_MEMBER = 1.45  # times entities / target_size: members of several clusters count in each
+SUMMARIES_PER_CLUSTER = 1.75  # entities of the layer above
+MEMBER_IN, MEMBER_IN_ABOVE, MEMBER_OUT = 54, 104, 38  # tokens a cluster's member costs; summaries are longer to show
+SUMMARIES_PER_CALL, REPORTS_PER_CALL = 2.3, 2.6  # units that share one call, with the tokens of a pack below
+_SUMMARY_PACK_TOKENS, _REPORT_PACK_TOKENS = 4000, 8000
+COMMUNITIES_PER_ROOT = 0.55  # times the square root of the entities that Leiden sees
+REPORT_IN_PER_ENTITY = 100  # with its relations, up to the prompt's limit
+REPORT_OUT = 800
+TOKENS_PER_ENTITY = 60  # embedded
+UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
+BATCH = "batches"  # what bounds a stage whose calls wait for batches: nobody knows how long, a day a round at most
+FIRST_TOKEN_S, S_PER_TOKEN = 1.0, 1 / 60  # the assumed latency of a call
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """One stage at one endpoint: expected calls, tokens, cost, and the least time that the limits allow.
+
+    Attributes:
+        seconds: max(calls / rpm, tokens / tpm, calls × latency / max_concurrent); 0 for built-in models and batches.
+        bound: which of the three it is: rpm, tpm or concurrency; or `BATCH`; empty for built-in models.
+        latency_s: what a call is assumed to take.
+    """
+
+    stage: str
+    endpoint: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+    seconds: float
+    bound: str = ""
+    latency_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole estimate.
+
+    Attributes:
+        unreadable: (name, reason) of what could not be read.
+        stages: one for each stage and endpoint of its role. Replies that an index's ledger already holds are not
+            known here: they cost nothing again.
+        seconds: the stages' least times one after the other, the endpoints of one stage side by side.
+    """
+
+    documents: int
+    duplicates: int
+    chunks: int
+    tokens: int
+    unreadable: tuple[tuple[str, str], ...]
+    stages: tuple[StagePlan, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a stage asks of its role: calls, and tokens of all of them together."""
+
+    stage: str
+    target: RoleTarget
+    calls: float
+    input_tokens: float
+    output_tokens: float
+
+
+def make_plan(inputs: Sequence[str], config: Config, prompts: Prompts, latency_s: float | None = None) -> Plan:
+    """Read INPUT and estimate its index.
+
+    Args:
+        latency_s: what a chat call takes; None for `FIRST_TOKEN_S` and `S_PER_TOKEN` for each token of its reply.
+
+    Raises:
+        InputError: nothing to read.
+    """
+    tokens = encoding(config.tokenizer)
+    seen: set[str] = set()
+    unreadable: list[tuple[str, str]] = []
+    n_chunks = n_tokens = copies = 0
+    reading = config.reading
+    options = ReadOptions(reading.text_field, reading.title_field, reading.label_field, reading.id_field)
+    for source in find_inputs(inputs):
+        for found in read_source(source, options):
+            if not isinstance(found, Document):
+                unreadable.append((source.display, found.reason))
+                continue
+            own = document_id(found.text, found.labels)
+            if own in seen:
+                copies += 1
+                continue
+            seen.add(own)
+            if config.chunking == "none":
+                n_chunks += 1
+                n_tokens += len(tokens.encode_ordinary(found.text))
+                continue
+            spans = chunk_spans(
+                found.text,
+                tokens,
+                config.chunk_tokens,
+                config.chunk_overlap_tokens,
+                config.chunking == "sentences",
+            )
+            n_chunks += len(spans)
+            n_tokens += sum(span.n_tokens for span in spans)
+    stages: list[StagePlan] = []
+    seconds = 0.0
+    for work in _works(n_chunks, n_tokens, config, prompts):
+        shares = list(_shares(work, config, latency_s))
+        stages += shares
+        seconds += max(share.seconds for share in shares)
+    return Plan(len(seen), copies, n_chunks, n_tokens, tuple(unreadable), tuple(stages), seconds)
+
+
+def _works(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> Iterator[_Work]:
+    roles = config.llm.roles
+    count = counter(config.tokenizer)
+    meta_types = META_TYPES if config.meta_types == "generate" else config.meta_types
+    fixed = {
+        "extract": count(
+            extraction_request("extract-graph", "", prompts, config.entity_types, None).messages[0].content
+        ),
+        "describe": count(describe_request("", "", [], prompts, 1).messages[0].content),
+        "meta types": count(meta_types_request([], prompts).messages[0].content),
+        "summarise": count(summary_request([], prompts, meta_types, None).messages[0].content),
+        "report": count(report_request([], [], [], prompts, None).messages[0].content),
+    }
+    entities = n_tokens * ENTITIES_PER_TOKEN
+    passes = (2 if config.extraction == "two_step" else 1) * (1 + config.gleaning_rounds)
+    calls = float(n_chunks * passes)
+    # Two steps, or several rounds, write the same records in parts.
+    written = max(n_tokens * EXTRACT_OUT_PER_TOKEN, calls * LEAST_OUT)
+    yield _Work("extract", roles.extract, calls, n_tokens * passes + calls * fixed["extract"], written)
+    if config.claims:
+        system = count(claims_request("", [], prompts, None).messages[0].content)
+        shown = n_tokens * (1 + CLAIM_NAMES_PER_TOKEN) + n_chunks * system
+        yield _Work("claims", roles.extract, n_chunks, shown, n_tokens * CLAIMS_OUT_PER_TOKEN)
+    described = entities * DESCRIBED_SHARE
+    describe_in = described * (2 * config.description_tokens + fixed["describe"])
+    yield _Work("describe", roles.summarise, described, describe_in, described * DESCRIBE_OUT)
+    if config.resolution.enabled and LLM in config.resolution.tiers:
+        pairs = entities * QUESTIONS_PER_ENTITY
+        calls = pairs / config.resolution.pairs_per_call
+        system = count(same_entity_request([], prompts, None).messages[0].content)
+        yield _Work("resolve", roles.summarise, calls, pairs * QUESTION_IN + calls * system, pairs * QUESTION_OUT)
+    clusters, tokens_in, tokens_out, above = _hierarchy(entities, config)
+    if config.meta_types == "generate" and clusters:
+        shown = min(n_chunks, N_EXCERPTS) * min(config.chunk_tokens, EXCERPT_CHARS / CHARS_PER_TOKEN)
+        yield _Work("meta types", roles.summarise, 1, fixed["meta types"] + shown, LEAST_OUT)
+    calls = clusters / _per_call(
+        SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens / _SUMMARY_PACK_TOKENS, config.pack_units
+    )
+    yield _Work("summarise", roles.summarise, calls, tokens_in + calls * fixed["summarise"], tokens_out)
+    communities, tokens_in = _communities(entities + above, config)
+    calls = communities / _per_call(
+        REPORTS_PER_CALL, config.communities.report_pack_tokens / _REPORT_PACK_TOKENS, config.pack_units
+    )
+    yield _Work("reports", roles.report, calls, tokens_in + calls * fixed["report"], communities * REPORT_OUT)
+    texts = entities + above + n_chunks
+    batches = texts / config.llm.endpoints[roles.embed].batch_size
+    yield _Work("embed", roles.embed, batches, n_tokens + (entities + above) * TOKENS_PER_ENTITY, 0)
+
+
+def _per_call(usual: float, room: float, max_units: int) -> float:
+    """Return how many units share a call, about: in proportion to the tokens that may."""
+    return min(max(usual * room, 1.0), float(max(max_units, 1)))
+
+
+def _hierarchy(entities: float, config: Config) -> tuple[float, float, float, float]:
+    """Return clusters of all layers, the tokens that show and that summarise them, and entities above layer 0."""
+    target = config.clustering.target_size
+    clusters = tokens_in = tokens_out = above = 0.0
+    here, member_in = entities, MEMBER_IN
+    for _ in range(config.max_layers):
+        if here <= target:
+            break
+        members = here * CLUSTERS_PER_MEMBER
+        clusters += members / target
+        tokens_in += members * member_in
+        tokens_out += members * MEMBER_OUT
+        here, member_in = min(members / target * SUMMARIES_PER_CLUSTER, here * 0.8), MEMBER_IN_ABOVE
+        above += here
+    return clusters, tokens_in, tokens_out, above
+
+
+def _communities(entities: float, config: Config) -> tuple[float, float]:
+    """Return communities of all levels and the tokens of their material."""
+    largest, limit = config.communities.max_size, config.communities.report_tokens
+    total = tokens = 0.0
+    n_here, inside = 1.0, entities  # so many groups of so many entities each are parted
+    while n_here >= 0.5 and inside > 1:
+        parts = max(1.0, COMMUNITIES_PER_ROOT * math.sqrt(inside))
+        size = inside / parts
+        total += n_here * parts
+        tokens += n_here * parts * min(size * REPORT_IN_PER_ENTITY, 0.85 * limit)
+        if parts == 1.0:
+            break
+        # sizes differ: where the mean is a quarter of the limit few are above it, above the limit nearly all
+        n_here, inside = n_here * parts * min(max(size / largest - 0.25, 0.0), 1.0), size
+    return total, tokens
+
+
+def _shares(work: _Work, config: Config, latency_s: float | None) -> Iterator[StagePlan]:
+    """Yield a stage's part at each endpoint of its role, by weight."""
+    targets = [(work.target, 1.0)] if isinstance(work.target, str) else [(s.endpoint, s.weight) for s in work.target]
+    whole = sum(weight for _, weight in targets)
+    for name, weight in targets:
+        endpoint = config.llm.endpoints[name]
+        calls, read, written = (round(n * weight / whole) for n in (work.calls, work.input_tokens, work.output_tokens))
+        if calls == 0 and work.calls > 0:
+            calls = math.ceil(work.calls * weight / whole)
+        cost = (read * endpoint.price.input + written * endpoint.price.output) / 1e6
+        if config.llm.batch and work.stage != "embed" and endpoint.kind == "openai":
+            yield StagePlan(work.stage, name, calls, read, written, cost * BATCH_PRICE, 0.0, BATCH if calls else "")
+            continue
+        latency = FIRST_TOKEN_S + S_PER_TOKEN * written / max(calls, 1)
+        if latency_s is not None and written:
+            latency = latency_s
+        seconds, bound = _least_time(calls, read + written, latency, endpoint)
+        yield StagePlan(work.stage, name, calls, read, written, cost, seconds, bound, latency if bound else 0.0)
+
+
+def _least_time(calls: int, tokens: int, latency_s: float, endpoint: Endpoint) -> tuple[float, str]:
+    """Return the least time that an endpoint's limits allow, and the limit that binds."""
+    if endpoint.kind != "openai" or not calls:
+        return 0.0, ""
+    bounds = {"concurrency": calls * latency_s / min(endpoint.max_concurrent or UNKNOWN_CONCURRENCY, calls)}
+    if endpoint.rpm is not None:
+        bounds["rpm"] = calls / endpoint.rpm * 60
+    if endpoint.tpm is not None:
+        bounds["tpm"] = tokens / endpoint.tpm * 60
+    bound = max(bounds, key=lambda name: bounds[name])
+    return bounds[bound], bound

@@ -1,0 +1,88 @@
+"""INPUT arguments → the table of files that a build reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from hirag_dist.core.text.normalize import many
+from hirag_dist.errors import InputError
+from hirag_dist.indexing.stages.read import SOURCES
+from hirag_dist.readers import find_inputs, is_missing_text, is_uri, public_uri
+
+_RECORD_FORMATS = ("json", "jsonl", "csv", "tsv", "parquet")
+
+
+def source_table(inputs: Sequence[str]) -> pa.Table:
+    """Return SOURCES for INPUT arguments, each file once, sorted.
+
+    A local file is named by its path below the INPUT it came from, so that an index does not depend on where its
+    corpus lies; what is on an object store keeps its URI.
+
+    Raises:
+        InputError: an INPUT is not there or holds no file.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for argument in inputs:
+        for source in find_inputs([argument]):
+            filesystem, path = fs.FileSystem.from_uri(source.uri)
+            info = filesystem.get_file_info(path)
+            local = isinstance(filesystem, fs.LocalFileSystem)
+            rows.setdefault(
+                source.uri,
+                {
+                    "uri": source.uri,
+                    "shown": _below(argument, path) if local else source.display,
+                    "size_bytes": source.size_bytes,
+                    "format": source.format,
+                    "compression": source.compression,
+                    "modified": str(info.mtime_ns or ""),
+                },
+            )
+    return pa.Table.from_pylist([rows[uri] for uri in sorted(rows)], SOURCES)
+
+
+def check_read(sources: pa.Table, read: set[str], rejects: pa.Table, text_field: str | None) -> None:
+    """Refuse to go on where next to nothing was read: an index of the rest would not be what was asked for.
+
+    Args:
+        sources: SOURCES.
+        read: names, as in `shown`, of the files that gave a document.
+        rejects: `unit_id` and `reason` of what could not be read, at least one.
+        text_field: the field of JSON, CSV and Parquet records that was named, or None.
+
+    Raises:
+        InputError: no file gave a document, or no record has the named field while there are files of records.
+    """
+    units, reasons = rejects["unit_id"].to_pylist(), rejects["reason"].to_pylist()
+    if text_field is not None:
+        named = zip(sources["shown"].to_pylist(), sources["format"].to_pylist(), strict=True)
+        if not any(shown in read for shown, format in named if format in _RECORD_FORMATS):
+            for unit, reason in zip(units, reasons, strict=True):
+                if is_missing_text(reason, text_field):
+                    raise InputError(f"no record of INPUT has its text in {text_field!r}: {unit} has {reason}")
+    if not read:
+        raise InputError(
+            f"INPUT holds no text that can be indexed: {many(sources.num_rows, 'file')}, none of which could be read; "
+            f"the first, {units[0]}: {reasons[0]}"
+        )
+
+
+def lasting(argument: str) -> str:
+    """Return an INPUT argument so that it means the same from another folder, and holds no credentials."""
+    return public_uri(argument) if is_uri(argument) else os.path.abspath(os.path.expanduser(argument))
+
+
+def _below(argument: str, path: str) -> str:
+    """Return a local file's path below an INPUT: a folder, a glob's fixed part, or the file itself."""
+    fixed = Path(argument.removeprefix("file://"))
+    while any(mark in str(fixed) for mark in "*?["):
+        fixed = fixed.parent
+    root = fixed.resolve()
+    file = Path(path).resolve()
+    return file.name if file == root or root not in file.parents else file.relative_to(root).as_posix()

@@ -1,0 +1,123 @@
+"""The clusters of one layer: in one task where it fits a shard, by stages of many tasks where it does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from hirag_dist.core.clustering.partition_tree import ClusterSettings
+from hirag_dist.execution.runner import Dataset, Run
+from hirag_dist.indexing.stages.cluster import ClusterLayer
+from hirag_dist.indexing.stages.memberships import (
+    ChooseMemberships,
+    DescribeMembers,
+    GroupMembers,
+    NameClusters,
+    cluster_stats,
+)
+from hirag_dist.indexing.stages.partition import AssignCells, ClusterCells, FitCells
+from hirag_dist.indexing.stages.reduce import (
+    LEAST_UMAP_ROWS,
+    FitProjection,
+    ReduceByNeighbours,
+    ReduceVectors,
+    check_umap_rows,
+    full_rows,
+    n_axes,
+)
+
+_CELL_TASKS = 64
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """What decides the clusters of a layer, and what prompts show of their members.
+
+    Attributes:
+        dim: of the vectors.
+        reduce_dims: that they are reduced to.
+        description_chars: of a member in a prompt.
+        kernels: their resolved name.
+        reduction: pca, or umap before it.
+    """
+
+    settings: ClusterSettings
+    dim: int
+    reduce_dims: int
+    description_chars: int
+    kernels: str
+    reduction: Literal["pca", "umap"] = "pca"
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """A layer's clusters: CLUSTERS, CLUSTER_MEMBERS, and the row of CLUSTER_STATS."""
+
+    clusters: Dataset
+    members: Dataset
+    stats: dict[str, Any]
+
+
+def cluster_layer(run: Run, how: Clustering, layer: int, vectors: Dataset, entities: Dataset) -> Clustered:
+    """Return the clusters of a layer; a layer of more than a shard of rows takes the many tasks, with the same result.
+
+    Args:
+        run: the build.
+        how: to cluster.
+        layer: whose entities these are.
+        vectors: VECTORS of the layer.
+        entities: ENTITIES of the layer.
+
+    Raises:
+        ConfigError: the layer is too large for UMAP.
+    """
+    label = f"cluster layer {layer}"
+    if how.reduction == "umap" and vectors.rows >= LEAST_UMAP_ROWS:
+        check_umap_rows(vectors.rows)
+        dims = n_axes(how.dim, how.reduce_dims, vectors.rows)
+        reduce = ReduceByNeighbours(how.dim, dims, how.settings.seed, how.kernels)
+        vectors = run.stage(reduce, f"{label}: neighbours", vectors=vectors)["scores"]
+        how = replace(how, dim=dims)  # its components are all kept: from here there is one way
+    if vectors.rows > how.settings.shard_rows:
+        return _by_stages(run, how, layer, label, vectors, entities)
+    stage = ClusterLayer(layer, how.dim, how.reduce_dims, how.settings, how.description_chars, how.kernels)
+    found = run.stage(stage, label, vectors=vectors, entities=entities)
+    return Clustered(found["clusters"], found["members"], run.read(found["stats"]).to_pylist()[0])
+
+
+def _by_stages(run: Run, how: Clustering, layer: int, label: str, vectors: Dataset, entities: Dataset) -> Clustered:
+    """Vectors → scores → cells → clusters of each cell → memberships with what is shown of a member → clusters.
+
+    What a worker has in memory is a shard of rows, or the partition of a key with as many.
+    """
+    settings, kernels = how.settings, how.kernels
+    rows = settings.shard_rows
+    fit = FitProjection(how.dim, how.reduce_dims, full_rows(rows), kernels)
+    projection = run.stage(fit, f"{label}: axes", vectors=vectors)["projection"]
+    reduce = ReduceVectors(how.dim, full_rows(rows), kernels)
+    scores = run.stage(reduce, f"{label}: scores", vectors=vectors, projection=projection)["scores"]
+    dims = n_axes(how.dim, how.reduce_dims, vectors.rows)
+    nodes = run.stage(FitCells(settings, dims, kernels), f"{label}: cut", scores=scores)["nodes"]
+    assign = AssignCells(rows, dims, kernels)
+    in_cells = run.stage(assign, f"{label}: cells", scores=scores, nodes=nodes)["rows"]
+    cluster = ClusterCells(settings, dims, _rows_of_cells(settings, vectors.rows), kernels)
+    found = run.stage(cluster, f"{label}: mixtures", rows=in_cells)
+    choose = ChooseMemberships(settings.threshold, rows)
+    kept = run.stage(choose, f"{label}: memberships", links=found["links"])["links"]
+    links = run.stage(NameClusters(layer, rows), f"{label}: names", links=kept)["links"]
+    describe = DescribeMembers(how.description_chars, rows)
+    members = run.stage(describe, f"{label}: members", links=links, entities=entities)["rows"]
+    grouped = run.stage(GroupMembers(layer, rows), f"{label}: clusters", rows=members)
+    components = run.read(found["components"])["n_components"].to_numpy()
+    counts = run.read(grouped["sizes"])
+    sizes = np.repeat(counts["size"].to_numpy(), counts["n_clusters"].to_numpy())
+    stats = cluster_stats(sizes, vectors.rows, int(components.sum()))
+    return Clustered(grouped["clusters"], grouped["members"], stats)
+
+
+def _rows_of_cells(settings: ClusterSettings, n_rows: int) -> int:
+    """Return how many rows of cells a task takes: one cell at least, a shard at most, and else so few that some
+    `_CELL_TASKS` tasks share the layer's most expensive step."""
+    return min(settings.shard_rows, max(settings.cell_rows, n_rows // _CELL_TASKS))

@@ -1,0 +1,240 @@
+"""Datasets of a finished build → one snapshot; a snapshot with losses accepted since → another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hirag_dist import schemas
+from hirag_dist.core.graph.communities import lineage as communities_continued
+from hirag_dist.core.graph.csr import build_graph, rows_of
+from hirag_dist.errors import SnapshotError
+from hirag_dist.execution.dead_letters import Drops, split_letters
+from hirag_dist.execution.runner import Dataset, Run
+from hirag_dist.indexing.stages.access_labels import part_rows
+from hirag_dist.indexing.stages.embed import vector_matrix
+from hirag_dist.llm.usage import Meter
+from hirag_dist.schemas import REJECTS, SUMMARY_SOURCES, USAGE
+from hirag_dist.storage import layout
+from hirag_dist.storage.layout import ALIASES, CLAIMS, CONTENT_TABLES, DROPPED, OPTIONAL_CONTENT, PART_ARRAYS
+from hirag_dist.storage.snapshot.manifest import Manifest
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.snapshot.writer import write_snapshot
+from hirag_dist.storage.spill import Scratch, scratch
+from hirag_dist.storage.store import Store
+
+ARRAYS = (
+    "graph/indptr",
+    "graph/indices",
+    "graph/weights",
+    "graph/relation_rows",
+    "vectors/entities",
+    "vectors/chunks",
+)
+
+_ORDER: Mapping[str, Sequence[str]] = {  # what each table of `Parts` is sorted by
+    "documents": ("document_id",),
+    "chunks": ("document_id", "position"),
+    "entities": ("layer", "entity_id"),
+    "relations": ("relation_id",),
+    "clusters": ("layer", "cluster_id", "entity_id"),
+    "communities": (),  # as they were found
+    "reports": ("level", "community_id"),
+    ALIASES: ("name_key",),
+    CLAIMS: ("claim_id",),
+}
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What tells apart what documents of several label sets say.
+
+    Attributes:
+        entity_mentions, statements: the mentions of the entities and relations that several label sets speak of.
+        summary_sources: the clusters behind each summary entity.
+        part_vectors: VECTORS of what each label set says of such an entity, by `indexing.stages.access_labels.part_rows`.
+    """
+
+    entity_mentions: Dataset
+    statements: Dataset
+    summary_sources: Dataset
+    part_vectors: Dataset
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that a snapshot is made of, as datasets."""
+
+    documents: Dataset
+    chunks: Dataset
+    entities: Dataset
+    relations: Dataset
+    clusters: Dataset
+    layers: pa.Table
+    communities: Dataset
+    reports: Dataset
+    rejects: Dataset
+    entity_vectors: Dataset
+    chunk_vectors: Dataset
+    aliases: Dataset
+    claims: Dataset
+    labelled: Labelled | None = None
+
+
+def publish(run: Run, parts: Parts, *, embedder: str, dim: int, build: Mapping[str, Any]) -> Manifest:
+    """Write the snapshot of a build; going live is left to the caller.
+
+    Tables and vectors lie in a temporary folder, mapped (`storage.spill`). Memory: dead letters and reports of what
+    was spent, the graph, what `write_serving` and `lineage` say, and up to 1 GiB of one column twice.
+
+    Raises:
+        StoreError: the temporary folder or the index has no room; nothing that was done is lost.
+    """
+    with scratch() as folder:
+        tables = _tables(run, folder, parts)
+        tables |= _letter_tables(run.read(parts.rejects), run.drops)
+        entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
+        graph = build_graph(entity_ids, tables["relations"])
+        arrays: dict[str, NDArray[Any]] = {
+            "graph/indptr": graph.indptr,
+            "graph/indices": graph.indices,
+            "graph/weights": graph.weights,
+            "graph/relation_rows": graph.relation_rows,
+            "vectors/entities": _aligned(run, folder, parts.entity_vectors, entity_ids, dim),
+            "vectors/chunks": _aligned(run, folder, parts.chunk_vectors, chunk_ids, dim),
+        }
+        if parts.labelled is not None:
+            tables |= _label_tables(run, folder, parts.labelled)
+            arrays |= _part_arrays(run, folder, parts.labelled.part_vectors, entity_ids, dim)
+        return write_snapshot(
+            run.store,
+            tables,
+            arrays,
+            embedder=embedder,
+            complete=tables["rejects"].num_rows == 0,
+            build=build,
+            notes={"lineage": lineage(run.store, tables["communities"])},
+        )
+
+
+def republish(store: Store, own_id: str, drops: Drops) -> Manifest:
+    """Write a snapshot again with the losses that were accepted since. Its content is the same, dead letters aside.
+
+    Memory: one table at a time.
+
+    Raises:
+        SnapshotError: it cannot be opened.
+        StoreError: the temporary folder or the index has no room.
+    """
+    before = open_snapshot(store, own_id)
+    own = [name for name in OPTIONAL_CONTENT if name in before.manifest.counts]
+    with scratch() as folder:
+        tables = {}
+        for name in (*CONTENT_TABLES, "usage", *own):
+            # Parquet names the items of lists otherwise, and the id is a hash of types too.
+            schema = getattr(schemas, name.upper())
+            tables[name] = folder.table([before.table(name).cast(schema)], schema)
+        letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])
+        tables |= _letter_tables(letters, drops)
+        return write_snapshot(
+            store,
+            tables,
+            {name: before.array(name) for name in (*ARRAYS, *PART_ARRAYS) if name in before.manifest.content},
+            embedder=before.manifest.embedder,
+            complete=tables["rejects"].num_rows == 0,
+            build=before.manifest.build,
+            notes=before.manifest.notes,
+        )
+
+
+def _tables(run: Run, folder: Scratch, parts: Parts) -> dict[str, pa.Table]:
+    """Return all tables but those of dead letters and of labels, in the order in which they are written."""
+    tables = {"layers": parts.layers, "usage": usage_table(run.usage)}
+    for name, by in _ORDER.items():
+        dataset: Dataset = getattr(parts, name)
+        if dataset.rows or name not in OPTIONAL_CONTENT:
+            tables[name] = folder.table(run.tables(dataset), dataset.schema, by)
+    return {name: tables[name] for name in (*CONTENT_TABLES, "usage", ALIASES, CLAIMS) if name in tables}
+
+
+def _label_tables(run: Run, folder: Scratch, labelled: Labelled) -> dict[str, pa.Table]:
+    """Return the tables of `layout.LABEL_TABLES`, each sorted; empty ones too: that there is nothing is told."""
+    mentions, statements = labelled.entity_mentions, labelled.statements
+    sources = run.read(labelled.summary_sources).group_by(SUMMARY_SOURCES.names).aggregate([]).cast(SUMMARY_SOURCES)
+    by_place = ("chunk_id", "position")
+    return {
+        layout.ENTITY_MENTIONS: folder.table(run.tables(mentions), mentions.schema, ("entity_id", *by_place)),
+        layout.STATEMENTS: folder.table(run.tables(statements), statements.schema, ("relation_id", *by_place)),
+        layout.SUMMARY_SOURCES: folder.table([sources], SUMMARY_SOURCES, ("entity_id", "cluster_id")),
+    }
+
+
+def _part_arrays(
+    run: Run, folder: Scratch, vectors: Dataset, entity_ids: pa.ChunkedArray, dim: int
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of `layout.PART_ARRAYS`, sorted by (entity row, label set); none where there are no parts."""
+    if not vectors.rows:
+        return {}
+    ids, matrix = _arrived(run, folder, vectors, dim)
+    owners, sets = part_rows(ids)
+    rows, numbers = rows_of(owners, entity_ids), sets.to_numpy()
+    order = np.lexsort((numbers, rows))
+    return {
+        layout.PARTS: folder.ordered(matrix, order),
+        layout.PART_ENTITIES: rows[order].astype(np.int32),
+        layout.PART_SETS: numbers[order].astype(np.int32),
+    }
+
+
+def _letter_tables(letters: pa.Table, drops: Drops) -> dict[str, pa.Table]:
+    """Return `rejects`, and `dropped` where there are any."""
+    rejects, dropped = split_letters(letters.sort_by([("stage", "ascending"), ("unit_id", "ascending")]), drops)
+    return {"rejects": rejects} | ({DROPPED: dropped} if dropped.num_rows else {})
+
+
+def usage_table(usage: Mapping[str, Meter]) -> pa.Table:
+    """Return USAGE: what the replies that a build rests on cost, whenever they were paid."""
+    rows = [
+        {"stage": label} | {name: row[name] for name in USAGE.names if name != "stage"}
+        for label, meter in usage.items()
+        for row in meter.rows()
+    ]
+    return pa.Table.from_pylist(rows, USAGE)
+
+
+def lineage(store: Store, communities: pa.Table) -> dict[str, str]:
+    """Return community → the community of the current snapshot that it continues: Jaccard of members ≥ 0.5.
+
+    Only communities whose id changed are listed.
+    """
+    before = current_id(store)
+    if before is None:
+        return {}
+    try:
+        old = open_snapshot(store, before).table("communities")
+    except SnapshotError:
+        return {}  # the snapshot before is damaged: nothing to continue
+    return communities_continued(old, communities)
+
+
+def _aligned(run: Run, folder: Scratch, vectors: Dataset, order: pa.ChunkedArray, dim: int) -> NDArray[np.float32]:
+    ids, matrix = _arrived(run, folder, vectors, dim)
+    return folder.ordered(matrix, rows_of(order, ids))
+
+
+def _arrived(run: Run, folder: Scratch, vectors: Dataset, dim: int) -> tuple[pa.ChunkedArray, NDArray[np.float32]]:
+    """Return the ids of VECTORS and the vectors, mapped, in the order of the parts."""
+    ids: list[pa.Array] = []
+
+    def matrices() -> Iterator[NDArray[np.float32]]:
+        for part in run.tables(vectors):
+            ids.extend(part["id"].chunks)
+            yield vector_matrix(part, dim)
+
+    matrix = folder.matrix(matrices(), dim)
+    return pa.chunked_array(ids, pa.string()), matrix

@@ -1,0 +1,195 @@
+"""What several label sets of documents speak of, kept apart, so that each caller is told what may be seen and no more.
+
+Where every mention of an entity or relation is in documents of one label set, it is seen whole or not at all, and what
+merging made of it is enough. The others' mentions are kept, and what each label set says of an entity is a part of it,
+which gets a vector of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hirag_dist.core.access.labels import description_of
+from hirag_dist.core.entities.merging import merge_groups
+from hirag_dist.core.entities.summaries import SUMMARY_MENTIONS
+from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.groupby import numbered
+from hirag_dist.core.text.ids import entity_id, relation_id
+from hirag_dist.execution.stage import ByKey, ByRows, Schemas, Services, Split, Tables
+from hirag_dist.schemas import (
+    ALIASES,
+    ENTITIES,
+    ENTITY_MENTIONS,
+    MENTIONS,
+    RELATION_MENTIONS,
+    RELATIONS,
+    STATEMENTS,
+    SUMMARY_SOURCES,
+)
+
+CHUNK_SETS = pa.schema(
+    [pa.field("chunk_id", pa.string(), nullable=False), pa.field("label_set", pa.int32(), nullable=False)]
+)
+_MADE_FROM = {
+    name: pa.schema([schema.field(name), schema.field("chunk_ids")])
+    for name, schema in (("entity_id", ENTITIES), ("relation_id", RELATIONS))
+}
+MIXED_ENTITIES = pa.schema([ENTITIES.field("entity_id")])
+MIXED_RELATIONS = pa.schema([RELATIONS.field("relation_id")])
+_ROWS = 200_000
+_BETWEEN = "/"  # an entity's id and the number of a label set
+
+
+@dataclass(frozen=True)
+class FindMixedEntities:
+    """Entities → the ids of those that documents of several label sets mention."""
+
+    name: ClassVar[str] = "mixed_entities"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(_ROWS)
+    reads: ClassVar[Schemas] = {"entities": _MADE_FROM["entity_id"], "chunk_sets": CHUNK_SETS}
+    writes: ClassVar[Schemas] = {"mixed": MIXED_ENTITIES}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the ids."""
+        return {"mixed": _mixed(tables["entities"], tables["chunk_sets"])}
+
+
+@dataclass(frozen=True)
+class FindMixedRelations:
+    """Relations → the ids of those that documents of several label sets state."""
+
+    name: ClassVar[str] = "mixed_relations"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(_ROWS)
+    reads: ClassVar[Schemas] = {"relations": _MADE_FROM["relation_id"], "chunk_sets": CHUNK_SETS}
+    writes: ClassVar[Schemas] = {"mixed": MIXED_RELATIONS}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the ids."""
+        return {"mixed": _mixed(tables["relations"], tables["chunk_sets"])}
+
+
+@dataclass(frozen=True)
+class KeepMentions:
+    """Mentions → those of mixed entities, by the entity that their name was resolved to."""
+
+    name: ClassVar[str] = "keep_mentions"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(_ROWS)
+    reads: ClassVar[Schemas] = {"mentions": MENTIONS, "aliases": ALIASES, "mixed": MIXED_ENTITIES}
+    writes: ClassVar[Schemas] = {"mentions": ENTITY_MENTIONS}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the mentions."""
+        mentions = tables["mentions"]
+        ids = _entity_ids(mentions["name_key"], tables["aliases"])
+        at = mentions.schema.get_field_index("name_key")
+        renamed = mentions.set_column(at, ENTITY_MENTIONS.field("entity_id"), ids)
+        return {"mentions": _among(renamed.select(ENTITY_MENTIONS.names), "entity_id", tables["mixed"])}
+
+
+@dataclass(frozen=True)
+class KeepStatements:
+    """Mentions of relations → those of mixed relations, by the entities that their ends were resolved to."""
+
+    name: ClassVar[str] = "keep_statements"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(_ROWS)
+    reads: ClassVar[Schemas] = {"mentions": RELATION_MENTIONS, "aliases": ALIASES, "mixed": MIXED_RELATIONS}
+    writes: ClassVar[Schemas] = {"statements": STATEMENTS}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the mentions. One between two names of an entity is of no relation."""
+        mentions = tables["mentions"]
+        ends = [_entity_ids(mentions[name], tables["aliases"]).to_pylist() for name in ("source_key", "target_key")]
+        ids = [relation_id("extracted", *sorted(pair)) for pair in zip(*ends, strict=True)]
+        columns = {"relation_id": pa.array(ids, pa.string())}
+        columns |= {name: mentions[name] for name in STATEMENTS.names[1:]}
+        return {"statements": _among(pa.table(columns, schema=STATEMENTS), "relation_id", tables["mixed"])}
+
+
+@dataclass(frozen=True)
+class DivideEntities:
+    """Mentions of mixed entities → what each label set says of an entity, as an entity of its own."""
+
+    name: ClassVar[str] = "divide_entities"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByKey("entity_id", 100_000)
+    reads: ClassVar[Schemas] = {"mentions": ENTITY_MENTIONS, "chunk_sets": CHUNK_SETS}
+    writes: ClassVar[Schemas] = {"parts": ENTITIES}
+
+    max_tokens: int
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the parts, their ids those of the entities with the number of the label set; see `part_rows`."""
+        mentions, chunk_sets = tables["mentions"], tables["chunk_sets"]
+        sets = chunk_sets["label_set"].to_numpy()[rows_of(mentions["chunk_id"], chunk_sets["chunk_id"])]
+        owners, ids = numbered(mentions["entity_id"])
+        width = int(sets.max(initial=0)) + 1
+        pairs, groups = np.unique(owners.astype(np.int64) * width + sets, return_inverse=True)
+        names = ids.to_pylist()
+        parts = merge_groups(
+            mentions, groups, [f"{names[pair // width]}{_BETWEEN}{pair % width}" for pair in pairs.tolist()]
+        )
+        texts = [description_of(text, self.max_tokens) for text in parts["description"].to_pylist()]
+        at = parts.schema.get_field_index("description")
+        return {"parts": parts.set_column(at, ENTITIES.field("description"), pa.array(texts, pa.string()))}
+
+
+@dataclass(frozen=True)
+class NameSources:
+    """Mentions of summary entities → the clusters that each was made from."""
+
+    name: ClassVar[str] = "summary_sources"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(_ROWS)
+    reads: ClassVar[Schemas] = {"mentions": SUMMARY_MENTIONS}
+    writes: ClassVar[Schemas] = {"sources": SUMMARY_SOURCES}
+
+    layer: int
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the pairs; one may come several times."""
+        key_of, keys = numbered(tables["mentions"]["name_key"])
+        ids = pa.array([entity_id(self.layer, key) for key in keys.to_pylist()], pa.string())
+        return {"sources": pa.table([ids.take(pa.array(key_of)), tables["mentions"]["cluster_id"]], SUMMARY_SOURCES)}
+
+
+def part_rows(ids: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Return the entity ids of parts, and the numbers of their label sets as int32.
+
+    >>> [column.to_pylist() for column in part_rows(pa.chunked_array([["ab/7", "c/12"]]))]
+    [['ab', 'c'], [7, 12]]
+    """
+    halves = pc.split_pattern(ids, _BETWEEN)
+    return pc.list_element(halves, 0), pc.list_element(halves, 1).cast(pa.int32())
+
+
+def _mixed(table: pa.Table, chunk_sets: pa.Table) -> pa.Table:
+    """Return the ids, in the first column, of the rows whose chunks are of several label sets."""
+    lists = table["chunk_ids"].combine_chunks()
+    owner = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy(zero_copy_only=False))
+    at = rows_of(pa.chunked_array([lists.flatten()]), chunk_sets["chunk_id"])
+    known = at >= 0
+    sets = chunk_sets["label_set"].to_numpy()[at[known]].astype(np.int64)
+    width = int(sets.max(initial=0)) + 1
+    n_sets = np.bincount(np.unique(owner[known] * width + sets) // width, minlength=len(lists))
+    return table.select([0]).filter(pa.array(n_sets > 1))
+
+
+def _entity_ids(keys: pa.ChunkedArray, aliases: pa.Table) -> pa.Array:
+    """Return the ids of the entities of layer 0 that names are of, now that some were resolved to others."""
+    key_of, names = numbered(keys)
+    found = pc.index_in(names, value_set=aliases["name_key"].combine_chunks())
+    resolved = pc.coalesce(aliases["canonical_key"].combine_chunks().take(found), names)
+    return pa.array([entity_id(0, key) for key in resolved.to_pylist()], pa.string()).take(pa.array(key_of))
+
+
+def _among(table: pa.Table, column: str, ids: pa.Table) -> pa.Table:
+    return table.filter(pc.is_in(table[column], value_set=ids[column].combine_chunks()))

@@ -1,0 +1,101 @@
+"""Texts → vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from hirag_dist.errors import StageFailed
+from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables
+from hirag_dist.schemas import CHUNKS, ENTITIES, VECTORS
+from hirag_dist.types import FloatMatrix, IntVector
+
+_BLOCK_ROWS = 16_384  # that are put in order at a time
+
+
+def vector_table(ids: pa.ChunkedArray, vectors: FloatMatrix) -> pa.Table:
+    """Return VECTORS."""
+    rows = [row.tobytes() for row in np.ascontiguousarray(vectors, "<f4")]
+    return pa.table([ids, pa.array(rows, pa.binary())], schema=VECTORS)
+
+
+def vector_matrix(table: pa.Table, dim: int) -> FloatMatrix:
+    """Return (n, dim) from VECTORS, without a copy where they are in one piece."""
+    parts = [_matrix(chunk, dim) for chunk in table["vector"].chunks if len(chunk)]
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([np.zeros((0, dim), np.float32), *parts])
+
+
+def vector_rows(table: pa.Table, dim: int, rows: IntVector) -> FloatMatrix:
+    """Return (len(rows), dim): the vector of VECTORS at each row, zeros where that is −1.
+
+    There is no copy where these are all rows in their order and in one piece, else there is one.
+    """
+    parts = [_matrix(chunk, dim) for chunk in table["vector"].chunks if len(chunk)]
+    if len(parts) == 1 and np.array_equal(rows, np.arange(len(parts[0]))):
+        return parts[0]
+    result = np.zeros((len(rows), dim), np.float32)
+    first = 0
+    for part in parts:
+        here = np.flatnonzero((rows >= first) & (rows < first + len(part)))
+        for block in np.split(here, range(_BLOCK_ROWS, len(here), _BLOCK_ROWS)):
+            result[block] = part[rows[block] - first]
+        first += len(part)
+    return result
+
+
+def _matrix(vectors: pa.BinaryArray, dim: int) -> FloatMatrix:
+    _, offsets, data = vectors.buffers()
+    first, last = np.frombuffer(offsets, np.int32)[[vectors.offset, vectors.offset + len(vectors)]]
+    return np.frombuffer(data, "<f4", (last - first) // 4, first).reshape(len(vectors), dim)
+
+
+@dataclass(frozen=True)
+class EmbedEntities:
+    """Entities → vectors of their names and descriptions. Paper: Eq. 7."""
+
+    name: ClassVar[str] = "embed_entities"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(1024)
+    reads: ClassVar[Schemas] = {"entities": ENTITIES}
+    writes: ClassVar[Schemas] = {"vectors": VECTORS}
+
+    embedder: str
+    dim: int
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return a vector for each entity."""
+        entities = tables["entities"]
+        pairs = zip(entities["name"].to_pylist(), entities["description"].to_pylist(), strict=True)
+        texts = [f"{name}: {text}" if text else name for name, text in pairs]
+        return {"vectors": await _embed(entities["entity_id"], texts, services, self.dim)}
+
+
+@dataclass(frozen=True)
+class EmbedChunks:
+    """Chunks → vectors, for ranking sources and for plain retrieval."""
+
+    name: ClassVar[str] = "embed_chunks"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(256)
+    reads: ClassVar[Schemas] = {"chunks": CHUNKS}
+    writes: ClassVar[Schemas] = {"vectors": VECTORS}
+
+    embedder: str
+    dim: int
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return a vector for each chunk."""
+        chunks = tables["chunks"]
+        return {"vectors": await _embed(chunks["chunk_id"], chunks["text"].to_pylist(), services, self.dim)}
+
+
+async def _embed(ids: pa.ChunkedArray, texts: list[str], services: Services, dim: int) -> pa.Table:
+    vectors = await services.embedder.embed(texts)
+    if vectors.shape != (len(texts), dim):
+        raise StageFailed(f"the embedder gave vectors of shape {vectors.shape}; {(len(texts), dim)} was expected")
+    return vector_table(ids, vectors)

@@ -1,0 +1,94 @@
+"""Chunks → mentions of entities and relations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from hirag_dist.core.entities.merging import mentions_of
+from hirag_dist.core.prompts.reply_parsing import Extraction, parse_extraction
+from hirag_dist.core.prompts.templates import Prompts, extraction_request, gleaning_request
+from hirag_dist.core.text.normalize import name_key
+from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables, reject_row, together
+from hirag_dist.schemas import CHUNKS, MENTIONS, REJECTS, RELATION_MENTIONS
+from hirag_dist.types import ChatReply, ChatRequest, Rejected
+
+
+@dataclass(frozen=True)
+class ExtractGraph:
+    """Chunks → mentions. Paper: §4.1; `two_step` is the paper's entity call and relation call, `joint` is one."""
+
+    name: ClassVar[str] = "extract"
+    version: ClassVar[int] = 2
+    split: ClassVar[Split] = ByRows(16)
+    reads: ClassVar[Schemas] = {"chunks": CHUNKS}
+    writes: ClassVar[Schemas] = {"mentions": MENTIONS, "relation_mentions": RELATION_MENTIONS, "rejects": REJECTS}
+
+    method: Literal["joint", "two_step"]
+    structured: bool
+    gleaning_rounds: int
+    entity_types: tuple[str, ...]
+    split_homonyms: bool
+    same_language: bool
+    prompts: Prompts
+    models: tuple[str, ...]
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the mentions in chunk order, and the chunks whose reply was refused to the last."""
+        chunks = tables["chunks"].select(["chunk_id", "text"]).to_pylist()
+        results = await together(self._chunk(chunk["text"], services) for chunk in chunks)
+        mentions: list[Any] = []
+        relations: list[Any] = []
+        rejects: list[Any] = []
+        for chunk, result in zip(chunks, results, strict=True):
+            extraction, refused = result
+            rejects.extend(reject_row(self.name, each) | {"unit_id": chunk["chunk_id"]} for each in refused)
+            rows, links = mentions_of(extraction, chunk["chunk_id"], self.split_homonyms)
+            mentions.extend(rows)
+            relations.extend(links)
+        return {
+            "mentions": pa.Table.from_pylist(mentions, MENTIONS),
+            "relation_mentions": pa.Table.from_pylist(relations, RELATION_MENTIONS),
+            "rejects": pa.Table.from_pylist(rejects, REJECTS),
+        }
+
+    async def _chunk(self, text: str, services: Services) -> tuple[Extraction, list[Rejected]]:
+        """Return what was found, and the calls whose reply was refused to the last; one does not undo the other."""
+        if self.method == "joint":
+            return await self._glean(self._request("extract-graph", text), text, services)
+        entities, refused = await self._glean(self._request("extract-entities", text), text, services)
+        if not entities.entities:
+            return entities, refused
+        named = {name_key(entity.name): (entity.name, entity.type) for entity in reversed(entities.entities)}
+        pairs = tuple(reversed(named.values()))
+        relations, more = await self._glean(self._request("extract-relations", text, pairs), text, services)
+        return Extraction(entities.entities, relations.relations), refused + more
+
+    def _request(self, task: str, text: str, entities: tuple[tuple[str, str], ...] = ()) -> ChatRequest:
+        form = task if self.structured else None
+        return extraction_request(task, text, self.prompts, self.entity_types, form, entities)
+
+    async def _glean(self, request: ChatRequest, text: str, services: Services) -> tuple[Extraction, list[Rejected]]:
+        """Ask, and ask again for what was missed; a refused gleaning loses nothing of what came before."""
+        own_prompt = any(task.startswith("extract-") for task in self.prompts.instructions)  # may ask for a language
+        read = text if self.same_language and not own_prompt else ""
+
+        def accept(reply: ChatReply) -> tuple[Extraction, str]:
+            return parse_extraction(reply, read), reply.text
+
+        found = await services.chat.ask(request, accept)
+        if isinstance(found, Rejected):
+            return Extraction((), ()), [found]
+        extraction, said = found
+        for _ in range(self.gleaning_rounds):
+            request = gleaning_request(request, said)
+            more = await services.chat.ask(request, accept)
+            if isinstance(more, Rejected):
+                return extraction, [more]
+            if not (more[0].entities or more[0].relations):
+                break
+            said = more[1]
+            extraction = Extraction(extraction.entities + more[0].entities, extraction.relations + more[0].relations)
+        return extraction, []

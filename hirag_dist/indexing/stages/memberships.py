@@ -1,0 +1,243 @@
+"""Who is in which cluster: memberships of cells → clusters with their ids, and the members each prompt will show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hirag_dist.core.clustering.partition_tree import largest_of_row
+from hirag_dist.core.clustering.sparsity import cluster_sparsity
+from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.text.ids import content_id
+from hirag_dist.core.text.normalize import one_line, shorten
+from hirag_dist.execution.stage import ByKey, Schemas, Services, Tables
+from hirag_dist.schemas import CLUSTERS, ENTITIES
+from hirag_dist.types import IntVector
+
+_STRINGS = pa.list_(pa.field("item", pa.string(), nullable=False))
+CLUSTER_MEMBERS = pa.schema(
+    [
+        pa.field("cluster_id", pa.string(), nullable=False),
+        pa.field("member_ids", _STRINGS, nullable=False),
+        pa.field("names", _STRINGS, nullable=False),
+        pa.field("types", _STRINGS, nullable=False),
+        pa.field("descriptions", _STRINGS, nullable=False),
+    ]
+)
+CLUSTER_STATS = pa.schema(
+    [
+        pa.field("n_clusters", pa.int64(), nullable=False),
+        pa.field("median_cluster", pa.float64(), nullable=False),
+        pa.field("largest_cluster", pa.int64(), nullable=False),
+        pa.field("sparsity", pa.float64(), nullable=False),
+        pa.field("n_components", pa.int64(), nullable=False),
+    ]
+)
+CELL_LINKS = pa.schema(  # memberships as the cells gave them
+    [
+        pa.field("cell", pa.int64(), nullable=False),
+        pa.field("cluster", pa.int64(), nullable=False),  # within its cell
+        pa.field("entity_id", pa.string(), nullable=False),
+        pa.field("share", pa.float32(), nullable=False),
+    ]
+)
+KEPT_LINKS = CELL_LINKS.append(pa.field("best", pa.bool_(), nullable=False))
+_NAMED = [CLUSTERS.field(name) for name in ("cluster_id", "entity_id", "responsibility", "best")]
+NAMED_LINKS = pa.schema(_NAMED)
+SHOWN_AS = pa.schema([ENTITIES.field(name) for name in ("entity_id", "name", "type", "description")])
+MEMBER_ROWS = pa.schema([*_NAMED, *list(SHOWN_AS)[1:]])
+CLUSTER_SIZES = pa.schema(  # of so many members there are so many clusters
+    [pa.field("size", pa.int64(), nullable=False), pa.field("n_clusters", pa.int64(), nullable=False)]
+)
+
+
+@dataclass(frozen=True)
+class ChooseMemberships:
+    """Memberships of all cells → those that count: each entity's best one, and those whose share is large enough."""
+
+    name: ClassVar[str] = "choose_memberships"
+    version: ClassVar[int] = 1
+    reads: ClassVar[Schemas] = {"links": CELL_LINKS}
+    writes: ClassVar[Schemas] = {"links": KEPT_LINKS}
+
+    threshold: float
+    rows_a_task: int
+
+    @property
+    def split(self) -> ByKey:
+        """An entity's memberships meet."""
+        return ByKey("entity_id", self.rows_a_task)
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the memberships that are kept; of equal shares the one of the earlier cell and cluster is the best."""
+        links = tables["links"].sort_by([("cell", "ascending"), ("cluster", "ascending")])
+        shares = links["share"].to_numpy()
+        best = largest_of_row(_numbered(links["entity_id"]), shares)
+        kept = links.append_column(KEPT_LINKS.field("best"), pa.array(best))
+        return {"links": kept.filter(pa.array(best | (shares >= np.float32(self.threshold))))}
+
+
+@dataclass(frozen=True)
+class NameClusters:
+    """Memberships that count → the same with their clusters' ids: hashes of the layer and the members."""
+
+    name: ClassVar[str] = "name_clusters"
+    version: ClassVar[int] = 1
+    reads: ClassVar[Schemas] = {"links": KEPT_LINKS}
+    writes: ClassVar[Schemas] = {"links": NAMED_LINKS}
+
+    layer: int
+    rows_a_task: int
+
+    @property
+    def split(self) -> ByKey:
+        """A cluster's members meet, with those of its cell."""
+        return ByKey("cell", self.rows_a_task)
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the memberships. Clusters of two cells with the same members now have the same id."""
+        links = tables["links"].sort_by([("cell", "ascending"), ("cluster", "ascending"), ("entity_id", "ascending")])
+        starts = _starts(links["cell"].to_numpy(), links["cluster"].to_numpy())
+        members = links["entity_id"].to_pylist()
+        ends = np.append(starts, len(members))[1:]
+        ids = [cluster_id(self.layer, members[first:last]) for first, last in zip(starts, ends, strict=True)]
+        columns = [pa.array(np.repeat(np.array(ids, object), ends - starts), pa.string())]
+        columns += [links[name] for name in ("entity_id", "share", "best")]
+        return {"links": pa.table(columns, schema=NAMED_LINKS)}
+
+
+@dataclass(frozen=True)
+class DescribeMembers:
+    """Memberships and entities → memberships with what a prompt shows of the member."""
+
+    name: ClassVar[str] = "describe_members"
+    version: ClassVar[int] = 1
+    reads: ClassVar[Schemas] = {"links": NAMED_LINKS, "entities": SHOWN_AS}
+    writes: ClassVar[Schemas] = {"rows": MEMBER_ROWS}
+
+    description_chars: int
+    rows_a_task: int
+
+    @property
+    def split(self) -> ByKey:
+        """An entity meets its memberships."""
+        return ByKey("entity_id", self.rows_a_task)
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the memberships."""
+        return {"rows": described(tables["links"], tables["entities"], self.description_chars)}
+
+
+@dataclass(frozen=True)
+class GroupMembers:
+    """Memberships with what is shown of each → clusters."""
+
+    name: ClassVar[str] = "group_members"
+    version: ClassVar[int] = 1
+    reads: ClassVar[Schemas] = {"rows": MEMBER_ROWS}
+    writes: ClassVar[Schemas] = {"clusters": CLUSTERS, "members": CLUSTER_MEMBERS, "sizes": CLUSTER_SIZES}
+
+    layer: int
+    rows_a_task: int
+
+    @property
+    def split(self) -> ByKey:
+        """A cluster's members meet."""
+        return ByKey("cluster_id", self.rows_a_task)
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the clusters of this partition of ids, and how many there are of each size."""
+        clusters, members = grouped(tables["rows"], self.layer)
+        sizes, counts = np.unique(pc.list_value_length(members["member_ids"]).to_numpy(), return_counts=True)
+        return {
+            "clusters": clusters,
+            "members": members,
+            "sizes": pa.table([sizes.astype(np.int64), counts.astype(np.int64)], schema=CLUSTER_SIZES),
+        }
+
+
+def cluster_id(layer: int, members: list[str]) -> str:
+    """Return a cluster's id: of its layer and its members' ids, sorted."""
+    return content_id("cluster", str(layer), *members)
+
+
+def described(links: pa.Table, entities: pa.Table, description_chars: int) -> pa.Table:
+    """Return MEMBER_ROWS.
+
+    Args:
+        links: NAMED_LINKS.
+        entities: SHOWN_AS, of the entities in them and perhaps of others.
+        description_chars: that are shown.
+    """
+    wanted, which = np.unique(rows_of(links["entity_id"], entities["entity_id"]), return_inverse=True)
+    shown = entities.take(wanted)
+    texts = [shorten(one_line(text), description_chars) for text in shown["description"].to_pylist()]
+    columns = [shown["name"], shown["type"], pa.chunked_array([pa.array(texts, pa.string())])]
+    return pa.table([*links.columns, *(column.take(pa.array(which)) for column in columns)], schema=MEMBER_ROWS)
+
+
+def grouped(rows: pa.Table, layer: int) -> tuple[pa.Table, pa.Table]:
+    """Return CLUSTERS sorted by (cluster, entity), and CLUSTER_MEMBERS sorted alike, from MEMBER_ROWS.
+
+    Where a cluster came from two cells its members are there twice, and have the larger of their shares.
+    """
+    rows = rows.sort_by(
+        [("cluster_id", "ascending"), ("entity_id", "ascending"), ("responsibility", "descending")]
+    ).combine_chunks()
+    n_rows = rows.num_rows
+    clusters, entities = _numbered(rows["cluster_id"]), _numbered(rows["entity_id"])
+    first = _starts(clusters, entities)
+    best = np.maximum.reduceat(rows["best"].to_numpy().astype(np.int8), first) if n_rows else np.zeros(0, np.int8)
+    rows = rows.take(pa.array(first)).combine_chunks()
+    flat = [
+        rows["cluster_id"],
+        pa.array(np.full(len(first), layer), pa.int32()),
+        rows["entity_id"],
+        rows["responsibility"],
+        pa.array(best.astype(bool)),
+    ]
+    starts = _starts(clusters[first])
+    offsets = pa.array(np.append(starts, len(first)), pa.int32())
+    lists = [
+        pa.ListArray.from_arrays(offsets, rows[name].combine_chunks(), type=_STRINGS)
+        for name in ("entity_id", "name", "type", "description")
+    ]
+    members = pa.table([rows["cluster_id"].take(pa.array(starts)), *lists], schema=CLUSTER_MEMBERS)
+    return pa.table(flat, schema=CLUSTERS), members
+
+
+def cluster_stats(sizes: IntVector, n_entities: int, n_components: int) -> dict[str, Any]:
+    """Return the one row of CLUSTER_STATS: the figures of a layer that the stop rule looks at.
+
+    Args:
+        sizes: (n_clusters,) members of each cluster.
+        n_entities: of the layer.
+        n_components: chosen by BIC.
+    """
+    return {
+        "n_clusters": len(sizes),
+        "median_cluster": float(np.median(sizes)),
+        "largest_cluster": int(sizes.max()),
+        "sparsity": cluster_sparsity(sizes, n_entities),
+        "n_components": n_components,
+    }
+
+
+def _numbered(strings: pa.ChunkedArray) -> IntVector:
+    """Return (n,) a number for each distinct string."""
+    encoded = strings.combine_chunks().dictionary_encode()
+    numbers: IntVector = encoded.indices.to_numpy().astype(np.int64)
+    return numbers
+
+
+def _starts(*keys: IntVector) -> IntVector:
+    """Return where runs of equal keys begin."""
+    n_rows = len(keys[0])
+    new = np.ones(n_rows, bool)
+    if n_rows:
+        new[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    return np.flatnonzero(new)

@@ -1,0 +1,153 @@
+"""Mentions → entities and relations of layer 0, and descriptions that grew too long made one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from hirag_dist.core.entities.merging import (
+    CHARS_PER_TOKEN,
+    SEPARATOR,
+    DescriptionBound,
+    bound_descriptions,
+    join_descriptions,
+    merge_entities,
+    merge_relations,
+)
+from hirag_dist.core.entities.summaries import split_descriptions
+from hirag_dist.core.prompts.reply_parsing import parse_text
+from hirag_dist.core.prompts.templates import Prompts, describe_request
+from hirag_dist.core.text.ids import entity_id, relation_id
+from hirag_dist.core.text.normalize import one_line
+from hirag_dist.execution.stage import ByKey, ByRows, Schemas, Services, Split, Tables, reject_row, together
+from hirag_dist.schemas import ENTITIES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS
+from hirag_dist.types import Rejected
+
+_PARTITION_ROWS = 100_000
+# A hub has a description in every chunk that names it, and a model makes one of them, batch by batch. The largest
+# entity of five hundred chunks had 65, of 11,000 characters.
+_BOUND = DescriptionBound(count=1000, chars=200_000)
+CUT = pa.schema([pa.field("id", pa.string(), nullable=False)])  # what had more descriptions than the bound
+
+
+@dataclass(frozen=True)
+class MergeEntities:
+    """Mentions → entities of layer 0, with their distinct descriptions up to a bound. Paper: §4.1, Eq. 5.
+
+    What a task holds is bounded by its partition and its largest entity: about 100 bytes a mention, whatever was said.
+    """
+
+    name: ClassVar[str] = "merge_entities"
+    version: ClassVar[int] = 2
+    split: ClassVar[Split] = ByKey("name_key", _PARTITION_ROWS)
+    reads: ClassVar[Schemas] = {"mentions": MENTIONS}
+    writes: ClassVar[Schemas] = {"entities": ENTITIES, "cut": CUT}
+
+    def combine(self, name: str, rows: pa.Table) -> pa.Table:
+        """Return mentions without the descriptions that cannot be among an entity's first."""
+        return bound_descriptions(rows, ("name_key",), _BOUND, spare=1)[0]
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the entities of this partition of names."""
+        mentions, cut = bound_descriptions(tables["mentions"], ("name_key",), _BOUND)
+        ids = [entity_id(0, key) for key in cut["name_key"].to_pylist()]
+        return {"entities": merge_entities(mentions), "cut": pa.table({"id": sorted(ids)}, schema=CUT)}
+
+
+@dataclass(frozen=True)
+class MergeRelations:
+    """Relation mentions → relations of layer 0. Paper: §4.1."""
+
+    name: ClassVar[str] = "merge_relations"
+    version: ClassVar[int] = 2
+    split: ClassVar[Split] = ByKey("source_key", _PARTITION_ROWS)
+    reads: ClassVar[Schemas] = {"relation_mentions": RELATION_MENTIONS}
+    writes: ClassVar[Schemas] = {"relations": RELATIONS, "cut": CUT}
+
+    max_tokens: int
+
+    def combine(self, name: str, rows: pa.Table) -> pa.Table:
+        """Return mentions without the descriptions that cannot be among a relation's strongest."""
+        return bound_descriptions(rows, ("source_key", "target_key"), _BOUND, spare=1)[0]
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the relations whose first name falls into this partition."""
+        mentions, cut = bound_descriptions(tables["relation_mentions"], ("source_key", "target_key"), _BOUND)
+        ends = zip(cut["source_key"].to_pylist(), cut["target_key"].to_pylist(), strict=True)
+        ids = [relation_id("extracted", *sorted(entity_id(0, key) for key in pair)) for pair in ends]
+        return {
+            "relations": merge_relations(mentions, self.max_tokens * CHARS_PER_TOKEN),
+            "cut": pa.table({"id": sorted(ids)}, schema=CUT),
+        }
+
+
+@dataclass(frozen=True)
+class DescribeEntities:
+    """Descriptions longer than the limit → one description by a model; shorter ones are joined."""
+
+    name: ClassVar[str] = "describe"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(512)
+    reads: ClassVar[Schemas] = {"entities": ENTITIES}
+    writes: ClassVar[Schemas] = {"entities": ENTITIES, "rejects": REJECTS}
+
+    max_tokens: int
+    prompt_tokens: int
+    tokenizer: str
+    prompts: Prompts
+    models: tuple[str, ...]
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the entities with one description each; where the model fails, the joined ones up to the limit."""
+        entities = tables["entities"]
+        rows = entities.select(["entity_id", "name", "type", "description"]).to_pylist()
+        results = await together(self._describe(row, services) for row in rows)
+        rejects = []
+        texts = []
+        for row, result in zip(rows, results, strict=True):
+            if isinstance(result, Rejected):
+                rejects.append(reject_row(self.name, result) | {"unit_id": row["entity_id"]})
+                joined = join_descriptions(split_descriptions(row["description"]), self.max_tokens * CHARS_PER_TOKEN)
+                texts.append(joined)
+            else:
+                texts.append(result)
+        at = entities.schema.get_field_index("description")
+        return {
+            "entities": entities.set_column(at, entities.schema.field(at), pa.array(texts, pa.string())),
+            "rejects": pa.Table.from_pylist(rejects, REJECTS),
+        }
+
+    async def _describe(self, row: dict[str, Any], services: Services) -> str | Rejected:
+        if SEPARATOR not in row["description"]:
+            return str(row["description"])
+        pieces = split_descriptions(row["description"])
+        while True:
+            # Cheap bound first: no text has more tokens than characters.
+            n_chars = sum(len(piece) + 1 for piece in pieces)
+            if n_chars <= self.max_tokens or services.count_tokens(" ".join(pieces)) <= self.max_tokens:
+                return " ".join(pieces)
+            batches = self._batches(pieces, services)
+            shorter = []
+            for batch in batches:
+                request = describe_request(row["name"], row["type"], batch, self.prompts, self.max_tokens // 2)
+                result = await services.chat.ask(request, parse_text)
+                if isinstance(result, Rejected):
+                    return result
+                shorter.append(one_line(result))
+            if len(batches) == 1 or sum(map(len, shorter)) > 0.8 * n_chars:  # one call did it, or none ever will
+                return join_descriptions(shorter, self.max_tokens * CHARS_PER_TOKEN * 2)
+            pieces = shorter
+
+    def _batches(self, pieces: list[str], services: Services) -> list[list[str]]:
+        batches: list[list[str]] = [[]]
+        room = self.prompt_tokens
+        for piece in pieces:
+            cost = services.count_tokens(piece) + 2
+            if batches[-1] and cost > room:
+                batches.append([])
+                room = self.prompt_tokens
+            batches[-1].append(piece)
+            room -= cost
+        return batches

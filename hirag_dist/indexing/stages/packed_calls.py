@@ -1,0 +1,76 @@
+"""Units that share a call: asked together, read one by one, and those that failed asked again alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from hirag_dist.core.prompts.packing import packs, size_of, split_reply
+from hirag_dist.core.prompts.reply_validation import Malformed
+from hirag_dist.core.prompts.templates import pack_request
+from hirag_dist.execution.stage import Services, together
+from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit(Generic[T]):
+    """One unit's call, as it would be asked alone, and how its reply is read (raises Malformed)."""
+
+    request: ChatRequest
+    parse: Callable[[ChatReply], T]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What may share a call: units of `max_tokens` together, about, and `max_units` of them at most."""
+
+    max_tokens: int
+    max_units: int
+
+
+async def ask_packed(
+    units: Sequence[Unit[T]], packing: Packing, task: str, system: Message, services: Services
+) -> list[T | Rejected]:
+    """Return what each unit's reply was read as, in order, or a `Rejected` after its last attempt.
+
+    A pack is asked once. What cannot be read in its reply is asked again unit by unit, through each unit's own
+    request: a reply that was refused or cut off for the sake of one unit costs the others one call each, while asking
+    the same pack again would most likely fail as it did, and cost all of it.
+
+    Args:
+        system: the packed task's system message.
+    """
+    groups = packs([size_of(unit.request.messages[1].content) for unit in units], packing.max_tokens, packing.max_units)
+    found = await together(ask_pack([units[at] for at in group], task, system, services) for group in groups)
+    return [each for group in found for each in group]
+
+
+async def ask_pack(units: Sequence[Unit[T]], task: str, system: Message, services: Services) -> list[T | Rejected]:
+    """Return what each unit's reply was read as, asked in one call; what cannot be read there is asked alone."""
+    if len(units) == 1:
+        return [await services.chat.ask(units[0].request, units[0].parse)]
+
+    def accept(reply: ChatReply) -> list[T | Malformed]:
+        parts = zip(units, split_reply(reply, len(units)), strict=True)
+        found: list[T | Malformed] = [_parse(unit.parse, part) for unit, part in parts]
+        return found
+
+    together_read = await services.chat.ask(pack_request(task, [unit.request for unit in units], system), accept)
+    read: Sequence[T | Malformed | Rejected]
+    read = [together_read] * len(units) if isinstance(together_read, Rejected) else together_read
+    failed = [at for at, each in enumerate(read) if isinstance(each, Malformed | Rejected)]
+    again = await together(services.chat.ask(units[at].request, units[at].parse) for at in failed)
+    alone = dict(zip(failed, again, strict=True))
+    return [alone[at] if isinstance(each, Malformed | Rejected) else each for at, each in enumerate(read)]
+
+
+def _parse(parse: Callable[[ChatReply], T], part: ChatReply | Malformed) -> T | Malformed:
+    if isinstance(part, Malformed):
+        return part
+    try:
+        return parse(part)
+    except Malformed as refusal:
+        return refusal

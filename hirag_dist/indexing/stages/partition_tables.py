@@ -1,0 +1,80 @@
+"""The tree of coarse mixtures that cuts a layer into cells, as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hirag_dist.core.clustering.partition_tree import Cells, Node
+from hirag_dist.types import Mixture
+
+CELL_NODES = pa.schema(  # a row a node, the root first, parents before their children; none where there is one cell
+    [
+        pa.field("parent", pa.int32(), nullable=False),  # row of the parent, −1 for the root
+        pa.field("place", pa.int32(), nullable=False),  # among the parent's children
+        pa.field("cells", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False),  # −1: a node
+        pa.field("covariance", pa.string(), nullable=False),
+        pa.field("min_variance", pa.float64(), nullable=False),
+        pa.field("dims", pa.int32(), nullable=False),
+        pa.field("weights", pa.binary(), nullable=False),  # (k,) float64; these are little endian
+        pa.field("means", pa.binary(), nullable=False),  # (k, dims) float32
+        pa.field("variances", pa.binary(), nullable=False),  # float32, the covariance's shape
+    ]
+)
+
+
+def node_table(cells: Cells) -> pa.Table:
+    """Return CELL_NODES."""
+    rows: list[dict[str, Any]] = []
+
+    def add(node: Node, parent: int, place: int) -> None:
+        own, mixture = len(rows), node.mixture
+        rows.append(
+            {
+                "parent": parent,
+                "place": place,
+                "cells": [-1 if isinstance(child, Node) else child for child in node.children],
+                "covariance": mixture.covariance,
+                "min_variance": mixture.min_variance,
+                "dims": mixture.means.shape[1],
+                "weights": np.ascontiguousarray(mixture.weights, "<f8").tobytes(),
+                "means": np.ascontiguousarray(mixture.means, "<f4").tobytes(),
+                "variances": np.ascontiguousarray(mixture.variances, "<f4").tobytes(),
+            }
+        )
+        for number, child in enumerate(node.children):
+            if isinstance(child, Node):
+                add(child, own, number)
+
+    if cells.root is not None:
+        add(cells.root, -1, 0)
+    return pa.Table.from_pylist(rows, CELL_NODES)
+
+
+def cells_of(table: pa.Table) -> Cells:
+    """Return what `node_table` was made of; its likelihoods are not kept."""
+    rows = table.to_pylist()
+    if not rows:
+        return Cells(None, 1)
+    children: list[list[Any]] = [list(row["cells"]) for row in rows]
+    for own in range(len(rows) - 1, -1, -1):  # children come after their parents: here they are done first
+        row = rows[own]
+        node = Node(_mixture(row), tuple(children[own]))
+        if row["parent"] >= 0:
+            children[row["parent"]][row["place"]] = node
+    return Cells(node, 1 + max(cell for row in rows for cell in row["cells"]))
+
+
+def _mixture(row: dict[str, Any]) -> Mixture:
+    k = len(row["cells"])
+    dims = row["dims"]
+    variances = np.frombuffer(row["variances"], "<f4")
+    return Mixture(
+        np.frombuffer(row["weights"], "<f8"),
+        np.frombuffer(row["means"], "<f4").reshape(k, dims),
+        variances.reshape((k, dims, dims) if row["covariance"] == "full" else (k, -1)),
+        row["covariance"],
+        min_variance=row["min_variance"],
+    )

@@ -1,0 +1,153 @@
+"""Vectors of a large layer → their scores on the axes of largest variance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from hirag_dist.core.clustering.pca import principal_axes, total_moments
+from hirag_dist.errors import ConfigError
+from hirag_dist.execution.stage import ByRows, InRounds, Schemas, Services, Split, Tables, Whole
+from hirag_dist.indexing.stages.embed import vector_matrix, vector_table
+from hirag_dist.protocols import Held, Kernels
+from hirag_dist.schemas import VECTORS
+from hirag_dist.types import FloatMatrix, Moments, Projection
+
+PROJECTION = pa.schema(  # a row a component
+    [
+        pa.field("axis", pa.binary(), nullable=False),  # (dim,) float32, little endian
+        pa.field("shift", pa.float32(), nullable=False),
+    ]
+)
+LEAST_UMAP_ROWS = 16  # fewer are one neighbourhood
+_MOST_UMAP_ROWS = 200_000
+_MOST_ROWS = 16_384  # that are in memory at a time with all their dimensions: 100 MB at 1,536
+
+
+@dataclass(frozen=True)
+class FitProjection:
+    """Vectors → the axes of largest variance (Eq. 7's vectors have too many dimensions for a mixture).
+
+    One round. A worker reads a shard, gives its moments, and forgets it; they are added up in the order of shards.
+    """
+
+    name: ClassVar[str] = "fit_projection"
+    version: ClassVar[int] = 1
+    reads: ClassVar[Schemas] = {"vectors": VECTORS}
+    writes: ClassVar[Schemas] = {"projection": PROJECTION}
+
+    dim: int
+    reduce_dims: int
+    shard_rows: int
+    kernels: str
+
+    @property
+    def split(self) -> InRounds:
+        """By shards, which do not stay."""
+        return InRounds(self.shard_rows, keep=False)
+
+    def load(self, rows: pa.Table, first_row: int) -> FloatMatrix:
+        """Return the vectors."""
+        return vector_matrix(rows, self.dim)
+
+    def go_round(self, shards: Held, kernels: Kernels, n_rows: int) -> Tables:
+        """Return the projection."""
+        found = principal_axes(
+            total_moments(shards.each(_moments, self.kernels)), n_axes(self.dim, self.reduce_dims, n_rows)
+        )
+        rows = [axis.tobytes() for axis in np.ascontiguousarray(found.axes.T, "<f4")]
+        return {"projection": pa.table([pa.array(rows, pa.binary()), pa.array(found.shift)], schema=PROJECTION)}
+
+
+@dataclass(frozen=True)
+class ReduceVectors:
+    """Vectors → scores: VECTORS of few dimensions."""
+
+    name: ClassVar[str] = "reduce_vectors"
+    version: ClassVar[int] = 1
+    reads: ClassVar[Schemas] = {"vectors": VECTORS, "projection": PROJECTION}
+    writes: ClassVar[Schemas] = {"scores": VECTORS}
+
+    dim: int
+    shard_rows: int
+    kernels: str
+
+    @property
+    def split(self) -> ByRows:
+        """By shards."""
+        return ByRows(self.shard_rows)
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the scores of one shard."""
+        vectors, rows = tables["vectors"], tables["projection"]
+        axes = np.frombuffer(b"".join(rows["axis"].to_pylist()), "<f4").reshape(rows.num_rows, self.dim)
+        projection = Projection(np.ascontiguousarray(axes.T), rows["shift"].to_numpy())
+        scores = services.kernels(self.kernels).project(vector_matrix(vectors, self.dim), projection)
+        return {"scores": vector_table(vectors["id"], scores)}
+
+
+@dataclass(frozen=True)
+class ReduceByNeighbours:
+    """Vectors → positions of few dimensions that keep neighbours together (UMAP, as in the paper's own code)."""
+
+    name: ClassVar[str] = "reduce_by_neighbours"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = Whole(f"{_MOST_UMAP_ROWS:,} entities: a search for neighbours and a descent, one thread")
+    reads: ClassVar[Schemas] = {"vectors": VECTORS}
+    writes: ClassVar[Schemas] = {"scores": VECTORS}
+
+    dim: int
+    n_dims: int
+    seed: int
+    kernels: str
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the positions of all rows."""
+        vectors = tables["vectors"]
+        scores = services.kernels(self.kernels).umap(vector_matrix(vectors, self.dim), self.n_dims, self.seed)
+        return {"scores": vector_table(vectors["id"], scores)}
+
+
+def check_umap_rows(n_rows: int) -> None:
+    """Refuse a layer that UMAP would take hours for.
+
+    Raises:
+        ConfigError: it has too many rows.
+    """
+    if n_rows > _MOST_UMAP_ROWS:
+        raise ConfigError(
+            f"clustering.reduction: umap runs in one process and takes {_MOST_UMAP_ROWS:,} entities at most; "
+            f"this layer has {n_rows:,}: set clustering.reduction: pca"
+        )
+
+
+def full_rows(shard_rows: int) -> int:
+    """Return how many rows a shard of unreduced vectors has: fewer than one of scores, for they are larger."""
+    return min(shard_rows, _MOST_ROWS)
+
+
+def n_axes(dim: int, reduce_dims: int, n_rows: int) -> int:
+    """Return how many components a layer's vectors are reduced to."""
+    return min(reduce_dims, dim, max(n_rows - 1, 1))
+
+
+def reduced(vectors: FloatMatrix, reduce_dims: int, shard_rows: int, kernels: Kernels) -> FloatMatrix:
+    """Return the scores that the stages give, in one process.
+
+    Args:
+        vectors: (n, dim) float32.
+        reduce_dims: components wanted.
+        shard_rows: rows of a shard: it decides the last bits.
+        kernels: does the products.
+    """
+    shards = [vectors[first : first + shard_rows] for first in range(0, len(vectors), shard_rows)]
+    count = n_axes(vectors.shape[1], reduce_dims, len(vectors))
+    projection = principal_axes(total_moments(map(kernels.moments, shards)), count)
+    return np.concatenate([kernels.project(shard, projection) for shard in shards])
+
+
+def _moments(services: Services, vectors: FloatMatrix, kernels: str) -> Moments:
+    return services.kernels(kernels).moments(vectors)

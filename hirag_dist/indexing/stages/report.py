@@ -1,0 +1,218 @@
+"""Communities → reports, as a graph of dependencies: one is asked for when those it builds on are there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from hirag_dist.core.prompts.packing import packs, size_of
+from hirag_dist.core.prompts.reply_parsing import ReportRecord, parse_report
+from hirag_dist.core.prompts.templates import PACKED, Prompts, report_request
+from hirag_dist.core.reports.material import (
+    ChildReport,
+    ClaimLine,
+    Draft,
+    Link,
+    Material,
+    Member,
+    members_report,
+    report_row,
+)
+from hirag_dist.core.reports.selection import OUTLINES
+from hirag_dist.errors import Deferred
+from hirag_dist.execution.stage import ByKey, Schemas, Services, Split, Tables, reject_row, together
+from hirag_dist.indexing.stages.packed_calls import Packing, Unit, ask_pack
+from hirag_dist.indexing.stages.report_text import CLAIM_LINES, ENTITY_LINES, RELATION_LINES
+from hirag_dist.schemas import REJECTS, REPORTS
+from hirag_dist.types import Rejected
+
+CHILD_REPORTS = pa.schema(
+    [
+        pa.field("tree", pa.string(), nullable=False),  # where the report above is written
+        pa.field("community_id", pa.string(), nullable=False),
+        pa.field("title", pa.string(), nullable=False),
+        pa.field("summary", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class WriteReports:
+    """The communities of whole trees → their reports. Paper: §4.1; GraphRAG paper §3.1.4.
+
+    Reports of one tree and level share calls in the order of (parent, id), whatever is done first, so that a build
+    asks the same again. A call waits for the reports that stand in for members in it, and for no others.
+    """
+
+    name: ClassVar[str] = "reports"
+    version: ClassVar[int] = 3
+    split: ClassVar[Split] = ByKey("tree", 256)
+    reads: ClassVar[Schemas] = {
+        "outlines": OUTLINES,
+        "entities": ENTITY_LINES,
+        "relations": RELATION_LINES,
+        "children": CHILD_REPORTS,
+        "claims": CLAIM_LINES,  # given only where there are some, so that other indexes keep their reports
+    }
+    writes: ClassVar[Schemas] = {"reports": REPORTS, "as_children": CHILD_REPORTS, "rejects": REJECTS}
+
+    structured: bool
+    max_tokens: int
+    min_entities: int
+    tokenizer: str
+    packing: Packing
+    same_language: bool
+    prompts: Prompts
+    models: tuple[str, ...]
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return a report for each community; one without a usable reply is absent and in rejects."""
+        rows = sorted(tables["outlines"].to_pylist(), key=_packing_order)
+        lines = _Lines(tables["entities"], tables["relations"], tables.get("claims", CLAIM_LINES.empty_table()))
+        reports = _Reports(rows, tables["children"])
+        wanted = []
+        for row in rows:
+            own, members = row["community_id"], lines.members(row)
+            if row["n_entities"] < self.min_entities:
+                reports.put(own, members_report(own, row["level"], members))
+            else:
+                claims = lines.claims(row)
+                draft = Draft(members, lines.links(row), self.max_tokens, services.count_tokens, claims=claims)
+                wanted.append(_Wanted(row, draft))
+        system = self.prompts.system(PACKED["report"], PACKED["report"] if self.structured else None)
+
+        async def write(pack: Sequence[_Wanted]) -> None:
+            try:
+                shown = [each.draft.material(await reports.below(each)) for each in pack]
+                replies = await ask_pack([self._unit(material) for material in shown], "report", system, services)
+                for each, material, reply in zip(pack, shown, replies, strict=True):
+                    own, level = each.row["community_id"], each.row["level"]
+                    written = reply if isinstance(reply, Rejected) else report_row(own, level, reply, material.refs)
+                    reports.put(own, written)
+            finally:
+                reports.close(pack)
+
+        await together(write(pack) for pack in self._packs(wanted))
+        return reports.tables(rows, self.name)
+
+    def _packs(self, wanted: Sequence[_Wanted]) -> Iterator[Sequence[_Wanted]]:
+        """Yield what shares a call, by what is known before any report is written: sizes without sub-reports."""
+        for _, group in groupby(wanted, key=lambda each: (each.row["tree"], each.row["level"])):
+            here = list(group)
+            requests = (self._unit(each.draft.material([])).request for each in here)
+            sizes = [size_of(request.messages[1].content) for request in requests]
+            for pack in packs(sizes, self.packing.max_tokens, self.packing.max_units):
+                yield here[pack.start : pack.stop]
+
+    def _unit(self, shown: Material) -> Unit[ReportRecord]:
+        compare = self.same_language and "report" not in self.prompts.instructions
+        read = " ".join((*shown.entities, *shown.relations, *shown.claims, *shown.reports)) if compare else ""
+        form = "report" if self.structured else None
+        return Unit(
+            report_request(shown.entities, shown.relations, shown.reports, self.prompts, form, shown.claims),
+            lambda reply: parse_report(reply, read),
+        )
+
+
+def _packing_order(row: dict[str, Any]) -> tuple[str, int, str, str]:
+    return row["tree"], -row["level"], row["parent_id"] or "", row["community_id"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """An OUTLINES row whose report takes a call."""
+
+    row: dict[str, Any]
+    draft: Draft
+
+
+class _Lines:
+    """The text of entities, relations and claims, found by id. Trees that share an entity share its text."""
+
+    def __init__(self, entities: pa.Table, relations: pa.Table, claims: pa.Table) -> None:
+        self._entities = {row["entity_id"]: row for row in entities.drop_columns("tree").to_pylist()}
+        self._relations = {row["relation_id"]: row for row in relations.drop_columns("tree").to_pylist()}
+        self._claims: dict[str, dict[str, ClaimLine]] = {}
+        for row in claims.drop_columns("tree").to_pylist():
+            self._claims.setdefault(row["entity_id"], {})[row["claim_id"]] = ClaimLine(**row)
+
+    def members(self, row: dict[str, Any]) -> list[Member]:
+        """Return the members that a report may show, most prominent first."""
+        return [Member(**self._entities[own]) for own in row["entity_ids"]]
+
+    def links(self, row: dict[str, Any]) -> list[Link]:
+        """Return the relations that a report may show, heaviest first."""
+        return [
+            Link(**found, source=self._name(found["source_id"]), target=self._name(found["target_id"]))
+            for found in (self._relations[own] for own in row["relation_ids"])
+        ]
+
+    def claims(self, row: dict[str, Any]) -> list[ClaimLine]:
+        """Return the claims about members that a report may show."""
+        return [claim for own in row["entity_ids"] for claim in self._claims.get(own, {}).values()]
+
+    def _name(self, entity: str) -> str:
+        name: str = self._entities[entity]["name"]
+        return name
+
+
+class _Reports:
+    """The reports of one task as they are written: who needs one waits for it."""
+
+    def __init__(self, rows: Iterable[dict[str, Any]], children: pa.Table) -> None:
+        self._found: dict[str, dict[str, Any] | Rejected] = {row["community_id"]: row for row in children.to_pylist()}
+        self._closed = {row["community_id"]: asyncio.Event() for row in rows}
+
+    def put(self, own: str, report: dict[str, Any] | Rejected) -> None:
+        self._found[own] = report
+        self._closed[own].set()
+
+    def close(self, pack: Iterable[_Wanted]) -> None:
+        """Let nobody wait for these any longer, whether they were written or not."""
+        for each in pack:
+            self._closed[each.row["community_id"]].set()
+
+    async def below(self, wanted: _Wanted) -> list[ChildReport]:
+        """Return the reports that may stand in for members, when they are there; none where all members fit.
+
+        Raises:
+            Deferred: one of them waits for a batch, or failed: its own failure is what is told.
+        """
+        if wanted.draft.fits:
+            return []
+        found = []
+        for child in wanted.row["children"]:
+            own = child["community_id"]
+            if own in self._closed:
+                await self._closed[own].wait()
+                if own not in self._found:
+                    raise Deferred("a report that this one builds on is not there yet")
+            report = self._found.get(own)
+            if isinstance(report, dict):
+                covered = frozenset(child["entity_ids"])
+                found.append(ChildReport(own, report["title"], report["summary"], child["n_entities"], covered))
+        return found
+
+    def tables(self, rows: Iterable[dict[str, Any]], stage: str) -> Tables:
+        """Return what was written, in the order of the rows."""
+        reports, above, rejects = [], [], []
+        for row in rows:
+            own = row["community_id"]
+            report = self._found[own]
+            if isinstance(report, Rejected):
+                rejects.append(reject_row(stage, report) | {"unit_id": own})
+                continue
+            reports.append(report)
+            if row["parent_tree"] is not None:
+                said = {"title": report["title"], "summary": report["summary"]}
+                above.append({"tree": row["parent_tree"], "community_id": own} | said)
+        return {
+            "reports": pa.Table.from_pylist(reports, REPORTS),
+            "as_children": pa.Table.from_pylist(above, CHILD_REPORTS),
+            "rejects": pa.Table.from_pylist(rejects, REJECTS),
+        }

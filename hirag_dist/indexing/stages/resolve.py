@@ -1,0 +1,301 @@
+"""Entities of layer 0 under several names → which are one: pairs proposed, the doubtful ones asked about, groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hirag_dist.core.entities.resolution.candidate_pairs import LLM, Pair, Rules, propose_pairs
+from hirag_dist.core.entities.resolution.entity_features import View
+from hirag_dist.core.entities.resolution.union import group_pairs
+from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.prompts.reply_parsing import Same, parse_same
+from hirag_dist.core.prompts.templates import PACKED, Prompts, same_entity_request
+from hirag_dist.core.text.ids import content_id, entity_id
+from hirag_dist.core.text.normalize import shorten
+from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables, Whole, reject_row
+from hirag_dist.indexing.stages.embed import vector_rows
+from hirag_dist.indexing.stages.packed_calls import Packing, Unit, ask_packed
+from hirag_dist.schemas import ALIASES, ENTITIES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS, VECTORS
+from hirag_dist.types import Rejected
+
+_DESCRIPTION_CHARS = 320  # of an entity that is asked about
+_NEIGHBOURS = 6  # of an entity that is asked about, by name
+_PACK_TOKENS = 8000
+_SEED = 0  # of the partitions that near vectors are looked for in
+
+_PAIR = [
+    pa.field("left_id", pa.string(), nullable=False),
+    pa.field("right_id", pa.string(), nullable=False),
+    pa.field("tier", pa.string(), nullable=False),
+    pa.field("score", pa.float64(), nullable=False),
+    pa.field("evidence", pa.string(), nullable=False),
+]
+PAIRS = pa.schema(_PAIR)
+QUESTIONS = pa.schema(
+    [
+        *_PAIR,
+        pa.field("left_text", pa.string(), nullable=False),  # what the model is told of each
+        pa.field("right_text", pa.string(), nullable=False),
+    ]
+)
+ANSWERS = pa.schema([*_PAIR, pa.field("same", pa.bool_(), nullable=False)])
+_NAME_KEYS = pa.schema([MENTIONS.field("name_key")])
+
+
+@dataclass(frozen=True)
+class ProposePairs:
+    """Entities → pairs that are surely one, and questions about those that may be."""
+
+    name: ClassVar[str] = "propose_pairs"
+    version: ClassVar[int] = 2
+    split: ClassVar[Split] = Whole(
+        "a million entities: 3 GB, and 8 bytes for each number of their vectors: 3 GB of 384 dimensions, 12 GB of 1,536"
+    )
+    reads: ClassVar[Schemas] = {"entities": ENTITIES, "relations": RELATIONS, "vectors": VECTORS}
+    writes: ClassVar[Schemas] = {"pairs": PAIRS, "questions": QUESTIONS}
+
+    rules: Rules
+    dim: int
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return pairs and questions, sorted by id."""
+        entities = tables["entities"].sort_by("entity_id")
+        order = rows_of(entities["entity_id"], tables["vectors"]["id"])
+        vectors = vector_rows(tables["vectors"], self.dim, order)
+        view = View(entities, tables["relations"])
+        ids: list[str] = entities["entity_id"].to_pylist()
+        pairs: list[dict[str, Any]] = []
+        questions: list[dict[str, Any]] = []
+        for pair in propose_pairs(view, vectors, self.rules, _SEED):
+            row = {
+                "left_id": ids[pair.left],
+                "right_id": ids[pair.right],
+                "tier": pair.tier,
+                "score": pair.score,
+                "evidence": pair.evidence,
+            }
+            if pair.ask:
+                questions.append(row | {"left_text": _told(view, pair.left), "right_text": _told(view, pair.right)})
+            else:
+                pairs.append(row)
+        return {
+            "pairs": pa.Table.from_pylist(pairs, PAIRS),
+            "questions": pa.Table.from_pylist(questions, QUESTIONS),
+        }
+
+
+def _told(view: View, row: int) -> str:
+    """Return the line that tells a model of an entity."""
+    told = f"{view.names[row]} ({view.types[row]})"
+    if view.descriptions[row]:
+        told += f": {shorten(view.descriptions[row], _DESCRIPTION_CHARS)}"
+    near = [view.names[other] for other in view.neighbours(row)[:_NEIGHBOURS]]
+    return f"{told} [related to: {'; '.join(near)}]" if near else told
+
+
+@dataclass(frozen=True)
+class AskPairs:
+    """Questions → whether each pair is one entity. One that is refused to the last stays apart, as a dead letter."""
+
+    name: ClassVar[str] = "resolve"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(240)  # packs end where a task ends
+    reads: ClassVar[Schemas] = {"questions": QUESTIONS}
+    writes: ClassVar[Schemas] = {"answers": ANSWERS, "rejects": REJECTS}
+
+    structured: bool
+    pairs_per_call: int
+    prompts: Prompts
+    models: tuple[str, ...]
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return an answer for each pair, and the pairs whose reply was refused to the last."""
+        questions = tables["questions"].to_pylist()
+        alone = "same-entity" if self.structured else None
+        task = PACKED["same-entity"]
+        system = self.prompts.system(task, task if self.structured else None)
+        units: list[Unit[Same]] = [
+            Unit(same_entity_request([row["left_text"], row["right_text"]], self.prompts, alone), parse_same)
+            for row in questions
+        ]
+        packing = Packing(_PACK_TOKENS, self.pairs_per_call)
+        results = await ask_packed(units, packing, "same-entity", system, services)
+        answers, rejects = [], []
+        for row, result in zip(questions, results, strict=True):
+            if isinstance(result, Rejected):
+                unit = content_id("pair", row["left_id"], row["right_id"])
+                rejects.append(reject_row(self.name, result) | {"unit_id": unit})
+                continue
+            said = {name: row[name] for name in PAIRS.names}
+            said["evidence"] = "; ".join(filter(None, (row["evidence"], shorten(result.reason, 200))))
+            answers.append(said | {"same": result.same})
+        return {
+            "answers": pa.Table.from_pylist(answers, ANSWERS),
+            "rejects": pa.Table.from_pylist(rejects, REJECTS),
+        }
+
+
+@dataclass(frozen=True)
+class GroupNames:
+    """Pairs and answers → for every name that is another name's entity, which."""
+
+    name: ClassVar[str] = "group_names"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = Whole("ten million pairs; entities as in propose_pairs")
+    reads: ClassVar[Schemas] = {"pairs": PAIRS, "answers": ANSWERS, "entities": ENTITIES, "mentions": _NAME_KEYS}
+    writes: ClassVar[Schemas] = {"aliases": ALIASES}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the aliases, by name."""
+        said = [*tables["pairs"].to_pylist(), *tables["answers"].to_pylist()]
+        involved = pa.array(sorted({own for row in said for own in (row["left_id"], row["right_id"])}), pa.string())
+        entities = tables["entities"]
+        entities = entities.filter(pc.is_in(entities["entity_id"], involved)).sort_by("entity_id").combine_chunks()
+        ids: list[str] = entities["entity_id"].to_pylist()
+        place = {own: row for row, own in enumerate(ids)}
+        view = View(entities, RELATIONS.empty_table())
+        pairs, apart = [], {}
+        for row in said:
+            left, right = place[row["left_id"]], place[row["right_id"]]
+            if row.get("same", True):
+                tier = LLM if "same" in row else row["tier"]
+                pairs.append(Pair(left, right, tier, row["score"], row["evidence"]))
+            else:
+                apart[left, right] = row["evidence"]
+        aliases = group_pairs(view, pairs, apart)
+        wanted = {ids[row] for alias in aliases for row in (alias.row, alias.canonical)}
+        keys = _keys(tables["mentions"], wanted)
+        rows = [
+            {
+                "name_key": keys[ids[alias.row]],
+                "canonical_key": keys[ids[alias.canonical]],
+                "name": view.names[alias.row],
+                "canonical_name": view.names[alias.canonical],
+                "entity_id": ids[alias.canonical],
+                "tier": alias.pair.tier,
+                "score": alias.pair.score,
+                "evidence": alias.pair.evidence
+                + ("" if alias.via == alias.canonical else f" (with {view.names[alias.via]})"),
+            }
+            for alias in aliases
+        ]
+        return {"aliases": pa.Table.from_pylist(rows, ALIASES).sort_by("name_key")}
+
+
+def _keys(mentions: pa.Table, wanted: set[str]) -> dict[str, str]:
+    """Return entity id → the key that its mentions were merged by."""
+    found = {}
+    for key in pc.unique(mentions["name_key"]).to_pylist():
+        own = entity_id(0, key)
+        if own in wanted:
+            found[own] = key
+    return found
+
+
+@dataclass(frozen=True)
+class RenameMentions:
+    """Mentions → those of the entities that names were resolved to, by their new key. The name itself stays."""
+
+    name: ClassVar[str] = "rename_mentions"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(200_000)
+    reads: ClassVar[Schemas] = {"mentions": MENTIONS, "aliases": ALIASES}
+    writes: ClassVar[Schemas] = {"mentions": MENTIONS}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the mentions of every entity that others became one with."""
+        mentions, aliases = tables["mentions"], tables["aliases"]
+        keys = _renamed(mentions["name_key"], aliases)
+        touched = pc.is_in(keys, value_set=aliases["canonical_key"].combine_chunks())
+        at = mentions.schema.get_field_index("name_key")
+        return {"mentions": mentions.set_column(at, MENTIONS.field("name_key"), keys).filter(touched)}
+
+
+@dataclass(frozen=True)
+class RenameRelations:
+    """Relation mentions → all, by the keys that their ends have now. One between two names of an entity goes."""
+
+    name: ClassVar[str] = "rename_relations"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(200_000)
+    reads: ClassVar[Schemas] = {"relation_mentions": RELATION_MENTIONS, "aliases": ALIASES}
+    writes: ClassVar[Schemas] = {"relation_mentions": RELATION_MENTIONS}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the relation mentions, ends sorted again."""
+        mentions, aliases = tables["relation_mentions"], tables["aliases"]
+        sources = _renamed(mentions["source_key"], aliases)
+        targets = _renamed(mentions["target_key"], aliases)
+        swapped = pc.greater(sources, targets)
+        for name, keys in (
+            ("source_key", pc.if_else(swapped, targets, sources)),
+            ("target_key", pc.if_else(swapped, sources, targets)),
+        ):
+            at = mentions.schema.get_field_index(name)
+            mentions = mentions.set_column(at, RELATION_MENTIONS.field(name), keys)
+        return {"relation_mentions": mentions.filter(pc.not_equal(mentions["source_key"], mentions["target_key"]))}
+
+
+def _renamed(keys: pa.ChunkedArray, aliases: pa.Table) -> pa.Array:
+    """Return keys with those of aliases replaced."""
+    keys = keys.combine_chunks()
+    found = pc.index_in(keys, value_set=aliases["name_key"].combine_chunks())
+    return pc.coalesce(aliases["canonical_key"].combine_chunks().take(found), keys)
+
+
+@dataclass(frozen=True)
+class UntouchedEntities:
+    """Described entities → those that no name was resolved to or away from: they stay as they are."""
+
+    name: ClassVar[str] = "untouched_entities"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(200_000)
+    reads: ClassVar[Schemas] = {"entities": ENTITIES, "aliases": ALIASES}
+    writes: ClassVar[Schemas] = {"entities": ENTITIES}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the entities that are not renewed."""
+        return {"entities": _untouched(tables["entities"], "entity_id", tables["aliases"])}
+
+
+@dataclass(frozen=True)
+class UntouchedVectors:
+    """Vectors of entities → those of the entities that stay as they are."""
+
+    name: ClassVar[str] = "untouched_vectors"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(200_000)
+    reads: ClassVar[Schemas] = {"vectors": VECTORS, "aliases": ALIASES}
+    writes: ClassVar[Schemas] = {"vectors": VECTORS}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the vectors that are not renewed."""
+        return {"vectors": _untouched(tables["vectors"], "id", tables["aliases"])}
+
+
+@dataclass(frozen=True)
+class UntouchedLetters:
+    """Dead letters of descriptions → those of entities that stay as they are; the others are described anew."""
+
+    name: ClassVar[str] = "untouched_letters"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(200_000)
+    reads: ClassVar[Schemas] = {"letters": REJECTS, "aliases": ALIASES}
+    writes: ClassVar[Schemas] = {"letters": REJECTS}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the letters that still stand."""
+        return {"letters": _untouched(tables["letters"], "unit_id", tables["aliases"])}
+
+
+def _untouched(table: pa.Table, column: str, aliases: pa.Table) -> pa.Table:
+    keys: Sequence[str] = pc.unique(
+        pa.concat_arrays([aliases[name].combine_chunks() for name in ("name_key", "canonical_key")])
+    ).to_pylist()
+    touched = pa.array([entity_id(0, key) for key in keys], pa.string())
+    return table.filter(pc.invert(pc.is_in(table[column], value_set=touched)))

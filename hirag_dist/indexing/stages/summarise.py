@@ -1,0 +1,91 @@
+"""Clusters → summary entities of the next layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from hirag_dist.core.prompts.reply_parsing import Summary, parse_summary
+from hirag_dist.core.prompts.templates import PACKED, Prompts, summary_request
+from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables, reject_row
+from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
+from hirag_dist.indexing.stages.packed_calls import Packing, Unit, ask_packed
+from hirag_dist.schemas import REJECTS
+from hirag_dist.types import Rejected
+
+_ENTITY = pa.struct([("name", pa.string()), ("type", pa.string()), ("description", pa.string())])
+_COVER = pa.struct(
+    [("member", pa.int32()), ("entity", pa.int32()), ("description", pa.string()), ("strength", pa.float64())]
+)
+CLUSTER_SUMMARIES = pa.schema(
+    [
+        pa.field("cluster_id", pa.string(), nullable=False),
+        pa.field("entities", pa.list_(_ENTITY), nullable=False),
+        pa.field("covers", pa.list_(_COVER), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SummariseClusters:
+    """Each cluster → its summary entities and which member each covers. Paper: §4.1, meta summary entities 𝒳."""
+
+    name: ClassVar[str] = "summarise"
+    version: ClassVar[int] = 2
+    split: ClassVar[Split] = ByRows(64)  # packs end where a task ends
+    reads: ClassVar[Schemas] = {"members": CLUSTER_MEMBERS}
+    writes: ClassVar[Schemas] = {"summaries": CLUSTER_SUMMARIES, "rejects": REJECTS}
+
+    layer: int
+    structured: bool
+    meta_types: tuple[str, ...]
+    packing: Packing
+    same_language: bool
+    prompts: Prompts
+    models: tuple[str, ...]
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return a summary for each cluster, and the clusters whose reply was refused to the last."""
+        clusters = tables["members"].to_pylist()
+        form = PACKED["summarise"] if self.structured else None
+        system = self.prompts.system(PACKED["summarise"], form, meta_types=", ".join(self.meta_types))
+        units = [self._unit(cluster) for cluster in clusters]
+        results = await ask_packed(units, self.packing, "summarise", system, services)
+        rows, rejects = [], []
+        for cluster, result in zip(clusters, results, strict=True):
+            if isinstance(result, Rejected):
+                rejects.append(reject_row(self.name, result) | {"unit_id": cluster["cluster_id"]})
+                continue
+            rows.append(
+                {
+                    "cluster_id": cluster["cluster_id"],
+                    "entities": [
+                        {"name": entity.name, "type": entity.type, "description": entity.description}
+                        for entity in result.entities
+                    ],
+                    "covers": [
+                        {
+                            "member": cover.member,
+                            "entity": cover.entity,
+                            "description": cover.description,
+                            "strength": cover.strength,
+                        }
+                        for cover in result.covers
+                    ],
+                }
+            )
+        return {
+            "summaries": pa.Table.from_pylist(rows, CLUSTER_SUMMARIES),
+            "rejects": pa.Table.from_pylist(rejects, REJECTS),
+        }
+
+    def _unit(self, cluster: dict[str, Any]) -> Unit[Summary]:
+        names, texts = cluster["names"], cluster["descriptions"]
+        members = list(zip(names, cluster["types"], texts, strict=True))
+        read = " ".join(texts) if self.same_language and "summarise" not in self.prompts.instructions else ""
+        return Unit(
+            summary_request(members, self.prompts, self.meta_types, "summarise" if self.structured else None),
+            lambda reply: parse_summary(reply, len(members), names, read),
+        )

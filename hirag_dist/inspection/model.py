@@ -1,0 +1,204 @@
+"""What `inspect` says of an index: a tree of small frozen records that goes to JSON as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hirag_dist.core.graph.hierarchy_metrics import PathLengths
+from hirag_dist.inspection.measures import Clustering
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSummary:
+    """One layer of the hierarchy.
+
+    Attributes:
+        sparsity: CS (Eq. 17); None where the layer was not clustered.
+        attached: members that the model left out of its summary, attached afterwards.
+        unattached: members of clusters whose summary is a dead letter.
+        covered: share of the entities with a relation to a summary of the layer above; None for the highest layer.
+    """
+
+    layer: int
+    entities: int
+    clusters: int
+    median_cluster: float
+    largest_cluster: int
+    sparsity: float | None
+    change_rate: float | None
+    summaries: int
+    attached: int
+    unattached: int
+    covered: float | None
+    decision: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypeCount:
+    """Entities of one type, in all layers."""
+
+    type: str
+    entities: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """An entity with many neighbours."""
+
+    entity_id: str
+    name: str
+    type: str
+    layer: int
+    degree: int
+
+
+@dataclass(frozen=True, slots=True)
+class DegreeBin:
+    """Entities whose degree is at least `low` and at most `high`."""
+
+    low: int
+    high: int
+    entities: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSummary:
+    """One graph: parallel relations joined, relations from an entity to itself left out.
+
+    Attributes:
+        edges: pairs of entities with at least one relation.
+        components: connected components, isolated entities among them.
+        largest_share: share of the entities that the largest component holds.
+        isolated: entities without a neighbour.
+        degrees: logarithmic bins; the first is degree 0.
+        clustering: Eq. 18 and the mean local coefficient.
+    """
+
+    entities: int
+    edges: int
+    mean_degree: float
+    components: int
+    largest_share: float
+    isolated: int
+    degrees: tuple[DegreeBin, ...]
+    clustering: Clustering
+
+
+@dataclass(frozen=True, slots=True)
+class LargeCommunity:
+    """A community with the title of its report, empty where it has none."""
+
+    community_id: str
+    title: str
+    entities: int
+    relations: int
+    rating: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSummary:
+    """The communities of one level.
+
+    Attributes:
+        sizes: smallest, quarter, median, three quarters and largest number of entities.
+        reports: communities of the level that have a report.
+        entities_covered: share of all entities that are in a community of this level with a report.
+    """
+
+    level: int
+    communities: int
+    leaves: int
+    sizes: tuple[float, float, float, float, float]
+    reports: int
+    entities_covered: float
+    largest: tuple[LargeCommunity, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportCover:
+    """How far the reports reach, over all levels. `from_model` counts reports that a model wrote."""
+
+    communities: int
+    reports: int
+    from_model: int
+    communities_share: float
+    entities_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class BillLine:
+    """What one stage, or the whole build, asked of its models."""
+
+    stage: str
+    calls: int
+    ledger_hits: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost_usd: float
+    rejected: int
+    rate_limited: int
+    failed: int
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedName:
+    """A name that is another name's entity, and why. `score` is 0 to 1."""
+
+    name: str
+    canonical_name: str
+    score: float
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class TierSummary:
+    """Names that one tier of entity resolution made another name's entity, with examples."""
+
+    tier: str
+    names: int
+    examples: tuple[ResolvedName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What is in an index.
+
+    Attributes:
+        counts: rows of each table, distinct relations by kind as `relations.KIND`, members of clusters.
+        base_graph: the entities of layer 0 and the relations among them.
+        graph: all layers and all relations.
+        paths: hops between entities that share no chunk, in both graphs.
+        resolved: by tier of entity resolution, the surest first; empty where it is off or found nothing.
+        bill: a line a stage, in the order of the table; `total` adds them up.
+    """
+
+    snapshot_id: str
+    created_at: str
+    complete: bool | None
+    counts: Mapping[str, int]
+    layers: tuple[LayerSummary, ...]
+    entity_types: tuple[TypeCount, ...]
+    hubs: tuple[Hub, ...]
+    base_graph: GraphSummary
+    graph: GraphSummary
+    paths: PathLengths
+    levels: tuple[LevelSummary, ...]
+    reports: ReportCover
+    resolved: tuple[TierSummary, ...]
+    bill: tuple[BillLine, ...]
+    total: BillLine
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tree as dictionaries, lists, strings and numbers: what JSON can hold."""
+        return _plain(asdict(self))  # type: ignore[no-any-return]
+
+
+def _plain(value: Any) -> Any:
+    """The value with tuples as lists, so that what is written to JSON and read back is equal."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

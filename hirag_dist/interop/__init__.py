@@ -1,0 +1,1 @@
+"""Exchange with the index formats of other tools."""

@@ -1,0 +1,265 @@
+"""What an import gives, and the records that every reader of a folder turns its files into."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from hirag_dist.core.text.normalize import one_line
+
+SEP = "<SEP>"  # what nano-graphrag and its descendants join lists with
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_QUOTES = "\"'“”"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedGraph:
+    """A graph that another tool extracted, held in memory whole.
+
+    `entities.num_rows` is `source_counts["entities"]` less `n_merged` and the entities left out, plus `n_added`.
+
+    Attributes:
+        kind: graphrag, graphrag-0.x, nano-graphrag, lightrag, hirag or jsonl.
+        documents: DOCUMENTS, sorted by id.
+        chunks: CHUNKS, sorted by document and position.
+        entities: ENTITIES of layer 0, sorted by id.
+        relations: RELATIONS of kind `extracted`, sorted by id.
+        claims: CLAIMS, sorted by id; empty where the folder holds none.
+        communities, reports: COMMUNITIES and REPORTS, members of layer 0 alone; None where they were not asked for.
+        source_counts: documents, chunks, entities and relations that the folder holds, before anything is merged, and
+            claims, communities and reports where it holds some and they were read.
+        left_out: (what, reason) of all that is not in the tables, or not as it was in the folder.
+        n_merged: entities that became one with another since their names differ in case, quotes or edges only.
+        n_merged_relations: relations that became one with another between the same two entities.
+        n_added: entities that the folder names as the end of a relation only.
+    """
+
+    kind: str
+    documents: pa.Table
+    chunks: pa.Table
+    entities: pa.Table
+    relations: pa.Table
+    claims: pa.Table
+    source_counts: Mapping[str, int]
+    left_out: tuple[tuple[str, str], ...]
+    n_merged: int
+    n_merged_relations: int
+    n_added: int
+    communities: pa.Table | None = None
+    reports: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDocument:
+    """A document as the folder has it; `text` is None where it holds none.
+
+    Attributes:
+        source_ids: what its owner calls it, where the folder says so besides the key.
+    """
+
+    key: str
+    text: str | None
+    uri: str = ""
+    title: str = ""
+    record: int = 0
+    labels: tuple[str, ...] = ()
+    n_chars: int = 0
+    source_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChunk:
+    """A chunk as the folder has it, with the keys of the documents that it may be from."""
+
+    key: str
+    document_keys: tuple[str, ...]
+    text: str | None
+    start: int | None = None
+    end: int | None = None
+    n_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEntity:
+    """An entity as the folder has it. `n_mentions` and `described` are None where the folder does not say."""
+
+    name: str
+    type: str
+    descriptions: tuple[str, ...]
+    chunk_keys: tuple[str, ...]
+    n_mentions: int | None = None
+    described: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRelation:
+    """A relation as the folder has it; `weight` is None where it holds none that is a number."""
+
+    source: str
+    target: str
+    descriptions: tuple[str, ...]
+    weight: float | None
+    chunk_keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceClaim:
+    """A claim as the folder has it; what it does not tell is empty."""
+
+    key: str
+    subject: str
+    object: str
+    type: str
+    status: str
+    start_date: str
+    end_date: str
+    description: str
+    source_text: str
+    chunk_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCommunity:
+    """A community as the folder has it: names of its members, and the key of the one above where that is told."""
+
+    key: str
+    level: int
+    names: tuple[str, ...]
+    parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """The report of a community, by the community's key; each finding is (summary, explanation)."""
+
+    key: str
+    title: str
+    summary: str
+    rating: float
+    rating_explanation: str
+    findings: tuple[tuple[str, str], ...]
+
+
+LABEL_FIELDS = ("labels", "label", "acl")
+
+
+@dataclass(slots=True)
+class SourceGraph:
+    """All records of a folder: chunks in the order of their documents where the folder says, else in its own."""
+
+    kind: str
+    documents: list[SourceDocument]
+    chunks: list[SourceChunk]
+    entities: list[SourceEntity]
+    relations: list[SourceRelation]
+    claims: list[SourceClaim] = field(default_factory=list)
+    communities: list[SourceCommunity] = field(default_factory=list)
+    reports: list[SourceReport] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)  # rows that are in `left_out` and in no list
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether some document carries labels, so that it matters to know which document each text is from."""
+        return any(document.labels for document in self.documents)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many records of each sort the folder holds."""
+        held = {
+            "documents": len(self.documents),
+            "chunks": len(self.chunks),
+            "entities": len(self.entities),
+            "relations": len(self.relations),
+        }
+        counts = {name: count + self.skipped.get(name, 0) for name, count in held.items()}
+        more = {"claims": len(self.claims), "communities": len(self.communities), "reports": len(self.reports)}
+        counts |= {name: count + self.skipped.get(name, 0) for name, count in more.items()}
+        return {name: count for name, count in counts.items() if count or name in held}
+
+    def skip(self, sort: str, count: int, what: str, reason: str) -> None:
+        """Account for records that a reader leaves out itself."""
+        self.skipped[sort] = self.skipped.get(sort, 0) + count
+        self.left_out.append((what, reason))
+
+
+def text_of(value: object) -> str:
+    r"""Return a value as text that encodes to UTF-8: a lone surrogate becomes U+FFFD; empty for None.
+
+    >>> text_of("a\ud800"), text_of(None), text_of(3)
+    ('a\ufffd', '', '3')
+    """
+    return "" if value is None else _SURROGATES.sub("\ufffd", str(value))
+
+
+def texts_of(value: object, separator: str = SEP) -> tuple[str, ...]:
+    """Return the texts of a list, or of a string that joins them; empty ones are dropped.
+
+    >>> texts_of("a<SEP><SEP>b"), texts_of(["a", None]), texts_of(None)
+    (('a', 'b'), ('a',), ())
+    """
+    items = value if isinstance(value, (list, tuple)) else text_of(value).split(separator)
+    parts = (part.strip() for item in items for part in text_of(item).split(separator))
+    return tuple(part for part in parts if part)
+
+
+def labels_of(*held: Any) -> tuple[str, ...]:
+    """Return the labels of a document: those of the first of its objects that has some.
+
+    >>> labels_of({"labels": None}, {"acl": '["a", "b"]'}), labels_of({"label": "a"}, None)
+    (('a', 'b'), ('a',))
+    """
+    for row in held:
+        for name in LABEL_FIELDS if isinstance(row, Mapping) else ():
+            value = row.get(name)
+            found = texts_of(parsed(value) if isinstance(value, str) and value.lstrip().startswith("[") else value)
+            if found:
+                return found
+    return ()
+
+
+def parsed(text: str) -> object:
+    """Return the value of a JSON text; of what is none, the text itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def unquoted(text: str) -> str:
+    """Return a text on one line without the quotes around it, which early nano-graphrag kept.
+
+    >>> unquoted('"He said: «no»."'), unquoted('"a" and "b"')
+    ('He said: «no».', '"a" and "b"')
+    """
+    flat = one_line(text)
+    inner = flat[1:-1]
+    return inner.strip() if len(flat) > 1 and flat[0] == flat[-1] == '"' and '"' not in inner else flat
+
+
+def type_of(value: object) -> str:
+    """Return an entity type in lower case without quotes; empty for none and for `unknown`.
+
+    >>> type_of('"ORGANIZATION"'), type_of("UNKNOWN"), type_of(None)
+    ('organization', '', '')
+    """
+    kind = one_line(text_of(value)).strip(_QUOTES + " ").lower()
+    return "" if kind == "unknown" else kind
+
+
+def number_of(value: object) -> float | None:
+    """Return a number, also one written as text; None for anything else."""
+    try:
+        return float(value) if isinstance(value, (int, float, str)) else None
+    except ValueError:
+        return None
+
+
+def whole_of(value: object) -> int | None:
+    """Return a whole number that is not negative; None for anything else."""
+    number = number_of(value)
+    return int(number) if number is not None and number >= 0 and number == number // 1 else None

@@ -1,0 +1,314 @@
+"""Embeddings through the same ledger and budget as chat: one permit a request, each stored as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import math
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.text.normalize import one_line, shorten
+from hirag_dist.errors import RequestRejected
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.retrying import Answered, Caller, Need
+from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.types import ChatReply, FloatMatrix
+
+_SHOWN_CHARS = 80  # of a text that is refused
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What one request brought.
+
+    Attributes:
+        vectors: (n_texts, dim) float32.
+        input_tokens: what the endpoint says that it used; None where it does not say.
+        limits: requests and tokens a minute, where the endpoint named them.
+    """
+
+    vectors: FloatMatrix
+    input_tokens: int | None = None
+    limits: tuple[float | None, float | None] = (None, None)
+
+
+@runtime_checkable
+class PaidEmbedder(Protocol):
+    """An embedder that is paid by the token: it makes one request when told to, and cuts up nothing by itself.
+
+    Attributes:
+        batch_size, batch_tokens: texts, and tokens of all of them, that one request may hold.
+    """
+
+    name: str
+    dim: int
+    batch_size: int
+    batch_tokens: int
+
+    def fitted(self, text: str) -> tuple[str, int]:
+        """Return a text as it is sent, cut where it is too long, and its tokens."""
+        ...
+
+    async def request(self, texts: Sequence[str]) -> Embedded:
+        """Return the vectors of texts that were fitted, none of them blank. Raises as `ports.ChatModel` does."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+@dataclass(frozen=True)
+class PricedEmbedder:
+    """An embedder at an endpoint. Implements `calling.Target`.
+
+    Attributes:
+        price: US dollars a million tokens.
+    """
+
+    endpoint: str
+    embedder: PaidEmbedder
+    price: float = 0.0
+    weight: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The model's name, for the bill."""
+        return self.embedder.name
+
+
+def in_requests(tokens: Sequence[int], batch_size: int, batch_tokens: int) -> Iterator[slice]:
+    """Yield which texts, of so many tokens each, go into one request after the other.
+
+    A text of more than `batch_tokens` has a request to itself.
+
+    >>> [(part.start, part.stop) for part in in_requests([5, 4, 1, 9, 2], batch_size=3, batch_tokens=10)]
+    [(0, 3), (3, 4), (4, 5)]
+    """
+    first = used = 0
+    for at, n_tokens in enumerate(tokens):
+        if at > first and (at - first == batch_size or used + n_tokens > batch_tokens):
+            yield slice(first, at)
+            first, used = at, 0
+        used += n_tokens
+    if first < len(tokens):
+        yield slice(first, len(tokens))
+
+
+class _Vector(NamedTuple):
+    """A text's vector, as it is stored, and the tokens that were paid for it."""
+
+    row: NDArray[np.float32]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The texts of one request: the key, the text as it is sent, and its tokens by our count."""
+
+    keys: Sequence[str]
+    texts: Sequence[str]
+    tokens: Sequence[int]
+
+    def __getitem__(self, part: slice) -> _Part:
+        return _Part(self.keys[part], self.texts[part], self.tokens[part])
+
+
+_Turn = asyncio.Future[_Vector | None]  # None: it was asked for, and failed; cancelled: whoever wanted it gave up
+
+
+class LedgerEmbedder:
+    """Asks a paid embedder for the texts whose vectors are not in the ledger. Implements `ports.Embedder`.
+
+    Args:
+        ledger: where vectors are kept; None keeps none, for questions.
+    """
+
+    def __init__(self, target: PricedEmbedder, ledger: Ledger | None, caller: Caller) -> None:
+        self.name, self.dim = target.embedder.name, target.embedder.dim
+        self._target = target
+        self._ledger = ledger
+        self._caller = caller
+        self._most_over_count = 1.0  # by how much the endpoint's own count passed ours, at most
+        self._turns: dict[str, _Turn] = {}
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return (len(texts), dim) float32 rows of unit length. Equal texts are sent once, also of calls at a time.
+
+        When a request fails, those beside it have ended and are stored before the failure rises.
+
+        Raises:
+            ModelError: the endpoint does not answer, or refuses a text; RequestRejected shows the text's beginning.
+            BudgetReached: a request would pass a spending limit.
+            StoreError: vectors could not be made durable.
+        """
+        keys = [self._key(text) for text in texts]
+        found = await self._found({key: text for key, text in zip(keys, texts, strict=True) if text.strip()})
+        vectors = np.zeros((len(texts), self.dim), np.float32)
+        for at, key in enumerate(keys):
+            if key in found:
+                vectors[at] = found[key].row
+        return vectors
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._target.embedder.close()
+
+    async def _found(self, wanted: Mapping[str, str]) -> dict[str, _Vector]:
+        """Return the vectors of texts, by key; what others are asking for is waited for."""
+        found: dict[str, _Vector] = {}
+        failed: set[str] = set()  # for another caller; asked for here without waiting again
+        while missing := {key: text for key, text in wanted.items() if key not in found}:
+            others = {key: turn for key in missing if key not in failed and (turn := self._turns.get(key)) is not None}
+            own = {key: text for key, text in missing.items() if key not in others}
+            if own:
+                found |= await self._taken(own)
+            if others:
+                await asyncio.wait(others.values())
+            ended = {key: turn.result() for key, turn in others.items() if not turn.cancelled()}
+            shared = {key: vector for key, vector in ended.items() if vector is not None}
+            failed |= ended.keys() - shared.keys()
+            found |= shared
+            if self._ledger is not None:
+                self._count_paid(shared)
+        return found
+
+    async def _taken(self, own: Mapping[str, str]) -> dict[str, _Vector]:
+        """Return the vectors of texts that nobody else is asking for. Whoever wants them meanwhile gets them too."""
+        loop = asyncio.get_running_loop()
+        turns: dict[str, _Turn] = {key: loop.create_future() for key in own}
+        self._turns |= turns  # before the ledger is looked at: what it does not have is asked for once
+        try:
+            for key, vector in (await self._stored(own)).items():
+                turns[key].set_result(vector)
+            await _all_ended(self._ask(part, turns) for part in self._parts(own, turns))
+            return {key: found for key, turn in turns.items() if (found := turn.result()) is not None}
+        except asyncio.CancelledError:
+            for turn in turns.values():
+                turn.cancel()
+            raise
+        finally:
+            for key, turn in turns.items():
+                if self._turns.get(key) is turn:
+                    del self._turns[key]
+                if not turn.done():
+                    turn.set_result(None)
+
+    async def _stored(self, keys: Mapping[str, str]) -> dict[str, _Vector]:
+        if self._ledger is None:
+            return {}
+        records = await self._ledger.get_many(list(keys))
+        vectors = {key: _vector(record) for key, record in records.items()}
+        self._count_paid(vectors)
+        return vectors
+
+    def _count_paid(self, vectors: Mapping[str, _Vector]) -> None:
+        """Put vectors that were paid for earlier, or for another caller, on the bill."""
+        if not vectors:
+            return
+        tokens = sum(vector.tokens for vector in vectors.values())
+        n_calls = -(-len(vectors) // self._target.embedder.batch_size)
+        use = (current_meter.get() or Meter()).use("embed", self.name, self._target.endpoint)
+        use.calls += n_calls
+        use.ledger_hits += n_calls
+        use.input_tokens += tokens
+        use.cost_usd += self._cost(tokens)
+
+    def _parts(self, own: Mapping[str, str], turns: Mapping[str, _Turn]) -> Iterator[_Part]:
+        """Yield what is still to be asked for, cut into requests."""
+        embedder = self._target.embedder
+        keys = [key for key in own if not turns[key].done()]
+        fitted = [embedder.fitted(own[key]) for key in keys]
+        whole = _Part(keys, [text for text, _ in fitted], [n_tokens for _, n_tokens in fitted])
+        return (whole[part] for part in in_requests(whole.tokens, embedder.batch_size, embedder.batch_tokens))
+
+    async def _ask(self, part: _Part, turns: Mapping[str, _Turn]) -> None:
+        """Send for a part; one that is refused is halved until the text at fault is found."""
+        try:
+            await self._call(part, turns)
+            return
+        except RequestRejected as error:
+            if error.fatal:
+                raise
+            if len(part.texts) == 1:
+                begins = shorten(one_line(part.texts[0]), _SHOWN_CHARS)
+                raise RequestRejected(
+                    f"no vector for the text that begins {begins!r}: {error}; change that text, or set llm.roles.embed "
+                    "to an endpoint that takes it"
+                ) from error
+        half = len(part.texts) // 2
+        for each in (part[:half], part[half:]):  # not at once: where all are refused, a few requests show it
+            await self._ask(each, turns)
+
+    async def _call(self, part: _Part, turns: Mapping[str, _Turn]) -> None:
+        """Make one request. Its vectors are stored, then they are their turns' results."""
+        counted = sum(part.tokens)
+        storing = asyncio.Lock()
+        stored = False
+
+        async def send(target: PricedEmbedder) -> Answered[Embedded]:
+            found = await target.embedder.request(part.texts)
+            used = counted if found.input_tokens is None else found.input_tokens
+            self._most_over_count = max(self._most_over_count, used / max(counted, 1))
+            meter = current_meter.get()
+            if meter is not None:  # here: it is paid, whatever becomes of whoever asked
+                reply = ChatReply("", input_tokens=used)
+                meter.count("embed", self.name, target.endpoint, reply, self._cost(used), from_ledger=False)
+            return Answered(found, used, self._cost(used), found.limits)
+
+        async def store(target: PricedEmbedder, found: Embedded) -> None:
+            nonlocal stored
+            async with storing:
+                if stored:  # of two copies of a request the first one's vectors are what is stored and used
+                    return
+                records = _records(part, found)
+                if self._ledger is not None:
+                    await self._ledger.put_many(records)
+                stored = True
+                for key, record in records.items():
+                    if not turns[key].done():
+                        turns[key].set_result(_vector(record))
+
+        def need(target: PricedEmbedder) -> Need:
+            most = math.ceil(counted * self._most_over_count)
+            return Need(counted, most, self._cost(most))
+
+        await self._caller.call([self._target], send, store, need, role="embed")
+
+    def _cost(self, tokens: int) -> float:
+        return tokens * self._target.price / 1e6
+
+    def _key(self, text: str) -> str:
+        return hashlib.sha256(f"embed|{self.name}|{self.dim}|{text}".encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _records(part: _Part, found: Embedded) -> dict[str, dict[str, Any]]:
+    """Return what the ledger keeps; what the endpoint says was used is split in proportion to our counts."""
+    ends = list(accumulate(part.tokens, initial=0))
+    used = ends[-1] if found.input_tokens is None else found.input_tokens
+    upto = [used * end // max(ends[-1], 1) for end in ends]  # whole numbers that add up to what was used
+    rows = np.ascontiguousarray(found.vectors, "<f4")
+    shares = (end - start for start, end in pairwise(upto))
+    return {
+        key: {"vector": row.tobytes(), "tokens": share} for key, row, share in zip(part.keys, rows, shares, strict=True)
+    }
+
+
+def _vector(record: Mapping[str, Any]) -> _Vector:
+    kept = record["vector"]
+    data = base64.b64decode(kept) if isinstance(kept, str) else bytes(kept)  # text in ledgers of earlier versions
+    return _Vector(np.frombuffer(data, "<f4"), int(record.get("tokens", 0)))
+
+
+async def _all_ended(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Wait until every call has ended; then raise the first failure."""
+    for outcome in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome

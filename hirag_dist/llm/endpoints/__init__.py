@@ -1,0 +1,1 @@
+"""Chat models and embedders, one file an implementation."""

@@ -1,0 +1,103 @@
+"""Models by endpoint: the part of `composition` that makes what an endpoint's kind names, without ledger or limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hirag_dist.config.model import Config, Endpoint
+from hirag_dist.core.text.tokens import counter, encoding
+from hirag_dist.errors import ConfigError
+from hirag_dist.llm.endpoints.hashing import HashingEmbedder
+from hirag_dist.llm.endpoints.rule_based import ExtractiveModel
+from hirag_dist.llm.token_estimate import MOST_REPLY_TOKENS
+from hirag_dist.protocols import ChatModel, Embedder
+
+if TYPE_CHECKING:
+    from hirag_dist.llm.endpoints.openai_client import EndpointSettings
+
+
+def make_chat_model(name: str, config: Config, spending: bool = False) -> ChatModel:
+    """Return the chat model of an endpoint.
+
+    Args:
+        spending: limit each reply, so that what a call can cost is known.
+
+    Raises:
+        ConfigError: the endpoint cannot chat, or its key file cannot be read.
+        BackendUnavailable: its recording is not there.
+    """
+    endpoint = config.llm.endpoints[name]
+    count = counter(config.tokenizer)
+    if endpoint.kind == "extractive":
+        return ExtractiveModel(count, endpoint.seed)
+    if endpoint.kind == "recorded":
+        from hirag_dist.llm.endpoints.recorded import RecordedModel
+
+        fallback = make_chat_model(endpoint.fallback, config) if endpoint.fallback else None
+        return RecordedModel(str(endpoint.path), fallback, count, endpoint.model)
+    if endpoint.kind == "openai":
+        from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
+
+        return OpenAiChat(endpoint_settings(name, endpoint, config, spending), count)
+    raise ConfigError(f"endpoint {name!r} of kind {endpoint.kind} cannot chat")
+
+
+def make_embedder(config: Config) -> Embedder:
+    """Return the embedder, without ledger or limits.
+
+    Raises:
+        BackendUnavailable: its package is missing.
+        ConfigError: an endpoint whose vectors have another size than `dim`.
+    """
+    name = config.llm.roles.embed
+    endpoint = config.llm.endpoints[name]
+    if endpoint.kind == "hashing":
+        return HashingEmbedder(endpoint.dim or 384, endpoint.seed)
+    if endpoint.kind == "minilm":
+        from hirag_dist.llm.endpoints.minilm import MiniLmEmbedder
+
+        return MiniLmEmbedder()
+    from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
+
+    if endpoint.dim is None:
+        raise ConfigError(f"endpoint {name!r} embeds, so it needs `dim`, the size of its vectors")
+    tokens = encoding(config.tokenizer)
+    return OpenAiEmbedder(
+        endpoint_settings(name, endpoint, config),
+        endpoint.dim,
+        counter(config.tokenizer),
+        lambda text, limit: tokens.decode(tokens.encode_ordinary(text)[:limit]),
+    )
+
+
+def endpoint_settings(name: str, endpoint: Endpoint, config: Config, spending: bool = False) -> EndpointSettings:
+    """Return what a client of an endpoint of kind openai is made with.
+
+    Args:
+        spending: limit each reply, so that what a call can cost is known.
+
+    Raises:
+        ConfigError: the endpoint's key file cannot be read.
+    """
+    from hirag_dist.llm.endpoints.openai_client import EndpointSettings
+
+    key = endpoint.api_key.get_secret_value() if endpoint.api_key else ""
+    if endpoint.api_key_file:
+        try:
+            key = Path(endpoint.api_key_file).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigError(f"endpoint {name!r}: cannot read api_key_file: {error}") from error
+    return EndpointSettings(
+        name=name,
+        base_url=str(endpoint.base_url),
+        api_key=key,
+        model=str(endpoint.model),
+        timeout_s=endpoint.timeout_s,
+        temperature=endpoint.temperature,
+        max_tokens_field=endpoint.max_tokens_field,
+        structured="none" if endpoint.output == "delimited" else endpoint.output,
+        extra_body=endpoint.extra_body,
+        batch_size=endpoint.batch_size,
+        max_reply_tokens=endpoint.max_reply_tokens or (MOST_REPLY_TOKENS if spending else None),
+    )

@@ -1,0 +1,1 @@
+"""Rate limits and spending limits of endpoints, shared by all workers."""

@@ -1,0 +1,270 @@
+"""Compaction: logs that nobody writes any more become segments, and many segments become few.
+
+Segments form runs (sorted; the parts of a run hold ranges of keys one after another) and runs form tiers by size, each
+tier eight times the one below. Eight runs of a tier are merged into one, so that a record is written anew once a tier:
+O(n log n) in all, and a lookup meets at most seven runs a tier.
+
+A file is removed only when every record in it is durable in files written after it. Nothing else is relied on: no
+manifest, no order among compactions, not even that there is only one. One that is stopped anywhere, or wakes after
+another has done its work, leaves records twice, never nowhere; records that are there twice are equal, and the next
+merge drops one. What a crash leaves of a run is smaller than the whole, so it falls into the tier of what it was made
+from, or below, and is merged away with that.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from hirag_dist.llm.reply_store.block_format import Record
+from hirag_dist.llm.reply_store.file_names import LogName, log_name, new_run, path_of, run_of, segment_name
+from hirag_dist.llm.reply_store.segment import BLOCK_BYTES, SegmentWriter, open_segment, write_segment
+from hirag_dist.llm.reply_store.write_ahead_log import scan_log
+from hirag_dist.storage.file_locks import Hold
+from hirag_dist.storage.layout import LEDGER
+from hirag_dist.storage.store import Entry, Store
+
+log = logging.getLogger(__name__)
+_MOST_LOGS = 128  # held open at a time
+_READ_AHEAD_BYTES = 64 << 20  # of all inputs of a merge together
+_IDLE_S = 60.0  # a log of another machine that nobody added to for so long is taken for finished
+_LEFTOVER_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The bounds of compaction.
+
+    Attributes:
+        segment_bytes: a segment is ended when it has passed this size, or `segment_records`.
+        batch_bytes: values that are sorted in memory at a time when logs become segments.
+        least_logs: fewer finished logs than this are left as they are, unless they take more than `least_log_bytes`.
+        segment_records: what the writer of a segment keeps keys of in memory, 20 bytes each.
+        fan_in: runs of a tier that are merged into one.
+        least_tier_bytes: runs smaller than this are the lowest tier.
+    """
+
+    segment_bytes: int = 128 << 20
+    batch_bytes: int = 32 << 20
+    block_bytes: int = BLOCK_BYTES
+    least_logs: int = 8
+    least_log_bytes: int = 4 << 20
+    segment_records: int = 500_000
+    fan_in: int = 8
+    least_tier_bytes: int = 1 << 20
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What a compaction did."""
+
+    logs: int = 0
+    merges: int = 0
+    bytes_read: int = 0
+    segments_written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    parts: tuple[tuple[str, int], ...]  # name and size, in the order of keys
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(size for _, size in self.parts)
+
+
+def compact(
+    store: Store,
+    check: Callable[[], None] = lambda: None,
+    sizes: Sizes | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Compacted:
+    """Tidy up a ledger; where there is little to do it lists the folder and returns.
+
+    Logs of living writers are left alone. Readers and writers go on meanwhile.
+
+    Args:
+        check: is called before every segment that is begun and before files are removed; raises to stop.
+        clock: seconds since the epoch.
+
+    Raises:
+        StoreError: a file cannot be read, written or removed. Every record is where it was, or in two places.
+    """
+    sizes = sizes or Sizes()
+    done = Compacted()
+    store.sweep(LEDGER, _LEFTOVER_S)
+    _merge_all(store, check, sizes, done)  # first: what killed compactions left must not pile up
+    _seal_logs(store, check, sizes, clock(), done)
+    _merge_all(store, check, sizes, done)
+    return done
+
+
+def _merge_all(store: Store, check: Callable[[], None], sizes: Sizes, done: Compacted) -> None:
+    while chosen := _ripe(store, sizes):
+        _merge(store, chosen, check, sizes, done)
+
+
+def _seal_logs(store: Store, check: Callable[[], None], sizes: Sizes, now: float, done: Compacted) -> None:
+    entries = store.entries(LEDGER)
+    logs = [(name, kind, entry) for name, entry in entries.items() if (kind := log_name(name)) is not None]
+    finished = [(name, kind, entry.size) for name, kind, entry in logs if _may_be_finished(kind, entry, now)]
+    n_bytes = sum(size for *_, size in finished)
+    old_format = any(kind.lines for _, kind, _ in finished)
+    if len(finished) < sizes.least_logs and n_bytes < sizes.least_log_bytes and not old_format:
+        return
+    log.info("the ledger: sealing up to %d logs, %.1f MB", len(finished), n_bytes / 1e6)
+    batch = _Batch(store, check, sizes, done)
+    with batch.holds:
+        for name, kind, size in finished:
+            hold = store.hold(path_of(name))
+            if hold is None:
+                continue  # its writer lives
+            batch.begin(hold)
+            for record in scan_log(store, name, kind, store.size(path_of(name)) or 0):
+                batch.add(record)
+            batch.end(name, size)
+        batch.write()
+
+
+def _may_be_finished(kind: LogName, entry: Entry, now: float) -> bool:
+    """Whether a log's writer may have ended; if it has not, it holds the file, and that decides."""
+    if kind.whole:
+        return True
+    if kind.host != socket.gethostname():
+        return now - entry.modified > _IDLE_S  # locks do not reach across machines on every filesystem
+    return not (kind.lines and _runs(kind.pid))  # writers of the first format hold nothing
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+class _Batch:
+    """Records of several logs, or of a part of one, on their way into one segment."""
+
+    def __init__(self, store: Store, check: Callable[[], None], sizes: Sizes, done: Compacted) -> None:
+        self.holds = ExitStack()
+        self._store, self._check, self._sizes, self._done = store, check, sizes, done
+        self._records: dict[bytes, Record] = {}
+        self._n_bytes = 0
+        self._read: list[str] = []  # logs whose last record is in here
+
+    def begin(self, hold: Hold) -> None:
+        self.holds.callback(hold.release)
+
+    def add(self, record: Record) -> None:
+        known = self._records.get(record.key)
+        self._records[record.key] = record if known is None else min(known, record)
+        self._n_bytes += len(record.value) + 32
+        if self._n_bytes >= self._sizes.batch_bytes:
+            self._seal()
+
+    def end(self, name: str, size: int) -> None:
+        self._read.append(name)
+        self._done.logs += 1
+        self._done.bytes_read += size
+        if len(self._read) >= _MOST_LOGS:
+            self.write()
+
+    def write(self) -> None:
+        """Seal what there is, then remove the logs that are read to their end."""
+        self._seal()
+        if self._read:
+            self._check()
+        for name in self._read:
+            self._store.delete(path_of(name))
+        self._read = []
+        self.holds.close()  # not earlier: a writer that came to life would add to a file that goes
+
+    def _seal(self) -> None:
+        if self._records:
+            self._check()
+            records = (self._records[key] for key in sorted(self._records))
+            write_segment(self._store, segment_name(new_run(), 0), records, self._sizes.block_bytes)
+            self._done.segments_written += 1
+        self._records, self._n_bytes = {}, 0
+
+
+def _ripe(store: Store, sizes: Sizes) -> list[_Run]:
+    """Return runs of one tier that are to be merged, the smallest such tier first; none where all is well."""
+    tiers: dict[int, list[_Run]] = {}
+    for run in _runs_of(store.entries(LEDGER)):
+        tiers.setdefault(_tier(run.n_bytes, sizes), []).append(run)
+    for _, runs in sorted(tiers.items()):
+        if len(runs) >= sizes.fan_in:
+            # Not more than twice what is due: a step that is short gets done between crashes.
+            return sorted(runs, key=lambda run: run.n_bytes)[: 2 * sizes.fan_in]
+    return []
+
+
+def _runs_of(entries: dict[str, Entry]) -> Iterator[_Run]:
+    parts: dict[str, list[tuple[str, int]]] = {}
+    for name, entry in sorted(entries.items()):
+        run = run_of(name)
+        if run is not None:
+            parts.setdefault(run, []).append((name, entry.size))
+    return (_Run(tuple(names)) for names in parts.values())
+
+
+def _tier(n_bytes: int, sizes: Sizes) -> int:
+    tier, limit = 0, sizes.least_tier_bytes
+    while n_bytes >= limit:
+        tier, limit = tier + 1, limit * sizes.fan_in
+    return tier
+
+
+def _merge(store: Store, runs: Sequence[_Run], check: Callable[[], None], sizes: Sizes, done: Compacted) -> None:
+    total = sum(run.n_bytes for run in runs)
+    log.info("the ledger: merging %d runs, %.1f MB", len(runs), total / 1e6)
+    started = time.perf_counter()
+    chunk_bytes = max(sizes.block_bytes, min(1 << 20, _READ_AHEAD_BYTES // len(runs)))
+    records = _first_of_each(heapq.merge(*(_scan(store, run, chunk_bytes) for run in runs)))
+    run = new_run()
+    part = 0
+    following = next(records, None)
+    while following is not None:
+        check()
+        with store.create(path_of(segment_name(run, part))) as stream:
+            writer = SegmentWriter(stream, sizes.block_bytes)
+            while following is not None and _has_room(writer, sizes):
+                writer.add(following)
+                following = next(records, None)
+            writer.finish()
+        part += 1
+        done.segments_written += 1
+    check()
+    for each in runs:
+        for name, _ in each.parts:
+            store.delete(path_of(name))
+    done.merges += 1
+    done.bytes_read += total
+    log.info("the ledger: merged %.1f MB into %d segments, %.1f s", total / 1e6, part, time.perf_counter() - started)
+
+
+def _has_room(writer: SegmentWriter, sizes: Sizes) -> bool:
+    return writer.n_bytes < sizes.segment_bytes and writer.n_records < sizes.segment_records
+
+
+def _scan(store: Store, run: _Run, chunk_bytes: int) -> Iterator[Record]:
+    for name, size in run.parts:
+        yield from open_segment(store, name, size).scan(store, chunk_bytes)
+
+
+def _first_of_each(records: Iterable[Record]) -> Iterator[Record]:
+    last = b""
+    for record in records:
+        if record.key != last:
+            yield record
+            last = record.key

@@ -1,0 +1,216 @@
+"""What a reader knows of a ledger's files, and how it looks keys up in them. Everything here blocks.
+
+Nothing in a ledger is ever changed or taken back: files are added, and a file goes only after all its records are
+durable in others. So the union of the files is the ledger at any moment, and a reader that finds a file gone looks at
+the folder again and finds its records elsewhere.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple
+
+from hirag_dist.errors import StoreError
+from hirag_dist.llm.reply_store.block_format import Block, Record
+from hirag_dist.llm.reply_store.bloom import FilterBank
+from hirag_dist.llm.reply_store.file_names import log_name, run_of
+from hirag_dist.llm.reply_store.segment import Segment, open_segment
+from hirag_dist.llm.reply_store.write_ahead_log import LogIndex
+from hirag_dist.storage.layout import LEDGER
+from hirag_dist.storage.store import Entry, Store
+
+_CACHE_BYTES = 16 << 20
+_N_AT_ONCE = 16  # reads from an object store, each of which takes tens of milliseconds
+_TRIES = 10
+
+
+class _Place(NamedTuple):
+    source: Segment | LogIndex
+    offset: int
+    length: int
+
+    @property
+    def name(self) -> tuple[str, int]:
+        return self.source.path, self.offset
+
+
+class _Files(NamedTuple):
+    """Replaced as one: a lookup must not see the segments of before with the logs of after."""
+
+    segments: dict[str, Segment]
+    bank: FilterBank
+    in_bank: list[Segment]  # in the order of the bank's filters
+    logs: dict[str, LogIndex]
+
+
+class _Gone(Exception):
+    """A file was merged into others since it was listed."""
+
+
+class View:
+    """The files of a ledger as they were at the last `refresh`. Lookups may go on in other threads meanwhile."""
+
+    def __init__(self, store: Store, cache_bytes: int = _CACHE_BYTES) -> None:
+        self._store = store
+        self._files = _Files({}, FilterBank([]), [], {})
+        self._refreshing = threading.Lock()
+        self._cache = _Cache(cache_bytes)
+        self._readers: ThreadPoolExecutor | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is kept of segments, about; blocks in the cache apart."""
+        return sum(segment.memory_bytes for segment in self._files.segments.values())
+
+    def refresh(self, own: Collection[str] = ()) -> None:
+        """See every record that was durable when this was called.
+
+        Args:
+            own: beginnings of the names of logs to leave out: their writer has them in memory.
+
+        Raises:
+            StoreError: the ledger cannot be read.
+        """
+        with self._refreshing:
+            for _ in range(_TRIES):
+                # Twice: one listing may pass the place of a new file before it is there, and that of the file it
+                # replaces after it is gone.
+                entries = self._store.entries(LEDGER)
+                entries |= self._store.entries(LEDGER)
+                try:
+                    self._take_in(entries, tuple(own))
+                    return
+                except _Gone:
+                    continue
+            raise StoreError(f"{self._store.uri}/{LEDGER} changes faster than it can be read; run again")
+
+    def cached(self, keys: Iterable[bytes]) -> dict[bytes, Record] | None:
+        """Return the records of those keys that there are, None where that takes reading."""
+        found: dict[bytes, Record] = {}
+        for key in keys:
+            for place in self._places(key):
+                block = self._cache.get(place.name)
+                if block is None:
+                    return None
+                _keep(found, block.find(key))
+        return found
+
+    def find(self, keys: Collection[bytes], own: Collection[str] = ()) -> dict[bytes, Record]:
+        """Return the records of those keys that there are.
+
+        Raises:
+            StoreError: a file cannot be read, or is damaged.
+        """
+        for _ in range(_TRIES):
+            try:
+                return self._find(keys)
+            except _Gone:
+                self.refresh(own)
+        raise StoreError(f"{self._store.uri}/{LEDGER} changes faster than it can be read; run again")
+
+    def close(self) -> None:
+        """Let go of threads; lookups go on working."""
+        if self._readers is not None:
+            self._readers.shutdown()
+            self._readers = None
+
+    def _take_in(self, entries: dict[str, Entry], own: tuple[str, ...]) -> None:
+        segments: dict[str, Segment] = {}
+        logs: dict[str, LogIndex] = {}
+        for name, entry in entries.items():
+            kind = log_name(name)
+            try:
+                if run_of(name) is not None:
+                    segments[name] = self._files.segments.get(name) or open_segment(self._store, name, entry.size)
+                elif kind is not None and not (own and name.startswith(own)):
+                    logs[name] = self._files.logs.get(name) or LogIndex(name, kind)
+                    logs[name].advance(self._store, entry.size)
+            except StoreError as error:
+                raise self._or_gone(f"{LEDGER}/{name}", error) from error
+        before = self._files
+        if segments.keys() != before.segments.keys():
+            bank = FilterBank([segment.filter for segment in segments.values()])
+            packed = [replace(segment, filter=bank[n]) for n, segment in enumerate(segments.values())]
+            self._files = _Files(dict(zip(segments, packed, strict=True)), bank, packed, logs)
+        else:
+            self._files = before._replace(logs=logs)
+
+    def _find(self, keys: Collection[bytes]) -> dict[bytes, Record]:
+        wanted: dict[tuple[str, int], tuple[_Place, list[bytes]]] = {}
+        for key in keys:
+            for place in self._places(key):
+                wanted.setdefault(place.name, (place, []))[1].append(key)
+        found: dict[bytes, Record] = {}
+        for block, block_keys in self._read(wanted.values()):
+            for key in block_keys:
+                _keep(found, block.find(key))
+        return found
+
+    def _read(self, wanted: Collection[tuple[_Place, list[bytes]]]) -> Iterable[tuple[Block, list[bytes]]]:
+        if self._store.local is not None or len(wanted) == 1:
+            return ((self._block(place), keys) for place, keys in wanted)
+        if self._readers is None:
+            self._readers = ThreadPoolExecutor(_N_AT_ONCE, thread_name_prefix="ledger")
+        blocks = self._readers.map(self._block, [place for place, _ in wanted])
+        return zip(blocks, (keys for _, keys in wanted), strict=True)
+
+    def _places(self, key: bytes) -> list[_Place]:
+        _, bank, segments, logs = self._files
+        places: list[_Place] = []
+        for number in bank.may_hold(key) if segments else ():
+            span = segments[number].span(key)
+            if span is not None:
+                places.append(_Place(segments[number], *span))
+        for each in logs.values():
+            places.extend(_Place(each, *span) for span in each.spans(key))
+        return places
+
+    def _block(self, place: _Place) -> Block:
+        block = self._cache.get(place.name)
+        if block is None:
+            try:
+                block = place.source.read_block(self._store, place.offset, place.length)
+            except StoreError as error:
+                raise self._or_gone(place.source.path, error) from error
+            self._cache.put(place.name, block)
+        return block
+
+    def _or_gone(self, path: str, error: StoreError) -> Exception:
+        return error if self._store.exists(path) else _Gone()
+
+
+def _keep(found: dict[bytes, Record], record: Record | None) -> None:
+    """Of several records of a key the first one counts, wherever it is found."""
+    if record is not None:
+        known = found.get(record.key)
+        found[record.key] = record if known is None else min(known, record)
+
+
+class _Cache:
+    """Blocks, the least recently used ones dropped first."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._held = 0
+        self._blocks: OrderedDict[tuple[str, int], Block] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: tuple[str, int]) -> Block | None:
+        with self._lock:
+            block = self._blocks.get(name)
+            if block is not None:
+                self._blocks.move_to_end(name)
+            return block
+
+    def put(self, name: tuple[str, int], block: Block) -> None:
+        with self._lock:
+            if name in self._blocks:
+                return
+            self._blocks[name] = block
+            self._held += block.memory_bytes
+            while self._held > self._limit and len(self._blocks) > 1:
+                self._held -= self._blocks.popitem(last=False)[1].memory_bytes

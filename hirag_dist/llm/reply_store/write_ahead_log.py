@@ -1,0 +1,164 @@
+"""Logs: where replies are before they are sealed. Read here by others than their writers, who have them in memory."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+from hirag_dist.llm.reply_store.block_format import (
+    MAGIC,
+    PREFIX,
+    Block,
+    Damaged,
+    Record,
+    head_bytes,
+    key_bytes,
+    pack_value,
+    unpack_head,
+)
+from hirag_dist.llm.reply_store.file_names import LogName, path_of
+from hirag_dist.storage.store import Store
+
+log = logging.getLogger(__name__)
+_HEAD_GUESS = 4 << 10  # the head of a full group takes 2 KiB
+_PIECE = 8 << 20
+
+
+class LogIndex:
+    """Where the records of a log are: about 150 bytes a record, for the few thousand that are not sealed yet."""
+
+    def __init__(self, name: str, kind: LogName) -> None:
+        self.path = path_of(name)
+        self._lines = kind.lines
+        self._read_to = 0
+        self._spans: list[tuple[int, int]] = []
+        self._of_key: dict[bytes, int | tuple[int, ...]] = {}  # key → numbers of its spans
+
+    def __len__(self) -> int:
+        return len(self._of_key)
+
+    def advance(self, store: Store, size: int) -> None:
+        """Take in what was added to the log up to `size`. What is cut off there is left for another time."""
+        if size > self._read_to:
+            (self._advance_lines if self._lines else self._advance_blocks)(store, size)
+
+    def spans(self, key: bytes) -> list[tuple[int, int]]:
+        """Return (offset, length) of what holds records of a key."""
+        numbers = self._of_key.get(key, ())
+        return [self._spans[number] for number in ((numbers,) if isinstance(numbers, int) else numbers)]
+
+    def read_block(self, store: Store, offset: int, length: int) -> Block:
+        """Return what is at a span; nothing where a crash left it unfinished, since nobody was told that it is there.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        data = store.read_range(self.path, offset, length)
+        if self._lines:
+            record = _of_line(data)
+            return Block.of([record] if record else [])
+        try:
+            return Block.unpack(data)
+        except Damaged:
+            log.warning("%d bytes of %s/%s are damaged and are passed over", length, store.uri, self.path)
+            return Block.of([])
+
+    def _advance_blocks(self, store: Store, size: int) -> None:
+        at = self._read_to
+        while at < size:
+            try:
+                data = store.read_range(self.path, at, min(_HEAD_GUESS, size - at))
+                wanted = head_bytes(data)
+                if wanted > len(data):
+                    data = store.read_range(self.path, at, wanted)
+                head = unpack_head(data)
+            except Damaged:
+                beyond = _next_block(store.read_range(self.path, at, size - at), 1)
+                if beyond is None:
+                    break
+                at += beyond
+                continue
+            if at + head.n_bytes > size:
+                break
+            self._add(head.keys(), (at, head.n_bytes))
+            at += head.n_bytes
+        self._read_to = at
+
+    def _advance_lines(self, store: Store, size: int) -> None:
+        for offset, line in _lines(store, self.path, self._read_to, size):
+            record = _of_line(line)
+            if record is not None:
+                self._add(iter([record.key]), (offset, len(line)))
+            self._read_to = offset + len(line)
+
+    def _add(self, keys: Iterator[bytes], span: tuple[int, int]) -> None:
+        number = len(self._spans)
+        self._spans.append(span)  # before the keys that lead to it: lookups go on meanwhile
+        for key in keys:
+            known = self._of_key.get(key)
+            if known is None:
+                self._of_key[key] = number
+            else:
+                self._of_key[key] = (*((known,) if isinstance(known, int) else known), number)
+
+
+def scan_log(store: Store, name: str, kind: LogName, size: int) -> Iterator[Record]:
+    """Yield all records of a log as they come; what is cut off or damaged is passed over.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    path = path_of(name)
+    if kind.lines:
+        for _, line in _lines(store, path, 0, size):
+            record = _of_line(line)
+            if record is not None:
+                yield record
+        return
+    data = store.read_bytes(path)  # logs are sealed long before they are large
+    at: int | None = 0
+    while at is not None and at < len(data):
+        try:
+            yield from Block.unpack(data, at)
+            at += unpack_head(data, at).n_bytes
+        except Damaged:
+            beyond = _next_block(data, at + 1)
+            if beyond is not None:  # else it is the end, cut off as a crash leaves it
+                log.warning("%d bytes of %s/%s are damaged and are passed over", beyond - at, store.uri, path)
+            at = beyond
+
+
+def _next_block(data: bytes, at: int) -> int | None:
+    """Return where the next sound head begins, None where there is none."""
+    at = data.find(MAGIC, at)
+    while 0 <= at <= len(data) - PREFIX.size:
+        try:
+            unpack_head(data, at)
+            return at
+        except Damaged:
+            at = data.find(MAGIC, at + 1)
+    return None
+
+
+def _lines(store: Store, path: str, start: int, size: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (offset, line) of every line that has its end, holding a few MiB at a time."""
+    rest = b""
+    at = start
+    while at < size:
+        piece = store.read_range(path, at, min(_PIECE, size - at))
+        offset = at - len(rest)
+        at += len(piece)
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield offset, line + b"\n"
+            offset += len(line) + 1
+
+
+def _of_line(line: bytes) -> Record | None:
+    """Return the record of a line of the first format, None where it is damaged."""
+    try:
+        found = json.loads(line)
+        return Record(key_bytes(found["key"]), float(found.get("at", 0.0)), pack_value(found["value"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,5 @@
+"""The built-in model: deterministic rules that stand in for a language model where none is configured."""
+
+from hirag_dist.llm.rule_based.model import reply_to
+
+__all__ = ["reply_to"]

@@ -1,0 +1,201 @@
+"""Entities and relations of one chunk: names and terms, the sentences about them, and who stands beside whom."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hirag_dist.core.prompts.templates import FIELD
+from hirag_dist.core.text.normalize import is_name, name_key
+from hirag_dist.llm.rule_based.cjk import find_unspaced
+from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
+from hirag_dist.llm.rule_based.excerpts import about, around
+from hirag_dist.llm.rule_based.key_phrases import find_terms
+from hirag_dist.llm.rule_based.language import is_unspaced
+from hirag_dist.llm.rule_based.names import Found, Spelling, find_names
+from hirag_dist.llm.rule_based.records import Entity, Relation, safe_name, write
+from hirag_dist.llm.rule_based.requests import Asked
+from hirag_dist.llm.rule_based.sentences import clean, sentences, tokens
+
+_WORDS_PER_ENTITY = 32
+_CHARS_PER_ENTITY = 60  # in unspaced scripts
+_MIN_ENTITIES, _MAX_ENTITIES = 4, 60
+_RELATIONS_PER_ENTITY = 1.5
+_MISSED_OF_LESSER = 0.15  # of the lower two thirds: 10 % of all
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    first: int
+    second: int
+    score: float
+    sentence: int
+    other: int
+
+
+def extract(ask: Asked) -> str:
+    """Return the reply to extract-graph, extract-entities or extract-relations, of a first pass or a gleaning."""
+    text = clean(ask.between("text"))
+    lines = sentences(text)
+    if ask.task == "extract-relations":
+        listed = [line.split(FIELD)[0].strip() for line in ask.between("entities").split("\n") if line.strip()]
+        found = _listed(listed, lines, candidates(lines))
+        pairs = _pairs(found)
+        missed = _missed([f"{found[pair.first].name}\n{found[pair.second].name}" for pair in pairs], ask)
+        chosen = [pair for pair, late in zip(pairs, missed, strict=True) if late == (ask.round == 1)]
+        return write(None, _relations(found, chosen, lines) if ask.round < 2 else [], ask.form)
+    found = _best(candidates(lines), lines)
+    wanted = "relations" in ask.task or ask.task == "extract-graph"
+    if ask.round > 1:
+        return write([], [] if wanted else None, ask.form)
+    late = _missed([one.name for one in found], ask)
+    words = TypeWords(listed_types(ask.system))
+    entities = [
+        Entity(one.name, words.word(one.kind), about(one.name, [place[0] for place in one.places], lines))
+        for one, is_late in zip(found, late, strict=True)
+        if is_late == (ask.round == 1)
+    ]
+    if not wanted:
+        return write(entities, None, ask.form)
+    pairs = [pair for pair in _pairs(found) if (late[pair.first] or late[pair.second]) == (ask.round == 1)]
+    return write(entities, _relations(found, pairs, lines), ask.form)
+
+
+def candidates(lines: Sequence[str]) -> list[Found]:
+    """Return the names and terms that sentences hold, the same one at several places once."""
+    if is_unspaced(" ".join(lines)):
+        return find_unspaced(lines)
+    words = [tokens(line) for line in lines]
+    spelling = Spelling(words)
+    return find_names(words, spelling) + find_terms(words, spelling)
+
+
+def _best(candidates: Sequence[Found], lines: Sequence[str]) -> list[Found]:
+    size = sum(line.count(" ") + 1 for line in lines)
+    wanted = size // _WORDS_PER_ENTITY
+    if candidates and is_unspaced(" ".join(lines)):
+        wanted = sum(map(len, lines)) // _CHARS_PER_ENTITY
+    limit = min(max(wanted, _MIN_ENTITIES), _MAX_ENTITIES)
+    taken: set[str] = set()
+    best: list[Found] = []
+    for one in sorted(candidates, key=lambda one: (-one.score, one.places[0], one.name)):
+        one.name = safe_name(one.name)
+        key = name_key(one.name)
+        if is_name(key) and key not in taken:
+            taken.add(key)
+            best.append(one)
+            if len(best) == limit:
+                break
+    return best
+
+
+def _listed(names: Sequence[str], lines: Sequence[str], candidates: Sequence[Found]) -> list[Found]:
+    """Return where the listed entities stand in the text, most often named first."""
+    known = {name_key(one.name): one.places for one in candidates}
+    lowered = [line.lower() for line in lines]
+    found: dict[str, Found] = {}
+    for name in names:
+        key = name_key(name)
+        if not is_name(key) or key in found:
+            continue
+        places = known.get(key)
+        if places is None:
+            spots = [(number, line.find(name.lower())) for number, line in enumerate(lowered)]
+            places = [(number, at // 6) for number, at in spots if at >= 0]
+        found[key] = Found(safe_name(name), places=places, score=float(len(places)))
+    return sorted(found.values(), key=lambda one: (-one.score, one.name))
+
+
+def _missed(keys: Sequence[str], ask: Asked) -> list[bool]:
+    """Return which of the records, best first, a first pass overlooks: a fixed share of the lesser ones."""
+    salt = f"{ask.seed}\n{ask.body}".encode("utf-8", "surrogatepass")
+    base = hashlib.blake2b(salt, digest_size=16).digest()
+    late = []
+    for rank, key in enumerate(keys):
+        data = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), key=base, digest_size=4).digest()
+        share = int.from_bytes(data, "little") / 2**32
+        late.append(rank * 3 >= len(keys) and rank > 1 and share < _MISSED_OF_LESSER)
+    return late
+
+
+def _pairs(found: Sequence[Found]) -> list[_Pair]:
+    """Return the pairs of entities that the text names close together, best first, one at least for each entity."""
+    at: dict[int, dict[int, int]] = {}
+    for number, found_one in enumerate(found):
+        for sentence, word in found_one.places:
+            at.setdefault(sentence, {}).setdefault(number, word)
+    best: dict[tuple[int, int], list[float]] = {}
+    for sentence in sorted(at):
+        here = sorted(at[sentence].items(), key=lambda item: (item[1], item[0]))
+        for rank, (one, word) in enumerate(here):
+            for other, later in here[rank + 1 : rank + 9]:
+                _add(best, one, other, 0.35 + 2.6 / (4 + later - word), sentence, sentence)
+        after = at.get(sentence + 1)
+        if after and len(here) < 7 and len(after) < 7:
+            for one, _ in here:
+                for other in sorted(after):
+                    if other != one:
+                        _add(best, one, other, 0.12, sentence, sentence + 1)
+    for number in range(len(found)):
+        _link_lonely(best, number, found)
+    pairs = [_Pair(*key, value[0], int(value[2]), int(value[3])) for key, value in best.items()]
+    pairs.sort(key=lambda pair: (-pair.score, pair.first, pair.second))
+    return _spread(pairs, len(found))
+
+
+def _add(best: dict[tuple[int, int], list[float]], one: int, other: int, score: float, here: int, there: int) -> None:
+    key = (one, other) if one < other else (other, one)
+    value = best.get(key)
+    if value is None:
+        best[key] = [score, score, here, there]
+        return
+    value[0] += score
+    if score > value[1]:
+        value[1:] = [score, here, there]
+
+
+def _link_lonely(best: dict[tuple[int, int], list[float]], number: int, found: Sequence[Found]) -> None:
+    """Tie an entity that stands alone in its sentences to what is named nearest before or after."""
+    one = found[number]
+    if not one.places or any(number in key for key in best):
+        return
+    here = one.places[0][0]
+    near = [
+        (abs(place - here), other, place)
+        for other, them in enumerate(found)
+        if other != number
+        for place, _ in them.places[:20]
+        if abs(place - here) < 6
+    ]
+    if near:
+        _, other, there = min(near)
+        _add(best, number, other, 0.1, min(here, there), max(here, there))
+
+
+def _spread(pairs: Sequence[_Pair], n_entities: int) -> list[_Pair]:
+    """Keep the best pairs, but each entity's best one first, so that few stand alone."""
+    limit = int(n_entities * _RELATIONS_PER_ENTITY)
+    linked: set[int] = set()
+    first: list[_Pair] = []
+    rest: list[_Pair] = []
+    for pair in pairs:
+        if pair.first in linked and pair.second in linked:
+            rest.append(pair)
+        else:
+            linked.update((pair.first, pair.second))
+            first.append(pair)
+    kept = first + rest[: max(limit - len(first), 0)]
+    return sorted(kept, key=lambda pair: (-pair.score, pair.first, pair.second))
+
+
+def _relations(found: Sequence[Found], pairs: Sequence[_Pair], lines: Sequence[str]) -> list[Relation]:
+    return [
+        Relation(
+            found[pair.first].name,
+            found[pair.second].name,
+            around(found[pair.first].name, found[pair.second].name, lines[pair.sentence], lines[pair.other]),
+            min(max(round(1 + 3.2 * pair.score), 1), 10),
+        )
+        for pair in pairs
+    ]

@@ -1,0 +1,294 @@
+"""Proper names: runs of capitalised words, judged by how the same words are written elsewhere in the text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hirag_dist.llm.rule_based.entity_types import name_kind
+from hirag_dist.llm.rule_based.gazetteer import (
+    DEMONYMS,
+    EVENT_TAILS,
+    FIRST_NAMES,
+    LOCATION_TAILS,
+    ORGANIZATION_TAILS,
+    PERSON_TITLES,
+    PLACES,
+    PLAIN_TITLES,
+    SPEECH,
+)
+from hirag_dist.llm.rule_based.language import ADJECTIVE, STOP, VERB, is_common, is_everyday, word_class
+from hirag_dist.llm.rule_based.word_lists import DATES, FOREIGN, FUNCTION, MONTHS, STRUCTURE, word_set
+
+_OPENERS = frozenset("\"“‘«([:…•*-—–„'|")
+_LINKS = word_set("of de van von der den du da di la le del dos das al el bin bint ibn af av zu of-the")
+_PLACE_WORDS = word_set("in at near throughout outside across around в из на")
+_TAILS = ORGANIZATION_TAILS | LOCATION_TAILS | EVENT_TAILS | frozenset(("day", "law", "theorem", "disease", "creek"))
+_VERBS_NEXT = word_set("is was has had are were will would did does can could may might") | SPEECH
+_ROMAN = re.compile(r"[ivxlc]+\.?$")
+_SPARE_TITLES = word_set("mr mrs ms dr prof professor agent agents")  # before a name in full
+_CAPITAL_WORDS = frozenset(("US", "UK", "UN", "EU", "IT", "WHO"))
+_MAX_WORDS = 7
+
+
+@dataclass(slots=True)
+class Found:
+    """A candidate entity: where the text names it, as (sentence, word) places, and how well it stands out."""
+
+    name: str
+    kind: str = "concept"
+    places: list[tuple[int, int]] = field(default_factory=list)
+    score: float = 0.0
+    proper: bool = True
+
+
+@dataclass(slots=True)
+class _Seen:
+    forms: Counter[str] = field(default_factory=Counter)
+    places: list[tuple[int, int]] = field(default_factory=list)
+    sure: int = 0  # times in a place where a capital says something
+    after_place: int = 0
+    speaking: int = 0
+    subject: int = 0  # times a verb such as "is" comes next
+
+
+class Spelling:
+    """How often each word of a text is written with a small and, where that says something, with a capital letter."""
+
+    def __init__(self, sentences: Sequence[Sequence[str]]) -> None:
+        self.small: Counter[str] = Counter()
+        self.capital: Counter[str] = Counter()
+        self.titled: list[bool] = []
+        for words in sentences:
+            titled = _is_title(words)
+            self.titled.append(titled)
+            previous = "…"
+            for word in words:
+                if word[0].isupper():
+                    if not titled and previous not in _OPENERS and previous not in ".!?":
+                        self.capital[bare(word).lower()] += 1
+                elif word[0].isalpha():
+                    self.small[bare(word)] += 1
+                previous = word
+
+
+def bare(word: str) -> str:
+    """Return a word without the possessive ending."""
+    if word[-1] in "'’":
+        return word[:-1]
+    return word[:-2] if len(word) > 2 and word[-2] in "'’" and word[-1] in "sS" else word
+
+
+def find_names(sentences: Sequence[Sequence[str]], spelling: Spelling) -> list[Found]:
+    """Return the proper names of a text, short forms joined to the full name where only one can be meant."""
+    seen: dict[str, _Seen] = {}
+    for number, words in enumerate(sentences):
+        for start, end in _spans(words):
+            _note(seen, number, words, start, end, spelling)
+    kept = {key: one for key, one in seen.items() if _is_good(key, one, spelling)}
+    merged = _join_short_forms(kept)
+    return [_found(one, spelling) for one in merged]
+
+
+def _is_title(words: Sequence[str]) -> bool:
+    """A heading or headline, where nearly every word has a capital: capitals say nothing there."""
+    if words[-1] in ".!?" and len(words) > 1:
+        return False
+    content = [word for word in words if len(word) > 3 and word[0].isalpha()]
+    return len(content) >= 3 and sum(word[0].isupper() for word in content) >= 0.8 * len(content)
+
+
+def _can_begin(word: str) -> bool:
+    if not word[0].isupper():
+        return False
+    low = bare(word).lower()
+    if low in FUNCTION or low in STRUCTURE or (low in FOREIGN and len(low) < 5):
+        return word in _CAPITAL_WORDS or (len(word) == 2 and word[1] == ".") or (low in FIRST_NAMES and low != "will")
+    return True
+
+
+def _goes_on(word: str) -> bool:
+    if not word[0].isupper():
+        return len(word) > 3 and ((word[1] in "'’" and word[2].isupper()) or (word[2] in "-'’" and word[3].isupper()))
+    low = bare(word).lower()
+    return (
+        (low not in FUNCTION and low not in STRUCTURE) or (len(word) == 2 and word[1] == ".") or low in ("house", "act")
+    )
+
+
+def _spans(words: Sequence[str]) -> Iterable[tuple[int, int]]:
+    """Yield (first, one past the last) of each run of capitalised words with the small words that link them."""
+    n, at = len(words), 0
+    while at < n:
+        if not _can_begin(words[at]):
+            at += 1
+            continue
+        end = at + 1
+        while end < n and end - at < _MAX_WORDS:
+            last, word = words[end - 1], words[end]
+            if bare(last) != last and not (word[0].isupper() and word.lower() in _TAILS):
+                break
+            if _goes_on(word) or (word.isdigit() and len(word) < 3 and words[end - 1].isupper()):
+                end += 1
+            elif word in _LINKS and end + 1 < n and _goes_on(words[end + 1]):
+                end += 2
+            elif word == "of" and end + 2 < n and words[end + 1] == "the" and _goes_on(words[end + 2]):
+                end += 3
+            elif word == "&" and end + 1 < n and words[end + 1][0].isupper():
+                end += 2
+            else:
+                break
+        yield at, end
+        at = end
+
+
+def _note(seen: dict[str, _Seen], number: int, words: Sequence[str], start: int, end: int, spelling: Spelling) -> None:
+    initial = start == 0 or words[start - 1] in _OPENERS or words[start - 1] in ".!?"
+    sure = not initial and not spelling.titled[number]
+    if initial and not _named(words, start, end, spelling):
+        start += 1
+        sure = start < end and words[start][0].isupper() and not spelling.titled[number]
+    while start < end and (not words[start][0].isupper() or (words[start].lower() in DATES and end - start > 1)):
+        start += 1
+    while start < end and (
+        words[end - 1].lower() in MONTHS
+        or words[end - 1] in _LINKS
+        or words[end - 1] == "the"
+        or words[end - 1].lower() in STRUCTURE
+    ):
+        end -= 1
+    if start >= end:
+        return
+    parts = [*words[start : end - 1], bare(words[end - 1])]
+    if len(parts) == 1 and len(parts[0]) > 3 and parts[0][-1] == "s" and parts[0][:-1].isupper():
+        parts = [parts[0][:-1]]  # CNNs
+    if len(parts) > 2 and parts[0].lower().strip(".") in _SPARE_TITLES:
+        parts = parts[1:]
+    name = " ".join(parts)
+    one = seen.setdefault(name.casefold(), _Seen())
+    one.forms[name] += 1
+    one.places.append((number, start))
+    one.sure += sure or (end - start > 1 and not spelling.titled[number])
+    one.after_place += start > 0 and words[start - 1].lower() in _PLACE_WORDS
+    after = words[end] if end < len(words) else ""
+    if after in ",)" and end + 1 < len(words):
+        after = words[end + 1]
+    one.subject += after in _VERBS_NEXT or (end < len(words) and bare(words[end - 1]) != words[end - 1])
+    one.speaking += after in SPEECH or (start > 0 and words[start - 1] in SPEECH)
+
+
+def _named(words: Sequence[str], start: int, end: int, spelling: Spelling) -> bool:
+    """Whether a word that has a capital because of where it stands belongs to a name."""
+    low = bare(words[start]).lower()
+    if spelling.capital[low] and spelling.capital[low] >= spelling.small[low]:
+        return True
+    kind = word_class(low)
+    if kind in (STOP, VERB) and low.strip(".") not in PERSON_TITLES and len(low) > 2:
+        return False
+    if end - start > 1:
+        return True
+    return not spelling.small[low] and not is_everyday(low)
+
+
+def _is_good(key: str, one: _Seen, spelling: Spelling) -> bool:
+    words = key.split()
+    count = len(one.places)
+    if not any(ch.isalpha() for ch in key) or len(key) < 2 or all(word in DATES or word.isdigit() for word in words):
+        return False
+    if len(words) == 1:
+        word = words[0]
+        if word in DEMONYMS or word in STRUCTURE or word.strip(".") in PERSON_TITLES or word.endswith("."):
+            return False
+        if word in PLACES:
+            return True
+        shown = one.forms.most_common(1)[0][0]
+        if len(word) < 3 and not (shown.isupper() and count > 1):
+            return False
+        if _ROMAN.match(word) or word_class(word) == ADJECTIVE:
+            return False
+        if is_everyday(word) and (spelling.small[word] or one.sure < 3):
+            return False
+        if not one.sure and not one.subject and count < 3:
+            return False
+        if spelling.small[word] > one.sure:
+            return False
+        if any(ch.isdigit() for ch in word) and not (count > 1 and sum(map(str.isalpha, word)) > 1):
+            return False
+        return one.sure > 0 or len(word) > 3
+    if all(len(word.strip(".")) < 2 or word in FUNCTION or _ROMAN.match(word) for word in words):
+        return False
+    if len(set(words)) < len(words) and len(words) < 4:
+        return False
+    if all(is_common(word) or word in DEMONYMS for word in words):
+        return one.sure > 0 and not all(spelling.small[word] for word in words)
+    return True
+
+
+def _join_short_forms(seen: dict[str, _Seen]) -> list[_Seen]:
+    """Give the places of "Scrooge" and "Mr. Scrooge" to "Ebenezer Scrooge" where that is the only such name."""
+    by_word: dict[str, list[str]] = {}
+    for key in seen:
+        words = key.split()
+        if len(words) > 1 and len(words) < 5 and _could_be_person(key, seen[key]):
+            for word in (words[-1], words[0]):
+                by_word.setdefault(word, []).append(key)
+    target: dict[str, str] = {}
+    for key in seen:
+        words = key.split()
+        titled = words[0].strip(".") in PLAIN_TITLES
+        rest = words[1:] if titled else words
+        if titled and " ".join(rest) in seen and len(rest) > 1:
+            target[key] = " ".join(rest)
+        if len(rest) != 1 or key in PLACES:
+            continue
+        full = [name for name in by_word.get(rest[0], ()) if name != key and not (titled and _is_titled(name))]
+        if len(full) > 1:  # one that the text is full of is meant
+            most = max(full, key=lambda name: (len(seen[name].places), name))
+            if all(len(seen[name].places) * 3 <= len(seen[most].places) for name in full if name != most):
+                full = [most]
+        if len(full) > 1:  # a title is no rival to a name in full: Mr. Scrooge, Ebenezer Scrooge
+            full = [name for name in full if not _is_titled(name)]
+        if len(full) == 1:
+            target[key] = full[0]
+    for key in seen:  # plain "Scrooge", where the text says "Mr. Scrooge" less often and knows no fuller name
+        surname = key.split()[-1]
+        if _is_titled(key) and target.get(surname) == key and len(seen[surname].places) >= len(seen[key].places):
+            del target[surname]
+            target[key] = surname
+    for key, full_key in target.items():
+        goal = full_key
+        while goal in target and target[goal] != key:
+            goal = target[goal]
+        if goal == key or goal not in seen or key not in seen:
+            continue
+        one = seen.pop(key)
+        into = seen[goal]
+        into.places.extend(one.places)
+        into.sure += one.sure
+        into.speaking += one.speaking
+        into.after_place += one.after_place
+    return list(seen.values())
+
+
+def _is_titled(key: str) -> bool:
+    return key.split()[0].strip(".") in PLAIN_TITLES
+
+
+def _could_be_person(key: str, one: _Seen) -> bool:
+    words = key.split()
+    if words[-1] in _TAILS or key in PLACES or any(word in ("of", "the", "&") for word in words):
+        return False
+    first = words[0].strip(".")
+    return first in FIRST_NAMES or first in PERSON_TITLES or (not is_common(words[0]) and first not in DEMONYMS)
+
+
+def _found(one: _Seen, spelling: Spelling) -> Found:
+    name = max(one.forms, key=lambda form: (one.forms[form], not form.isupper(), form))
+    count = len(one.places)
+    plain = any(word[0].isupper() and spelling.small[word.lower()] for word in name.split())
+    kind = name_kind(name, plain, one.after_place, one.speaking, count)
+    places = sorted(one.places)
+    score = count + 0.5 * (" " in name) + 0.4 * (kind != "concept") + 0.3 * (one.sure > 0)
+    return Found(name, kind, places, score)

@@ -1,0 +1,39 @@
+"""Packed tasks: each unit is done exactly as it would be alone, and the replies are put into one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from hirag_dist.core.prompts.templates import DONE, FIELD
+from hirag_dist.llm.rule_based.requests import Asked
+
+_UNIT = re.compile(r"<unit-(\d+)>\n(.*?)\n</unit-\1>", re.DOTALL)
+
+
+def each_unit(alone: Callable[[Asked], str]) -> Callable[[Asked], str]:
+    """Return what replies to a packed task, from what replies to one unit."""
+
+    def packed(ask: Asked) -> str:
+        form = None if ask.form is None else ask.form.removesuffix("-pack")
+        task = ask.task.removesuffix("-pack")
+        replies = [
+            (int(unit.group(1)), alone(replace(ask, task=task, form=form, body=unit.group(2))))
+            for unit in _UNIT.finditer(ask.body)
+        ]
+        if form is not None:
+            units = [{"unit": number, **json.loads(reply)} for number, reply in replies]
+            return json.dumps({"units": units}, ensure_ascii=False)
+        lines = [_part(number, reply) for number, reply in replies]
+        return "\n".join(lines if all(reply.startswith("{") for _, reply in replies) else [*lines, DONE])
+
+    return packed
+
+
+def _part(number: int, reply: str) -> str:
+    """Return one unit's part of a reply without a schema: a JSON object with its number, or records under it."""
+    if reply.startswith("{"):
+        return json.dumps({"unit": number, **json.loads(reply)}, ensure_ascii=False)
+    return f"unit{FIELD}{number}\n{reply.removesuffix(DONE).rstrip()}"

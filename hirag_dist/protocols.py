@@ -1,0 +1,234 @@
+"""What stands around the algorithms. Each port has several implementations, one test suite, and no default here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.types import (
+    Admission,
+    Assignment,
+    ChatReply,
+    ChatRequest,
+    Covariance,
+    CsrGraph,
+    FloatMatrix,
+    IntVector,
+    Mixture,
+    Moments,
+    Projection,
+    Rejected,
+    Statistics,
+)
+
+T = TypeVar("T")
+
+
+class ChatModel(Protocol):
+    """One endpoint: a request in, a reply out, or a `ModelError`."""
+
+    name: str  # goes to stage keys and the bill: the model, not the machine
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Return the reply. Raises RateLimited, ModelUnavailable or RequestRejected."""
+        ...
+
+    def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
+        """Yield the reply's text in pieces."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class Embedder(Protocol):
+    """Texts to vectors."""
+
+    name: str
+    dim: int
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return (len(texts), dim) float32 rows of unit length; an empty text gives a row of zeros."""
+        ...
+
+
+class ChatPool(Protocol):
+    """Every model of the run behind one door: ledger → retry → limit → endpoint."""
+
+    async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
+        """Return what `accept` makes of the reply.
+
+        `accept` raises `core.prompts.reply_parsing.Malformed` to refuse a reply; it is stored, counted and asked again as the
+        next attempt. After the last attempt the result is a `Rejected`.
+        """
+        ...
+
+
+class AnswerModel(ChatPool, Protocol):
+    """Whoever answers questions, in pieces; asked for whole replies where an answer takes several calls."""
+
+    def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
+        """Yield the reply's text in pieces."""
+        ...
+
+    def model_name(self, request: ChatRequest) -> str:
+        """Return the name of the model that answers this request."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class VectorIndex(Protocol):
+    """Nearest rows by cosine similarity."""
+
+    async def search(
+        self,
+        vector: NDArray[np.float32],
+        limit: int,
+        max_layer: int | None = None,
+        admission: Admission | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return (rows, similarities), best first, ties by row.
+
+        Whoever waits may be cancelled, by a deadline for one; searches of others go on.
+
+        Args:
+            vector: (dim,) of unit length.
+            limit: rows at most.
+            max_layer: rows of layers above it are left out.
+            admission: rows beyond it are left out, and those seen in part are as near as the nearest part in reach.
+        """
+        ...
+
+    def prepare(self, admission: Admission | None = None) -> None:
+        """Compile what searches for such a caller need, so that the first of them does not wait for it."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+CPU = "cpu"  # the name of the kernels that any worker has; those of other names need a GPU
+
+
+class Kernels(Protocol):
+    """The numerical work that a GPU can do. Arrays in and out are numpy's."""
+
+    name: str
+
+    def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) float32 scores, components by falling variance."""
+        ...
+
+    def moments(self, vectors: FloatMatrix) -> Moments:
+        """Return the sums that `core.clustering.pca.principal_axes` takes; those of shards add up to the layer's."""
+        ...
+
+    def project(self, vectors: FloatMatrix, projection: Projection) -> FloatMatrix:
+        """Return (n, c) float32 scores of any rows on the layer's axes."""
+        ...
+
+    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) float32 positions that keep neighbours together. Raises BackendUnavailable."""
+        ...
+
+    def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
+        """Fit a mixture to rows that `core.clustering.gaussian_mixture.standardise` gave. Raises ValueError: fewer rows than components."""
+        ...
+
+    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> Statistics:
+        """Return what the next maximisation needs to know of one shard of finite rows."""
+        ...
+
+    def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
+        """Return each finite row's best component, and all whose responsibility passes the threshold; at 1.0 the
+        best alone."""
+        ...
+
+    def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
+        """Return hierarchical communities: for each level, coarsest first, (n_nodes,) labels, −1 where a node's
+        community is not split further."""
+        ...
+
+    def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
+        """Return (len(sources), n_nodes) the fewest hops from each source to each node, −1 where there is no path.
+
+        Raises IndexError for a source that is no node. The result is the caller's to keep small: `sources` in blocks.
+        """
+        ...
+
+
+class Held(Protocol):
+    """Shards of data that stay where they were loaded, for algorithms that go round (`Executor.hold`)."""
+
+    def each(self, step: Callable[[Any, Any, Any], T], argument: Any) -> Iterator[T]:
+        """Do a step on every shard, yield the results in the order of the shards, however they came.
+
+        Add them up as they come: no more than one has to be in memory, and a sum in this order has the same bits
+        wherever the shards were. Take all of them, or close the iterator, before the next step.
+
+        Args:
+            step: (services, data of a shard, argument) → result; a plain function that workers can import. It may be
+                done again on the same shard, so it must not change the data.
+            argument: the same for all shards; sent once a worker.
+
+        Raises:
+            HiragError: a step failed; the others in flight have ended.
+        """
+        ...
+
+
+class Executor(Protocol):
+    """Where work runs."""
+
+    name: str
+
+    def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
+        """Run tasks, yield each result as it comes; order is not kept. A failed task raises after the others in
+        flight have finished."""
+        ...
+
+    def hold(
+        self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True, kernels: str = CPU
+    ) -> AbstractContextManager[Held]:
+        """Lend shards that stay in the workers while the block lasts, for algorithms that go round.
+
+        Where a worker dies its shards are loaded again by others and its steps done again, so results depend neither
+        on that nor on the number of workers. `map` waits for the end of the block.
+
+        Args:
+            load: (services, shard) → data, a plain function that workers can import. Together the workers need room
+                for the data of all shards.
+            shards: what tells `load` where the data are; small, since it travels with every step.
+            keep: False loads the data anew for each step, where they are too large to stay.
+            kernels: that steps compute with, by name: those of a GPU are for workers that have one.
+        """
+        ...
+
+    def charge(self, tokens: int, usd: float) -> None:
+        """Count what was spent outside of tasks against the limits that tasks keep to."""
+        ...
+
+    def rest(self) -> None:
+        """Let go of what is kept for the next work and costs meanwhile, since none comes for a while."""
+        ...
+
+    def close(self) -> None:
+        """Stop what was started."""
+        ...
+
+
+class Listener(Protocol):
+    """Is told of progress (`execution.events`)."""
+
+    def __call__(self, event: object) -> None:
+        """Take one event."""
+        ...

@@ -1,0 +1,29 @@
+"""INPUT arguments → documents: find the files, open them, read text, title and labels out of each.
+
+`find_inputs` lists the files; `read_source` yields a file's `Document`s one by one, and an `Unreadable` with
+its reason for whatever gives none; `read_rows` yields records with all their fields. Nothing is dropped
+silently, and nothing but `InputError` is raised.
+"""
+
+from hirag_dist.readers.clean import clean_text
+from hirag_dist.readers.discover import find_inputs
+from hirag_dist.readers.document_builder import is_missing_text
+from hirag_dist.readers.model import Document, ReadOptions, SourceFile, Unreadable
+from hirag_dist.readers.read import read_source
+from hirag_dist.readers.records import Row, read_rows
+from hirag_dist.readers.uris import is_uri, public_uri
+
+__all__ = [
+    "Document",
+    "ReadOptions",
+    "Row",
+    "SourceFile",
+    "Unreadable",
+    "clean_text",
+    "find_inputs",
+    "is_missing_text",
+    "is_uri",
+    "public_uri",
+    "read_rows",
+    "read_source",
+]

@@ -1,0 +1,124 @@
+"""CSV and TSV: rows → documents."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+
+from hirag_dist.readers.document_builder import LABEL_FIELDS, TEXT_FIELDS, DocumentMaker, find_field, missing_text
+from hirag_dist.readers.model import Document, Unreadable
+
+_DELIMITERS = (",", ";", "\t", "|")
+
+
+def read_delimited(
+    lines: Iterator[str], maker: DocumentMaker, delimiter: str | None = None
+) -> Iterator[Document | Unreadable]:
+    """Yield a document, or the reason why there is none, for each row below the header.
+
+    Quoting is as in RFC 4180; a quote that is never closed costs the row it is in, not the rest of the file.
+    csv's limit on the size of a field, one number for the process, is raised and stays so.
+
+    Args:
+        lines: without their ends.
+        maker: of the file's documents.
+        delimiter: one character; None takes the one of `, ; tab |` under which the header has a text field,
+            else the most frequent in it.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), maker.options.max_document_bytes))
+    first = next((line for line in lines if line and not line.isspace()), None)
+    if first is None:
+        yield maker.unreadable(0, "the file is empty")
+        return
+    delimiter = delimiter or _delimiter_of(first, maker)
+    rows = split_rows(lines, first, delimiter)
+    names = next(rows, [])
+    header = [] if isinstance(names, str) else [name.strip() for name in names]
+    reason = names if isinstance(names, str) else _bad_header(header, maker)
+    if isinstance(reason, str):
+        yield maker.unreadable(0, reason)
+        return
+    for record, row in enumerate(rows):
+        yield _from_row(header, row, record, maker)
+
+
+def _bad_header(header: list[str], maker: DocumentMaker) -> str | None:
+    """Return what a header lacks; None if nothing."""
+    options = maker.options
+    if find_field(header, options.text_field, TEXT_FIELDS) is None:
+        return missing_text(header, options.text_field)
+    if options.label_field is not None and find_field(header, options.label_field, LABEL_FIELDS) is None:
+        return f"no column {options.label_field!r} with the labels"
+    return None
+
+
+def _from_row(header: list[str], row: list[str] | str, record: int, maker: DocumentMaker) -> Document | Unreadable:
+    if isinstance(row, str):
+        return maker.unreadable(record, row)
+    if any(cell.strip() for cell in row[len(header) :]):
+        return maker.unreadable(
+            record,
+            f"the row has {len(row)} fields, the header {len(header)}: quote fields that hold the delimiter",
+        )
+    fields: dict[str, object] = dict.fromkeys(header, "")
+    fields.update(zip(header, row, strict=False))
+    return maker.from_fields(fields, record)
+
+
+def _delimiter_of(header: str, maker: DocumentMaker) -> str:
+    for delimiter in _DELIMITERS:
+        names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter))]
+        if find_field(names, maker.options.text_field, TEXT_FIELDS) is not None:
+            return delimiter
+    return max(_DELIMITERS, key=header.count)
+
+
+class _Feed:
+    """Lines for csv, which remembers those of the row being read, so that they can be read again."""
+
+    def __init__(self, lines: Iterator[str], again: list[str]) -> None:
+        self._lines = lines
+        self._again = again[::-1]
+        self.row: list[str] = []
+        self.ended = False
+
+    def __iter__(self) -> _Feed:
+        return self
+
+    def __next__(self) -> str:
+        line = self._again.pop() if self._again else next(self._lines, None)
+        if line is None:
+            self.ended = True
+            raise StopIteration
+        self.row.append(line)
+        return line + "\n"
+
+    def rewind(self) -> None:
+        """Give the lines of the row again, but the first."""
+        self._again = self.row[:0:-1]
+        self.row = []
+        self.ended = False
+
+
+def split_rows(lines: Iterator[str], first: str, delimiter: str) -> Iterator[list[str] | str]:
+    """Yield rows that are not blank, and for a row that is broken the reason.
+
+    Args:
+        lines: without their ends.
+        first: a line before them.
+        delimiter: one character.
+    """
+    feed = _Feed(lines, [first])
+    while not feed.ended:
+        try:
+            for row in csv.reader(feed, delimiter=delimiter):
+                if feed.ended:  # csv asked for more lines than there are
+                    yield "a quote is opened and never closed"
+                    feed.rewind()
+                    break
+                feed.row.clear()
+                if len(row) > 1 or "".join(row).strip():
+                    yield row
+        except csv.Error as error:
+            yield f"not valid CSV: {error}"
+            feed.rewind()

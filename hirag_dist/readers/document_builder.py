@@ -1,0 +1,169 @@
+"""Text, title and labels → a `Document`, or the reason why they make none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hirag_dist.readers.clean import clean_text
+from hirag_dist.readers.encoding import NotText, decode_text
+from hirag_dist.readers.model import Document, ReadOptions, Unreadable
+
+TEXT_FIELDS = ("text", "content", "contents", "body", "document", "page_content", "passage")
+TITLE_FIELDS = ("title", "name", "headline")
+LABEL_FIELDS = ("labels", "label", "acl")
+ID_FIELDS = ("id", "_id", "doc_id", "document_id", "passage_id", "chunk_id", "docid", "pid")
+UNSAID: Final = object()  # in place of labels
+
+
+def find_field(names: Iterable[str], wanted: str | None, usual: tuple[str, ...]) -> str | None:
+    """Return the name of a field, in any case: the one wanted, or the first usual one; None for none."""
+    by_lower: dict[str, str] = {}
+    for name in names:
+        if name == wanted:
+            return name
+        by_lower.setdefault(name.strip().lower(), name)
+    candidates = usual if wanted is None else (wanted.lower(),)
+    return next((by_lower[name] for name in candidates if name in by_lower), None)
+
+
+def kind_of(value: object) -> str:
+    """Return in plain words what a JSON value is."""
+    kinds: dict[type, str] = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
+    return "null" if value is None else kinds.get(type(value), "a number")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentMaker:
+    """Makes the documents of one file.
+
+    Attributes:
+        uri: as in `Document`.
+        stem: the file's name without extensions, the default title.
+        options: which fields to take.
+    """
+
+    uri: str
+    stem: str
+    options: ReadOptions
+
+    def unreadable(self, record: int, reason: str) -> Unreadable:
+        """Return the record's absence, with its reason on one line."""
+        return Unreadable(self.uri, record, " ".join(reason.split()))
+
+    def document(
+        self,
+        text: str,
+        *,
+        title: object = None,
+        labels: object = UNSAID,
+        record: int = 0,
+        default_title: str | None = None,
+        source_id: object = None,
+    ) -> Document | Unreadable:
+        """Return the document of a text, cleaned; `Unreadable` for an empty text or labels that are none.
+
+        Args:
+            labels: what the field for labels holds; `UNSAID` where there is no such field.
+            source_id: what the field for the owner's id holds.
+        """
+        text = clean_text(text)
+        if not text or text.isspace():
+            return self.unreadable(record, "the text is empty")
+        if labels is UNSAID and self.options.label_field is not None:
+            return self.unreadable(record, missing_labels(self.options.label_field))
+        try:
+            names = () if labels is UNSAID else _labels(labels)
+        except ValueError as error:
+            return self.unreadable(record, str(error))
+        title = _title(title) or _title(default_title) or self.stem
+        return Document(self.uri, title, text, names, record, _source_id(source_id))
+
+    def from_fields(
+        self, fields: Mapping[str, object], record: int, default_title: str | None = None, key: str | None = None
+    ) -> Document | Unreadable:
+        """Return the document in an object or a row; `Unreadable` where it has no text or bad labels.
+
+        Args:
+            key: the record's own in its file, which is its id where no field holds one.
+        """
+        options = self.options
+        present = [name for name, value in fields.items() if value is not None]
+        text_field = find_field(present, options.text_field, TEXT_FIELDS)
+        if text_field is None:
+            return self.unreadable(record, missing_text(list(fields), options.text_field))
+        text = fields[text_field]
+        if isinstance(text, bytes):
+            try:
+                text = decode_text(text)
+            except NotText as error:
+                return self.unreadable(record, str(error))
+        if not isinstance(text, str):
+            return self.unreadable(record, f"field {text_field!r} is {kind_of(text)}, not a string")
+        title_field = find_field(present, options.title_field, TITLE_FIELDS)
+        id_field = find_field(present, options.id_field, ID_FIELDS)
+        if id_field is None and options.id_field is not None:
+            return self.unreadable(record, f"no field {options.id_field!r} with the id; name another with --id-field")
+        named = options.label_field is not None
+        label_field = find_field(fields if named else present, options.label_field, LABEL_FIELDS)
+        return self.document(
+            text,
+            title=None if title_field is None else fields[title_field],
+            labels=UNSAID if label_field is None else fields[label_field],
+            record=record,
+            default_title=default_title or f"{self.stem}#{record}",
+            source_id=key if id_field is None else fields[id_field],
+        )
+
+
+def missing_labels(wanted: str) -> str:
+    """Return the reason for a record or file without the field that was named for labels."""
+    return f"no field {wanted!r} with the labels; what has none to give can be a record of JSONL that has it"
+
+
+def missing_text(names: list[str], wanted: str | None) -> str:
+    """Return the reason for a record or table without text."""
+    shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+    field = f"no field {wanted!r}" if wanted is not None else f"no field named {', '.join(TEXT_FIELDS)}"
+    return f"{field}; there is: {shown or 'nothing'}; name it with --text-field"
+
+
+def is_missing_text(reason: str, wanted: str) -> bool:
+    """Tell whether `missing_text` gave the reason, for this wanted field."""
+    return reason.startswith(f"no field {wanted!r}; there is: ")
+
+
+def _title(value: object) -> str:
+    """Return a title on one line; empty for none."""
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        return " ".join(clean_text(str(value)).split())
+    return ""
+
+
+def _source_id(value: object) -> str:
+    """Return an id as it is written; empty for what is none."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    return clean_text(str(value)).strip() if isinstance(value, (str, int, float)) else ""
+
+
+def _labels(value: object) -> tuple[str, ...]:
+    """Return labels of a string, of a JSON list in a string (as CSV has them), or of a list.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = [value]
+    if value is None:
+        return ()
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if not all(isinstance(item, (str, int, float)) for item in items):
+        raise ValueError("the labels are neither a string nor a list of strings")
+    names = (" ".join(clean_text(str(item)).split()) for item in items)
+    return tuple(dict.fromkeys(name for name in names if name))

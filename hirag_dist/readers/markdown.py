@@ -1,0 +1,68 @@
+"""Markdown: front matter gives title and labels and goes; the rest stays as written."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from hirag_dist.readers.clean import clean_text
+from hirag_dist.readers.document_builder import ID_FIELDS, LABEL_FIELDS, TITLE_FIELDS, UNSAID, DocumentMaker, find_field
+from hirag_dist.readers.model import Document, Unreadable
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_OPENED = re.compile(r"---[ \t]*\n((?:.*\S.*(?:\n|\Z))*)")  # up to an empty line
+_LABELS = re.compile(rf"^[ \t]*[\"']?(?:{'|'.join(LABEL_FIELDS)})[\"']?[ \t]*:", re.MULTILINE | re.IGNORECASE)
+_FENCE = re.compile(r" {0,3}(```|~~~)")
+_HEADING = re.compile(r" {0,3}#[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$")
+
+
+def read_markdown(text: str, maker: DocumentMaker) -> Document | Unreadable:
+    """Return a Markdown text as a document.
+
+    Front matter is YAML between `---` lines at the very start; what is no YAML mapping is taken as text, unless it
+    names labels: then there is no telling who may read the text, and it is `Unreadable`. The title is its title
+    field, else the first heading of the first level outside code, else the file's stem.
+    """
+    text, fields = _split_front_matter(clean_text(text))
+    options = maker.options
+    if not fields and _names_labels(text):
+        return maker.unreadable(0, "its front matter names labels and is not valid YAML between two lines of ---")
+    title_field = find_field(fields, options.title_field, TITLE_FIELDS)
+    label_field = find_field(fields, options.label_field, LABEL_FIELDS)
+    title = None if title_field is None else fields[title_field]
+    labels = UNSAID if label_field is None else fields[label_field]
+    id_field = find_field(fields, options.id_field, ID_FIELDS)
+    source_id = None if id_field is None else fields[id_field]
+    return maker.document(text, title=title, labels=labels, default_title=_first_heading(text), source_id=source_id)
+
+
+def _split_front_matter(text: str) -> tuple[str, dict[str, object]]:
+    match = _FRONT_MATTER.match(text)
+    if match is None:
+        return text, {}
+    try:
+        fields = yaml.safe_load(match[1] or "")
+    except (yaml.YAMLError, ValueError):  # ValueError: a date like 2024-13-45
+        return text, {}
+    if not isinstance(fields, dict):
+        return text, {}
+    return text[match.end() :].lstrip("\n"), {str(name): value for name, value in fields.items()}
+
+
+def _names_labels(text: str) -> bool:
+    """Whether a text begins as front matter does, closed or not, and has a field for labels there."""
+    matter = _FRONT_MATTER.match(text) or _OPENED.match(text)
+    return matter is not None and _LABELS.search(matter[1] or "") is not None
+
+
+def _first_heading(text: str) -> str | None:
+    fence = ""
+    for line in text.split("\n"):
+        mark = _FENCE.match(line)
+        if mark:
+            fence = "" if fence == mark[1] else fence or mark[1]
+        heading = None if fence else _HEADING.match(line)
+        if heading:
+            return heading[1]
+    return None

@@ -1,0 +1,131 @@
+"""A `SourceFile` → its documents, one at a time."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from hirag_dist.readers.delimited import read_delimited
+from hirag_dist.readers.document_builder import DocumentMaker
+from hirag_dist.readers.encoding import NotText, decode_text
+from hirag_dist.readers.html import read_html
+from hirag_dist.readers.json_records import read_json, read_json_lines
+from hirag_dist.readers.lines import LineTooLong, text_lines
+from hirag_dist.readers.markdown import read_markdown
+from hirag_dist.readers.model import Document, ReadOptions, SourceFile, Unreadable
+from hirag_dist.readers.open import READ_ERRORS, TooLarge, explain, open_random, open_source, read_all
+from hirag_dist.readers.parquet import read_parquet
+from hirag_dist.readers.pdf import read_pdf
+from hirag_dist.readers.uris import public_uri, split_name
+
+Found = Iterator[Document | Unreadable]
+
+_PDF_MAGIC = b"%PDF-"
+_MAGIC_BYTES = 1024
+
+
+def read_source(source: SourceFile, options: ReadOptions) -> Found:
+    """Yield the documents of a file in their order, and an `Unreadable` for each one that could not be read.
+
+    Nothing is read before the first one is asked for. Memory is bounded by `max_document_bytes`: formats of
+    many records are read record by record. What fails is an `Unreadable`, not an exception, and a bad record
+    does not lose the others; where the rest of a file is lost (damaged compression, a connection that
+    breaks), the last one says so. A file yields at least one of either. A file that begins as a PDF is read
+    as one, whatever its name.
+
+    Args:
+        source: from `find_inputs`.
+        options: which fields to take.
+    """
+    stem, extension, _ = split_name(source.uri)
+    maker = DocumentMaker(public_uri(source.uri), stem, options)
+    if source.format == "unsupported":
+        yield maker.unreadable(0, f"unsupported file type {extension}")
+        return
+    record = 0
+    try:
+        for found in _read(source, maker):
+            yield found
+            record = found.record + 1
+    except (NotText, TooLarge, LineTooLong) as error:
+        yield maker.unreadable(record, str(error))
+    except READ_ERRORS as error:
+        yield maker.unreadable(record, explain(error))
+    else:
+        if record == 0:
+            yield maker.unreadable(0, "the file holds no records")
+
+
+def _read(source: SourceFile, maker: DocumentMaker) -> Found:
+    if source.format == "parquet":
+        yield from _read_parquet(source, maker)
+        return
+    with open_source(source) as stream:
+        head = stream.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
+        is_pdf = head.startswith(_PDF_MAGIC) or (source.format == "pdf" and _PDF_MAGIC in head)
+        if source.format == "pdf" and not is_pdf:
+            yield maker.unreadable(0, "the file is no PDF" if head else "the file is empty")
+            return
+        read = _READERS["pdf" if is_pdf else source.format]
+        yield from read(stream, maker)
+
+
+def _read_parquet(source: SourceFile, maker: DocumentMaker) -> Found:
+    """Read Parquet where it lies; unpacked to a temporary file first if it is compressed as a whole."""
+    if source.compression is None:
+        with open_random(source) as file:
+            yield from read_parquet(file, maker)
+        return
+    with open_source(source) as stream, tempfile.TemporaryFile() as unpacked:
+        shutil.copyfileobj(stream, unpacked)
+        unpacked.seek(0)
+        with pa.PythonFile(unpacked, mode="r") as file:
+            yield from read_parquet(file, maker)
+
+
+def _read_text(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+    yield maker.document(decode_text(read_all(stream, maker.options.max_document_bytes)))
+
+
+def _read_markdown(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+    yield read_markdown(decode_text(read_all(stream, maker.options.max_document_bytes)), maker)
+
+
+def _read_html(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+    yield read_html(read_all(stream, maker.options.max_document_bytes), maker)
+
+
+def _read_pdf(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+    yield from read_pdf(read_all(stream, maker.options.max_document_bytes), maker)
+
+
+def _read_json(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+    yield from read_json(decode_text(read_all(stream, maker.options.max_document_bytes)), maker)
+
+
+def _read_json_lines(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+    yield from read_json_lines(text_lines(stream, maker.options.max_document_bytes), maker)
+
+
+def _read_csv(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+    yield from read_delimited(text_lines(stream, maker.options.max_document_bytes), maker)
+
+
+def _read_tsv(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+    yield from read_delimited(text_lines(stream, maker.options.max_document_bytes), maker, delimiter="\t")
+
+
+_READERS: dict[str, Callable[[io.BufferedReader, DocumentMaker], Found]] = {
+    "txt": _read_text,
+    "md": _read_markdown,
+    "html": _read_html,
+    "pdf": _read_pdf,
+    "json": _read_json,
+    "jsonl": _read_json_lines,
+    "csv": _read_csv,
+    "tsv": _read_tsv,
+}

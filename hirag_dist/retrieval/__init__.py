@@ -1,0 +1,1 @@
+"""The online half (HiRetrieval): questions over an open snapshot."""

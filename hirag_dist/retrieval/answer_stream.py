@@ -1,0 +1,92 @@
+"""From what was retrieved to an answer: asked of a model, shown piece by piece, its citations checked as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+
+from hirag_dist.core.prompts.answer_requests import answer_request, reduce_request
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.retrieval.citations import CitationReader
+from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER, citations
+from hirag_dist.errors import ModelError, ModelUnavailable
+from hirag_dist.protocols import AnswerModel
+from hirag_dist.types import Answer, Retrieval
+
+
+async def answer_pieces(
+    retrieval: Retrieval,
+    model: AnswerModel,
+    prompts: Prompts,
+    count_tokens: Callable[[str], int],
+    deadline_s: float | None = None,
+) -> AsyncGenerator[str | Answer]:
+    """Yield the answer's text in pieces, and at last the answer, whose text is those pieces.
+
+    Where nothing was retrieved no model is asked, and the answer is that it is not known; so too where a model says
+    nothing at all. What a map-reduce gathered is answered from by a prompt of its own, and the tokens of its calls
+    count. Close the generator to close the model's stream at once.
+
+    Args:
+        deadline_s: seconds left.
+
+    Raises:
+        TimeoutError: the deadline passed before the answer was complete.
+        ModelError: no model answers, or the one that did broke off.
+    """
+    work = retrieval.map_work
+    before = (0, 0) if work is None else (work.input_tokens, work.output_tokens)
+    if not retrieval.context_refs:
+        yield UNKNOWN_ANSWER
+        yield Answer(UNKNOWN_ANSWER, (), 0, retrieval, "", *before)
+        return
+    asking = answer_request if work is None else reduce_request
+    request = asking(retrieval.question, retrieval.context, prompts)
+    reader = CitationReader(retrieval.context_refs)
+    written: list[str] = []
+    shown: list[str] = []
+    try:
+        async with aclosing(model.stream(request)) as stream, aclosing(_within(stream, deadline_s)) as pieces:
+            async for piece in pieces:
+                written.append(piece)
+                if ready := reader.feed(piece):
+                    shown.append(ready)
+                    yield ready
+                if reader.stuck:
+                    break
+    except ModelError as error:
+        if not written:
+            raise
+        raise ModelUnavailable(f"the model broke off in the middle of its answer; ask again: {error}", True) from error
+    rest = reader.finish() if shown else reader.finish() or UNKNOWN_ANSWER
+    if rest:
+        shown.append(rest)
+        yield rest
+    yield Answer(
+        "".join(shown),
+        citations(reader.cited, retrieval),
+        reader.dropped,
+        retrieval,
+        model.model_name(request),
+        before[0] + sum(count_tokens(message.content) for message in request.messages),
+        before[1] + count_tokens("".join(written)),
+    )
+
+
+async def _within(stream: AsyncIterator[str], deadline_s: float | None) -> AsyncGenerator[str]:
+    """Yield what a stream yields until the deadline; the time that the consumer takes counts too."""
+    give_up_at = None if deadline_s is None else asyncio.get_running_loop().time() + deadline_s
+    while True:
+        try:
+            async with asyncio.timeout_at(give_up_at) as limit:
+                piece = await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError as error:
+            if limit.expired():
+                raise TimeoutError(
+                    "the deadline passed before the answer was complete; allow more time, or retrieve alone"
+                ) from error
+            raise
+        yield piece

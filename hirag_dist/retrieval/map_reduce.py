@@ -1,0 +1,204 @@
+"""Answers by map-reduce over an index: what is read is gathered once, then a model is asked about each part of it.
+
+`gather` reads the snapshot, as a caller may see it. `map_parts` asks about the parts and returns what was found as a
+`Retrieval`, from which the answer is written as any other (`answers.answer_pieces`, or a request of one's own).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hirag_dist.config.model import MapReduce
+from hirag_dist.config.model import Retrieval as RetrievalConfig
+from hirag_dist.core.prompts.answer_requests import map_request
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.retrieval.context import community_text, source_text
+from hirag_dist.core.retrieval.levels import RankedCommunity
+from hirag_dist.core.retrieval.map_reduce import Cut, Mapped, Part, gather_points, parse_points, reports_at
+from hirag_dist.core.text.normalize import many
+from hirag_dist.errors import InvalidQuery, RequestRejected
+from hirag_dist.protocols import ChatPool
+from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.types import MAP_REDUCE as MAP_REDUCE
+from hirag_dist.types import ChatReply, CommunityItem, IntVector, MapWork, Rejected, Retrieval, SourceItem
+
+_Item = CommunityItem | SourceItem
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """All that a question in a map-reduce mode is answered from.
+
+    Attributes:
+        parts: what each call reads.
+        items: what the references in the parts name.
+        context_tokens: of the final answer's context.
+        gathered_ms: time that reading and cutting took.
+        unreported: as of `MapWork`.
+    """
+
+    question: str
+    mode: str
+    snapshot_id: str
+    parts: tuple[Part, ...]
+    items: Mapping[str, _Item]
+    context_tokens: int
+    limits: MapReduce
+    gathered_ms: float
+    unreported: int = 0
+
+    @property
+    def work(self) -> MapWork:
+        """The calls that are going to be made."""
+        tokens = sum(part.tokens for part in self.parts)
+        return MapWork(len(self.items), len(self.parts), tokens, unreported=self.unreported)
+
+    @property
+    def planned(self) -> Retrieval:
+        """What is known before any call: numbers alone."""
+        times = {"gather": self.gathered_ms, "total": self.gathered_ms}
+        return Retrieval(self.question, self.mode, self.snapshot_id, timings_ms=times, map_work=self.work)
+
+
+def nothing(question: str, mode: str, snapshot_id: str, limits: RetrievalConfig) -> Material:
+    """Return the material for a caller who may see nothing."""
+    return Material(question, mode, snapshot_id, (), {}, limits.context_tokens, limits.map_reduce, 0.0)
+
+
+def gather(
+    index: LoadedIndex, question: str, mode: str, limits: RetrievalConfig, count_tokens: Callable[[str], int]
+) -> Material:
+    """Read what a question is answered from: shuffled by the seed, cut into parts of `context_tokens`.
+
+    This reads up to `max_calls` parts of text, and takes a second or more where their tokens were not counted before.
+
+    Args:
+        index: as the caller may see it.
+        mode: graphrag-global, over the reports of `community_level`; ts, over all chunks.
+
+    Raises:
+        InvalidQuery: it takes more calls than the limit.
+    """
+    started = time.perf_counter()
+    most = limits.map_reduce.max_calls
+    letter, heading = ("S", "## Sources") if mode == "ts" else ("C", "## Communities")
+    cut = Cut(heading, limits.context_tokens, count_tokens)
+    items: dict[str, _Item] = {}
+    rows, unreported = _rows(index, mode, limits)
+    for number, (item, text, tokens) in enumerate(_records(index, mode, rows, limits.map_reduce.seed), 1):
+        ref = f"{letter}{number}"
+        items[ref] = item
+        cut.add(ref, text, tokens or count_tokens(text))
+        if len(cut.parts) > most:
+            break
+    parts = cut.finish()
+    if len(parts) > most:
+        cheaper = "" if mode == "ts" else "a coarser community_level, "
+        raise InvalidQuery(
+            f"mode: {mode} takes more than {many(most, 'call')} here, which is retrieval.map_reduce.max_calls; choose "
+            f"{cheaper}a larger retrieval.context_tokens or only some labels, or raise the limit"
+        )
+    took_ms = (time.perf_counter() - started) * 1e3
+    asked = question, mode, index.snapshot_id
+    return Material(*asked, parts, items, limits.context_tokens, limits.map_reduce, took_ms, unreported)
+
+
+def _rows(index: LoadedIndex, mode: str, limits: RetrievalConfig) -> tuple[IntVector, int]:
+    """Return what is read, and for how many communities that the caller may know of there is no report."""
+    if mode == "ts":
+        seen = index.seen_chunks
+        return np.arange(len(index.chunk_vectors)) if seen is None else np.flatnonzero(seen), 0
+    rows, bare = reports_at(index.communities, limits.community_level, index.reported())
+    return rows, int(np.count_nonzero(index.seen_whole()[bare]))
+
+
+def _records(index: LoadedIndex, mode: str, rows: IntVector, seed: int) -> Iterator[tuple[_Item, str, int]]:
+    """Yield what is read, with its text in contexts and the text's tokens, 0 where they are not known."""
+    shuffled = np.random.default_rng(seed).permutation(rows)
+    for row in shuffled.tolist():
+        if mode == "ts":
+            (source,) = index.sources([(row, 0.0)])
+            yield source, source_text(source.title, source.start, source.end, source.text), index.tokens("sources", row)
+        elif (report := index.community(RankedCommunity(row, 0, 0.0))) is not None:
+            text = community_text(report.title, report.level, report.rating, report.report)
+            yield report, text, index.tokens("global", row)
+
+
+async def map_parts(
+    material: Material, pool: ChatPool, prompts: Prompts, count_tokens: Callable[[str], int]
+) -> Retrieval:
+    """Ask about every part, and return what helps as the context of the final answer.
+
+    Calls go through the pool, so its ledger and limits hold; `concurrency` of them are under way at a time. A reply
+    that cannot be used is asked for again; a part that has none in the end is counted in `map_work.failed`. Cancel it,
+    and its calls are cancelled.
+
+    Raises:
+        RequestRejected: no part has a usable reply.
+        ModelError: no model answers.
+    """
+    started = time.perf_counter()
+    replies: list[ChatReply] = []
+    places = asyncio.Semaphore(material.limits.concurrency)
+
+    async def ask(part: Part) -> Mapped | Rejected:
+        def accept(reply: ChatReply) -> Mapped:
+            replies.append(reply)
+            return parse_points(reply, part.refs)
+
+        async with places:
+            request = map_request(material.question, part.context, prompts, material.limits.reply_tokens)
+            return await pool.ask(request, accept)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ask(part)) for part in material.parts]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None  # the others came of the same trouble
+    results = [task.result() for task in tasks]
+    rejected = [each for each in results if isinstance(each, Rejected)]
+    mapped = [each for each in results if isinstance(each, Mapped)]
+    if rejected and not mapped:
+        raise RequestRejected(
+            f"no usable reply about any part of the corpus ({many(len(rejected), 'part')}), the first because: "
+            f"{rejected[0].reason}"
+        )
+    points = [point for each in mapped for point in each.points]
+    found = gather_points(points, material.context_tokens, count_tokens)
+    cited = [
+        (material.items[old], found.helpfulness[new] / 100, found.cited_by[new]) for new, old in found.refs.items()
+    ]
+    planned = material.planned
+    assert planned.map_work is not None
+    work = replace(
+        planned.map_work,
+        calls=len(replies),
+        points=len(points),
+        unhelpful=sum(not each.points for each in mapped),
+        failed=len(rejected),
+        uncited=sum(each.uncited for each in mapped),
+        dropped=sum(each.dropped for each in mapped),
+        left_out=found.left_out,
+        input_tokens=sum(reply.input_tokens for reply in replies),
+        output_tokens=sum(reply.output_tokens for reply in replies),
+    )
+    took_ms = (time.perf_counter() - started) * 1e3
+    return replace(
+        material.planned,
+        communities=tuple(replace(i, score=score, hits=n) for i, score, n in cited if isinstance(i, CommunityItem)),
+        sources=tuple(replace(item, score=score) for item, score, _ in cited if isinstance(item, SourceItem)),
+        context=found.context,
+        context_tokens=found.tokens,
+        context_refs={new: _id(material.items[old]) for new, old in found.refs.items()},
+        timings_ms={"gather": material.gathered_ms, "map": took_ms, "total": material.gathered_ms + took_ms},
+        map_work=work,
+    )
+
+
+def _id(item: _Item) -> str:
+    return item.chunk_id if isinstance(item, SourceItem) else item.community_id

@@ -1,0 +1,1 @@
+"""Vector search: in memory or in Milvus."""

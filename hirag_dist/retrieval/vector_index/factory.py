@@ -1,0 +1,41 @@
+"""Vector indexes by name: the part of `composition` that chooses what searches a snapshot's vectors."""
+
+from __future__ import annotations
+
+import logging
+
+from hirag_dist.config.model import Config
+from hirag_dist.errors import BackendUnavailable, ConfigError
+from hirag_dist.protocols import VectorIndex
+from hirag_dist.retrieval.vector_index.memory import MemoryVectors
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id
+
+log = logging.getLogger(__name__)
+
+
+def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
+    """Return what searches a snapshot's entity vectors.
+
+    Raises:
+        BackendUnavailable: the named backend is missing, out of reach, or owned by another process.
+        ConfigError: it does not have the configured index, or its address is missing.
+    """
+    vectors = config.vectors
+    if vectors.backend == "memory":
+        return MemoryVectors(snapshot)
+    from hirag_dist.retrieval.vector_index.milvus import open_milvus, open_milvus_lite
+
+    if vectors.backend == "milvus":
+        if not vectors.uri:
+            raise ConfigError("vectors.backend milvus needs vectors.uri")
+        opened = open_milvus(snapshot, vectors)
+        if vectors.alias and current_id(snapshot.store) == snapshot.manifest.snapshot_id:
+            opened.point_alias(vectors.alias)
+        return opened
+    try:
+        return open_milvus_lite(snapshot, vectors)
+    except BackendUnavailable as error:
+        if vectors.backend == "milvus-lite":
+            raise
+        log.info("vectors are searched in memory: %s", error)
+        return MemoryVectors(snapshot)

@@ -1,0 +1,21 @@
+"""Entity vectors in Milvus: Lite, whose file one process owns, or a server. The snapshot can always rebuild them.
+
+A collection is named after its snapshot and holds row, vector, and what searches filter by; names and texts stay in
+the snapshot.
+"""
+
+from hirag_dist.retrieval.vector_index.milvus.collection import collection_name
+from hirag_dist.retrieval.vector_index.milvus.connection import server_version
+from hirag_dist.retrieval.vector_index.milvus.drop_collections import Collections, lite_collections, server_collections
+from hirag_dist.retrieval.vector_index.milvus.search import MilvusVectors, open_milvus, open_milvus_lite
+
+__all__ = [
+    "Collections",
+    "MilvusVectors",
+    "collection_name",
+    "lite_collections",
+    "open_milvus",
+    "open_milvus_lite",
+    "server_collections",
+    "server_version",
+]

@@ -1,0 +1,111 @@
+"""Clients of Milvus, and its errors as ours."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hirag_dist.errors import BackendUnavailable
+from hirag_dist.storage.store import Store
+
+_CHANNEL = {  # gRPC waits for up to two minutes before it tries an address again that was out of reach
+    "grpc.initial_reconnect_backoff_ms": 100,
+    "grpc.max_reconnect_backoff_ms": 1000,
+}
+_LITE_CHANNEL = {  # Lite's server is in this process, and hangs up on a client that asks whether it is still there
+    "grpc.keepalive_time_ms": 2**31 - 1,
+    "grpc.keepalive_permit_without_calls": False,
+}
+_NOISY = ("pymilvus", "milvus_lite", "grpc._server")  # they log a traceback for every refusal, as it comes here
+
+
+@contextmanager
+def translated(what: str, where: str) -> Iterator[None]:
+    """Raise a failed call as BackendUnavailable: `what` it was to do, at the Milvus `where`."""
+    import grpc
+    from pymilvus import MilvusException
+
+    try:
+        yield
+    except MilvusException as error:
+        raise BackendUnavailable(f"{where} does not {what}: {error.message}") from error
+    except grpc.RpcError as error:
+        said = error.code().name if isinstance(error, grpc.Call) else str(error)
+        raise BackendUnavailable(f"{where} does not {what}: {said}") from error
+    except ValueError as error:  # grpc's, of a channel that was closed
+        raise BackendUnavailable(f"{where} does not {what}: {error}") from error
+
+
+def connect(uri: str, token: str, timeout_s: float) -> Any:
+    """Return a client of a server.
+
+    Raises:
+        BackendUnavailable: no server answers, or it refuses the token.
+    """
+    try:
+        from pymilvus import MilvusClient, MilvusException
+    except ImportError as error:
+        raise BackendUnavailable("a Milvus server needs `pip install pymilvus`") from error
+    _quiet()
+    try:
+        return MilvusClient(uri, token=token, timeout=timeout_s, grpc_options=_CHANNEL)
+    except (MilvusException, ValueError) as error:  # ValueError: of urllib, for a port that is none
+        said = error.message if isinstance(error, MilvusException) else str(error)
+        said = said.replace(uri, shown(uri))
+        raise BackendUnavailable(f"no Milvus answers at {shown(uri)}: {said}") from error
+
+
+def shown(uri: str | None) -> str:
+    """Return an address for messages: pymilvus takes https://user:password@host, and errors go to callers and logs.
+
+    >>> shown("https://ada:secret@milvus.example:19530/db?secret=1")
+    'https://milvus.example:19530/db'
+    """
+    scheme, mark, rest = (uri or "").rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2].partition('?')[0]}"
+
+
+def open_lite(store: Store) -> Any:
+    """Return a client of the Milvus Lite file beside an index; this process owns it until it ends.
+
+    Raises:
+        BackendUnavailable: no Milvus Lite here, the index is not on a local folder, or another process owns it.
+    """
+    root = store.local
+    if root is None:
+        raise BackendUnavailable("Milvus Lite needs an index on a local folder; use a Milvus server, or memory")
+    try:
+        import milvus_lite  # noqa: F401
+        from pymilvus import MilvusClient, MilvusException
+    except ImportError as error:
+        raise BackendUnavailable("Milvus Lite needs `pip install milvus-lite`") from error
+    _quiet()
+    folder = Path(root) / "milvus"
+    try:
+        folder.mkdir(exist_ok=True)
+        return MilvusClient(str(folder / "milvus.db"), grpc_options=_LITE_CHANNEL)
+    except OSError as error:
+        raise BackendUnavailable(f"Milvus Lite cannot write to {folder}: {error.strerror}") from error
+    except MilvusException as error:
+        raise BackendUnavailable(
+            f"another process owns the Milvus Lite file of {store.uri}; ask that service with "
+            "`query --server`, or set vectors.backend to memory"
+        ) from error
+
+
+def server_version(uri: str, token: str) -> str:
+    """Return the version of a Milvus server. Raises BackendUnavailable where none answers."""
+    client = connect(uri, token, 10.0)
+    try:
+        with translated("tell its version", f"Milvus at {shown(uri)}"):
+            return f"{client.get_server_version()} at {shown(uri)}"
+    finally:
+        client.close()
+
+
+def _quiet() -> None:
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -1,0 +1,235 @@
+"""Searches in the collection of one snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.config.model import Vectors
+from hirag_dist.core.access.filter import admitted
+from hirag_dist.core.retrieval.vector_scoring import SLACK, nearest
+from hirag_dist.retrieval.micro_batcher import Joined
+from hirag_dist.retrieval.vector_index.memory import MemoryVectors
+from hirag_dist.retrieval.vector_index.milvus.collection import ROW, VECTOR, Filling, collection_name, expression
+from hirag_dist.retrieval.vector_index.milvus.connection import connect, open_lite, shown, translated
+from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index, search_params
+from hirag_dist.retrieval.vector_index.milvus.labels import WHOLE_ROWS, LabelledRows, RowFilter
+from hirag_dist.storage.access.label_files import read_label_sets
+from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.types import Admission, IntVector
+
+log = logging.getLogger(__name__)
+_MOST_ROWS = 16_384  # of one search, by Milvus
+_MOST_JOINED = 64  # questions in one search
+_AT_A_TIME = 4  # searches that one process has under way at a server
+
+
+class _Kind(NamedTuple):
+    """What searches that go together have in common.
+
+    Attributes:
+        n_admitted: rows that the filter lets through.
+    """
+
+    limit: int
+    filter: str
+    n_admitted: int
+
+
+class _Asked(NamedTuple):
+    vector: NDArray[np.float32]
+    kind: _Kind
+    admission: Admission | None
+
+
+_Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+
+class MilvusVectors:
+    """Implements `ports.VectorIndex` over an open client.
+
+    Found rows are scored again with the snapshot's vectors, so that every backend gives the same numbers in the same
+    order. Searches that come while others are under way go together.
+    """
+
+    def __init__(
+        self, client: Any, snapshot: Snapshot, config: Vectors, *, lite: bool, labelled: LabelledRows | None = None
+    ) -> None:
+        """Take over a client whose collection is whole and loaded.
+
+        Raises:
+            MilvusException, grpc.RpcError: Milvus does not tell of its index.
+        """
+        self.name = "milvus-lite" if lite else "milvus"
+        self._client = client
+        self._where = "Milvus Lite" if lite else f"Milvus at {shown(config.uri)}"
+        self._collection = collection_name(snapshot.manifest.snapshot_id, labelled)
+        self._vectors = snapshot.entity_vectors
+        self._labelled = labelled
+        self._exact = MemoryVectors(snapshot)
+        layers = snapshot.serving.array("entity_layers")
+        self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)  # rows up to each layer
+        self._lite = lite
+        self._timeout_s = config.timeout_s
+        self._breadth = config.search_breadth
+        built = client.describe_index(self._collection, VECTOR)
+        self.index = str(built["index_type"]).lower()
+        self._n_lists = int(built["nlist"]) if "nlist" in built else None
+        at_a_time = 1 if lite else _AT_A_TIME  # Lite runs in this process, under the same lock
+        self._threads = ThreadPoolExecutor(at_a_time, thread_name_prefix="milvus")
+        self._joined = Joined(self._search, _MOST_JOINED, at_a_time, lambda asked: asked.kind)
+
+    async def search(
+        self,
+        vector: NDArray[np.float32],
+        limit: int,
+        max_layer: int | None = None,
+        admission: Admission | None = None,
+    ) -> _Found:
+        """Return (rows, similarities), best first, ties by row.
+
+        What a caller may see goes to Milvus as a filter. One that would be too long for it is left to an exact search
+        of the snapshot's own vectors.
+
+        Raises:
+            BackendUnavailable: Milvus does not answer within `vectors.timeout_s`; until then lost connections are made
+                again.
+        """
+        if admission is not None and not admission.entity_states.any():
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        seen = self._seen(admission)
+        if seen is None:
+            return await self._exact.search(vector, limit, max_layer, admission)
+        n_admitted = len(self._vectors) if max_layer is None else int(self._ends[min(max_layer, len(self._ends) - 1)])
+        n_admitted = min(n_admitted, seen.n_rows)
+        kind = _Kind(min(limit, _MOST_ROWS - SLACK), expression(max_layer, seen.text), n_admitted)
+        return await self._joined.ask(_Asked(np.asarray(vector, np.float32), kind, admission))
+
+    def prepare(self, admission: Admission | None = None) -> None:
+        """Compile what the exact search needs."""
+        self._exact.prepare(admission)
+
+    def point_alias(self, alias: str) -> None:
+        """Let an alias name the collection, for people: searches go by the collection's own name, whatever it says.
+
+        Nothing depends on it, so what goes wrong is logged and no more.
+        """
+        from pymilvus import MilvusException
+
+        try:
+            try:
+                self._client.alter_alias(self._collection, alias)
+            except MilvusException:  # there is none yet
+                self._client.create_alias(self._collection, alias)
+        except MilvusException as error:
+            log.warning("alias %s does not name %s: %s", alias, self._collection, error.message)
+
+    def close(self) -> None:
+        """Let go of the client. A Lite file stays this process's own until it ends."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+    async def _search(self, asked: Sequence[_Asked]) -> list[_Found]:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._search_now, asked)
+
+    def _search_now(self, asked: Sequence[_Asked]) -> list[_Found]:
+        kind = asked[0].kind
+        wanted = min(kind.limit + SLACK, kind.n_admitted)
+        n_hits = kind.limit + SLACK
+        rows = self._hits(asked, n_hits)
+        while self._labelled is not None:
+            # Several parts of an entity may be among the hits: go on until there are entities enough.
+            entities = [self._labelled.entity_rows(hits) for hits in rows]
+            short = [len(own) < wanted and len(hits) == n_hits for own, hits in zip(entities, rows, strict=True)]
+            if not any(short) or n_hits == _MOST_ROWS:
+                rows = entities
+                break
+            n_hits = min(2 * n_hits, _MOST_ROWS)
+            rows = self._hits(asked, n_hits)
+        return [
+            nearest(self._vectors, _checked(candidates, each.admission), each.vector, kind.limit, each.admission)
+            for each, candidates in zip(asked, rows, strict=True)
+        ]
+
+    def _hits(self, asked: Sequence[_Asked], limit: int) -> list[IntVector]:
+        """Return the rows of the collection that Milvus finds for each."""
+        kind = asked[0].kind
+        n_rows = len(self._vectors)
+        admitted = kind.n_admitted / n_rows if self._lite and n_rows else 1.0
+        params = search_params(self.index, self._breadth, limit, n_rows, self._n_lists, admitted)
+        with translated("search", self._where):
+            found = self._client.search(
+                self._collection,
+                [each.vector for each in asked],
+                limit=limit,
+                filter=asked[0].kind.filter,
+                output_fields=[ROW],
+                search_params={"metric_type": "IP", "params": params},
+                timeout=self._timeout_s,
+            )
+        return [np.fromiter((hit[ROW] for hit in hits), np.int64, len(hits)) for hits in found]
+
+    def _seen(self, admission: Admission | None) -> RowFilter | None:
+        """Return what to filter by, None where that would be too long."""
+        if self._labelled is None or admission is None:
+            return RowFilter("" if self._labelled is None else WHOLE_ROWS, len(self._vectors))
+        return self._labelled.filter(admission)
+
+
+def _checked(rows: IntVector, admission: Admission | None) -> IntVector:
+    """Return the rows that the caller may see: what Milvus filters is not left to Milvus alone."""
+    return rows if admission is None else rows[admitted(admission, rows)]
+
+
+def open_milvus_lite(snapshot: Snapshot, config: Vectors) -> MilvusVectors:
+    """Open the Milvus Lite file beside a snapshot's index, building its collection where it is missing or short.
+
+    Raises:
+        BackendUnavailable: no Milvus Lite here, the index is not on a local folder, or another process owns it.
+        ConfigError: Milvus Lite does not have the configured index.
+    """
+    choice = choose_index(config.index, config.index_params, len(snapshot.entity_vectors), lite=True)
+    client = open_lite(snapshot.store)
+    return _ready(client, Filling(client, snapshot, choice, True, _labelled_rows(snapshot, config)), config)
+
+
+def open_milvus(snapshot: Snapshot, config: Vectors) -> MilvusVectors:
+    """Connect to a Milvus server, building the snapshot's collection where it is missing or short.
+
+    Raises:
+        BackendUnavailable: no server answers, it refuses the token, or it cannot hold the collection.
+        ConfigError: the index has no such parameter.
+    """
+    choice = choose_index(config.index, config.index_params, len(snapshot.entity_vectors), lite=False)
+    token = config.token.get_secret_value() if config.token else ""
+    client = connect(str(config.uri), token, config.timeout_s)
+    return _ready(client, Filling(client, snapshot, choice, False, _labelled_rows(snapshot, config)), config)
+
+
+def _labelled_rows(snapshot: Snapshot, config: Vectors) -> LabelledRows | None:
+    return LabelledRows(snapshot, config.tenant_prefix) if any(read_label_sets(snapshot)) else None
+
+
+def _ready(client: Any, filling: Filling, config: Vectors) -> MilvusVectors:
+    snapshot = filling.snapshot
+    try:
+        with translated("hold this snapshot", "Milvus Lite" if filling.lite else f"Milvus at {shown(config.uri)}"):
+            filling.ensure()
+            ready = MilvusVectors(client, snapshot, config, lite=filling.lite, labelled=filling.labelled)
+    except Exception:
+        client.close()
+        raise
+    if filling.choice.named and ready.index != filling.choice.kind:
+        log.warning(
+            "Milvus collection %s has index %s, and vectors.index is %s: drop the collection to have it built anew",
+            filling.name,
+            ready.index,
+            filling.choice.kind,
+        )
+    return ready

@@ -1,0 +1,145 @@
+"""One record a request: for the log, the metrics and the traces."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
+
+import grpc
+
+from hirag_dist.wire.error_status import REQUEST_ID_KEY
+
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+Form: TypeAlias = Literal["text", "json", "off"]
+
+LOGGER = "hirag_dist.service.access_log"
+
+_LOG = logging.getLogger(LOGGER)
+_HEADERS = frozenset({REQUEST_ID_KEY, "traceparent", "tracestate"})
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_PLAIN = re.compile(r"[\x21\x23-\x3c\x3e-\x7e]+")  # what needs no quotes: no space, quote, = or control character
+
+
+@dataclass(slots=True)
+class Access:
+    """What is known of a request; complete when it has ended.
+
+    Attributes:
+        method, peer, request_id: of the call.
+        caller: name, empty for an anonymous one.
+        kind: how the caller is known: token, certificate, anonymous, or unknown.
+        labels: how many labels the caller holds, or "all".
+        code: name of the status.
+        reason: why it was refused, one word; empty otherwise.
+        mode, snapshot, partial: of the retrieval.
+        items: entities, communities, triples and sources that were returned.
+        queued_s: seconds that it waited for its turn.
+        timings_ms: of the retrieval's parts.
+        first_text_s: from the call's begin to the first piece of an answer.
+        input_tokens, output_tokens, model: of an answer.
+        question: what was asked.
+        trace: the headers of W3C trace context that it brought.
+        started: by `time.perf_counter`.
+        began_ns: since 1970.
+        seconds: how long it took, once it has ended.
+    """
+
+    method: str
+    peer: str
+    request_id: str
+    caller: str = ""
+    kind: str = "unknown"
+    labels: int | str = ""
+    code: str = "OK"
+    reason: str = ""
+    mode: str = ""
+    snapshot: str = ""
+    partial: tuple[str, ...] = ()
+    items: int | None = None
+    queued_s: float = 0.0
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    first_text_s: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    model: str = ""
+    question: str = ""
+    trace: Mapping[str, str] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
+    began_ns: int = field(default_factory=time.time_ns)
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, method: str, context: Context) -> Access:
+        """Begin the record of a call, with the request id that it brings or a new one."""
+        brought = {key: value for key, value in context.invocation_metadata() or () if key in _HEADERS}
+        given = brought.pop(REQUEST_ID_KEY, "")
+        if not isinstance(given, str) or not _REQUEST_ID.fullmatch(given):
+            given = uuid.uuid4().hex
+        trace = {key: value for key, value in brought.items() if isinstance(value, str)}
+        return cls(method=method, peer=context.peer(), request_id=given, trace=trace)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the call began."""
+        return time.perf_counter() - self.started
+
+
+class AccessLog:
+    """Writes the line of each request.
+
+    Args:
+        form: text, one `name=value` after another; json, one object, with the time; off, nothing.
+        questions: whether the question stands in the line; else nothing of what was asked does.
+    """
+
+    def __init__(self, form: Form = "text", *, questions: bool = False) -> None:
+        self._form = form
+        self._questions = questions
+
+    def write(self, access: Access) -> None:
+        """Write the line. The log record carries the same fields as attribute `access`."""
+        if self._form == "off":
+            return
+        fields = self._fields(access)
+        shown = {name: value for name, value in fields.items() if value not in ("", None)}
+        if self._form == "json":
+            began = datetime.fromtimestamp(access.began_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+            line = json.dumps({"time": began, **shown}, ensure_ascii=False)
+        else:
+            line = " ".join(f"{name}={_quoted(value)}" for name, value in shown.items())
+        _LOG.info("%s", line, extra={"access": fields})
+
+    def _fields(self, access: Access) -> dict[str, Any]:
+        fields = {
+            "method": access.method,
+            "code": access.code,
+            "reason": access.reason,
+            "ms": round(access.seconds * 1000, 1),
+            "queue_ms": round(access.queued_s * 1000, 1) or None,
+            "mode": access.mode,
+            "snapshot": access.snapshot,
+            "partial": ",".join(access.partial),
+            "items": access.items,
+            "model": access.model,
+            "input_tokens": access.input_tokens or None,
+            "output_tokens": access.output_tokens or None,
+            "caller": access.caller,
+            "labels": access.labels,
+            "peer": access.peer,
+            "request_id": access.request_id,
+        }
+        if self._questions:
+            fields["question"] = access.question
+        return fields
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=True)

@@ -1,0 +1,1 @@
+"""Callers, tokens, certificates and TLS."""

@@ -1,0 +1,204 @@
+"""The page as an aiohttp application: its files, and questions passed on to the service."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import uuid
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+
+from aiohttp import web
+
+from hirag_dist.client import AsyncHiragClient, CallOptions, DeadlinePassed, Overloaded, Unauthenticated
+from hirag_dist.core.text.normalize import many
+from hirag_dist.errors import HiragError, InvalidQuery
+from hirag_dist.service.web.client_pool import Clients
+from hirag_dist.service.web.files import File, read_files
+from hirag_dist.service.web.json_lines import (
+    Asked,
+    answer_line,
+    error_body,
+    error_line,
+    http_status,
+    info_body,
+    level_line,
+    read_question,
+    retry_after_s,
+    text_line,
+)
+from hirag_dist.service.web.options import PageOptions
+from hirag_dist.service.web.request_checks import Guard, Handler
+from hirag_dist.types import Answer, Retrieval
+
+_LOG = logging.getLogger(__name__)
+_TOKEN_MAX = 4096
+
+
+class PageApp:
+    """The handlers, and how many questions are at work.
+
+    A visitor's token is passed on with each of his questions and kept nowhere; who may see what, and how often, is the
+    service's to say.
+
+    Args:
+        options: limits.
+        guard: what requests pass first.
+        clients: to ask with.
+    """
+
+    def __init__(self, options: PageOptions, guard: Guard, clients: Clients) -> None:
+        self._options = options
+        self._guard = guard
+        self._clients = clients
+        self._files = read_files()
+        self._at_work = 0
+
+    def app(self) -> web.Application:
+        """Return the application."""
+        app = web.Application(middlewares=[self._guard.check, _errors], client_max_size=self._options.max_body_bytes)
+        app.on_response_prepare.append(self._guard.sign)
+        app.router.add_get("/", self._file)
+        app.router.add_get("/static/{name}", self._file)
+        app.router.add_post("/api/describe", self._describe)
+        app.router.add_post("/api/ask", self._ask)
+        return app
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        file: File | None = self._files.get(request.match_info.get("name", "index.html"))
+        if file is None:
+            raise web.HTTPNotFound(text="there is no such file")
+        return file.response(request)
+
+    async def _describe(self, request: web.Request) -> web.StreamResponse:
+        await self._body(request)
+        with self._admitted(), self._clients.lease() as client:
+            call = self._call(request, self._options.timeout_s)
+            info = await client.describe(**call)
+        return web.Response(body=info_body(info), content_type="application/json", headers=_ids(call))
+
+    async def _ask(self, request: web.Request) -> web.StreamResponse:
+        asked = read_question(await self._body(request))
+        with self._admitted(), self._clients.lease() as client:
+            limit = self._options.timeout_s
+            call = self._call(request, limit if asked.timeout_s is None else min(asked.timeout_s, limit))
+            async with aclosing(_lines(client, asked, call)) as lines:
+                first = await anext(lines)  # what fails before it has a status of its own
+                response = web.StreamResponse(headers=_ids(call) | {"X-Accel-Buffering": "no"})
+                response.content_type = "application/x-ndjson"
+                response.charset = "utf-8"
+                await response.prepare(request)
+                try:
+                    await self._send(response, first, lines)
+                except TimeoutError:
+                    _LOG.warning("gave up on %s, who does not read", request.remote)
+                    if request.transport is not None:
+                        request.transport.abort()
+        return response
+
+    async def _send(self, response: web.StreamResponse, first: bytes, lines: AsyncGenerator[bytes, None]) -> None:
+        """Send lines as they come, and an error as the last.
+
+        Raises:
+            TimeoutError: the visitor does not read.
+        """
+
+        async def write(line: bytes) -> None:
+            async with asyncio.timeout(self._options.stall_s):
+                await response.write(line)
+
+        await write(first)
+        try:
+            async for line in lines:
+                await write(line)
+        except HiragError as error:
+            await write(error_line(error))
+        async with asyncio.timeout(self._options.stall_s):
+            await response.write_eof()
+
+    async def _body(self, request: web.Request) -> bytes:
+        """Return what was sent, before a place is taken: a request that does not arrive keeps nobody out."""
+        try:
+            async with asyncio.timeout(self._options.body_s):
+                return await request.read()
+        except TimeoutError as error:
+            raise DeadlinePassed(f"the request did not arrive within {self._options.body_s:g} s") from error
+
+    def _call(self, request: web.Request, timeout_s: float) -> CallOptions:
+        """Return whose call it is, by the Authorization header: never by the address, which is logged and kept."""
+        call = CallOptions(timeout_s=timeout_s, request_id=f"page-{uuid.uuid4().hex}")
+        header = request.headers.get("Authorization")
+        if header is None:
+            if self._options.callers:
+                raise Unauthenticated("this service needs a bearer token; give one under Access")
+            return call
+        scheme, _, token = header.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            raise InvalidQuery("the Authorization header must be: Bearer, a space, and the token")
+        if len(token) > _TOKEN_MAX or not token.isascii() or not token.isprintable():
+            raise InvalidQuery(f"a token is at most {_TOKEN_MAX} ASCII characters")
+        call["token"] = token
+        return call
+
+    @contextmanager
+    def _admitted(self) -> Iterator[None]:
+        if self._at_work >= self._options.max_streams:
+            raise Overloaded(
+                f"the page is at work on {many(self._at_work, 'question')}, as many as it takes; ask again soon"
+            )
+        self._at_work += 1
+        try:
+            yield
+        finally:
+            self._at_work -= 1
+
+
+async def _lines(client: AsyncHiragClient, asked: Asked, call: CallOptions) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of a reply: what was found, then the answer's text in pieces, then the answer."""
+    query = asked.query()
+    if not asked.answer:
+        async with aclosing(client.retrieve_stream(query, omit_context=True, **call)) as levels:
+            async for level, retrieval in levels:
+                yield level_line(level, retrieval)
+        return
+    sent: Retrieval | None = None
+    async with aclosing(client.answer_stream(query, omit_context=True, **call)) as parts:
+        async for part in parts:
+            match part:
+                case Retrieval():
+                    sent = part
+                    yield level_line("done", part)
+                case str():
+                    yield text_line(part)
+                case Answer():
+                    if part.retrieval is not sent:  # the service has thought better of it
+                        yield level_line("done", part.retrieval)
+                    yield answer_line(part)
+
+
+def _ids(call: CallOptions) -> dict[str, str]:
+    return {"X-Request-Id": call["request_id"] or ""}
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn what the service or the handlers raise into a status and an object that the page explains."""
+    try:
+        return await handler(request)
+    except HiragError as error:
+        return _told(error, http_status(error))
+    except web.HTTPRequestEntityTooLarge:
+        return _told(InvalidQuery("the request is too long; shorten the question"), 413)
+    except (web.HTTPException, ConnectionError):  # a reply of aiohttp's own, or a visitor who has gone
+        raise
+    except Exception:
+        _LOG.exception("request %.200r failed", request.path)
+        return _told(HiragError("internal error; the log of the page tells more"), 500)
+
+
+def _told(error: HiragError, status: int) -> web.Response:
+    after = retry_after_s(error)
+    headers = {} if after is None else {"Retry-After": str(math.ceil(after))}
+    return web.json_response(error_body(error), status=status, headers=headers)

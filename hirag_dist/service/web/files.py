@@ -1,0 +1,44 @@
+"""The page's own files: read once, sent with a tag so that a browser asks for each of them once a version."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib import resources
+
+from aiohttp import web
+
+_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of the page."""
+
+    body: bytes
+    content_type: str
+    tag: str
+
+    def response(self, request: web.Request) -> web.Response:
+        """Return it, or that the browser has it."""
+        quoted = f'"{self.tag}"'
+        headers = {"ETag": quoted, "Cache-Control": "no-cache"}  # kept, and asked about
+        if quoted in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=self.body, content_type=self.content_type, charset="utf-8", headers=headers)
+
+
+def read_files() -> dict[str, File]:
+    """Return name → file; index.html is the page."""
+    files: dict[str, File] = {}
+    for entry in resources.files("hirag_dist.service.web").joinpath("static").iterdir():
+        kind = _TYPES.get(entry.name[entry.name.rfind(".") :])
+        if kind is not None:
+            body = entry.read_bytes()
+            files[entry.name] = File(body, kind, hashlib.sha256(body).hexdigest()[:16])
+    return files

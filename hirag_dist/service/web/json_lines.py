@@ -1,0 +1,137 @@
+"""What browsers send and are sent: one JSON object a request, one JSON object a line of the reply."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hirag_dist.errors import HiragError, InvalidQuery, RateLimited
+from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
+from hirag_dist.wire.error_status import Refused, status_of
+
+_MAX_LABELS = 64
+
+# gRPC's status names as HTTP's numbers, as grpc-gateway has them
+_HTTP = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "ABORTED": 409,
+    "RESOURCE_EXHAUSTED": 429,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+
+
+class Asked(BaseModel):
+    """A question, as the page sends it. What is left out takes the service's default.
+
+    Attributes:
+        answer: whether a model is to answer; else only what was found is returned, level by level.
+        timeout_s: seconds; at most what the server allows.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    question: str
+    mode: str | None = None
+    top_n: int | None = None
+    top_m: int | None = None
+    top_c: int | None = None
+    community_level: str | None = None
+    context_tokens: int | None = None
+    labels: list[str] = Field(default_factory=list, max_length=_MAX_LABELS)
+    answer: bool = True
+    timeout_s: float | None = Field(None, gt=0)
+
+    def query(self) -> Query:
+        """Return it as the client takes it."""
+        return Query(
+            question=self.question,
+            mode=self.mode,
+            top_n=self.top_n,
+            top_m=self.top_m,
+            top_c=self.top_c,
+            community_level=self.community_level,
+            context_tokens=self.context_tokens,
+            labels=tuple(self.labels),
+        )
+
+
+def read_question(body: bytes) -> Asked:
+    """Return the question in a request.
+
+    Raises:
+        InvalidQuery: it is not JSON, or not of the form.
+    """
+    try:
+        return Asked.model_validate_json(body)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, fault["loc"])) or "the request"
+        raise InvalidQuery(f"{where}: {fault['msg']}") from error
+
+
+def level_line(level: str, retrieval: Retrieval) -> bytes:
+    """Return what was found up to a level, "done" for all, as a line of JSON of type `retrieval`."""
+    return _line({"type": "retrieval", "level": level, "retrieval": asdict(retrieval)})
+
+
+def text_line(text: str) -> bytes:
+    """Return the next piece of an answer's text as a line of JSON of type `text`."""
+    return _line({"type": "text", "text": text})
+
+
+def answer_line(answer: Answer) -> bytes:
+    """Return a whole answer, without what it was made from, as a line of JSON of type `answer`."""
+    fields = {field.name: getattr(answer, field.name) for field in dataclasses.fields(answer)}
+    del fields["retrieval"]
+    return _line({"type": "answer", "answer": fields | {"citations": [asdict(one) for one in answer.citations]}})
+
+
+def error_line(error: HiragError) -> bytes:
+    """Return an error in mid-reply as a line of JSON."""
+    return _line({"type": "error"} | error_body(error))
+
+
+def error_body(error: HiragError) -> dict[str, Any]:
+    """Return an error as the page shows it: its class, what it says, and after how many seconds to ask again."""
+    after = retry_after_s(error)
+    return {"error": {"kind": type(error).__name__, "message": str(error), "retry_after_s": after}}
+
+
+def retry_after_s(error: HiragError) -> float | None:
+    """Return after how many seconds asking again may help, None where the error does not say."""
+    return error.retry_after_s if isinstance(error, RateLimited | Refused) else None
+
+
+def http_status(error: HiragError) -> int:
+    """Return the HTTP status of an error, 500 where none fits better."""
+    return _HTTP.get(status_of(error).name, 500)
+
+
+def info_body(info: IndexInfo) -> bytes:
+    """Return what the index holds, as JSON."""
+    return _line({"info": asdict(info)})
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: what is not a number is null, and so is what is not finite."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {str(key): _plain(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_plain(one) for one in value]
+    return value

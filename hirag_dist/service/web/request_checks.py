@@ -1,0 +1,107 @@
+"""What every request passes: whom it was meant for, who made it, and how its reply may be used."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from hirag_dist.service.web.options import LOOPBACK_NAMES
+
+_LOG = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+# Nothing but the page's own files runs, nothing but this origin is spoken to, and no script can make HTML of a text.
+_POLICY = (
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self'",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+)
+HEADERS = {
+    "Content-Security-Policy": "; ".join(_POLICY),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Server": "hirag-dist",  # without the versions of what it is made of
+}
+
+
+class Guard:
+    """Turns away requests that a foreign page could have made, and adds `HEADERS` to every reply.
+
+    Args:
+        secure: whether the page is served over HTTPS.
+
+    Attributes:
+        names: host names that the page may be asked for under, besides those of loopback; "*." stands for one label.
+    """
+
+    def __init__(self, names: Iterable[str], *, secure: bool) -> None:
+        self.names = frozenset(name.lower() for name in names)
+        self._secure = secure
+
+    async def sign(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Add the headers: a signal of the application, so that streams have them too."""
+        response.headers.update(HEADERS)
+        response.headers.setdefault("Cache-Control", "no-store")
+        if self._secure:
+            response.headers["Strict-Transport-Security"] = "max-age=31536000"
+
+    @web.middleware
+    async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Pass a request on, or say why not."""
+        fault = self.fault(request)
+        if fault is not None:
+            status, why = fault
+            _LOG.warning("refused %s %.200r from %s: %s", request.method, request.path, request.remote, why)
+            return web.json_response({"error": {"kind": "Forbidden", "message": why}}, status=status)
+        return await handler(request)
+
+    def fault(self, request: web.Request) -> tuple[int, str] | None:
+        """Return the status and the reason for refusing a request, None for one that may pass.
+
+        A name that resolves to this machine but is not the page's (DNS rebinding) is refused, and so is a POST that
+        another site's page makes: browsers name the site, and cannot send JSON to a foreign site without asking first.
+        """
+        host = request.headers.get("Host", "")
+        if not self.serves(host):
+            return 421, f"this page is not {host!r}; the operator can add a name with service.http_names"
+        if request.method in ("GET", "HEAD"):
+            return None
+        origin = request.headers.get("Origin")
+        if origin is not None and _host_of(origin) != host.lower():
+            return 403, "a page of another site made this request"
+        if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+            return 403, "a page of another site made this request"
+        if request.content_type != "application/json":
+            return 415, "requests are JSON: send Content-Type: application/json"
+        return None
+
+    def serves(self, host: str) -> bool:
+        """Whether the page goes by the name in a Host header, whatever the port: it may be forwarded."""
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").lower()
+        except ValueError:
+            return False
+        return name in LOOPBACK_NAMES or name in self.names or f"*.{name.partition('.')[2]}" in self.names
+
+
+def _host_of(origin: str) -> str | None:
+    """Return host and port of an origin, None where it is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:  # such as http://[
+        return None

@@ -1,0 +1,180 @@
+"""The page started and stopped: inside a running loop, or in a process of its own until a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from aiohttp import web
+
+from hirag_dist.client import AsyncHiragClient
+from hirag_dist.errors import BackendUnavailable
+from hirag_dist.service.file_watch import Reloaded
+from hirag_dist.service.options import split_address
+from hirag_dist.service.web.app import PageApp
+from hirag_dist.service.web.certificates import BrowserTls, expected_name, names_in, server_context
+from hirag_dist.service.web.client_pool import Clients
+from hirag_dist.service.web.options import PageOptions, reached_at, url_of
+from hirag_dist.service.web.request_checks import Guard
+
+_LOG = logging.getLogger(__name__)
+_KEEPALIVE_S = 75.0
+
+
+class Page:
+    """An async context manager that serves the page while it is open.
+
+    Args:
+        options: how to listen.
+        target: HOST:PORT where the service listens; of this machine where it listens on all addresses.
+
+    Attributes:
+        url: http://… or https://…, once open.
+
+    Raises:
+        ConfigError: on entering, when certificates cannot be used.
+        BackendUnavailable: on entering, when the address cannot be listened on.
+    """
+
+    def __init__(self, options: PageOptions, target: str) -> None:
+        self.url = ""
+        self._options = options
+        self._target = reached_at(target)
+        self._clients = Clients()
+        self._guard = Guard(options.names, secure=options.tls_cert is not None)
+        self._tls: BrowserTls | None = None
+        self._runner: web.AppRunner | None = None
+        self._certificates: Reloaded[AsyncHiragClient] | None = None
+
+    async def __aenter__(self) -> Page:
+        options = self._options
+        host, port = split_address(options.listen)
+        self._guard.names |= {host.lower()}
+        files = [options.tls_cert, options.tls_key, options.tls_client_ca, options.client_cert, options.client_key]
+        self._certificates = Reloaded([path for path in files if path], self._connect, self._clients.put)
+        app = PageApp(options, self._guard, self._clients).app()
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            handler_cancellation=True,  # a visitor who leaves stops the work for him
+            keepalive_timeout=_KEEPALIVE_S,
+            shutdown_timeout=options.drain_s,
+        )
+        await runner.setup()
+        try:
+            tls = None if self._tls is None else self._tls.context
+            site = web.TCPSite(runner, host, port, ssl_context=tls, reuse_port=options.reuse_port or None)
+            await site.start()
+        except OSError as error:
+            await runner.cleanup()
+            await self._clients.close()
+            in_use = error.errno == errno.EADDRINUSE
+            why = "the port is in use" if in_use else error.strerror or str(error)
+            raise BackendUnavailable(f"the page cannot listen on {options.listen}: {why}; choose another") from error
+        self._runner = runner
+        self.url = url_of(options, runner.addresses[0][1])
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        await self._clients.close()
+
+    def renew(self) -> bool:
+        """Look once for new certificates, and take them up; broken ones leave the old in use. Return whether it did."""
+        return self._certificates is not None and self._certificates.refresh()
+
+    async def watch(self) -> None:
+        """Call `renew` now and then; ends by being cancelled."""
+        while True:
+            await asyncio.sleep(self._options.poll_s)
+            self.renew()  # here and not in a thread: it changes what requests use
+
+    def _connect(self) -> AsyncHiragClient:
+        """Return a client that trusts the certificate which is in the file now, and show browsers that one.
+
+        Raises:
+            ConfigError: the files cannot be used.
+        """
+        options = self._options
+        if options.tls_cert is None or options.tls_key is None:
+            return AsyncHiragClient(self._target, timeout_s=options.timeout_s)
+        names = names_in(options.tls_cert, options.tls_key)
+        latest = server_context(options.tls_cert, options.tls_key, options.tls_client_ca)
+        client = AsyncHiragClient(
+            self._target,
+            timeout_s=options.timeout_s,
+            root_certificates=options.tls_cert,
+            server_name=expected_name(names),
+            certificate=options.client_cert,
+            key=options.client_key,
+        )
+        if self._tls is None:
+            self._tls = BrowserTls(latest)
+        else:
+            self._tls.renew(latest)  # only now, when nothing can fail any more
+        self._guard.names |= {name.lower() for name in names}
+        return client
+
+
+async def serve_page(
+    options: PageOptions,
+    target: str,
+    ready: Callable[[str], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve the page until SIGTERM or SIGINT, then let questions under way finish for `drain_s` and return.
+
+    Signals are heard in the main thread only; elsewhere use `stop`.
+
+    Args:
+        options: how to listen.
+        target: HOST:PORT of the service.
+        ready: called with the page's URL once it is served.
+        stop: ends it when set, as a signal does.
+
+    Raises:
+        ConfigError: certificates cannot be used.
+        BackendUnavailable: the address cannot be listened on.
+    """
+    stop = asyncio.Event() if stop is None else stop
+    with _signals(stop):
+        async with Page(options, target) as page:
+            watching = asyncio.create_task(page.watch())
+            try:
+                _LOG.info("the page is at %s", page.url)
+                if ready is not None:
+                    ready(page.url)
+                await stop.wait()
+            finally:
+                watching.cancel()
+
+
+def run_page(options: PageOptions, target: str, ready: Callable[[str], None] | None = None) -> None:
+    """Serve the page from a process of its own: `serve_page` with a loop."""
+    asyncio.run(serve_page(options, target, ready))
+
+
+@contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,1 @@
+"""Access labels in the snapshot: writing, reading and filtered views."""

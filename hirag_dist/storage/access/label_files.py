@@ -1,0 +1,145 @@
+"""The serving files of labels, mapped (`storage.access.label_files_writer` writes them)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hirag_dist.config.model import Config
+from hirag_dist.core.access.filter import spans
+from hirag_dist.core.access.labels import Flags, Patterns
+from hirag_dist.storage import layout
+from hirag_dist.storage.access import label_files_writer
+from hirag_dist.storage.serving.mmap_files import ServingFiles
+from hirag_dist.storage.serving.text_columns import TextColumns
+from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.types import FloatMatrix, IntVector
+
+_MOST_TOLD = 1000  # mentions of a row that its text is made of: a hub has one in every chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """The mentions of those rows that several label sets speak of: CSR over these rows, and columns by mention.
+
+    Attributes:
+        rows: (n,) int32, ascending.
+        indptr: (n + 1,) int64 where the mentions of each begin.
+        sets, positions: (n_mentions,) int32, in the order of chunks.
+        numbers: (n_mentions,) whether an entity is described, or the strength of a relation.
+    """
+
+    rows: NDArray[np.int32]
+    indptr: NDArray[np.int64]
+    sets: NDArray[np.int32]
+    positions: NDArray[np.int32]
+    numbers: NDArray[Any]
+    texts: TextColumns
+
+    def told(self, rows: IntVector, in_reach: Flags) -> tuple[IntVector, IntVector]:
+        """Return (owners, places): the first mentions in reach of some of the rows, and whose each is."""
+        at = np.searchsorted(self.rows, rows)
+        owners, places = spans(self.indptr[at], self.indptr[at + 1])
+        reached = in_reach[self.sets[places]]
+        owners, places = owners[reached], places[reached]
+        first = np.searchsorted(owners, np.arange(len(rows)))
+        kept = np.arange(len(owners)) - first[owners] < _MOST_TOLD
+        return owners[kept], places[kept]
+
+    def columns(self, places: IntVector, names: Iterable[str]) -> dict[str, Any]:
+        """Return columns of text of some mentions, and their positions."""
+        at = places.tolist()
+        texts = {name: pa.array(self.texts.values(name, at), pa.string()) for name in names}
+        return texts | {"position": self.positions[places]}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFiles:
+    """What labels an index has.
+
+    Attributes:
+        chunk_sets: (n_chunks,) int32 label set.
+        entities, relations, communities: what stands behind them.
+        mentions, statements: of entities, and of relations.
+        part_vectors: (n_parts, dim) float32.
+        part_entities, part_sets: (n_parts,) int32 entity row, ascending, and label set.
+        max_tokens: of a description, in the build.
+    """
+
+    chunk_sets: NDArray[np.int32]
+    entities: Patterns
+    relations: Patterns
+    communities: Patterns
+    mentions: Mentions
+    statements: Mentions
+    part_vectors: FloatMatrix
+    part_entities: NDArray[np.int32]
+    part_sets: NDArray[np.int32]
+    max_tokens: int
+
+    def has_set(self, label_set: int) -> bool:
+        """Whether anything comes from documents of this label set."""
+        found = any((each.sets == label_set).any() for each in (self.entities, self.relations, self.communities))
+        return found or bool((self.chunk_sets == label_set).any())
+
+
+def read_label_sets(snapshot: Snapshot) -> list[tuple[str, ...]]:
+    """Return the label sets of a snapshot's documents, by number.
+
+    Raises:
+        SnapshotCorrupt: their file cannot be read.
+    """
+    texts = snapshot.serving.texts(label_files_writer.LABEL_SETS)
+    return [tuple(json.loads(text)) for text in texts.values("labels", range(texts.n_rows))]
+
+
+def map_labels(snapshot: Snapshot) -> LabelFiles:
+    """Return the files of an index whose documents carry labels.
+
+    Raises:
+        SnapshotCorrupt: one cannot be read.
+    """
+    files = snapshot.serving
+    vectors: FloatMatrix = np.zeros((0, snapshot.manifest.dim), np.float32)
+    entities = sets = np.zeros(0, np.int32)
+    if layout.PARTS in snapshot.manifest.content:
+        vectors, entities, sets = (snapshot.array(name) for name in layout.PART_ARRAYS)
+    built = snapshot.manifest.build.get("config", {})
+    return LabelFiles(
+        chunk_sets=files.array("chunk_sets"),
+        entities=_patterns(files, "entity"),
+        relations=_patterns(files, "relation"),
+        communities=_patterns(files, "community"),
+        mentions=_mentions(files, "mentioned", "mention", "described", label_files_writer.ENTITY_MENTIONS),
+        statements=_mentions(files, "stated", "statement", "strengths", label_files_writer.STATEMENTS),
+        part_vectors=vectors,
+        part_entities=entities,
+        part_sets=sets,
+        max_tokens=int(built.get("description_tokens", Config.model_fields["description_tokens"].default)),
+    )
+
+
+def _patterns(files: ServingFiles, what: str) -> Patterns:
+    return Patterns(
+        of=files.array(f"{what}_patterns"),
+        indptr=files.array(f"{what}_pattern_indptr"),
+        sets=files.array(f"{what}_pattern_sets"),
+        divisible=files.array(f"{what}_pattern_divisible"),
+    )
+
+
+def _mentions(files: ServingFiles, rows: str, each: str, numbers: str, texts: str) -> Mentions:
+    return Mentions(
+        rows=files.array(f"{rows}_rows"),
+        indptr=files.array(f"{rows}_indptr"),
+        sets=files.array(f"{each}_sets"),
+        positions=files.array(f"{each}_positions"),
+        numbers=files.array(f"{each}_{numbers}"),
+        texts=files.texts(texts),
+    )

@@ -1,0 +1,221 @@
+"""The serving files of labels: what stands behind every row, and the mentions of what is seen in part.
+
+`label_sets.arrow` is there in every snapshot, so that none is taken for one without labels because a file is missing.
+The others are there only where a document carries labels.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hirag_dist.core.access.labels import Patterns, label_sets, patterns, spread
+from hirag_dist.storage import layout
+from hirag_dist.storage.serving.column_arrays import Batches, Create, Lists, Rows, Save, ids_of, numbers, rows_of_column
+from hirag_dist.storage.serving.text_columns import text_schema, write_texts
+from hirag_dist.types import IntVector
+
+LABEL_SETS: Final = "label_sets.arrow"  # a row each: a JSON list
+ENTITY_MENTIONS: Final = "entity_mentions.arrow"
+STATEMENTS: Final = "statements.arrow"
+_SET_TEXTS: Final = text_schema(["labels"])
+_MENTION_TEXTS: Final = text_schema(["chunk_id", "name", "type", "description"], wide=["description"])
+_STATEMENT_TEXTS: Final = text_schema(["chunk_id", "description"], wide=["description"])
+Pairs = tuple[IntVector, IntVector]  # rows, and the label sets behind them
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOf:
+    """What rows are made of, as rows of other tables; −1 stands for what is not there.
+
+    Attributes:
+        entity_ids, chunk_ids: in the order of their tables.
+        mentioned_in, stated_in: the chunks of each entity, and of each relation.
+        ends: (n_relations, 2) entities.
+        members: the entities of each community.
+    """
+
+    entity_ids: pa.Array
+    chunk_ids: pa.Array
+    mentioned_in: Lists
+    stated_in: Lists
+    ends: NDArray[np.int32]
+    members: Lists
+
+
+def write_labels(batches: Batches, create: Create, save: Save, made_of: MadeOf) -> None:
+    """Write the files. Memory: that of the clusters' and mentions' ids, and some arrays of the rows.
+
+    Args:
+        batches, create: as `storage.serving.writer.write_serving` has them.
+        save: writes an array under its name.
+        made_of: the rows of this snapshot.
+    """
+    carried = [labels for batch in batches("documents", ["labels"]) for labels in batch.column(0).to_pylist()]
+    set_of, sets = label_sets(carried)
+    with create(LABEL_SETS) as file:
+        rows = pa.record_batch([pa.array([json.dumps(labels) for labels in sets], pa.string())], ["labels"])
+        write_texts(file, _SET_TEXTS, [rows])
+    if not any(sets):
+        return
+    documents = rows_of_column(batches, "chunks", "document_id", ids_of(batches, "documents", "document_id"))
+    # Behind what comes from no document that is known stands a set of its own, which is in nobody's reach.
+    unknown = np.int32(len(sets))
+    chunk_sets = np.append(set_of, unknown)[documents]
+    save("chunk_sets", chunk_sets)
+    sets_of = np.append(chunk_sets, unknown)  # at −1 too
+    entities = _entities(batches, made_of, sets_of)
+    _save_patterns(save, "entity", entities)
+    statements = _save_statements(batches, create, save, made_of, sets_of)
+    relations = _relations(batches, made_of, sets_of, statements)
+    _save_patterns(save, "relation", relations)
+    levels = numbers(batches, "communities", "level", np.int32)
+    _save_patterns(save, "community", _communities(made_of, levels, entities, relations, int(unknown)))
+    _save_mentions(batches, create, save, made_of, sets_of)
+
+
+def _save_patterns(save: Save, what: str, found: Patterns) -> None:
+    save(f"{what}_patterns", found.of)
+    save(f"{what}_pattern_indptr", found.indptr)
+    save(f"{what}_pattern_sets", found.sets)
+    save(f"{what}_pattern_divisible", found.divisible)
+
+
+def _sets_behind(lists: Lists, rows: IntVector, sets_of: NDArray[np.int32]) -> Pairs:
+    """Return the label sets of the chunks of some rows; of none it is the unknown one.
+
+    Args:
+        lists: the chunks of all rows.
+        rows: ascending.
+        sets_of: of chunks, the unknown one last.
+    """
+    indptr, chunks = lists
+    sizes = np.diff(indptr)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    wanted = np.zeros(len(sizes), np.bool_)
+    wanted[rows] = True
+    kept = wanted[owner]
+    lacking = rows[sizes[rows] == 0]
+    return _together([(owner[kept], sets_of[chunks[kept]].astype(np.int64)), _all_of(lacking, sets_of[-1])])
+
+
+def _all_of(rows: IntVector, label_set: int) -> Pairs:
+    return rows, np.full(len(rows), label_set, np.int64)
+
+
+def _entities(batches: Batches, made_of: MadeOf, sets_of: NDArray[np.int32]) -> Patterns:
+    """Return what stands behind entities: the documents that mention them, or whatever the clusters held whose
+    members a model was shown."""
+    layers = numbers(batches, "entities", "layer", np.int32)
+    n_layers = int(layers.max(initial=0)) + 1
+    bounds = np.searchsorted(layers, np.arange(n_layers + 1))
+    pairs = [_sets_behind(made_of.mentioned_in, np.arange(bounds[1]), sets_of)]
+    if n_layers > 1:
+        owners = rows_of_column(batches, layout.SUMMARY_SOURCES, "entity_id", made_of.entity_ids)
+        members = rows_of_column(batches, "clusters", "entity_id", made_of.entity_ids)
+        cluster_ids = ids_of(batches, "clusters", "cluster_id").unique()
+        clusters = rows_of_column(batches, "clusters", "cluster_id", cluster_ids)
+        sources = rows_of_column(batches, layout.SUMMARY_SOURCES, "cluster_id", cluster_ids)
+    for layer in range(1, n_layers):
+        (first, middle), last = bounds[layer - 1 : layer + 1], bounds[layer + 1]
+        rows, sets = pairs[-1]
+        below = patterns(rows - first, sets, middle - first)
+        inside = (members >= first) & (members < middle)
+        own = (owners >= middle) & (owners < last)
+        row, source = owners[own], sources[own]
+        # A cluster that is not there, or of members that are not, or of another layer: nobody knows what it held.
+        odd = np.ones(len(cluster_ids) + 1, np.bool_)
+        odd[clusters] = False
+        odd[clusters[~inside & np.isin(clusters, source)]] = True
+        held = patterns(*spread(clusters[inside], below.of[members[inside] - first], below), len(cluster_ids))
+        known = spread(row[~odd[source]], held.of[source[~odd[source]]], held)
+        lacking = np.concatenate([row[odd[source]], np.setdiff1d(np.arange(middle, last), row)])
+        pairs.append(_together([known, _all_of(lacking, sets_of[-1])]))
+    divisible = np.zeros(len(layers), np.bool_)
+    told = rows_of_column(batches, layout.ENTITY_MENTIONS, "entity_id", made_of.entity_ids)
+    divisible[told[told >= 0]] = True
+    return patterns(*_together(pairs), len(layers), divisible)
+
+
+def _relations(
+    batches: Batches, made_of: MadeOf, sets_of: NDArray[np.int32], statements: NDArray[np.int32]
+) -> Patterns:
+    """Return what stands behind relations: the documents that state the extracted ones, nothing behind the others,
+    which are seen where both ends are.
+
+    Args:
+        statements: the relation of each.
+    """
+    kinds = [batch.column(0).to_numpy(zero_copy_only=False) for batch in batches("relations", ["kind"])]
+    extracted = np.concatenate([np.zeros(0, np.bool_), *(np.asarray(kind == "extracted") for kind in kinds)])
+    pairs = _sets_behind(made_of.stated_in, np.flatnonzero(extracted), sets_of)
+    divisible = np.zeros(len(extracted), np.bool_)
+    divisible[statements[statements >= 0]] = True
+    return patterns(*pairs, len(extracted), divisible)
+
+
+def _communities(
+    made_of: MadeOf, levels: NDArray[np.int32], entities: Patterns, relations: Patterns, unknown: int
+) -> Patterns:
+    """Return what stands behind communities: all that does behind their members, and the relations among these."""
+    indptr, listed = made_of.members
+    owner = np.repeat(np.arange(len(levels)), np.diff(indptr))
+    known = listed >= 0
+    found = [spread(owner[known], entities.of[listed[known]], entities), _all_of(owner[~known], unknown)]
+    usable = (made_of.ends >= 0).all(axis=1)
+    source, target = made_of.ends[usable].T
+    for level in range(int(levels.max(initial=-1)) + 1):
+        here = (levels[owner] == level) & known
+        place = np.full(len(entities.of), -1, np.int64)
+        place[listed[here]] = owner[here]
+        inside = (place[source] >= 0) & (place[source] == place[target])
+        found.append(spread(place[source[inside]], relations.of[usable][inside], relations))
+    return patterns(*_together(found), len(levels))
+
+
+def _together(pairs: Sequence[Pairs]) -> Pairs:
+    return np.concatenate([rows for rows, _ in pairs]), np.concatenate([sets for _, sets in pairs])
+
+
+def _save_mentions(batches: Batches, create: Create, save: Save, made_of: MadeOf, sets_of: NDArray[np.int32]) -> None:
+    """Write the mentions in the order of their table, which is that of the entities' rows."""
+    table = layout.ENTITY_MENTIONS
+    _save_groups(save, "mentioned", rows_of_column(batches, table, "entity_id", made_of.entity_ids))
+    save("mention_sets", sets_of[rows_of_column(batches, table, "chunk_id", made_of.chunk_ids)])
+    save("mention_positions", numbers(batches, table, "position", np.int32))
+    save("mention_described", numbers(batches, table, "described", np.bool_))
+    with create(ENTITY_MENTIONS) as file:
+        write_texts(file, _MENTION_TEXTS, batches(table, _MENTION_TEXTS.names))
+
+
+def _save_statements(
+    batches: Batches, create: Create, save: Save, made_of: MadeOf, sets_of: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Write the statements likewise; return the relation of each."""
+    table = layout.STATEMENTS
+    stated = ids_of(batches, table, "relation_id")
+    relations = np.zeros(0, np.int32)
+    if len(stated):  # else the ids of all relations are for nothing
+        rows = Rows(ids_of(batches, "relations", "relation_id"))
+        rows.add(stated)
+        relations = rows.found()
+    _save_groups(save, "stated", relations)
+    save("statement_sets", sets_of[rows_of_column(batches, table, "chunk_id", made_of.chunk_ids)])
+    save("statement_positions", numbers(batches, table, "position", np.int32))
+    save("statement_strengths", numbers(batches, table, "strength", np.float64))
+    with create(STATEMENTS) as file:
+        write_texts(file, _STATEMENT_TEXTS, batches(table, _STATEMENT_TEXTS.names))
+    return relations
+
+
+def _save_groups(save: Save, name: str, rows: NDArray[np.int32]) -> None:
+    """Write which rows there are, ascending, and where the mentions of each begin."""
+    own, counts = np.unique(rows, return_counts=True)
+    save(f"{name}_rows", own)
+    save(f"{name}_indptr", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))

@@ -1,0 +1,1 @@
+"""Memory-mapped files that queries read, derived from the snapshot tables."""

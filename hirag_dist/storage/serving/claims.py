@@ -1,0 +1,114 @@
+"""The serving files of claims, there only where a snapshot has some: texts by row, and whom each claim is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hirag_dist.core.access.filter import admitted
+from hirag_dist.core.entities.claim_text import ClaimItem
+from hirag_dist.schemas import CLAIMS
+from hirag_dist.storage import layout
+from hirag_dist.storage.serving.column_arrays import Batches, Create, Save, rows_of_column
+from hirag_dist.storage.serving.mmap_files import ServingFiles
+from hirag_dist.storage.serving.text_columns import text_schema, write_texts
+from hirag_dist.types import Admission
+
+TEXTS: Final = "claims.arrow"
+_SCHEMA: Final = text_schema(CLAIMS.names, wide=["description", "source_text"])
+
+
+def write_claims(batches: Batches, create: Create, save: Save, entity_ids: pa.Array, chunk_ids: pa.Array) -> None:
+    """Write the files of claims; none where the snapshot has no claim."""
+    chunks = rows_of_column(batches, layout.CLAIMS, "chunk_id", chunk_ids)
+    if not len(chunks):
+        return
+    with create(TEXTS) as file:
+        write_texts(file, _SCHEMA, map(_filled, batches(layout.CLAIMS, _SCHEMA.names)))
+    save("claim_chunks", chunks)
+    ends = [rows_of_column(batches, layout.CLAIMS, name, entity_ids) for name in ("subject_id", "object_id")]
+    save("claim_ends", np.column_stack(ends))
+    indptr, rows = _about(ends, len(entity_ids))
+    save("entity_claims_indptr", indptr)
+    save("entity_claims", rows)
+
+
+def _filled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch([pc.fill_null(column, "") for column in batch.columns], batch.schema.names)
+
+
+def _about(ends: list[NDArray[np.int32]], n_entities: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return CSR (indptr, rows): the claims of which each entity is the subject, then those of which it is the object.
+
+    Args:
+        ends: (n_claims,) each: the subjects, and the objects; −1 where there is no such entity.
+        n_entities: rows of entities.
+    """
+    subjects, objects = ends
+    claims = np.arange(len(subjects), dtype=np.int32)
+    others = np.where(objects == subjects, -1, objects)  # of itself: once
+    owners, rows = np.concatenate([subjects, others]), np.concatenate([claims, claims])
+    known = owners >= 0
+    order = np.argsort(owners[known], kind="stable")
+    counts = np.bincount(owners[known], minlength=n_entities)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), rows[known][order]
+
+
+class MappedClaims:
+    """The claims of one snapshot, mapped."""
+
+    def __init__(self, files: ServingFiles) -> None:
+        self._texts = files.texts(TEXTS)
+        self._chunks: NDArray[np.int32] = files.array("claim_chunks")
+        self._ends: NDArray[np.int32] = files.array("claim_ends")
+        self._indptr: NDArray[np.int64] = files.array("entity_claims_indptr")
+        self._rows: NDArray[np.int32] = files.array("entity_claims")
+
+    def about(self, entities: Iterable[int], seen_chunks: NDArray[np.bool_] | None, limit: int) -> list[int]:
+        """Return rows of claims about entities, each once, in the entities' order: as subject first, then by id.
+
+        Args:
+            entities: rows.
+            seen_chunks: (n_chunks,) the chunks whose claims may be seen; None: all, and claims of unknown ones too.
+            limit: claims at most.
+        """
+        found: dict[int, None] = {}
+        for entity in entities:
+            rows = self._rows[self._indptr[entity] : self._indptr[entity + 1]]
+            if seen_chunks is not None:
+                chunks = self._chunks[rows]
+                rows = rows[(chunks >= 0) & seen_chunks[chunks]]  # what is said at −1, of an unknown chunk, is not used
+            found |= dict.fromkeys(rows[:limit].tolist())  # so many are new, or there before
+            if len(found) >= limit:
+                break
+        return list(found)[:limit]
+
+    def items(self, rows: Iterable[int], admission: Admission | None) -> tuple[ClaimItem, ...]:
+        """Return claims by row. That a name is an entity is told where that entity may be seen.
+
+        Args:
+            rows: of claims.
+            admission: which entities the caller may see; None: every one.
+        """
+        own = list(rows)
+        columns = (self._texts.values(name, own) for name in ClaimItem.__dataclass_fields__)
+        claims = map(ClaimItem, *columns)
+        if admission is None:
+            return tuple(claims)
+        ends = self._ends[own]
+        shown = (ends >= 0) & admitted(admission, ends)
+        return tuple(
+            replace(claim, subject_id=claim.subject_id * subject, object_id=claim.object_id * thing)
+            for claim, (subject, thing) in zip(claims, shown.tolist(), strict=True)
+        )
+
+    def n_seen(self, seen_chunks: NDArray[np.bool_]) -> int:
+        """Return how many claims are of chunks that may be seen."""
+        known = self._chunks[self._chunks >= 0]
+        return int(np.count_nonzero(seen_chunks[known]))

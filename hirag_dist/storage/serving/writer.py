@@ -1,0 +1,348 @@
+"""What questions are answered from: flat files, derived from a snapshot's tables, that processes map and share.
+
+Tables are made to be kept and exchanged: compressed, with ids. A question needs single values by row number, at once
+and without a copy of its own in every process. So each snapshot carries, beside its tables, `serving-1/`:
+
+  *.arrow   texts and ids by row (`storage.serving.text_columns`)
+  *.npy     numbers: layers, ends and weights of relations, who is mentioned where, who belongs to which community,
+            hashes of names, vectors in a byte a number
+
+They say nothing that the tables do not say, and are no part of the snapshot's id. Where a snapshot came without them
+they are made when it is opened (`storage.snapshot.cache`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hirag_dist.core.reports.material import report_text
+from hirag_dist.core.retrieval.context import community_text
+from hirag_dist.core.retrieval.entity_linking import name_keys, sorted_names
+from hirag_dist.core.retrieval.levels import invert
+from hirag_dist.core.retrieval.vector_scoring import encode
+from hirag_dist.storage.access.label_files_writer import LABEL_SETS, MadeOf, write_labels
+from hirag_dist.storage.layout import ALIASES
+from hirag_dist.storage.serving.claims import write_claims
+from hirag_dist.storage.serving.column_arrays import (
+    Batches,
+    Create,
+    Lists,
+    Rows,
+    Save,
+    ids_of,
+    joined,
+    known_rows,
+    numbers,
+    rows_in_lists,
+    rows_of_column,
+)
+from hirag_dist.storage.serving.text_columns import BATCH_ROWS, text_schema, write_texts
+from hirag_dist.storage.serving.token_counts import chunk_tokens, counted, entity_tokens, relation_tokens
+from hirag_dist.types import FloatMatrix, IntVector
+
+SERVING: Final = "serving-1"  # the number is that of the format: other formats are other folders
+
+ENTITIES: Final = "entities.arrow"
+RELATIONS: Final = "relations.arrow"
+CHUNKS: Final = "chunks.arrow"
+DOCUMENTS: Final = "documents.arrow"
+COMMUNITIES: Final = "communities.arrow"
+REPORTS: Final = "reports.arrow"
+
+_TEXTS: Final = {
+    ENTITIES: ("entities", text_schema(["entity_id", "name", "type", "description"], wide=["description"])),
+    RELATIONS: ("relations", text_schema(["relation_id", "kind", "description"], wide=["description"])),
+    CHUNKS: ("chunks", text_schema(["chunk_id", "document_id", "text"], wide=["text"])),
+    DOCUMENTS: ("documents", text_schema(["document_id", "title", "uri"])),
+    COMMUNITIES: ("communities", text_schema(["community_id"])),
+}
+_REPORT_TEXTS: Final = text_schema(["title", "text"], wide=["text"])
+ARRAYS: Final = (
+    "entity_layers",
+    "entity_tokens",
+    "entity_components",
+    "entity_codes",
+    "entity_scales",
+    "entity_errors",
+    "entity_chunks_indptr",
+    "entity_chunks",
+    "entity_name_keys",
+    "entity_name_rows",
+    "relation_ends",
+    "relation_tokens",
+    "relation_weights",
+    "relation_chunks_indptr",
+    "relation_chunks",
+    "parallel_of",
+    "parallel_indptr",
+    "parallel_rows",
+    "chunk_codes",
+    "chunk_scales",
+    "chunk_errors",
+    "chunk_entities_indptr",
+    "chunk_entities",
+    "chunk_documents",
+    "chunk_spans",
+    "chunk_tokens",
+    "community_levels",
+    "community_ratings",
+    "community_order",
+    "community_reports",
+    "community_tokens",
+    "community_indptr",
+    "community_members",
+    "entity_communities_indptr",
+    "entity_communities",
+)
+FILES: Final = (*(f"{name}.npy" for name in ARRAYS), *_TEXTS, REPORTS, LABEL_SETS)  # of every snapshot
+
+
+def write_serving(batches: Batches, vectors: FloatMatrix, chunk_vectors: FloatMatrix, create: Create) -> None:
+    """Write every serving file.
+
+    Memory: the ids of entities, chunks and documents, the arrays themselves, and one batch of texts; about 1 GB for a
+    million entities and five million relations.
+
+    Args:
+        batches: (table, columns) → those columns of a table of the snapshot, in order of rows, a batch at a time;
+            nothing of an optional table that it has not.
+        vectors: (n_entities, dim).
+        chunk_vectors: (n_chunks, dim).
+        create: file name → that file, open for writing.
+    """
+
+    def save(name: str, array: NDArray[Any]) -> None:
+        with create(f"{name}.npy") as file:
+            np.save(file, array, allow_pickle=False)
+
+    for file_name, (table, schema) in _TEXTS.items():
+        with create(file_name) as file:
+            write_texts(file, schema, batches(table, schema.names))
+    chunk_ids = ids_of(batches, "chunks", "chunk_id")
+    mentioned_in = _save_entities(batches, save, chunk_ids)
+    _save_names(batches, save)
+    _save_aliases(batches, save)
+    _save_codes("entity", vectors, create, save)
+    _save_codes("chunk", chunk_vectors, create, save)
+    _save_chunks(batches, save)
+    entity_ids = ids_of(batches, "entities", "entity_id")
+    ends, stated_in = _save_relations(batches, save, entity_ids, chunk_ids)
+    reported = _save_reports(batches, create)
+    members = _save_communities(batches, save, entity_ids, *reported)
+    made_of = MadeOf(entity_ids, chunk_ids, mentioned_in, stated_in, ends, members)
+    write_labels(batches, create, save, made_of)
+    write_claims(batches, create, save, entity_ids, chunk_ids)
+
+
+def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> Lists:
+    """Return the chunks of each entity, −1 for those that are not there."""
+    save("entity_layers", numbers(batches, "entities", "layer", np.int32))
+    save("entity_tokens", entity_tokens(batches))
+    mentioned_in = rows_in_lists(batches("entities", ["chunk_ids"]), chunk_ids)
+    indptr, rows = known_rows(*mentioned_in)
+    save("entity_chunks_indptr", indptr)
+    save("entity_chunks", rows)
+    owner = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    counts = np.bincount(rows, minlength=len(chunk_ids))
+    save("chunk_entities_indptr", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    save("chunk_entities", owner[np.argsort(rows, kind="stable")])
+    return mentioned_in
+
+
+def _save_names(batches: Batches, save: Save) -> None:
+    """Write the names of the entities that the texts name: those of summaries stand in no question."""
+    keys, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+    first = 0
+    for batch in batches("entities", ["name", "layer"]):
+        extracted = np.flatnonzero(batch.column(1).to_numpy() == 0)
+        own, places = name_keys(batch.column(0).take(pa.array(extracted)).to_pylist())
+        keys.append(own)
+        rows.append(first + extracted[places])
+        first += batch.num_rows
+    names = sorted_names(np.concatenate(keys), np.concatenate(rows))
+    save("entity_name_keys", names.keys)
+    save("entity_name_rows", names.rows)
+
+
+def _save_aliases(batches: Batches, save: Save) -> None:
+    """Write all names of the entities that have several, of which they bear one; nothing where none has."""
+    rows = rows_of_column(batches, ALIASES, "entity_id", ids_of(batches, "entities", "entity_id"))
+    if not len(rows):
+        return
+    columns = ["name", "canonical_name"]
+    keys, places = name_keys(
+        name for batch in batches(ALIASES, columns) for row in batch.to_pylist() for name in row.values()
+    )
+    own = rows[places // len(columns)].astype(np.int64)
+    names = sorted_names(keys[own >= 0], own[own >= 0])
+    again = (np.diff(names.keys) == 0) & (np.diff(names.rows) == 0)  # the name that several others stand beside
+    first = np.concatenate([[True], ~again]) if len(names.keys) else np.zeros(0, np.bool_)
+    save("alias_keys", names.keys[first])
+    save("alias_rows", names.rows[first])
+
+
+def _save_codes(what: str, vectors: FloatMatrix, create: Create, save: Save) -> None:
+    scales, errors = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
+    with create(f"{what}_codes.npy") as file:
+        header = {"descr": "|i1", "fortran_order": False, "shape": vectors.shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for first in range(0, len(vectors), BATCH_ROWS):
+            block = encode(np.ascontiguousarray(vectors[first : first + BATCH_ROWS], np.float32))
+            file.write(block.codes.tobytes())
+            scales.append(block.scales)
+            errors.append(block.errors)
+    save(f"{what}_scales", np.concatenate(scales))
+    save(f"{what}_errors", np.concatenate(errors))
+
+
+def _save_chunks(batches: Batches, save: Save) -> None:
+    documents = ids_of(batches, "documents", "document_id")
+    rows = rows_of_column(batches, "chunks", "document_id", documents)
+    save("chunk_documents", rows)
+    spans = [numbers(batches, "chunks", name, np.int64) for name in ("start", "end")]
+    save("chunk_spans", np.column_stack(spans))
+    save("chunk_tokens", chunk_tokens(batches, rows))
+
+
+def _save_relations(
+    batches: Batches, save: Save, entity_ids: pa.Array, chunk_ids: pa.Array
+) -> tuple[NDArray[np.int32], Lists]:
+    """Return the ends of each relation, and its chunks, −1 for what is not there."""
+    ends = np.column_stack(
+        [rows_of_column(batches, "relations", name, entity_ids) for name in ("source_id", "target_id")]
+    )
+    weights = numbers(batches, "relations", "weight", np.float64)
+    save("relation_ends", ends)
+    save("relation_tokens", relation_tokens(batches, ends))
+    save("entity_components", _components(ends, len(entity_ids)))
+    save("relation_weights", weights)
+    of, parallel_indptr, parallel_rows = parallel_relations(ends, weights)
+    save("parallel_of", of)
+    save("parallel_indptr", parallel_indptr)
+    save("parallel_rows", parallel_rows)
+    stated_in = rows_in_lists(batches("relations", ["chunk_ids"]), chunk_ids)
+    indptr, rows_of_chunks = known_rows(*stated_in)
+    save("relation_chunks_indptr", indptr)
+    save("relation_chunks", rows_of_chunks)
+    return ends, stated_in
+
+
+def _components(ends: NDArray[np.int32], n_entities: int) -> NDArray[np.int32]:
+    """Return the connected component of each entity."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    known = ends[(ends >= 0).all(axis=1)]
+    matrix = coo_array((np.ones(len(known), np.int8), (known[:, 0], known[:, 1])), shape=(n_entities, n_entities))
+    _, labels = connected_components(matrix.tocsr(), directed=False)
+    found: NDArray[np.int32] = labels.astype(np.int32)
+    return found
+
+
+def parallel_relations(
+    ends: NDArray[np.int32], weights: NDArray[np.float64]
+) -> tuple[NDArray[np.int32], IntVector, NDArray[np.int32]]:
+    """Return the further relations of pairs that have more than one.
+
+    Args:
+        ends: (n, 2) entity rows of each relation; −1 where there is no such entity.
+        weights: (n,).
+
+    Returns:
+        (of, indptr, rows): `of` the relation that the graph has for the pair, which is the heaviest and of equal ones
+        the first, ascending; CSR of the others.
+    """
+    if not len(ends):
+        return np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, np.int32)
+    low, high = ends.min(axis=1).astype(np.int64), ends.max(axis=1).astype(np.int64)
+    usable = np.flatnonzero((low >= 0) & (low != high))
+    pairs = low[usable] * (int(high.max()) + 1) + high[usable]  # one number sorts many times faster than two
+    order = usable[np.argsort(pairs, kind="stable")]
+    pairs.sort(kind="stable")
+    same = pairs[1:] == pairs[:-1]
+    several = np.zeros(len(order), np.bool_)
+    several[1:] |= same
+    several[:-1] |= same
+    order, pairs = order[several], pairs[several]
+    order = order[np.lexsort((order, -weights[order], pairs))]
+    first = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]])) if len(pairs) else pairs
+    counts = np.diff(np.append(first, len(order))) - 1
+    further = np.ones(len(order), np.bool_)
+    further[first] = False
+    heads = order[first]
+    by_head = np.argsort(heads)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts
+    indptr = np.concatenate([[0], np.cumsum(counts[by_head])]).astype(np.int64)
+    at = np.repeat(starts[by_head] - indptr[:-1], counts[by_head]) + np.arange(indptr[-1])
+    return heads[by_head].astype(np.int32), indptr, order[further][at.astype(np.int64)].astype(np.int32)
+
+
+def _save_reports(batches: Batches, create: Create) -> tuple[pa.Array, NDArray[np.float64], NDArray[np.int32]]:
+    """Write the reports as they are read; return their communities' ids, their ratings and their tokens."""
+    columns = ["community_id", "level", "title", "summary", "rating", "findings"]
+    ids: list[pa.Array] = []
+    ratings: list[float] = []
+    tokens = [np.zeros(0, np.int32)]
+
+    def rendered() -> Iterator[pa.RecordBatch]:
+        for batch in batches("reports", columns):
+            rows = batch.to_pylist()
+            ids.append(batch.column(0))
+            ratings.extend(row["rating"] for row in rows)
+            texts = [[row["title"] for row in rows], [report_text(row) for row in rows]]
+            tokens.append(
+                counted(
+                    [
+                        community_text(row["title"], row["level"], row["rating"], text)
+                        for row, text in zip(rows, texts[1], strict=True)
+                    ]
+                )
+            )
+            yield pa.record_batch([pa.array(text, pa.large_string()) for text in texts], ["title", "text"])
+
+    with create(REPORTS) as file:
+        write_texts(file, _REPORT_TEXTS, rendered())
+    return joined(ids, pa.string()), np.array(ratings, np.float64), np.concatenate(tokens)
+
+
+def _save_communities(
+    batches: Batches,
+    save: Save,
+    entity_ids: pa.Array,
+    reported: pa.Array,
+    ratings: NDArray[np.float64],
+    tokens: NDArray[np.int32],
+) -> Lists:
+    """Return the members of each community, −1 for those that are not there."""
+    levels = numbers(batches, "communities", "level", np.int32)
+    ids = ids_of(batches, "communities", "community_id")
+    order = np.empty(len(ids), np.int64)
+    order[pc.sort_indices(ids).to_numpy()] = np.arange(len(ids))
+    reports = Rows(reported)
+    reports.add(ids)
+    report_rows = reports.found()
+    own_ratings = np.zeros(len(ids), np.float64)
+    own_ratings[report_rows >= 0] = ratings[report_rows[report_rows >= 0]]
+    own_tokens = np.zeros(len(ids), np.int32)
+    own_tokens[report_rows >= 0] = tokens[report_rows[report_rows >= 0]]
+    listed = rows_in_lists(batches("communities", ["entity_ids"]), entity_ids)
+    indptr, members = known_rows(*listed)
+    owner = np.repeat(np.arange(len(ids)), np.diff(indptr))
+    members = members[np.lexsort((members, owner))]
+    save("community_levels", levels)
+    save("community_ratings", own_ratings)
+    save("community_order", order)
+    save("community_reports", report_rows)
+    save("community_tokens", own_tokens)
+    save("community_indptr", indptr)
+    save("community_members", members)
+    of_indptr, of = invert(indptr, members, levels, len(entity_ids))
+    save("entity_communities_indptr", of_indptr)
+    save("entity_communities", of)
+    return listed

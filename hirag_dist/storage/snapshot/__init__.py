@@ -1,0 +1,1 @@
+"""Snapshot manifest, reader, writer, cache, history and garbage collection."""

@@ -1,0 +1,198 @@
+"""Opening a snapshot: checked, tables read when they are asked for, arrays mapped into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hirag_dist import schemas
+from hirag_dist.core.graph.communities import membership
+from hirag_dist.core.text.normalize import many
+from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
+from hirag_dist.storage.layout import (
+    ALIASES,
+    CLAIMS,
+    CURRENT,
+    DROPPED,
+    ENTITY_MENTIONS,
+    MANIFEST,
+    OPTIONAL_TABLES,
+    STATEMENTS,
+    SUMMARY_SOURCES,
+    snapshot_path,
+)
+from hirag_dist.storage.serving.mmap_files import ServingFiles, map_array
+from hirag_dist.storage.snapshot.cache import HASHED_BYTES, Place
+from hirag_dist.storage.snapshot.manifest import Manifest, parse_manifest
+from hirag_dist.storage.store import Store
+from hirag_dist.types import CsrGraph, FloatMatrix, IndexInfo
+
+_SCHEMAS: dict[str, pa.Schema] = {
+    "documents": schemas.DOCUMENTS,
+    "chunks": schemas.CHUNKS,
+    "entities": schemas.ENTITIES,
+    "relations": schemas.RELATIONS,
+    "clusters": schemas.CLUSTERS,
+    "layers": schemas.LAYERS,
+    "communities": schemas.COMMUNITIES,
+    "reports": schemas.REPORTS,
+    "usage": schemas.USAGE,
+    "rejects": schemas.REJECTS,
+    ALIASES: schemas.ALIASES,
+    CLAIMS: schemas.CLAIMS,
+    DROPPED: schemas.DROPPED,
+    ENTITY_MENTIONS: schemas.ENTITY_MENTIONS,
+    STATEMENTS: schemas.STATEMENTS,
+    SUMMARY_SOURCES: schemas.SUMMARY_SOURCES,
+}
+_ADDED = {"documents": ("source_ids",)}  # lists that the first snapshots did not have: empty in them
+
+
+def current_id(store: Store) -> str | None:
+    """Return the id of the snapshot being served, None where nothing is published."""
+    if not store.exists(CURRENT):
+        return None
+    return store.read_bytes(CURRENT).decode("utf-8", "replace").strip()
+
+
+class Snapshot:
+    """An open snapshot."""
+
+    def __init__(
+        self, store: Store, manifest: Manifest, cache_dir: str | None = None, cache_bytes: int | None = None
+    ) -> None:
+        self.store = store
+        self.manifest = manifest
+        self.folder = snapshot_path(manifest.snapshot_id)
+        self._place = Place(store, manifest, cache_dir, cache_bytes)
+
+    def cached_in(self, cache_dir: str | None, cache_bytes: int | None = None) -> Snapshot:
+        """Return the same snapshot, with another folder for what must be copied or derived before it can be mapped.
+
+        Args:
+            cache_dir: None: beside a local index, else among the temporary files.
+            cache_bytes: that the folder may hold; None: what the disk does.
+        """
+        return Snapshot(self.store, self.manifest, cache_dir, cache_bytes)
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a table, or some of its columns, read anew at each call."""
+        expected = _SCHEMAS[name]
+        if columns is not None:
+            expected = pa.schema([expected.field(column) for column in columns])
+        if name in OPTIONAL_TABLES and f"{name}.parquet" not in self.manifest.files:
+            return expected.empty_table()
+        path = f"{self.folder}/{name}.parquet"
+        new = [column for column in expected.names if column in _ADDED.get(name, ())]
+        try:
+            if new:
+                there = self.store.read_rows(path, 0, 0).schema.names
+                new = [column for column in new if column not in there]
+            kept = [column for column in expected.names if column not in new]
+            table = self.store.read_table(path, kept)
+        except StoreError as error:
+            raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
+        for column in new:  # this snapshot is older than the column
+            place = expected.get_field_index(column)
+            empty = pa.array([[]] * table.num_rows, expected.field(column).type)
+            table = table.add_column(place, expected.field(column), empty)
+        if not table.schema.equals(expected):
+            missing = sorted(set(expected.names) - set(table.schema.names))
+            raise SnapshotCorrupt(f"{self.folder}/{name}.parquet lacks {', '.join(missing) or 'the right types'}")
+        return table
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return an array, mapped from its file."""
+        try:
+            return map_array(self._place.path(f"{name}.npy"))
+        except StoreError as error:
+            raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
+
+    @cached_property
+    def serving(self) -> ServingFiles:
+        """What questions are answered from, made now where the snapshot came without it.
+
+        Raises:
+            SnapshotCorrupt: a table that it is made of cannot be read.
+            StoreError: there is no room for it.
+        """
+        return ServingFiles(self._place.serving())
+
+    @cached_property
+    def graph(self) -> CsrGraph:
+        """The graph over rows of `entities`."""
+        return CsrGraph(*(self.array(f"graph/{part}") for part in ("indptr", "indices", "weights", "relation_rows")))
+
+    @cached_property
+    def entity_vectors(self) -> FloatMatrix:
+        """(n_entities, dim)."""
+        return self.array("vectors/entities")
+
+    @cached_property
+    def chunk_vectors(self) -> FloatMatrix:
+        """(n_chunks, dim)."""
+        return self.array("vectors/chunks")
+
+    def members(self, communities: pa.Table, entities: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return (indptr, rows) of the communities' members."""
+        return membership(communities, entities["entity_id"])
+
+    def info(self) -> IndexInfo:
+        """Return what there is to know without opening the large tables."""
+        levels = self.table("communities", ["level"])["level"].to_pylist()
+        return IndexInfo(
+            snapshot_id=self.manifest.snapshot_id,
+            created_at=self.manifest.created_at,
+            complete=self.manifest.complete,
+            counts=dict(self.manifest.counts),
+            layers=tuple(self.table("layers").to_pylist()),
+            communities_by_level={level: levels.count(level) for level in sorted(set(levels))},
+            embedder=self.manifest.embedder,
+            dim=self.manifest.dim,
+        )
+
+
+def open_snapshot(store: Store, own_id: str | None = None, full_check: bool = False) -> Snapshot:
+    """Open a snapshot, the current one by default, after checking it.
+
+    The quick check compares every file's size with the manifest, and the hashes of files up to 1 MiB; the full
+    check hashes them all.
+
+    Raises:
+        SnapshotNotFound: nothing is published, or no such snapshot.
+        SnapshotCorrupt: a file is missing, short or altered.
+        SnapshotTooNew: a later version wrote it.
+    """
+    chosen = own_id or current_id(store)
+    if chosen is None:
+        raise SnapshotNotFound(
+            f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"
+        )
+    folder = snapshot_path(chosen)
+    if not store.exists(f"{folder}/{MANIFEST}"):
+        half = "was never finished" if store.exists(folder) else "is not there"
+        raise SnapshotNotFound(f"snapshot {chosen} of {store.uri} {half}; run `hirag-dist index` to publish one")
+    manifest = parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), f"{store.uri}/{folder}")
+    _check_files(store, folder, manifest, full_check)
+    return Snapshot(store, manifest)
+
+
+def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool) -> None:
+    listed = {name.rpartition("/")[0] for name in manifest.files}
+    found = {part: store.entries(f"{folder}/{part}".rstrip("/")) for part in listed}  # a listing, not a call a file
+    for name, entry in manifest.files.items():
+        part, _, own = name.rpartition("/")
+        there = found[part].get(own)
+        if there is None or there.size != entry.bytes:
+            wrong = "is missing" if there is None else f"has {many(there.size, 'byte')} instead of {entry.bytes}"
+            raise SnapshotCorrupt(f"{store.uri}/{folder}/{name} {wrong}; build again or serve another snapshot")
+        hashed = full_check or entry.bytes <= HASHED_BYTES
+        if hashed and store.sha256(f"{folder}/{name}") != entry.sha256:
+            raise SnapshotCorrupt(
+                f"{store.uri}/{folder}/{name} was altered after it was published; build again or serve another snapshot"
+            )

@@ -1,0 +1,332 @@
+"""Files of an index, on a local folder or an object store. A file is there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from hirag_dist.errors import StoreError
+from hirag_dist.storage.file_locks import Hold, append_durably, hold_file, sync_folder
+
+_TEMPORARY = ".tmp-"
+_SPOOLED_BYTES = 16 << 20
+_GROUP_BYTES = 4 << 20  # of a row group: a task that reads a few rows of a large file reads little more
+_LEAST_GROUP_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file in a listing.
+
+    Attributes:
+        size: bytes.
+        modified: seconds since the epoch, by the clock of whoever keeps the file.
+    """
+
+    size: int
+    modified: float
+
+
+class Store:
+    """One index folder. Paths are relative, with forward slashes."""
+
+    def __init__(self, uri: str) -> None:
+        """Open a folder by path or URI. It need not exist yet.
+
+        Raises:
+            StoreError: the URI names no filesystem.
+        """
+        self._appending = threading.Lock()  # or two appends would be told the same offset
+        self._opened = uri
+        self.uri = _without_credentials(uri)  # for messages
+        if "://" in uri:
+            try:
+                self._fs, self.root = fs.FileSystem.from_uri(uri)
+            except (pa.ArrowInvalid, OSError, NotImplementedError) as error:
+                said = _said(error).replace(uri, self.uri)
+                raise StoreError(f"cannot open {self.uri}: {said}") from error
+        else:
+            self._fs, self.root = fs.LocalFileSystem(), str(Path(uri).absolute())
+        self.root = self.root.rstrip("/")
+
+    @property
+    def local(self) -> Path | None:
+        """The folder on this machine, or None on an object store."""
+        return Path(self.root) if isinstance(self._fs, fs.LocalFileSystem) else None
+
+    def __reduce__(self) -> tuple[type[Store], tuple[str]]:
+        return (type(self), (self._opened if "://" in self._opened else self.root,))
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder is there."""
+        with self._errors("look at", path):
+            return bool(self._fs.get_file_info(self._full(path)).type != fs.FileType.NotFound)
+
+    def size(self, path: str) -> int | None:
+        """Return a file's bytes, None where there is no such file."""
+        with self._errors("look at", path):
+            info = self._fs.get_file_info(self._full(path))
+        return int(info.size) if info.type == fs.FileType.File else None
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of what a folder holds, sorted; none where it is not there."""
+        with self._errors("list", folder):
+            infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
+        return sorted(info.base_name for info in infos if _TEMPORARY not in info.base_name)
+
+    def entries(self, folder: str) -> dict[str, Entry]:
+        """Return the files that a folder holds by name, in one listing; none where it is not there."""
+        with self._errors("list", folder):
+            infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
+        return {
+            info.base_name: Entry(int(info.size), (info.mtime_ns or 0) / 1e9)
+            for info in infos
+            if info.type == fs.FileType.File and _TEMPORARY not in info.base_name
+        }
+
+    def read_bytes(self, path: str) -> bytes:
+        """Return a file's bytes."""
+        with self._errors("read", path), self._fs.open_input_stream(self._full(path), compression=None) as stream:
+            return bytes(stream.read())
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Return some bytes of a file."""
+        with self._errors("read", path), self._fs.open_input_file(self._full(path)) as file:
+            return bytes(file.read_at(length, offset))
+
+    def read_json(self, path: str) -> Any:
+        """Return what a JSON file holds."""
+        try:
+            return json.loads(self.read_bytes(path))
+        except ValueError as error:
+            raise StoreError(f"{self.uri}/{path} is damaged: {error}") from error
+
+    def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a Parquet file."""
+        with self._errors("read", path):
+            chosen = None if columns is None else list(columns)
+            return pq.read_table(self._full(path), columns=chosen, filesystem=self._fs, partitioning=None)
+
+    def read_rows(self, path: str, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return rows [start, stop) of a Parquet file, reading no more than the row groups that hold them.
+
+        On one thread: tasks read many small pieces, and as many tasks as there are processors do so.
+        """
+        with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
+            groups: list[int] = []
+            first = seen = 0
+            for number in range(file.num_row_groups):
+                n_rows = file.metadata.row_group(number).num_rows
+                if seen < stop and seen + n_rows > start:
+                    if not groups:
+                        first = seen
+                    groups.append(number)
+                seen += n_rows
+            return file.read_row_groups(groups, columns, use_threads=False).slice(start - first, stop - start)
+
+    def scan(self, path: str, columns: Sequence[str], n_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of a Parquet file in batches of at most `n_rows`, one at a time in memory."""
+        with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
+            yield from file.iter_batches(n_rows, columns=list(columns))
+
+    def sha256(self, path: str) -> str:
+        """Return the SHA-256 (hex) of a file, read a piece at a time."""
+        digest = hashlib.sha256()
+        with self._errors("read", path), self._fs.open_input_stream(self._full(path), compression=None) as stream:
+            while piece := stream.read(_SPOOLED_BYTES):
+                digest.update(piece)
+        return digest.hexdigest()
+
+    def fetch(self, path: str, target: Path) -> None:
+        """Copy a file to this machine, a piece at a time."""
+        with (
+            self._errors("read", path),
+            self._fs.open_input_stream(self._full(path), compression=None) as stream,
+            open(target, "wb") as file,
+        ):
+            while piece := stream.read(_SPOOLED_BYTES):
+                file.write(piece)
+
+    def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
+        """Write a file whole: beside its name first, then renamed; on object stores a put is whole by itself."""
+        if not replace and self.exists(path):
+            return
+        with (
+            self._errors("write", path),
+            self._landing(path) as target,
+            self._fs.open_output_stream(target, compression=None) as stream,
+        ):
+            stream.write(data)
+
+    def write_json(self, path: str, value: Any, *, compact: bool = False) -> None:
+        """Write a JSON file whole, keys sorted.
+
+        Args:
+            compact: on one line, for what is large: Python makes indented JSON of many small strings.
+        """
+        indent = None if compact else 1
+        self.write_bytes(path, json.dumps(value, sort_keys=True, ensure_ascii=False, indent=indent).encode())
+
+    def write_table(self, path: str, table: pa.Table) -> None:
+        """Write a Parquet file whole."""
+        with self._errors("write", path), self._landing(path) as target:
+            rows = max(table.num_rows * _GROUP_BYTES // max(table.nbytes, 1), _LEAST_GROUP_ROWS)
+            pq.write_table(table, target, filesystem=self._fs, compression="zstd", row_group_size=rows)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        """Write a file piece by piece. After the block it is there, whole and durable; after a failure, not at all."""
+        if self.local is None:
+            with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spool:  # an upload given up midway would be published
+                yield cast(BinaryIO, spool)
+                spool.seek(0)
+                with self._errors("write", path):
+                    self._upload(spool, self._full(path))
+            return
+        with self._errors("write", path), self._landing(path) as target, open(target, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        with self._errors("write", path):
+            sync_folder(Path(self._full(path)).parent)
+
+    def _upload(self, source: IO[bytes], target: str) -> None:
+        stream = self._fs.open_output_stream(target, compression=None)
+        try:
+            while piece := source.read(_SPOOLED_BYTES):
+                stream.write(piece)
+        except BaseException:
+            with suppress(OSError):
+                stream.close()
+                self._fs.delete_file(target)
+            raise
+        stream.close()
+
+    def hold(self, path: str, create: bool = False) -> Hold | None:
+        """Hold a file against every other process on this folder; None where another has it or it is not there.
+
+        It tells whether a file's writer still lives: the system lets go for a process that died, on any machine that
+        mounts the folder with locks. On an object store, where nothing is appended to, there is nothing to hold.
+
+        Args:
+            create: make the file, empty, where it is not there.
+        """
+        if self.local is None:
+            return Hold(None)
+        with self._errors("hold", path):
+            return hold_file(Path(self._full(path)), create)
+
+    def sweep(self, folder: str, older_than_s: float) -> int:
+        """Remove what killed processes left half written in a folder of this machine; return the bytes freed."""
+        freed = 0
+        if self.local is not None:
+            with self._errors("sweep", folder):
+                for file in (self.local / folder).glob(f"{_TEMPORARY}*"):
+                    with suppress(FileNotFoundError):
+                        found = file.stat()
+                        if time.time() - found.st_mtime > older_than_s:
+                            file.unlink()
+                            freed += found.st_size
+        return freed
+
+    def append(self, path: str, data: bytes) -> tuple[str, int]:
+        """Add bytes to a file of this process and make them durable; return (file, offset) where they are.
+
+        On an object store, where nothing can be appended to, they become a file of their own.
+        """
+        with self._errors("write", path):
+            if self.local is None:
+                name = f"{path}-{uuid.uuid4().hex[:8]}"
+                with self._fs.open_output_stream(self._full(name), compression=None) as stream:
+                    stream.write(data)
+                return name, 0
+            full = Path(self._full(path))
+            full.parent.mkdir(parents=True, exist_ok=True)
+            with self._appending:
+                return path, append_durably(full, data)
+
+    def delete(self, path: str) -> None:
+        """Remove a file or folder; nothing where it is not there."""
+        with self._errors("remove", path):
+            info = self._fs.get_file_info(self._full(path))
+            if info.type == fs.FileType.Directory:
+                self._fs.delete_dir(self._full(path))
+            elif info.type == fs.FileType.File:
+                self._fs.delete_file(self._full(path))
+
+    def check_writable(self, purpose: str = "an index folder") -> None:
+        """Raise StoreError where the folder cannot be written to, before any work is done."""
+        probe = f".probe-{uuid.uuid4().hex[:8]}"
+        try:
+            self.write_bytes(probe, b"")
+            self.delete(probe)
+        except StoreError as error:
+            why = str(error).partition(f"{probe}: ")[2] or str(error)
+            raise StoreError(f"{self.uri} cannot be {purpose}: {why}; choose another") from error
+
+    def _full(self, path: str) -> str:
+        return f"{self.root}/{path}".rstrip("/") if path else self.root
+
+    @contextmanager
+    def _landing(self, path: str) -> Iterator[str]:
+        full = self._full(path)
+        if self.local is None:
+            yield full
+            return
+        Path(full).parent.mkdir(parents=True, exist_ok=True)
+        folder, _, name = full.rpartition("/")
+        beside = f"{folder}/{_TEMPORARY}{name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        try:
+            yield beside
+            os.replace(beside, full)
+        except BaseException:
+            Path(beside).unlink(missing_ok=True)
+            raise
+
+    @contextmanager
+    def _errors(self, verb: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            where = f"{self.uri}/{path}".rstrip("/")
+            number = getattr(error, "errno", None)
+            text = str(error)
+            if number == errno.ENOSPC or "No space left" in text:
+                said = f"cannot {verb} {where}: the disk is full; free space and run again, finished work is kept"
+            elif number in (errno.EACCES, errno.EPERM, errno.EROFS) or "Permission denied" in text:
+                said = f"cannot {verb} {where}: permission denied"
+            elif number in (errno.EEXIST, errno.ENOTDIR):
+                said = f"cannot {verb} {where}: a file is in the place of a folder on that path"
+            elif number == errno.ENOENT or isinstance(error, FileNotFoundError):
+                said = f"cannot {verb} {where}: it is not there"
+            else:
+                said = f"cannot {verb} {where}: {_said(error)}"
+            raise StoreError(said) from error
+
+
+def _without_credentials(uri: str) -> str:
+    scheme, mark, rest = uri.partition("://")
+    if not mark:
+        return uri
+    place = rest.partition("?")[0]
+    host, slash, path = place.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}".rstrip("/")
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -1,0 +1,192 @@
+"""Requests read and answered, apart from how the endpoint behaves; what was answered before costs no work again."""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from hirag_dist.core.text.tokens import encoding
+from hirag_dist.errors import RequestRejected
+from hirag_dist.protocols import Embedder
+from hirag_dist.testing.simulator import openai_schema
+from hirag_dist.testing.simulator.openai_schema import ApiError, ChatCall
+from hirag_dist.testing.simulator.prompt_cache import TOKEN_BYTES, PromptCache, prefixes_of
+from hirag_dist.testing.simulator.stats import digest
+from hirag_dist.types import ChatReply, Message
+
+Reply = Callable[[Sequence[Message], str | None, int], str]
+Structured = Callable[[Sequence[Message], Mapping[str, Any]], str]
+Encode = Callable[[str], Sequence[int]]
+
+_MESSAGE_TOKENS, _REPLY_TOKENS = 4, 3  # what OpenAI's chat template adds to a message, and to a call
+_ROLE_TOKENS = {
+    role: array("I", [2**32 - 1 - at] * _MESSAGE_TOKENS).tobytes()
+    for at, role in enumerate(("system", "user", "assistant"))
+}
+_KNOWN_TEXTS = 2048  # instructions come again with every call, a unit's text with its gleaning and its retries
+_CACHE_BYTES = 96 * 1024 * 1024
+_ENTRY_BYTES = 1024  # of an answered prompt besides its text, about
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A chat request read.
+
+    Attributes:
+        call: without messages where `text` is known.
+        origin: hash of the conversation up to its first question: a request that is asked again with what was wrong
+            has another body, and the same origin.
+        prefixes: of the prompt cache.
+        text: the model's reply, where it was asked before; `output_tokens` with it.
+    """
+
+    call: ChatCall
+    origin: bytes
+    input_tokens: int
+    prefixes: tuple[bytes, ...]
+    text: str | None = None
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """An embedding request: its texts' hashes, its cost, and the reply's body where it was asked before."""
+
+    call: openai_schema.EmbeddingCall
+    texts: tuple[bytes, ...]
+    input_tokens: int
+    body: bytes | None = None
+
+
+class Answers:
+    """Answers from the messages alone: the same request has the same reply.
+
+    Args:
+        reply: messages, form and seed → the reply's text.
+        embedder: of embedding requests.
+        encode: text → tokens.
+        seed: of the model.
+        prompt_cache: whether prefixes count as cached when they come again.
+        structured: messages and a schema that is not ours → the reply's text; None says the smallest that fits.
+    """
+
+    def __init__(
+        self,
+        reply: Reply,
+        embedder: Embedder,
+        encode: Encode | None = None,
+        seed: int = 0,
+        prompt_cache: bool = True,
+        structured: Structured | None = None,
+    ) -> None:
+        self._reply = reply
+        self._structured = structured or _smallest
+        self._embedder = embedder
+        encoder = encode or encoding("o200k_base").encode_ordinary
+        self._tokens = lru_cache(_KNOWN_TEXTS)(lambda text: array("I", encoder(text)).tobytes())
+        self._count = lru_cache(4 * _KNOWN_TEXTS)(lambda text: len(encoder(text)))
+        self._seed = seed
+        self._cache = PromptCache() if prompt_cache else None
+        self._prompts = _Bounded[Prompt](_CACHE_BYTES)
+        self._embedded = _Bounded[Embedded](_CACHE_BYTES)
+
+    def prompt(self, key: bytes, raw: bytes) -> Prompt:
+        """Return the chat request in a body, whose hash is `key`. Raises ApiError 400."""
+        known = self._prompts.get(key)
+        if known is not None:
+            return known
+        call = openai_schema.read_chat(openai_schema.read_object(raw))
+        stream = b"".join(
+            part for each in call.messages for part in (_ROLE_TOKENS[each.role], self._tokens(each.content))
+        )
+        prefixes = prefixes_of(f"{call.model}/{call.form}", stream) if self._cache else ()
+        return Prompt(call, _origin(call), len(stream) // TOKEN_BYTES + _REPLY_TOKENS, prefixes)
+
+    def answer(self, key: bytes, prompt: Prompt) -> ChatReply:
+        """Return the reply. Raises ApiError 400 for what the model cannot do."""
+        if prompt.text is None:
+            text = self._text(prompt.call)
+            prompt = replace(prompt, call=replace(prompt.call, messages=()), text=text, output_tokens=self._size(text))
+            self._prompts.put(key, prompt, _ENTRY_BYTES + 2 * len(text))
+        return ChatReply(
+            text=prompt.text or "",
+            model=prompt.call.model,
+            input_tokens=prompt.input_tokens,
+            cached_tokens=self._cache.take(prompt.prefixes) if self._cache else 0,
+            output_tokens=prompt.output_tokens,
+        )
+
+    def resized(self, reply: ChatReply) -> ChatReply:
+        """Return a reply whose text was changed, with the tokens of that text."""
+        return replace(reply, output_tokens=self._size(reply.text))
+
+    def embedding(self, key: bytes, raw: bytes) -> Embedded:
+        """Return the embedding request in a body, whose hash is `key`. Raises ApiError 400."""
+        known = self._embedded.get(key)
+        if known is not None:
+            return known
+        call = openai_schema.read_embedding(openai_schema.read_object(raw))
+        hashes = (digest(f"{call.model}\0{text}".encode("utf-8", "surrogatepass")) for text in call.texts)
+        return Embedded(call, tuple(hashes), sum(map(self._count, call.texts)))
+
+    async def embed(self, key: bytes, asked: Embedded) -> bytes:
+        """Return the body of the reply."""
+        if asked.body is not None:
+            return asked.body
+        vectors = await self._embedder.embed(asked.call.texts)
+        body = openai_schema.dump(openai_schema.embedding_body(asked.call, vectors, asked.input_tokens))
+        known = replace(asked, call=replace(asked.call, texts=()), body=body)
+        self._embedded.put(key, known, _ENTRY_BYTES + len(body) + 64 * len(asked.texts))
+        return body
+
+    def _text(self, call: ChatCall) -> str:
+        try:
+            if call.schema is not None:
+                return self._structured(call.messages, call.schema)
+            return self._reply(call.messages, call.form, self._seed)
+        except RequestRejected as error:
+            raise ApiError(400, str(error), "model_cannot") from error
+
+    def _size(self, text: str) -> int:
+        return len(self._tokens(text)) // TOKEN_BYTES
+
+
+def _smallest(messages: Sequence[Message], schema: Mapping[str, Any]) -> str:
+    return openai_schema.dump(openai_schema.instance_of(schema)).decode()
+
+
+def _origin(call: ChatCall) -> bytes:
+    parts = [call.model]
+    for message in call.messages:
+        parts.append(message.content)
+        if message.role == "user":
+            break
+    return digest("\0".join(parts).encode("utf-8", "surrogatepass"))
+
+
+class _Bounded(Generic[Value]):
+    """What was used last, up to so many bytes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._entries: OrderedDict[bytes, tuple[Value, int]] = OrderedDict()
+        self._room = max_bytes
+
+    def get(self, key: bytes) -> Value | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry[0]
+
+    def put(self, key: bytes, value: Value, n_bytes: int) -> None:
+        before = self._entries.pop(key, None)
+        self._room += (before[1] if before else 0) - n_bytes
+        self._entries[key] = (value, n_bytes)
+        while self._room < 0:
+            self._room += self._entries.popitem(last=False)[1][1]

@@ -1,0 +1,318 @@
+"""Chat and embedding calls: let in or refused, answered or disturbed, delivered, counted. Lines of batches too."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from hirag_dist.testing.simulator import faults, openai_schema
+from hirag_dist.testing.simulator.answering import Answers, Prompt
+from hirag_dist.testing.simulator.call_log import CallLog, Visit
+from hirag_dist.testing.simulator.fault_plan import (
+    CHAT_FAULTS,
+    DROP,
+    EMBEDDING_FAULTS,
+    EXPIRED,
+    FAIL,
+    HANG,
+    LINE_FAULTS,
+    MALFORMED,
+    STORM,
+    TRUNCATE,
+    Plan,
+    expires,
+    plan_of,
+)
+from hirag_dist.testing.simulator.limits import Gate, retry_headers
+from hirag_dist.testing.simulator.openai_schema import ApiError
+from hirag_dist.testing.simulator.options import SimulatorOptions
+from hirag_dist.testing.simulator.rate_limit_storms import Storms
+from hirag_dist.testing.simulator.responses import Payload, begin, gone, json_response, send
+from hirag_dist.testing.simulator.stats import Counts, Memory, Past, digest
+
+CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
+
+_LOG = logging.getLogger(__name__)
+_LOOK_S = 0.05  # how often a call that hangs looks whether its caller is still there
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A reply that is ready: what is sent, what it cost, and the hashes of the texts it embeds."""
+
+    payload: Payload
+    input_tokens: int
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    texts: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What became of a line of a batch: status and body, what it cost where it was answered; no status: it expired."""
+
+    status: int | None
+    body: bytes
+    made: Made | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a body asks for: where it comes from, its tokens, the faults that it can get, how its reply is made."""
+
+    origin: bytes
+    input_tokens: int
+    kinds: frozenset[str]
+    make: Callable[[Plan], Awaitable[Made]]
+    streams: bool = False
+
+
+class Calls:
+    """The two paid paths of the API.
+
+    Args:
+        options: how calls go.
+        answers: the model.
+        log: gets the lines of batches; who makes the Visit of a call over HTTP writes it down.
+        clock: seconds, monotonic.
+
+    Attributes:
+        counts: by path.
+        batch: of the lines of batches, which no limit counts.
+        stopping: set when the endpoint stops; calls that hang end.
+    """
+
+    def __init__(
+        self, options: SimulatorOptions, answers: Answers, log: CallLog, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.counts = {CHAT: Counts(), EMBEDDINGS: Counts()}
+        self.batch = Counts()
+        self.stopping = asyncio.Event()
+        self._options = options
+        self._answers = answers
+        self._log = log
+        self._clock = clock
+        self._gate = Gate(options, clock)
+        self._storms = Storms(options, clock)
+        self._memory = Memory()
+        self._ids = itertools.count(1)
+
+    async def take(self, request: web.Request, visit: Visit) -> web.StreamResponse:
+        """POST to one of the two paths: let a call in, have its reply made, deliver it, as far as its plan goes.
+
+        Raises ApiError 400 for a body that cannot be answered.
+        """
+        counts = self.counts[visit.path]
+        raw = await request.read()
+        key = digest(raw)
+        visit.request = key.hex()
+        work = self._read(visit.path, key, raw)
+        refused = self._refused(visit, counts, work.input_tokens)
+        if refused is not None:
+            return refused
+        past = self._enter(visit, key)
+        plan = plan_of(self._options, visit.request, past.attempts - 1, work.kinds, self._memory.faults(work.origin))
+        made = None
+        with self._let_in(visit, counts):
+            self._give(plan.fault, work.origin, visit, counts)
+            if plan.fault != FAIL and (plan.fault not in (HANG, DROP) or plan.midway):
+                made = await work.make(plan)
+                self._gate.charge(made.output_tokens)
+            await self._wait(plan, visit.started)
+            if plan.fault in (HANG, DROP):
+                return await self._broken_off(request, plan, made)
+        if made is None:
+            return self._failed(visit, counts, plan)
+        # a caller who went while the model worked is one whose reply was in flight
+        if await gone(request):
+            return self._abandoned(made, visit, past, counts)
+        try:
+            response = await send(request, made.payload, self._gate.headers())
+        except ConnectionError:
+            return self._abandoned(made, visit, past, counts)
+        self._answered(made, visit, past, counts)
+        return response
+
+    async def line(self, path: str, raw: bytes, batch: str) -> Line:
+        """Do one line of a batch.
+
+        Args:
+            path: CHAT or EMBEDDINGS.
+            raw: the line's `body`.
+            batch: its id, for the log.
+        """
+        key = digest(raw)
+        visit = Visit(path, key.hex(), batch=batch, started=self._clock())
+        try:
+            work = self._read(path, key, raw)
+            if work.streams:
+                raise ApiError(400, "A line of a batch cannot be streamed.", "invalid_value", "stream")
+            past = self._enter(visit, key)
+            attempt, n_faults = past.attempts - 1, self._memory.faults(work.origin)
+            if expires(self._options, visit.request, attempt, n_faults):
+                self._give(EXPIRED, work.origin, visit, self.batch)
+                return Line(None, b"")
+            plan = plan_of(self._options, visit.request, attempt, work.kinds & LINE_FAULTS, n_faults)
+            self._give(plan.fault, work.origin, visit, self.batch)
+            if plan.fault == FAIL:
+                raise faults.failure(plan.form, plan.share).error
+            made = await work.make(plan)
+            self._answered(made, visit, past, self.batch)
+            return Line(200, made.payload.whole, made)
+        except ApiError as error:
+            self.batch.errors += 1
+            visit.status = error.status
+            return Line(error.status, openai_schema.dump(error.body))
+        except Exception:  # as over HTTP: the other lines of the batch can still be done
+            _LOG.exception("the built-in model failed on a line of %s", batch)
+            self.batch.errors += 1
+            visit.status = 500
+            return Line(500, openai_schema.dump(openai_schema.server_error().body))
+        finally:
+            self._log.add(visit)
+
+    def _read(self, path: str, key: bytes, raw: bytes) -> Work:
+        """Return what a body asks for. Raises ApiError 400."""
+        if path == EMBEDDINGS:
+            asked = self._answers.embedding(key, raw)
+
+            async def embed(plan: Plan) -> Made:
+                body = await self._answers.embed(key, asked)
+                return Made(Payload((body,)), asked.input_tokens, texts=asked.texts)
+
+            return Work(key, asked.input_tokens, EMBEDDING_FAULTS, embed)
+        prompt = self._answers.prompt(key, raw)
+
+        async def complete(plan: Plan) -> Made:
+            return self._chat_reply(key, prompt, plan)
+
+        # a schema that is not ours is a caller's probe of what the endpoint can: it is asked once, and a damaged
+        # reply would change how everything after it is asked
+        kinds = CHAT_FAULTS if prompt.call.schema is None else CHAT_FAULTS - {MALFORMED, TRUNCATE}
+        return Work(prompt.origin, prompt.input_tokens, kinds, complete, prompt.call.stream)
+
+    def _enter(self, visit: Visit, key: bytes) -> Past:
+        past = self._memory.past(key)
+        visit.attempt = past.attempts
+        past.attempts += 1
+        return past
+
+    def _refused(self, visit: Visit, counts: Counts, tokens: int) -> web.Response | None:
+        """Return the 429 that a call gets, or None when it is let in."""
+        denied = self._storms.denies()
+        if denied is not None:
+            visit.fault = STORM
+            counts.fault(STORM)
+        else:
+            denied = self._gate.enter(tokens)
+        if denied is None:
+            return None
+        counts.rate_limited += 1
+        visit.status = 429
+        headers = self._gate.headers() | (retry_headers(denied) if self._options.limit_headers else {})
+        error = ApiError(429, denied.message, "rate_limit_exceeded", kind=denied.kind)
+        return json_response(error.body, 429, headers)
+
+    @contextmanager
+    def _let_in(self, visit: Visit, counts: Counts) -> Iterator[None]:
+        counts.in_flight += 1
+        counts.most_in_flight = max(counts.most_in_flight, counts.in_flight)
+        visit.in_flight = counts.in_flight
+        try:
+            yield
+        finally:
+            counts.in_flight -= 1
+            self._gate.leave()
+
+    def _chat_reply(self, key: bytes, prompt: Prompt, plan: Plan) -> Made:
+        reply = self._answers.answer(key, prompt)
+        if plan.fault == TRUNCATE:
+            reply = self._answers.resized(faults.truncated(reply, plan.share))
+        elif plan.fault == MALFORMED:
+            reply = self._answers.resized(faults.damaged(reply, plan.form, plan.share))
+        named = (f"chatcmpl-{self._options.seed}-{next(self._ids)}", int(time.time()))
+        call = prompt.call
+        if call.stream:
+            payload = Payload(
+                tuple(openai_schema.chat_events(call.model, reply, *named, call.stream_usage)), is_stream=True
+            )
+        else:
+            payload = Payload((openai_schema.dump(openai_schema.chat_body(call.model, reply, *named)),))
+        return Made(payload, reply.input_tokens, reply.cached_tokens, reply.output_tokens)
+
+    async def _broken_off(self, request: web.Request, plan: Plan, made: Made | None) -> web.StreamResponse:
+        """Say nothing or half of the reply; then hang up, or wait until the caller does."""
+        response: web.StreamResponse = web.Response()
+        if made is not None:
+            try:
+                response = await begin(request, made.payload, self._gate.headers())
+            except ConnectionError:
+                return response
+        if plan.fault == HANG:
+            while not await gone(request) and not self.stopping.is_set():
+                # aiohttp tells a handler that the caller went only by cancelling it, which must not happen to others
+                await within(self.stopping, _LOOK_S)
+        if request.transport is not None:
+            if made is not None:
+                request.transport.close()  # after what was begun has got out
+            else:
+                request.transport.abort()
+        return response
+
+    def _failed(self, visit: Visit, counts: Counts, plan: Plan) -> web.Response:
+        failed = faults.failure(plan.form, plan.share)
+        status = failed.error.status
+        counts.errors += 1
+        visit.status = status
+        headers = self._gate.headers()
+        if failed.retry_after_s is not None and self._options.limit_headers:
+            headers["Retry-After"] = str(failed.retry_after_s)
+        if failed.page is not None:
+            return web.Response(body=failed.page, status=status, headers=headers, content_type="text/html")
+        return json_response(failed.error.body, status, headers)
+
+    def _answered(self, made: Made, visit: Visit, past: Past, counts: Counts) -> None:
+        self._memory.answered(past, made.texts, counts, faulty=visit.fault is not None)
+        counts.input_tokens += made.input_tokens
+        counts.cached_tokens += made.cached_tokens
+        counts.output_tokens += made.output_tokens
+        visit.status = 200
+        _bill(made, visit)
+
+    def _abandoned(self, made: Made, visit: Visit, past: Past, counts: Counts) -> web.Response:
+        self._memory.abandoned(past, made.texts, counts)
+        counts.abandoned_tokens += made.input_tokens + made.output_tokens
+        visit.abandoned = True
+        _bill(made, visit)
+        return web.Response()  # nobody gets it
+
+    def _give(self, fault: str | None, origin: bytes, visit: Visit, counts: Counts) -> None:
+        if fault is not None:
+            visit.fault = fault
+            self._memory.fault(origin)
+            counts.fault(fault)
+
+    async def _wait(self, plan: Plan, started: float) -> None:
+        """Wait out the latency of a call; the model's own time counts as part of it."""
+        left_s = plan.delay_s - (self._clock() - started)
+        if left_s > 0:
+            await asyncio.sleep(left_s)
+
+
+def _bill(made: Made, visit: Visit) -> None:
+    visit.input_tokens, visit.output_tokens = made.input_tokens, made.output_tokens
+    visit.cached_tokens = made.cached_tokens
+
+
+async def within(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, or so long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

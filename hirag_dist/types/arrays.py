@@ -1,0 +1,169 @@
+"""Arrays that belong together: graphs, mixtures, projections, access filters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatMatrix = NDArray[np.float32]
+FloatVector = NDArray[np.float64]
+IntVector = NDArray[np.int64]
+Covariance = Literal["diag", "spherical", "tied", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class CsrGraph:
+    """An undirected weighted graph, each edge stored in both directions; a node is its row in `entities`.
+
+    Attributes:
+        indptr: (n_nodes + 1,) int64.
+        indices: (n_entries,) int32 neighbours, ascending within a row.
+        weights: (n_entries,) float32, positive.
+        relation_rows: (n_entries,) int32 row in `relations` of the heaviest relation between the two.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    relation_rows: NDArray[np.int32]
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes, isolated ones too."""
+        return len(self.indptr) - 1
+
+
+class Admission(NamedTuple):
+    """What one caller may see of an index whose documents carry labels.
+
+    A row's state is that of its pattern (`core.access.labels`): hidden, mixed, or whole. What is mixed is made of parts, one
+    for each label set of the documents that speak of it, and some of these are in reach.
+
+    Attributes:
+        sets: (n_sets + 1,) bool, by label set, whether its documents are in reach.
+        entity_patterns, relation_patterns: (n_rows,) int32.
+        entity_states, relation_states: (n_patterns,) uint8.
+        part_entities: (n_parts,) int32 entity row of each part, ascending.
+        part_sets: (n_parts,) int32 label set.
+        part_vectors: (n_parts, dim) float32.
+        stated_rows: (n_stated,) int32 rows of the relations that have statements, ascending.
+        stated_indptr: (n_stated + 1,) int64 where the statements of each begin.
+        statement_sets: (n_statements,) int32 label set.
+        statement_strengths: (n_statements,) float64; those in reach add up to a mixed relation's weight.
+    """
+
+    sets: NDArray[np.bool_]
+    entity_patterns: NDArray[np.int32]
+    entity_states: NDArray[np.uint8]
+    relation_patterns: NDArray[np.int32]
+    relation_states: NDArray[np.uint8]
+    part_entities: NDArray[np.int32]
+    part_sets: NDArray[np.int32]
+    part_vectors: FloatMatrix
+    stated_rows: NDArray[np.int32]
+    stated_indptr: NDArray[np.int64]
+    statement_sets: NDArray[np.int32]
+    statement_strengths: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """A Gaussian mixture (Eq. 7): k components over d columns.
+
+    Attributes:
+        weights: (k,) shares, summing to 1.
+        means: (k, d) float32.
+        variances: float32; (k, d) diag, (k, 1) spherical and tied, (k, d, d) full.
+        covariance: which of the four; tied is spherical with one variance for all.
+        min_variance: floor of the variance along any axis.
+        log_likelihood: of all rows together, in nats, by the round before the last update.
+        bic: lower is better.
+    """
+
+    weights: FloatVector
+    means: FloatMatrix
+    variances: FloatMatrix
+    covariance: Covariance
+    min_variance: float
+    log_likelihood: float = -np.inf
+    bic: float = np.inf
+
+    @property
+    def n_components(self) -> int:
+        """k."""
+        return len(self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What the maximisation of a mixture needs to know of some rows; those of two sets of rows add up.
+
+    Attributes:
+        counts: (k,) float64 rows of each component, in shares.
+        sums: (k, d) float64 rows weighted by their shares.
+        squares: (k, q) float64 second-order features, weighted alike: q = d diag, 1 spherical and tied,
+            d (d + 1) / 2 full.
+        log_likelihood: nats, under the mixture that the shares come from.
+    """
+
+    counts: FloatVector
+    sums: FloatVector
+    squares: FloatVector
+    log_likelihood: float
+
+    def __add__(self, other: Statistics) -> Statistics:
+        return Statistics(
+            self.counts + other.counts,
+            self.sums + other.sums,
+            self.squares + other.squares,
+            self.log_likelihood + other.log_likelihood,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Sparse responsibilities, sorted by (row, component).
+
+    Attributes:
+        rows: (n_entries,) row of each entry.
+        components: (n_entries,) component.
+        shares: (n_entries,) float32 responsibility.
+    """
+
+    rows: IntVector
+    components: IntVector
+    shares: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Sums over rows, from which their covariance follows; those of two sets of rows add up.
+
+    Attributes:
+        n_rows: rows summed.
+        sums: (d,) float64.
+        products: (d, d) float64 sum of outer products.
+    """
+
+    n_rows: int
+    sums: FloatVector
+    products: FloatVector
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.n_rows + other.n_rows, self.sums + other.sums, self.products + other.products)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Axes of largest variance: a row's scores are `row @ axes - shift`.
+
+    Attributes:
+        axes: (d, c) float32, by falling variance; the largest entry of each is positive.
+        shift: (c,) float32, the scores of the mean row.
+    """
+
+    axes: FloatMatrix
+    shift: NDArray[np.float32]

@@ -1,0 +1,66 @@
+"""Requests to language models and their replies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message. `role` is system, user or assistant."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One call to a language model, before anything is known of who answers it.
+
+    Attributes:
+        role: which configured role answers: extract, summarise, report, answer, judge.
+        messages: fixed text first, so that providers' prompt caches hit.
+        unit: hash of the normalised text the call is about; recordings are found by it.
+        form: name of the reply's JSON schema in `core.prompts.templates.SCHEMAS`, or None for delimited text.
+        round: 0 for a first pass, 1, 2, … for gleaning.
+        max_tokens: limit on the reply, or None for the endpoint's own.
+        packed: `unit` of each unit that shares this call; empty where it is about one.
+        replicate: 0, or 1, 2, … where the same is asked again for another reply, which is stored beside the first.
+    """
+
+    role: str
+    messages: tuple[Message, ...]
+    unit: str
+    form: str | None = None
+    round: int = 0
+    max_tokens: int | None = None
+    packed: tuple[str, ...] = ()
+    replicate: int = 0
+
+    @property
+    def text(self) -> str:
+        """The messages as one text, as a dead letter shows them."""
+        return "\n\n".join(f"{message.role}: {message.content}" for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What came back, with what the endpoint says it cost."""
+
+    text: str
+    finish_reason: str = "stop"
+    model: str = ""
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A unit that could not be done: the last reply and why it was refused."""
+
+    unit: str
+    reason: str
+    attempts: int
+    request: str = ""
+    reply: str = ""

@@ -1,0 +1,1 @@
+"""Protocol buffers and errors that server and client share."""

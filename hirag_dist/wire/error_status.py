@@ -1,0 +1,247 @@
+"""Errors of the package ↔ gRPC statuses with google.rpc details: one table, read both ways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from hirag_dist.errors import (
+    BackendUnavailable,
+    BudgetReached,
+    ConfigError,
+    Deferred,
+    HiragError,
+    IndexBusy,
+    InputError,
+    InvalidQuery,
+    ModelError,
+    ModelUnavailable,
+    RateLimited,
+    RequestRejected,
+    SchemaMismatch,
+    ServiceError,
+    SnapshotCorrupt,
+    SnapshotError,
+    SnapshotNotFound,
+    SnapshotTooNew,
+    StageFailed,
+    StoreError,
+    TimedOut,
+)
+from hirag_dist.wire.queries import QUERY_FIELDS
+
+DOMAIN = "hirag_dist"
+DETAILS_KEY = "grpc-status-details-bin"
+PUSHBACK_KEY = "grpc-retry-pushback-ms"
+REQUEST_ID_KEY = "x-request-id"
+
+_MESSAGE_BYTES = 1024  # the message travels twice, once percent-encoded, and all metadata must fit in 8 KiB
+_RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+
+class Refused(ServiceError):
+    """The service will not answer this caller now.
+
+    Attributes:
+        reason: one word for the log and the metrics; empty where the class says it all.
+        caller: who it was, where that is known.
+        retry_after_s: when asking again may help, where that is known.
+    """
+
+    def __init__(self, message: str, reason: str = "", caller: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.caller = caller
+        self.retry_after_s = retry_after_s
+
+
+class Overloaded(Refused):
+    """The service has as many requests as it takes; one of them is let go."""
+
+    retryable = True
+
+
+class Limited(Refused):
+    """The caller has had its share: of requests a second, a day, or at a time."""
+
+    retryable = True
+
+
+class SlowReader(Refused):
+    """The caller does not read what it asked for."""
+
+
+class NotReady(ServiceError):
+    """The service has not loaded a snapshot yet, or is about to stop."""
+
+    retryable = True
+
+
+class Unauthenticated(Refused):
+    """The caller is not known, or was known until a while ago."""
+
+
+class DeadlinePassed(ServiceError):
+    """The caller's deadline passed before anything was found."""
+
+
+class TooLarge(ServiceError):
+    """The reply is larger than a message may be."""
+
+
+# Most specific first: the first row whose class the error belongs to decides.
+STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
+    (Overloaded, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (Limited, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (SlowReader, grpc.StatusCode.ABORTED),
+    (TooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (NotReady, grpc.StatusCode.UNAVAILABLE),
+    (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
+    (DeadlinePassed, grpc.StatusCode.DEADLINE_EXCEEDED),
+    (ServiceError, grpc.StatusCode.UNAVAILABLE),
+    (InvalidQuery, grpc.StatusCode.INVALID_ARGUMENT),
+    (InputError, grpc.StatusCode.INVALID_ARGUMENT),
+    (ConfigError, grpc.StatusCode.FAILED_PRECONDITION),
+    (SnapshotNotFound, grpc.StatusCode.FAILED_PRECONDITION),
+    (SnapshotTooNew, grpc.StatusCode.FAILED_PRECONDITION),
+    (SnapshotCorrupt, grpc.StatusCode.DATA_LOSS),
+    (SnapshotError, grpc.StatusCode.FAILED_PRECONDITION),
+    (SchemaMismatch, grpc.StatusCode.DATA_LOSS),
+    (StoreError, grpc.StatusCode.UNAVAILABLE),
+    (BackendUnavailable, grpc.StatusCode.UNAVAILABLE),
+    (IndexBusy, grpc.StatusCode.ABORTED),
+    (RateLimited, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (TimedOut, grpc.StatusCode.UNAVAILABLE),
+    (ModelUnavailable, grpc.StatusCode.UNAVAILABLE),
+    (RequestRejected, grpc.StatusCode.FAILED_PRECONDITION),
+    (ModelError, grpc.StatusCode.INTERNAL),
+    (BudgetReached, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (StageFailed, grpc.StatusCode.INTERNAL),
+    (Deferred, grpc.StatusCode.INTERNAL),
+    (HiragError, grpc.StatusCode.INTERNAL),
+)
+
+_LONGEST_PUSHBACK_S = 5.0  # that gRPC's own retries wait in silence; a used-up quota lasts until midnight
+
+# Seconds after which asking again may help, where the error does not say.
+_DELAYS_S: tuple[tuple[type[HiragError], float], ...] = (
+    (Overloaded, 0.2),
+    (Limited, 1.0),
+    (NotReady, 1.0),
+    (RateLimited, 1.0),
+    (ModelUnavailable, 1.0),
+)
+
+
+def status_of(error: HiragError) -> grpc.StatusCode:
+    """Return the code of the first row of `STATUS` that fits."""
+    return next(code for kind, code in STATUS if isinstance(error, kind))
+
+
+def reason_of(kind: type[HiragError]) -> str:
+    """Return a class's name as an ErrorInfo reason.
+
+    >>> reason_of(InvalidQuery)
+    'INVALID_QUERY'
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).upper()
+
+
+_BY_REASON = {reason_of(kind): kind for kind, _ in STATUS}
+
+
+def message_of(error: HiragError) -> str:
+    """Return the error's text, cut to what fits in a header."""
+    raw = str(error).encode("utf-8", "replace")
+    if len(raw) <= _MESSAGE_BYTES:
+        return raw.decode("utf-8")
+    return raw[: _MESSAGE_BYTES - 3].decode("utf-8", "ignore") + "…"
+
+
+def retry_delay_s(error: HiragError) -> float | None:
+    """Return after how many seconds asking again may help, or None where it will not."""
+    if isinstance(error, RateLimited | Refused) and error.retry_after_s is not None:
+        return error.retry_after_s
+    return next((delay for kind, delay in _DELAYS_S if isinstance(error, kind)), None)
+
+
+def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -> tuple[tuple[str, str | bytes], ...]:
+    """Return the trailing metadata that goes with an error: details, request id, and when to ask again.
+
+    Args:
+        error: what went wrong.
+        request_id: of this call.
+        remaining_s: what is left of the caller's deadline, in seconds; a pause that does not fit in it, or is one that
+            nobody expects of a call, tells gRPC's own retries to give up, so that the caller sees the error.
+    """
+    code, delay_s = status_of(error), retry_delay_s(error)
+    status = status_pb2.Status(code=code.value[0], message=message_of(error))
+    kind = next(kind for kind, _ in STATUS if isinstance(error, kind))
+    info = error_details_pb2.ErrorInfo(reason=reason_of(kind), domain=DOMAIN)
+    if isinstance(error, RateLimited | Refused) and error.retry_after_s is not None:
+        info.metadata["retry_after_s"] = repr(error.retry_after_s)
+    if isinstance(error, Refused) and error.reason:
+        info.metadata["reason"] = error.reason
+    details: list[Any] = [info, error_details_pb2.RequestInfo(request_id=request_id)]
+    if isinstance(error, InvalidQuery):
+        violation = error_details_pb2.BadRequest.FieldViolation(field=field_of(error), description=status.message)
+        details.append(error_details_pb2.BadRequest(field_violations=[violation]))
+    if isinstance(error, Limited):
+        quota = error_details_pb2.QuotaFailure.Violation(subject=f"caller:{error.caller}", description=status.message)
+        details.append(error_details_pb2.QuotaFailure(violations=[quota]))
+    if delay_s is not None:
+        retry = error_details_pb2.RetryInfo()
+        retry.retry_delay.FromNanoseconds(int(delay_s * 1e9))
+        details.append(retry)
+    for detail in details:
+        status.details.add().Pack(detail)
+    trailers: list[tuple[str, str | bytes]] = [(DETAILS_KEY, status.SerializeToString()), (REQUEST_ID_KEY, request_id)]
+    if code in _RETRIED:
+        wait = delay_s is not None and delay_s <= _LONGEST_PUSHBACK_S and (remaining_s is None or delay_s < remaining_s)
+        trailers.append((PUSHBACK_KEY, str(int((delay_s or 0.0) * 1000)) if wait else "-1"))
+    return tuple(trailers)
+
+
+def field_of(error: InvalidQuery) -> str:
+    """Return the path of the field that the message begins with, "query" where it begins with none.
+
+    >>> field_of(InvalidQuery("top_n must be at least 1, got 0"))
+    'query.top_n'
+    """
+    first = re.match(r"\w+", str(error))
+    return f"query.{first.group()}" if first and first.group() in QUERY_FIELDS else "query"
+
+
+def error_of(code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, str | bytes]]) -> HiragError | None:
+    """Return the error that the server raised, or None where the status is not one of its own.
+
+    A class that this version does not know becomes a `ServiceError`.
+
+    Args:
+        code: of the status.
+        message: of the status.
+        trailers: trailing metadata.
+    """
+    raw = next((value for key, value in trailers if key == DETAILS_KEY), None)
+    if not isinstance(raw, bytes):
+        return None
+    info = error_details_pb2.ErrorInfo()
+    try:
+        status = status_pb2.Status.FromString(raw)
+        found = any(detail.Unpack(info) and info.domain == DOMAIN for detail in status.details)
+    except DecodeError:
+        return None
+    if not found:
+        return None
+    kind = _BY_REASON.get(info.reason, ServiceError)
+    after = info.metadata.get("retry_after_s")
+    if issubclass(kind, RateLimited):
+        return kind(message, float(after) if after else None)
+    if issubclass(kind, Refused):
+        return kind(message, info.metadata.get("reason", ""), retry_after_s=float(after) if after else None)
+    return kind(message)

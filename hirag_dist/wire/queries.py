@@ -1,0 +1,101 @@
+"""A question as a message of the wire, both ways. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hirag_dist.errors import InvalidQuery
+from hirag_dist.types import Query
+from hirag_dist.wire._pb import query_pb2 as pb
+
+MODES: Mapping[str, Any] = {
+    name.removeprefix("MODE_").lower().replace("_", "-"): number
+    for name, number in pb.Mode.items()
+    if number != pb.MODE_UNSPECIFIED
+}
+MODE_NAMES: Mapping[int, str] = {number: name for name, number in MODES.items()}
+QUERY_FIELDS = frozenset(pb.Query.DESCRIPTOR.fields_by_name)
+
+_COUNTS = ("top_n", "top_m", "top_c", "context_tokens")
+_INT32_MAX = 2**31 - 1
+_MOST_LABELS = 64
+_LONGEST_LABEL = 1024  # characters
+_LONGEST_LEVEL = 64
+
+
+def query_from_proto(message: pb.Query, dim: int) -> Query:
+    """Return the query of a request. Nothing is copied before its size is known to be that of a query.
+
+    Args:
+        message: what was sent.
+        dim: numbers of a vector, as the index has them.
+
+    Raises:
+        InvalidQuery: the question is blank, the mode unknown, a count below 1, the vector not finite or of another
+            length, a label or the level too long, or the labels too many. The message begins with the field's name.
+    """
+    if message.vector and len(message.vector) != dim:
+        raise InvalidQuery(f"vector: {len(message.vector)} numbers; this index has {dim} dimensions")
+    if len(message.labels) > _MOST_LABELS:
+        raise InvalidQuery(f"labels must be at most {_MOST_LABELS}, got {len(message.labels)}")
+    if any(len(label) > _LONGEST_LABEL for label in message.labels):
+        raise InvalidQuery(f"labels must have at most {_LONGEST_LABEL} characters each")
+    if len(message.community_level) > _LONGEST_LEVEL:
+        raise InvalidQuery("community_level must be leaf, all, or a level's number")
+    mode = MODE_NAMES.get(message.mode)
+    if mode is None and message.mode != pb.MODE_UNSPECIFIED:
+        raise InvalidQuery(f"mode must be one of {', '.join(MODES)}; the number {message.mode} is none of them")
+    vector = np.array(message.vector, dtype=np.float32) if message.vector else None
+    query = Query(
+        question=message.question,
+        mode=mode,
+        top_n=message.top_n if message.HasField("top_n") else None,
+        top_m=message.top_m if message.HasField("top_m") else None,
+        top_c=message.top_c if message.HasField("top_c") else None,
+        community_level=message.community_level if message.HasField("community_level") else None,
+        context_tokens=message.context_tokens if message.HasField("context_tokens") else None,
+        vector=vector,
+        labels=tuple(message.labels),
+    )
+    _check(query)
+    return query
+
+
+def query_to_proto(query: Query) -> pb.Query:
+    """Return the message for a query; an empty vector counts as none.
+
+    Raises:
+        InvalidQuery: as `query_from_proto`, and a text that is not valid Unicode or a count that is too large.
+    """
+    if query.mode is not None and query.mode not in MODES:
+        raise InvalidQuery(f"mode must be one of {', '.join(MODES)}, got {query.mode!r}")
+    _check(query)
+    vector = None if query.vector is None else np.asarray(query.vector, dtype=np.float32).ravel().tolist()
+    try:
+        return pb.Query(
+            question=query.question,
+            mode=pb.MODE_UNSPECIFIED if query.mode is None else MODES[query.mode],
+            top_n=query.top_n,
+            top_m=query.top_m,
+            top_c=query.top_c,
+            community_level=query.community_level,
+            context_tokens=query.context_tokens,
+            vector=vector,
+            labels=query.labels,
+        )
+    except UnicodeEncodeError as error:
+        raise InvalidQuery("texts of a query must be valid Unicode without lone surrogates") from error
+
+
+def _check(query: Query) -> None:
+    if not query.question.strip():
+        raise InvalidQuery("question must not be blank")
+    for name in _COUNTS:
+        value = getattr(query, name)
+        if value is not None and not 1 <= value <= _INT32_MAX:
+            raise InvalidQuery(f"{name} must be between 1 and {_INT32_MAX}, got {value}")
+    if query.vector is not None and not np.isfinite(query.vector).all():
+        raise InvalidQuery("vector must hold finite numbers only")

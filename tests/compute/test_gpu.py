@@ -1,0 +1,328 @@
+"""What is particular to a GPU: whether there is one, how much fits, what fails, and what cuGraph is called with."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Callable
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from hirag_dist.cli.doctor import Finding, examine
+from hirag_dist.composition.build import make_executor, make_services, resolve
+from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.factory import make_kernels, resolve_kernels
+from hirag_dist.config.model import Config, Execution
+from hirag_dist.core.clustering.gaussian_mixture import standardise
+from hirag_dist.core.graph.bfs import hop_distances
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.errors import BackendUnavailable, StageFailed
+from hirag_dist.execution.runner import Run
+from hirag_dist.execution.stage import Services
+from hirag_dist.indexing.pipeline import Build
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
+from hirag_dist.types import CsrGraph
+from tests.core.planted_rows import blobs
+from tests.standin_cupy import FUNCTIONS, TYPES, Graph, OutOfMemoryError, StandInCupy, leiden, standin_gpu
+
+
+def ring(n_nodes: int) -> CsrGraph:
+    nodes = np.arange(n_nodes)
+    indices = np.sort(np.stack([(nodes - 1) % n_nodes, (nodes + 1) % n_nodes], axis=1), axis=1).astype(np.int32)
+    ones = np.ones(2 * n_nodes, np.float32)
+    return CsrGraph(2 * np.arange(n_nodes + 1), indices.ravel(), ones, np.zeros(2 * n_nodes, np.int32))
+
+
+@pytest.mark.parametrize(("devices", "count"), [(None, 0), (0, 0), (2, 2)])
+def test_no_driver_is_no_gpu(devices: int | None, count: int) -> None:
+    with standin_gpu(StandInCupy(devices)) as gpu:
+        assert gpu.device_count() == count
+        if not count:
+            with pytest.raises(BackendUnavailable, match="none is visible"):
+                gpu.GpuKernels()
+
+
+def test_without_cugraph_communities_come_from_elsewhere_or_not_at_all() -> None:
+    with standin_gpu(with_rapids=False) as gpu:
+        with pytest.raises(BackendUnavailable, match="gpu-cu12"):
+            gpu.GpuKernels()
+        cpu = CpuKernels()
+        ours, cpus = (kernels.leiden(ring(60), 10, 1.0, 3) for kernels in (gpu.CupyKernels(cpu), cpu))
+        assert [labels.tolist() for labels in ours] == [labels.tolist() for labels in cpus]
+
+
+@pytest.mark.parametrize("free", [0, 48 * 30 * 4 * 7, 1 << 30])
+def test_sources_are_walked_from_as_far_as_memory_allows(free: int) -> None:
+    """None fit, seven do, all do: the hops are the same."""
+    sources = np.arange(0, 30, 2)
+    with standin_gpu(StandInCupy(free=free)) as gpu:
+        found = gpu.CupyKernels(CpuKernels()).bfs(ring(30), sources)
+    assert np.array_equal(found, hop_distances(ring(30), sources))
+
+
+@pytest.mark.parametrize(("n_components", "rows"), [(1, 1 << 15), (2_000, 16_777), (1 << 20, 4_096)])
+def test_a_block_of_a_mixture_keeps_a_card_busy_and_fits_it(n_components: int, rows: int) -> None:
+    with standin_gpu() as gpu:
+        assert gpu.block_rows(n_components) == rows
+
+
+def test_larger_blocks_give_the_same_statistics() -> None:
+    """Two blocks and a rest there, seventeen here."""
+    rows = standardise(blobs(4, 17_500, 3, seed=1)[0])
+    fitted = CpuKernels().em(rows[:5_000], 4, 0, "diag")
+    with standin_gpu() as gpu:
+        kernels = gpu.CupyKernels(CpuKernels())
+        ours, assigned = kernels.statistics(rows, fitted), kernels.assign(rows, fitted, 1.0)
+    cpus = CpuKernels().statistics(rows, fitted)
+    assert ours.counts == pytest.approx(cpus.counts, rel=1e-5)
+    assert ours.sums == pytest.approx(cpus.sums, rel=1e-4, abs=1.0)
+    assert ours.log_likelihood == pytest.approx(cpus.log_likelihood, rel=1e-5)
+    assert np.array_equal(assigned.components, CpuKernels().assign(rows, fitted, 1.0).components)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("OutOfMemoryError", "memory is full.*execution.workers"), ("CUDARuntimeError", "nvidia-smi")]
+)
+def test_what_cuda_raises_fails_the_stage_and_says_what_to_do(name: str, message: str) -> None:
+    cupy = StandInCupy()
+    raised = OutOfMemoryError("8 GiB") if name == "OutOfMemoryError" else cupy.cuda.runtime.CUDARuntimeError("lost")
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise raised
+
+    with standin_gpu(cupy) as gpu:
+        kernels = gpu.CupyKernels(CpuKernels())
+        cupy.zeros = fail  # type: ignore[attr-defined]
+        with pytest.raises(StageFailed, match=message):
+            kernels.moments(np.ones((3, 2), np.float32))
+
+
+def test_kernels_are_chosen_once_by_what_is_there() -> None:
+    assert resolve_kernels("cpu") == "cpu"
+    with standin_gpu():
+        assert (resolve_kernels("auto"), resolve_kernels("gpu"), resolve_kernels("cpu")) == ("gpu", "gpu", "cpu")
+        assert make_kernels("gpu").name == "gpu"
+        assert resolve(Config(kernels="gpu")).kernels == "gpu"
+    with standin_gpu(with_rapids=False):
+        assert (resolve_kernels("auto"), resolve_kernels("gpu")) == ("cupy", "cupy")
+        assert make_kernels("cupy").name == "cupy"
+    with standin_gpu(StandInCupy(devices=None)):
+        assert resolve_kernels("auto") == "cpu"
+        with pytest.raises(BackendUnavailable, match="kernels: gpu needs a visible GPU"):
+            resolve_kernels("gpu")
+        with pytest.raises(BackendUnavailable, match="every worker of a build needs the same kernels"):
+            make_kernels("cupy")
+
+
+def test_left_to_choose_the_kernels_of_the_index_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    with standin_gpu():
+        assert resolve_kernels("auto", "cpu") == "cpu"
+        assert resolve_kernels("auto", "gpu") == "gpu"
+        assert resolve_kernels("gpu", "cpu") == "gpu"
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    with standin_gpu(StandInCupy(devices=None)):
+        assert resolve_kernels("auto", "gpu") == "cpu"
+    assert "built with kernels: gpu, which this machine does not have" in caplog.text
+
+
+def test_cupy_by_name_leaves_communities_to_the_cpu(caplog: pytest.LogCaptureFixture) -> None:
+    with standin_gpu():
+        assert (resolve_kernels("cupy"), resolve_kernels("auto", "cupy"), resolve_kernels("gpu", "cupy")) == (
+            ("cupy", "cupy", "gpu")
+        )
+    with (
+        standin_gpu(StandInCupy(devices=None)),
+        pytest.raises(BackendUnavailable, match="kernels: cupy needs a visible"),
+    ):
+        resolve_kernels("cupy")
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "before", "name"),
+    [
+        ("auto", None, ""),
+        ("auto", "cpu", "cpu"),
+        ("auto", "cupy", "cupy"),
+        ("gpu", None, ""),
+        ("gpu", "cpu", ""),
+        ("gpu", "cupy", "cupy"),  # what a worker without cuGraph made of it
+        ("gpu", "gpu", "gpu"),
+        ("cupy", None, "cupy"),
+        ("cpu", "gpu", "cpu"),
+    ],
+)
+def test_where_workers_have_the_gpus_this_machine_needs_none_and_asks_only_what_it_must(
+    kernels: Literal["auto", "cpu", "gpu", "cupy"], before: str | None, name: str
+) -> None:
+    with standin_gpu(StandInCupy(devices=None)):
+        assert resolve(Config(kernels=kernels, execution=Execution(gpu_workers=2)), None, before).kernels == name
+
+
+def test_inline_the_workers_of_a_cluster_are_not_thought_of() -> None:
+    with standin_gpu(StandInCupy(devices=None)), pytest.raises(BackendUnavailable, match="needs a visible GPU"):
+        resolve(Config(kernels="gpu", execution=Execution(executor="inline", gpu_workers=2)))
+
+
+def test_a_worker_makes_the_kernels_that_a_stage_names(tmp_path: Path) -> None:
+    def lent(kernels: str | None = None) -> Services:
+        return make_services(Config(), Store(str(tmp_path)), False, Treasury({}), "", kernels)
+
+    with standin_gpu(with_rapids=False):
+        services = lent()
+        assert [services.kernels(name).name for name in ("cpu", "cupy")] == ["cpu", "cupy"]
+        assert services.kernels("cupy") is services.kernels("cupy")
+        with pytest.raises(BackendUnavailable, match="need cuGraph"):
+            services.kernels("gpu")
+    with standin_gpu(StandInCupy(devices=None)):
+        assert lent().kernels("cpu").name == "cpu"
+        with pytest.raises(BackendUnavailable, match="every worker of a build needs the same kernels"):
+            lent("cupy")  # told before anything is paid
+
+
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed")
+def test_without_cupy_a_gpu_by_name_is_an_error_that_says_what_to_install() -> None:
+    assert resolve_kernels("auto") == "cpu"
+    with pytest.raises(BackendUnavailable, match=r"pip install 'hirag-dist\[gpu-cu12\]'"):
+        resolve_kernels("gpu")
+
+
+def test_a_build_on_a_gpu_says_so_and_finds_the_same_entities(tmp_path: Path) -> None:
+    """Every kernel that a build calls keeps to the rules of CuPy; what the models said does not depend on kernels."""
+    document = resources.files("hirag_dist.samples") / "corpus" / "newton-queries-on-the-aether.md"
+    corpus = tmp_path / "text.md"
+    corpus.write_bytes(document.read_bytes())
+
+    def build(kernels: Literal["cpu", "gpu"]) -> Snapshot:
+        config = Config(kernels=kernels, execution=Execution(executor="inline"))
+        store = Store(str(tmp_path / kernels))
+        resolved = resolve(config)
+        executor = make_executor(config, store, None, None, resolved.kernels)
+        try:
+            run = Run(store, executor, (), config.max_reject_ratio)
+            Build(config, Prompts(), resolved, run).index([str(corpus)])
+        finally:
+            executor.close()
+        return open_snapshot(store)
+
+    on_cpu = build("cpu")
+    with standin_gpu():
+        on_gpu = build("gpu")
+    assert [snapshot.manifest.build["kernels"] for snapshot in (on_cpu, on_gpu)] == ["cpu", "gpu"]
+    base = [
+        [row["entity_id"] for row in snapshot.table("entities").to_pylist() if row["layer"] == 0]
+        for snapshot in (on_cpu, on_gpu)
+    ]
+    assert base[0] == base[1]
+    layers = on_gpu.table("layers").to_pylist()
+    assert len(layers) > 1
+    assert layers[0]["n_clusters"] > 1
+
+
+def gpu_lines(kernels: Literal["auto", "gpu"] = "auto") -> dict[str, Finding]:
+    """What doctor says of kernels and GPU, by subject."""
+    config = Config(kernels=kernels, execution=Execution(executor="inline"))
+    return {found.subject: found for found in examine(config, None) if found.subject in ("GPU", "kernels", "cuML")}
+
+
+def test_doctor_says_what_a_gpu_would_do_and_that_nobody_has_run_it_yet() -> None:
+    with standin_gpu():
+        seen = gpu_lines()["GPU"].seen
+        assert "Stand-in, 8 GiB, CuPy 14.2.0" in seen
+        assert "communities by cuGraph" in seen
+        assert "Not yet run on a GPU" in seen
+    with standin_gpu(with_rapids=False):
+        assert "communities on the CPU" in gpu_lines()["GPU"].seen
+
+
+def test_doctor_finds_fault_only_where_a_gpu_was_asked_for() -> None:
+    with standin_gpu(StandInCupy(devices=None)):
+        assert gpu_lines()["GPU"].state == "note"
+        found = gpu_lines("gpu")["kernels"]
+    assert (found.state, found.fix) == ("fault", "or set kernels: auto")
+
+
+def test_doctor_leaves_kernels_to_the_workers_that_have_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    config = Config(kernels="gpu", execution=Execution(gpu_workers=3))
+    found = {finding.subject: finding for finding in examine(config, None)}
+    assert found["kernels"].state == "note"
+    assert "up to 3 workers with a GPU" in found["kernels"].seen
+    assert (found["Ray"].state, "Ray sees no GPU" in found["Ray"].seen) == ("fault", True)  # no node will ever join
+
+
+@pytest.mark.parametrize("name", ["mixture", "cluster"])
+def test_doctor_tells_of_a_cuml_with_mixtures(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cuML that cannot even be imported: it is looked at, not loaded."""
+    (tmp_path / "cuml" / name).mkdir(parents=True)
+    (tmp_path / "cuml" / "__init__.py").write_text("raise ImportError('no driver')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert ("cuML" in gpu_lines()) == (name == "mixture")
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name != "self"]
+
+
+@pytest.mark.skipif(find_spec("cugraph") is None, reason="needs cuGraph's files, not a GPU")
+def test_the_stand_ins_have_the_signatures_of_cugraph() -> None:
+    """Read from the installed files, since importing them needs gigabytes of libraries."""
+    spec = find_spec("cugraph")
+    assert spec
+    assert spec.origin
+    root = Path(spec.origin).parent
+    expected = {
+        ("community/leiden.py", "leiden"): parameters(leiden),
+        ("structure/graph_classes.py", "__init__"): parameters(Graph),
+        ("structure/graph_classes.py", "from_cudf_edgelist"): parameters(Graph.from_cudf_edgelist),
+    }
+    for (file, name), names in expected.items():
+        tree = ast.parse((root / file).read_text(encoding="utf-8"))
+        holders = [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Graph")]
+        (found,) = [
+            node
+            for holder in holders
+            for node in holder.body
+            if isinstance(node, ast.FunctionDef) and node.name == name
+        ]
+        assert [each.arg for each in found.args.args if each.arg != "self"] == names
+    public = (root / "__init__.py").read_text(encoding="utf-8")
+    assert {"Graph", "leiden"} <= {
+        alias.name for node in ast.walk(ast.parse(public)) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+
+
+@pytest.mark.skipif(find_spec("cupy") is None, reason="needs CuPy, not a GPU")
+def test_cupy_has_what_the_stand_in_has() -> None:
+    cupy = importlib.import_module("cupy")
+    missing = [name for name in (*FUNCTIONS, *TYPES, "asarray", "asnumpy", "ndarray") if not hasattr(cupy, name)]
+    assert not missing
+
+
+def test_the_stand_in_keeps_host_and_device_apart() -> None:
+    cupy = StandInCupy()
+    device, host = cupy.asarray([1.0, 2.0]), np.ones(2)
+    mixes: list[Callable[[], Any]] = [
+        lambda: device + host,
+        lambda: host + device,
+        lambda: device @ host,
+        lambda: device[np.array([0])],
+        lambda: np.concatenate([device, device]),
+        lambda: cupy.concatenate([device, host]),  # type: ignore[attr-defined]
+        lambda: cupy.asnumpy(host),  # type: ignore[arg-type]
+        lambda: device.__iadd__(host),
+        lambda: np.array(device.tolist()) * device,
+    ]
+    for mix in mixes:
+        with pytest.raises(TypeError):
+            mix()
+    assert isinstance(device.sum(), cupy.ndarray)
+    assert isinstance(device[0] + 1.0, cupy.ndarray)

@@ -1,0 +1,260 @@
+"""The configuration as people write it: where values come from, and what is said of their mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.config.loader import LoadedConfig, load_config
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.errors import ConfigError
+from hirag_dist.llm.prompt_files import load_prompts
+
+SECRET = "sk-5ecret"
+
+
+class Loader:
+    """Writes a file and loads it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "hirag.yaml")
+
+    def __call__(self, text: str, environ: dict[str, str] | None = None, **overrides: Any) -> LoadedConfig:
+        Path(self.path).write_text(text, encoding="utf-8")
+        dotted = {name.replace("__", "."): value for name, value in overrides.items()}
+        return load_config(self.path, environ or {}, dotted)
+
+    def fault(self, text: str, environ: dict[str, str] | None = None) -> str:
+        with pytest.raises(ConfigError) as caught:
+            self(text, environ)
+        assert caught.value.__cause__ is None, "a chained error would show the input in a traceback"
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
+        return str(caught.value).replace(self.path, "FILE")
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Loader:
+    return Loader(tmp_path)
+
+
+def test_without_a_file_there_are_defaults() -> None:
+    loaded = load_config(None, {"PATH": "/bin"})
+    assert loaded.config == Config()
+    assert loaded.origins == {}
+
+
+@pytest.mark.parametrize("text", ["", "# nothing but a comment\n", "\ufeff", "---\n"])
+def test_an_empty_file_changes_nothing(load: Loader, text: str) -> None:
+    assert load(text).config == Config()
+
+
+def test_off_is_a_word_where_yaml_has_a_truth_value(load: Loader) -> None:
+    assert load("service: {access_log: off}").config.service.access_log == "off"
+
+
+def test_later_origins_win(load: Loader) -> None:
+    text = "seed: 1\nchunk_tokens: 300\nclustering: {target_size: 5, max_size: 9}\n"
+    loaded = load(text, {"HIRAG__SEED": "2", "HIRAG__CLUSTERING__TARGET_SIZE": "6"}, seed=3, clustering__max_size=None)
+    assert (loaded.config.seed, loaded.config.chunk_tokens) == (3, 300)
+    assert (loaded.config.clustering.target_size, loaded.config.clustering.max_size) == (6, 9)
+    assert loaded.origins == {
+        "seed": "command line",
+        "chunk_tokens": load.path,
+        "clustering.target_size": "environment HIRAG__CLUSTERING__TARGET_SIZE",
+        "clustering.max_size": load.path,
+    }
+
+
+def test_the_environment_gives_values_of_every_kind(load: Loader) -> None:
+    config = load(
+        "",
+        {
+            "HIRAG__RETRIEVAL__COMMUNITY_LEVEL": "2",
+            "HIRAG__SERVICE__REFLECTION": "no",
+            "HIRAG__META_TYPES": "[field, person]",
+            "HIRAG__SERVICE__TLS_CERT": "null",
+            "HIRAG__SERVICE__DRAIN_S": "2.5",
+            "HIRAG__LLM__ENDPOINTS__GPT": "{base_url: 'http://x', model: '4'}",
+            "HIRAG__LLM__ENDPOINTS__GPT__API_KEY": "@12345: #x",
+            "HIRAGX": "[",
+            "HIRAG": "[",
+        },
+    ).config
+    assert config.retrieval.community_level == "2"
+    assert config.service.reflection is False
+    assert config.meta_types == ("field", "person")
+    assert config.service.tls_cert is None
+    assert config.service.drain_s == 2.5
+    key = config.llm.endpoints["gpt"].api_key
+    assert key is not None
+    assert key.get_secret_value() == "@12345: #x"
+
+
+def test_variables_and_their_defaults_are_put_in(load: Loader) -> None:
+    text = "seed: ${SEED}\nprompts: ${HOME}/a-${NAME:-b}\nentity_types: ['${A:-}x', '$$', '${not a name}']\n"
+    config = load(text, {"SEED": "7", "HOME": "/home/me"}).config
+    assert (config.seed, config.prompts) == (7, "/home/me/a-b")
+    assert config.entity_types == ("x", "$$", "${not a name}")
+    assert load(text, {"SEED": "7", "HOME": "h", "NAME": ""}).config.prompts == "h/a-", "set and empty is set"
+
+
+def test_a_variable_is_not_read_as_yaml(load: Loader) -> None:
+    assert load("prompts: ${P}", {"P": "a: [b"}).config.prompts == "a: [b"
+
+
+def test_a_variable_that_is_not_set_is_named(load: Loader) -> None:
+    assert load.fault("seed: ${SEED}") == "FILE uses ${SEED}, and SEED is not set in the environment"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("chunk_token: 5", "unknown key chunk_token; did you mean chunk_tokens?"),
+        ("clustering: {target_sise: 5}", "unknown key clustering.target_sise; did you mean target_size?"),
+        (
+            "llm: {endpoints: {gpt: {base_ur: x, kind: extractive}}}",
+            "unknown key llm.endpoints.gpt.base_ur; did you mean base_url?",
+        ),
+        (
+            "llm: {endpoints: {model: {base_ur: x, kind: extractive}}}",
+            "unknown key llm.endpoints.model.base_ur; did you mean base_url?",
+        ),
+        (
+            "llm: {endpoints: {gpt: {price: {imput: 1}, kind: extractive}}}",
+            "unknown key llm.endpoints.gpt.price.imput; did you mean input?",
+        ),
+        ("llm: {role: {}}", "unknown key llm.role; did you mean roles?"),
+        ("vectors: {zzz: 1}", "unknown key vectors.zzz; there are: backend, uri, token"),
+    ],
+)
+def test_an_unknown_key_suggests_the_nearest(load: Loader, text: str, said: str) -> None:
+    assert said in load.fault(text)
+
+
+def test_all_mistakes_are_said_at_once(load: Loader) -> None:
+    said = load.fault("sede: 1\nchunk_tokens: many\nclustering: {threshold: 2}")
+    assert said.startswith("FILE: ")
+    assert "did you mean seed?" in said
+    assert "chunk_tokens: Input should be a valid integer" in said
+    assert "clustering.threshold: Input should be less than 1" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("chunk_tokens: 100\nchunk_overlap_tokens: 100", "chunk_overlap_tokens must be below chunk_tokens"),
+        ("clustering: {target_size: 9, max_size: 8}", "clustering.max_size must be at least clustering.target_size"),
+        (
+            "llm: {endpoints: {gpt: {model: x}}}",
+            "llm.endpoints.gpt: an endpoint of kind openai needs base_url and model",
+        ),
+        ("llm: {roles: {answer: gpt}}", "role answer names endpoint 'gpt'; there are: builtin, builtin-embedder"),
+        ("llm: {roles: {embed: builtin}}", "endpoint 'builtin' of kind extractive cannot play role embed"),
+        ("[1, 2]", "FILE must hold keys and values, not a list"),
+        ("a: b: c", "FILE is not YAML: mapping values are not allowed here in line 1, column 5"),
+        ("\tseed: 1", "FILE is not YAML: "),
+        ("seed: &a [*a]", "FILE has an anchor that holds itself"),
+        ("retrieval: {mode: best}", "retrieval.mode: Input should be 'hirag'"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(load: Loader, text: str, said: str) -> None:
+    fault = load.fault(text)
+    assert said in fault
+    assert "\n" not in fault
+
+
+def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="`hirag-dist init` writes one"):
+        load_config(str(tmp_path / "no.yaml"), {})
+    (tmp_path / "latin.yaml").write_bytes(b"prompts: \xe9")
+    with pytest.raises(ConfigError, match=r"cannot read .*latin\.yaml"):
+        load_config(str(tmp_path / "latin.yaml"), {})
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_config(str(tmp_path), {})
+
+
+def test_the_environment_may_not_go_into_a_value() -> None:
+    with pytest.raises(ConfigError, match=r"HIRAG__SEED__X: seed\.x goes into seed, which is a value"):
+        load_config(None, {"HIRAG__SEED": "1", "HIRAG__SEED__X": "1"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "llm:\n  endpoints:\n    gpt:\n      api_key: KEY: x\n",
+        "llm: {endpoints: {gpt: {api_key: [KEY]}}}",
+        "llm: {endpoints: {gpt: {api_key: KEY, rpm: -1}}}",
+        "llm: {endpoints: {gpt: {api_key: KEY, modle: x}}}",
+        "llm: {endpoints: {gpt: KEY}}",
+        "llm: {endpoints: {gpt: {api_key: KEY",
+        "vectors: {token: [KEY]}",
+        "vectors: {token: '${TOKEN}', backend: best}",
+        "vectors: {token: '${TOKEN}', uri: ['${TOKEN}']}",
+    ],
+)
+def test_secrets_never_show_in_errors(load: Loader, text: str) -> None:
+    assert SECRET not in load.fault(text.replace("KEY", SECRET), {"TOKEN": SECRET})
+
+
+def test_secrets_do_not_show_in_the_loaded_configuration(load: Loader) -> None:
+    assert SECRET not in repr(load("vectors:\n  token: ${TOKEN}", {"TOKEN": SECRET}))
+
+
+def test_prompts_of_a_folder_replace_the_built_in_ones(tmp_path: Path) -> None:
+    assert load_prompts(None) == Prompts()
+    (tmp_path / "answer.md").write_text("\ufeffAnswer as a pirate.\n", encoding="utf-8")
+    (tmp_path / "extract-graph.examples.md").write_text("Example: …", encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("not read", encoding="utf-8")
+    prompts = load_prompts(str(tmp_path))
+    assert prompts == Prompts({"answer": "Answer as a pirate."}, {"extract-graph": "Example: …"})
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("anser.md", b"x", "no prompt is called 'anser'; there are: extract-graph"),
+        ("extract-graph.md", b"List the entities.", "must hold the placeholder {entity_types}"),
+        ("answer.md", b"\xff", "cannot read"),
+    ],
+)
+def test_a_prompt_file_that_cannot_be_used_is_said(tmp_path: Path, name: str, data: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ConfigError) as caught:
+        load_prompts(str(tmp_path))
+    assert said in str(caught.value)
+
+
+def test_a_prompts_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="prompts: no folder"):
+        load_prompts(str(tmp_path / "no"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"seed": -1}, "greater than or equal to 0"),
+        ({"meta_types": [""]}, "none be empty"),
+        ({"meta_types": ["a", "a "]}, "named once"),
+        ({"meta_types": "person"}, "give a list of kinds"),
+        ({"meta_types": []}, "give a list of kinds"),
+        ({"clustering": {"covariance": "full", "reduce_dims": 65}}, "reduce_dims up to 64"),
+        ({"communities": {"resolution": float("inf")}}, "less than or equal to"),
+    ],
+)
+def test_values_that_would_fail_hours_later_are_refused_at_once(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Config.model_validate(given)
+
+
+def test_meta_types_may_be_left_to_a_model() -> None:
+    assert Config.model_validate({"meta_types": "generate"}).meta_types == "generate"
+
+
+@pytest.mark.parametrize("tiers", ["[]", "[llm]"])
+def test_tiers_that_propose_nothing_are_refused(load: Loader, tiers: str) -> None:
+    fault = load.fault(f"resolution: {{enabled: true, tiers: {tiers}}}")
+    assert "tiers: [normalise, alias, llm]" in fault
+    assert load("resolution: {tiers: [vector]}").config.resolution.tiers == ("vector",)

@@ -1,0 +1,187 @@
+"""Mixtures against scikit-learn's, against the formula, and against themselves in other numbers of shards."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from sklearn.mixture import GaussianMixture
+
+from hirag_dist.core.clustering.gaussian_mixture import (
+    BLOCK_ROWS,
+    assign,
+    expectation_maximisation,
+    fit,
+    sample_numbers,
+    shard_statistics,
+    standardise,
+    start_mixture,
+    statistics_of,
+    total,
+)
+from hirag_dist.types import Covariance, Mixture, Statistics
+from tests.core.planted_rows import Rows, blobs, covariances, densities
+
+
+def fitted(rows: Rows, n_components: int, seed: int) -> Mixture:
+    return expectation_maximisation(np, rows, n_components, seed)
+
+
+@pytest.mark.parametrize(("n_blobs", "per_blob", "n_dims"), [(4, 60, 2), (10, 30, 16), (25, 20, 8)])
+def test_likelihood_is_not_worse_than_scikit_learns(n_blobs: int, per_blob: int, n_dims: int) -> None:
+    rows = standardise(blobs(n_blobs, per_blob, n_dims, seed=n_blobs)[0])
+    ours = fitted(rows, n_blobs, seed=0)
+    theirs = GaussianMixture(n_blobs, covariance_type="diag", reg_covar=1e-4, init_params="k-means++", random_state=0)
+    theirs.fit(rows)
+    best = theirs.score(rows) * len(rows)
+    achieved = float(logsumexp(densities(rows, ours), axis=1).sum())
+    assert achieved >= best - 0.01 * abs(best)
+    assert ours.log_likelihood == pytest.approx(achieved, abs=0.01 * len(rows))
+
+
+def test_expectation_and_maximisation_reach_scikit_learns_optimum_from_the_same_start() -> None:
+    """Two well separated blobs: there is one optimum, and both must be at it."""
+    rows = standardise(blobs(2, 200, 3, seed=5)[0])
+    ours = fitted(rows, 2, seed=3)
+    theirs: Any = GaussianMixture(
+        2, covariance_type="diag", reg_covar=1e-9, means_init=ours.means.astype(float), tol=1e-6
+    ).fit(rows.astype(float))
+    assert ours.weights == pytest.approx(theirs.weights_, abs=1e-3)
+    assert ours.means == pytest.approx(theirs.means_, abs=1e-3)
+    assert ours.variances == pytest.approx(theirs.covariances_, rel=0.02, abs=1e-4)
+    assert ours.bic == pytest.approx(theirs.bic(rows.astype(float)), rel=1e-3)
+
+
+def test_weights_sum_to_one_and_variances_keep_their_floor() -> None:
+    rows = standardise(np.repeat(np.eye(3, dtype=np.float32), 20, axis=0))
+    mixture = fitted(rows, 5, seed=1)
+    assert mixture.weights.sum() == pytest.approx(1)
+    assert mixture.variances.min() >= np.float32(1e-4)
+    assert np.isfinite(mixture.log_likelihood)
+
+
+@pytest.mark.parametrize("n_components", [0, 4, -1])
+def test_a_mixture_needs_a_row_for_every_component(n_components: int) -> None:
+    with pytest.raises(ValueError, match="between 1 and the 3 rows"):
+        fitted(np.zeros((3, 2), np.float32), n_components, seed=0)
+
+
+def test_standardise_centres_and_scales_by_one_factor() -> None:
+    rows = np.array([[0.0, 0], [2, 200]], np.float32)
+    scaled = standardise(rows)
+    assert scaled.mean(axis=0) == pytest.approx([0, 0], abs=1e-6)
+    assert float(np.mean(scaled**2)) == pytest.approx(1, rel=1e-5)
+    assert scaled[1, 1] / scaled[1, 0] == pytest.approx(100, rel=1e-4), "directions are kept"
+    assert (standardise(np.full((3, 2), np.nan, np.float32)) == 0).all()
+
+
+class Device(ModuleType):
+    """Stands for CuPy: numpy whose arrays must be fetched, and the arrays that it was given."""
+
+    def __init__(self) -> None:
+        super().__init__("device")
+        self.fetched = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    def asnumpy(self, values: Any) -> Any:
+        self.fetched += 1
+        return np.asarray(values)
+
+
+KINDS: tuple[Covariance, ...] = ("diag", "spherical", "tied", "full")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_covariance_has_the_likelihood_of_the_formula(kind: Covariance) -> None:
+    rows = standardise(blobs(3, 300, 3, seed=2, spread=4.0)[0])
+    mixture = expectation_maximisation(np, rows, 3, 0, kind)
+    statistics = shard_statistics(np, rows, mixture)
+    log_joint = densities(rows, mixture)
+    shares = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
+    assert statistics.log_likelihood == pytest.approx(logsumexp(log_joint, axis=1).sum(), rel=1e-4)
+    assert statistics.counts == pytest.approx(shares.sum(axis=0), rel=1e-3)
+    assert statistics.sums == pytest.approx(shares.T @ rows, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", ["diag", "spherical", "tied", "full"])
+def test_every_covariance_ends_where_scikit_learn_does_from_the_same_means(kind: str) -> None:
+    """Two well separated blobs: there is one optimum. The `tied` of scikit-learn has a full matrix."""
+    rows = standardise(blobs(2, 200, 3, seed=5)[0])
+    ours = expectation_maximisation(np, rows, 2, 3, cast(Covariance, kind))
+    found = covariances(ours)
+    if kind == "tied":
+        assert np.array_equal(found[0], found[1])
+        apart = [rows[np.linalg.norm(rows - mean, axis=1) < 1] - mean for mean in ours.means]
+        assert found[0, 0, 0] == pytest.approx(np.concatenate(apart).var(), rel=0.02)
+        return
+    theirs: Any = GaussianMixture(
+        2, covariance_type=kind, means_init=ours.means.astype(float), reg_covar=1e-9, tol=1e-6
+    )
+    theirs.fit(rows.astype(float))
+    expected = {
+        "diag": lambda: theirs.covariances_[:, :, None] * np.eye(3),
+        "spherical": lambda: theirs.covariances_[:, None, None] * np.eye(3),
+        "full": lambda: theirs.covariances_,
+    }[kind]()
+    assert found == pytest.approx(expected, rel=0.05, abs=2e-4)
+    assert ours.bic == pytest.approx(theirs.bic(rows.astype(float)), rel=2e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shards_give_the_bits_of_one_process_whoever_computes_them(kind: Covariance) -> None:
+    """Three shards of three blocks and a rest, computed backwards and added up in order."""
+    rows = standardise(np.random.default_rng(0).normal(size=(30_000, 3)).astype(np.float32))
+    shard_rows = 3 * BLOCK_ROWS
+    start = start_mixture(np, rows[sample_numbers(len(rows), 500, 1)], 6, 1, kind)
+    shards = [rows[first : first + shard_rows] for first in range(0, len(rows), shard_rows)]
+
+    def each(mixture: Mixture) -> Statistics:
+        backwards = {number: shard_statistics(np, shards[number], mixture) for number in (2, 1, 0)}
+        return total(backwards[number] for number in range(3))
+
+    one = fit(lambda mixture: statistics_of(np, rows, mixture, shard_rows), start, len(rows))
+    other = fit(each, start, len(rows))
+    assert one.means.tobytes() == other.means.tobytes()
+    assert one.variances.tobytes() == other.variances.tobytes()
+    assert one.bic == other.bic
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_array_module_goes_the_same_way(kind: Covariance) -> None:
+    rows = standardise(blobs(4, 50, 3, seed=1)[0])
+    device = Device()
+    ours, theirs = (expectation_maximisation(xp, rows, 4, 0, kind) for xp in (np, device))
+    assert ours.means.tobytes() == theirs.means.tobytes()
+    assert device.fetched > 0
+    near, far = (assign(xp, rows, ours, 0.2) for xp in (np, device))
+    assert np.array_equal(near.rows, far.rows)
+    assert np.array_equal(near.shares, far.shares)
+
+
+def test_an_assignment_holds_the_best_and_what_passes_the_threshold() -> None:
+    rows = standardise(blobs(5, 40, 2, seed=4, spread=6.0)[0])
+    mixture = fitted(rows, 5, 0)
+    log_joint = densities(rows, mixture)
+    shares = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
+    found = assign(np, rows, mixture, 0.2)
+    expected = shares > 0.2
+    expected[np.arange(len(rows)), shares.argmax(axis=1)] = True
+    assert set(zip(found.rows.tolist(), found.components.tolist(), strict=True)) == set(
+        zip(*(each.tolist() for each in np.nonzero(expected)), strict=True)
+    )
+    assert found.shares == pytest.approx(shares[found.rows, found.components], abs=1e-3)
+    assert np.array_equal(assign(np, rows, mixture, 1.0).components, shares.argmax(axis=1))
+
+
+def test_a_sample_is_of_distinct_rows_in_order_and_the_seeds() -> None:
+    numbers = sample_numbers(1000, 100, 7)
+    assert (np.diff(numbers) > 0).all()
+    assert len(numbers) == 100
+    assert np.array_equal(numbers, sample_numbers(1000, 100, 7))
+    assert not np.array_equal(numbers, sample_numbers(1000, 100, 8))
+    assert np.array_equal(sample_numbers(5, 100, 7), np.arange(5))

@@ -1,0 +1,85 @@
+"""Toy graphs for resolution: names and types in, the tables that it reads out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from hirag_dist.core.entities.resolution.candidate_pairs import TIERS, Pair, Rules, propose_pairs
+from hirag_dist.core.entities.resolution.entity_features import View
+from hirag_dist.core.text.ids import entity_id, relation_id
+from hirag_dist.core.text.normalize import name_key
+from hirag_dist.schemas import ENTITIES, RELATIONS
+from hirag_dist.types import FloatMatrix
+
+ALL = Rules(TIERS, threshold=0.8, ask_from=0.6)
+
+
+def entities(
+    kinds: Mapping[str, str],
+    chunks: Mapping[str, Sequence[str]] | None = None,
+    said: Mapping[str, str] | None = None,
+    mentions: Mapping[str, int] | None = None,
+) -> pa.Table:
+    """Return ENTITIES of layer 0: name → type, in the order given."""
+    rows = [
+        {
+            "entity_id": entity_id(0, name_key(name)),
+            "layer": 0,
+            "name": name,
+            "type": kind,
+            "description": (said or {}).get(name, ""),
+            "described": True,
+            "n_mentions": (mentions or {}).get(name, 1),
+            "chunk_ids": list((chunks or {}).get(name, ())),
+        }
+        for name, kind in kinds.items()
+    ]
+    return pa.Table.from_pylist(rows, ENTITIES)
+
+
+def relations(pairs: Iterable[tuple[str, str]]) -> pa.Table:
+    """Return RELATIONS between names."""
+    rows = []
+    for one, other in pairs:
+        source, target = sorted((entity_id(0, name_key(one)), entity_id(0, name_key(other))))
+        rows.append(
+            {
+                "relation_id": relation_id("extracted", source, target),
+                "source_id": source,
+                "target_id": target,
+                "kind": "extracted",
+                "layer": 0,
+                "description": "",
+                "weight": 1.0,
+                "chunk_ids": [],
+            }
+        )
+    return pa.Table.from_pylist(rows, RELATIONS)
+
+
+def view_of(
+    kinds: Mapping[str, str],
+    chunks: Mapping[str, Sequence[str]] | None = None,
+    said: Mapping[str, str] | None = None,
+    mentions: Mapping[str, int] | None = None,
+    related: Iterable[tuple[str, str]] = (),
+) -> View:
+    return View(entities(kinds, chunks, said, mentions), relations(related))
+
+
+def no_vectors(view: View) -> FloatMatrix:
+    return np.zeros((len(view), 2), np.float32)
+
+
+def proposed(view: View, rules: Rules = ALL, vectors: FloatMatrix | None = None) -> dict[tuple[str, str], Pair]:
+    """Return the pairs that are proposed, by their names, sorted."""
+    found = propose_pairs(view, no_vectors(view) if vectors is None else vectors, rules)
+    return {named(view, pair): pair for pair in found}
+
+
+def named(view: View, pair: Pair) -> tuple[str, str]:
+    one, other = sorted((view.names[pair.left], view.names[pair.right]))
+    return one, other

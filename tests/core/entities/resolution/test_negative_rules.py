@@ -1,0 +1,106 @@
+"""What is surely two things: digits, opposites, other people. And what is not held apart by mistake."""
+
+from __future__ import annotations
+
+import pytest
+
+from hirag_dist.core.entities.resolution.name_forms import name_form
+from hirag_dist.core.entities.resolution.negative_rules import is_slip, known_different, same_given_name
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("person", "Henry IV", "Henry V"),
+        ("person", "Louis XIV", "Louis XV"),
+        ("person", "Henry", "Henry IV"),
+        ("product", "GPT-3", "GPT-4"),
+        ("product", "Python 3.11", "Python 3.12"),
+        ("event", "1948 Olympics", "1952 Olympics"),
+        ("event", "First World War", "World War II"),
+        ("concept", "Vitamin A", "Vitamin B"),
+        ("work", "第一章", "第二章"),
+        ("concept", "symmetric key", "asymmetric key"),
+        ("concept", "violence", "non-violence"),
+        ("concept", "hypertension", "hypotension"),
+        ("concept", "import duty", "export duty"),
+        ("location", "North Korea", "South Korea"),
+        ("location", "East Prussia", "West Prussia"),
+        ("concept", "Vice President", "President"),
+        ("organization", "East Division (NHL)", "East Division (CFL)"),
+        ("person", "Mr. Cratchit", "Mrs. Cratchit"),
+        ("person", "Duc d'Abrantes", "Duchesse d'Abrantes"),
+        ("person", "Bob Cratchit", "Martha Cratchit"),
+        ("person", "Carl Demarco", "Carla DeMarco"),
+        ("person", "Stephen Henry Parker", "Stephen Stanley Parker"),
+        ("person", "Abd al-Dar ibn Qusai", "Abd al-Uzza ibn Qusai"),
+        ("person", "Scrooge's nephew", "Scrooge"),
+        ("person", "J. M.", "J. A."),
+        ("person", "George W. Bush", "George H. W. Bush"),
+        ("person", "Anna M. Lee", "Anna R. Lee"),
+        ("person", "Sammy Davis Jr.", "Sammy Davis Sr."),
+    ],
+)
+def test_two_things(kind: str, one: str, other: str) -> None:
+    assert known_different(name_form(one, kind), name_form(other, kind))
+    assert known_different(name_form(other, kind), name_form(one, kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("person", "Scrooge", "Ebenezer Scrooge"),
+        ("person", "J. R. R. Tolkien", "John Tolkien"),
+        ("person", "J. R. R. Tolkien", "John Ronald Reuel Tolkien"),
+        ("person", "Jo Swinson", "Jo Anne Swinson"),
+        ("person", "Henry II of Brabant", "Henry II, Duke of Brabant"),
+        ("person", "Bob Cratchit", "Robert Cratchit"),
+        ("person", "Alex Cox", "Alexander Cox"),
+        ("person", "Jacob Marley", "Jaocb Marley"),
+        ("person", "Mr. Scrooge", "Uncle Scrooge"),
+        ("organization", "World Health Organization", "WHO"),
+        ("concept", "international law", "law of nations"),
+        ("concept", "larva", "larvae"),
+        ("concept", "business man", "business men"),
+        ("location", "North Ireland", "Northern Ireland"),
+        ("event", "World War II", "Second World War"),
+        ("organization", "Department of State", "US Department of State"),
+    ],
+)
+def test_not_held_apart(kind: str, one: str, other: str) -> None:
+    assert not known_different(name_form(one, kind), name_form(other, kind))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("j", "john", True),
+        ("tim", "timothy", True),
+        ("bob", "robert", True),
+        ("dick", "rick", True),
+        ("al", "al", True),
+        ("paul", "paula", False),
+        ("jo", "john", False),  # too short to be more than a likeness
+        ("peter", "martha", False),
+    ],
+)
+def test_given_names(one: str, other: str, same: bool) -> None:
+    assert same_given_name(one, other) is same_given_name(other, one) is same
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "slip"),
+    [
+        ("marley", "marely", True),
+        ("marley", "marly", True),
+        ("marley", "morley", True),
+        ("marley", "marley", True),
+        ("marie", "maria", False),
+        ("marley", "mraely", False),
+        ("bird", "bard", False),
+        ("a1234", "a1235", False),
+        ("1234a", "1244a", False),
+    ],
+)
+def test_slips(one: str, other: str, slip: bool) -> None:
+    assert is_slip(one, other) is is_slip(other, one) is slip

@@ -1,0 +1,190 @@
+"""Graph and communities: CSR against networkx, connected nested communities, modularity near the best known."""
+
+import igraph
+import leidenalg
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.core.entities.merging import inter_layer_relation
+from hirag_dist.core.graph.communities import community_table, lineage, membership
+from hirag_dist.core.graph.csr import build_graph, components, subgraph
+from hirag_dist.core.text.ids import content_id
+from hirag_dist.schemas import RELATIONS
+from hirag_dist.types import CsrGraph
+
+
+def built(graph: nx.Graph) -> tuple[CsrGraph, pa.ChunkedArray]:
+    ids = pa.chunked_array([pa.array([f"n{node:05d}" for node in range(graph.number_of_nodes())])])
+    rows = [
+        inter_layer_relation("extracted", f"n{a:05d}", f"n{b:05d}", 0, "", float(data.get("weight", 1.0)))
+        for a, b, data in graph.edges(data=True)
+    ]
+    return build_graph(ids, pa.Table.from_pylist(rows, RELATIONS)), ids
+
+
+def pairs(graph: CsrGraph) -> dict[tuple[int, int], float]:
+    heads = np.repeat(np.arange(graph.n_nodes), np.diff(graph.indptr))
+    return {(int(a), int(b)): float(w) for a, b, w in zip(heads, graph.indices, graph.weights, strict=True)}
+
+
+def test_the_graph_holds_each_edge_both_ways() -> None:
+    graph = nx.gnm_random_graph(30, 60, seed=1)
+    expected = {(a, b): 1.0 for a, b in graph.edges} | {(b, a): 1.0 for a, b in graph.edges}
+    assert pairs(built(graph)[0]) == expected
+
+
+def test_parallel_relations_add_up_and_the_heaviest_is_named() -> None:
+    ids = pa.chunked_array([["a", "b"]])
+    rows = [
+        inter_layer_relation(kind, *ends, 0, "", weight)
+        for kind, ends, weight in (
+            ("extracted", ("a", "b"), 2.0),
+            ("same_name", ("b", "a"), 5.0),
+            ("summary", ("a", "a"), 9.0),
+            ("summary", ("a", "gone"), 9.0),
+        )
+    ]
+    graph = build_graph(ids, pa.Table.from_pylist(rows, RELATIONS))
+    assert pairs(graph) == {(0, 1): 7.0, (1, 0): 7.0}
+    assert graph.relation_rows.tolist() == [1, 1]
+
+
+def test_a_subgraph_keeps_the_edges_among_its_nodes() -> None:
+    whole = nx.gnm_random_graph(40, 100, seed=2)
+    nodes = np.array([0, 3, 5, 8, 13, 21, 34])
+    place = {node: at for at, node in enumerate(nodes.tolist())}
+    expected = {(place[a], place[b]) for a, b in whole.subgraph(nodes.tolist()).edges}
+    assert {(a, b) for a, b in pairs(subgraph(built(whole)[0], nodes)) if a < b} == {
+        (min(pair), max(pair)) for pair in expected
+    }
+
+
+def test_components_are_numbered_by_their_lowest_node() -> None:
+    graph = nx.Graph([(3, 1), (2, 0)])
+    graph.add_node(4)
+    ordered = nx.Graph()
+    ordered.add_nodes_from(range(5))
+    ordered.add_edges_from(graph.edges)
+    assert components(built(ordered)[0]).tolist() == [0, 1, 0, 1, 2]
+
+
+GRAPHS = {
+    "caveman": nx.relaxed_caveman_graph(30, 12, 0.1, seed=3),
+    "heavy-tailed": nx.barabasi_albert_graph(800, 3, seed=4),
+    "planted": nx.planted_partition_graph(10, 40, 0.3, 0.01, seed=5),
+    "karate": nx.karate_club_graph(),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_communities_cover_are_connected_and_nest(name: str) -> None:
+    graph = GRAPHS[name]
+    csr, ids = built(graph)
+    levels = CpuKernels().leiden(csr, 25, 1.0, seed=7)
+    assert (levels[0] >= 0).all()
+    for above, labels in zip([None, *levels], levels, strict=False):
+        for community in range(int(labels.max()) + 1):
+            members = np.flatnonzero(labels == community).tolist()
+            assert nx.is_connected(graph.subgraph(members))
+            if above is not None:
+                assert len(set(above[members].tolist())) == 1
+    table = community_table(levels, csr, ids).to_pylist()
+    by_id = {row["community_id"]: row for row in table}
+    for row in table:
+        if row["parent_id"] is not None:
+            parent = by_id[row["parent_id"]]
+            assert parent["level"] == row["level"] - 1
+            assert set(row["entity_ids"]) < set(parent["entity_ids"])
+            assert not parent["is_leaf"]
+    leaves = [set(row["entity_ids"]) for row in table if row["is_leaf"]]
+    assert sorted(own for leaf in leaves for own in leaf) == ids.to_pylist()
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_modularity_is_near_leidenalgs_best(name: str) -> None:
+    graph = GRAPHS[name]
+    weights = [float(data.get("weight", 1.0)) for _, _, data in graph.edges(data=True)]
+    oracle = igraph.Graph(n=graph.number_of_nodes(), edges=list(graph.edges))
+    found = [
+        leidenalg.find_partition(oracle, leidenalg.ModularityVertexPartition, weights=weights, seed=seed).membership
+        for seed in range(3)
+    ]
+    best = max(oracle.modularity(membership, weights=weights) for membership in found)
+    ours = oracle.modularity(CpuKernels().leiden(built(graph)[0], 10**6, 1.0, seed=7)[0].tolist(), weights=weights)
+    assert ours >= best - 0.002
+
+
+def test_the_same_seed_gives_the_same_communities() -> None:
+    csr, _ = built(GRAPHS["heavy-tailed"])
+    first, second = (CpuKernels().leiden(csr, 50, 1.0, seed=11) for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_nodes_without_edges_are_communities_of_one() -> None:
+    graph = nx.Graph([(0, 1)])
+    graph.add_nodes_from(range(4))
+    csr, ids = built(graph)
+    table = community_table(CpuKernels().leiden(csr, 10, 1.0, 0), csr, ids)
+    assert sorted(table["n_entities"].to_pylist()) == [1, 1, 2]
+    indptr, members = membership(table, ids)
+    assert indptr[-1] == 4
+    assert sorted(members.tolist()) == [0, 1, 2, 3]
+
+
+def obvious_lineage(old: pa.Table, new: pa.Table) -> dict[str, str]:
+    before = {row["community_id"]: set(row["entity_ids"]) for row in old.to_pylist()}
+    found = {}
+    for row in new.to_pylist():
+        if row["community_id"] in before:
+            continue
+        members = set(row["entity_ids"])
+        scored = [(len(members & other) / len(members | other), own) for own, other in before.items()]
+        score, own = max(scored, default=(0.0, ""))
+        if score >= 0.5:
+            found[row["community_id"]] = own
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lineage_is_that_of_every_pair_compared(seed: int) -> None:
+    """Two partitions of overlapping sets of entities in two levels; ties and unchanged communities among them."""
+    random = np.random.default_rng(seed)
+
+    def table(n_groups: int) -> pa.Table:
+        rows = []
+        for level, groups in enumerate((n_groups, 3 * n_groups)):
+            of = random.integers(0, groups, 40) if level else (np.arange(40) + random.integers(0, 2, 40)) // 8
+            for group in np.unique(of):
+                names = [f"e{node:02d}" for node in np.flatnonzero(of == group) + seed % 3]
+                rows.append({"community_id": "-".join([str(level), *names])[:60], "entity_ids": names})
+        return pa.Table.from_pylist(rows)
+
+    old, new = table(5), table(6)
+    found = lineage(old, new)
+    assert found == obvious_lineage(old, new)
+    assert lineage(old, old) == {}
+    assert lineage(old.slice(0, 0), new) == {}
+
+
+@pytest.mark.parametrize("name", ["caveman", "planted"])
+def test_ids_and_counts_are_those_of_the_rows_one_by_one(name: str) -> None:
+    graph = GRAPHS[name]
+    csr, ids = built(graph)
+    levels = CpuKernels().leiden(csr, 10, 1.0, seed=7)
+    assert len(levels) > 1
+    names = ids.to_pylist()
+    expected = {}
+    for level, labels in enumerate(levels):
+        for label in range(int(labels.max()) + 1):
+            nodes = np.flatnonzero(labels == label).tolist()
+            members = sorted(names[node] for node in nodes)
+            own = content_id("community", str(level), *members)
+            expected[own] = (level, members, graph.subgraph(nodes).number_of_edges())
+    table = community_table(levels, csr, ids)
+    found = {row["community_id"]: (row["level"], row["entity_ids"], row["n_relations"]) for row in table.to_pylist()}
+    assert found == expected
+    keys = list(zip(table["level"].to_pylist(), table["community_id"].to_pylist(), strict=True))
+    assert keys == sorted(keys)

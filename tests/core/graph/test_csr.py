@@ -1,0 +1,137 @@
+"""Tables to CSR against networkx, and the graphs that have nothing in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.core.graph.communities import community_table, hierarchical_labels, membership
+from hirag_dist.core.graph.csr import build_graph, components, rows_of, subgraph
+from hirag_dist.schemas import COMMUNITIES, RELATIONS
+from hirag_dist.types import CsrGraph
+
+
+def relations(triples: list[tuple[str, str, float]]) -> pa.Table:
+    rows: list[dict[str, Any]] = [
+        {"relation_id": f"r{at}", "source_id": source, "target_id": target, "kind": "extracted", "layer": 0,
+         "description": "", "weight": weight, "chunk_ids": []}
+        for at, (source, target, weight) in enumerate(triples)
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, RELATIONS)
+
+
+def ids(n_rows: int) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array([str(row) for row in range(n_rows)], pa.string())])
+
+
+def edges(graph: CsrGraph) -> dict[tuple[int, int], tuple[float, int]]:
+    return {
+        (row, int(graph.indices[at])): (float(graph.weights[at]), int(graph.relation_rows[at]))
+        for row in range(graph.n_nodes)
+        for at in range(graph.indptr[row], graph.indptr[row + 1])
+    }
+
+
+def random_relations(seed: int, n_rows: int) -> list[tuple[str, str, float]]:
+    """With loops, parallel relations in both directions, and endpoints that are in no table."""
+    rng = np.random.default_rng(seed)
+    ends = rng.integers(0, n_rows + 2, (3 * n_rows, 2))
+    return [(str(a), str(b), float(rng.integers(1, 5))) for a, b in ends]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_graph_is_the_one_that_networkx_builds(seed: int) -> None:
+    n_rows = 4 + seed
+    triples = random_relations(seed, n_rows)
+    graph = build_graph(ids(n_rows), relations(triples))
+    expected: dict[tuple[int, int], list[tuple[float, int]]] = {}
+    for at, (source, target, weight) in enumerate(triples):
+        a, b = int(source), int(target)
+        if a != b and max(a, b) < n_rows:
+            expected.setdefault((a, b), []).append((weight, at))
+            expected.setdefault((b, a), []).append((weight, at))
+    found = edges(graph)
+    assert found.keys() == expected.keys()
+    for pair, parallel in expected.items():
+        heaviest = min(parallel, key=lambda item: (-item[0], item[1]))[1]
+        assert found[pair] == (sum(weight for weight, _ in parallel), heaviest)
+    for row in range(n_rows):
+        neighbours = graph.indices[graph.indptr[row] : graph.indptr[row + 1]]
+        assert (np.diff(neighbours) > 0).all(), "neighbours ascend"
+    ours = nx.Graph()
+    ours.add_nodes_from(range(n_rows))
+    ours.add_edges_from(found)
+    for label, members in enumerate(sorted(nx.connected_components(ours), key=min)):
+        assert {row for row in range(n_rows) if components(graph)[row] == label} == members
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_subgraph_is_the_one_that_networkx_cuts(seed: int) -> None:
+    graph = build_graph(ids(12), relations(random_relations(seed, 12)))
+    nodes = np.flatnonzero(np.random.default_rng(seed).random(12) < 0.5)
+    place = {int(node): at for at, node in enumerate(nodes)}
+    expected = {(place[a], place[b]): value for (a, b), value in edges(graph).items() if a in place and b in place}
+    assert edges(subgraph(graph, nodes)) == expected
+
+
+def test_parallel_chunks_of_ids_are_one_order() -> None:
+    order = pa.chunked_array([["b", "a"], ["c"]])
+    assert rows_of(pa.chunked_array([["c"], ["x", "b", None]]), order).tolist() == [2, -1, 0, -1]
+
+
+def test_a_graph_without_relations_has_isolated_nodes() -> None:
+    graph = build_graph(ids(3), relations([]))
+    assert graph.n_nodes == 3
+    assert edges(graph) == {}
+    levels = CpuKernels().leiden(graph, max_size=10, resolution=1.0, seed=0)
+    assert [level.tolist() for level in levels] == [[0, 1, 2]]
+    table = community_table(levels, graph, ids(3))
+    assert table["n_entities"].to_pylist() == [1, 1, 1]
+
+
+def test_an_empty_graph_has_no_community() -> None:
+    empty = pa.chunked_array([pa.array([], pa.string())])
+    graph = build_graph(empty, relations([("a", "b", 1.0)]))
+    assert graph.n_nodes == 0
+    assert len(components(graph)) == 0
+    levels = CpuKernels().leiden(graph, max_size=10, resolution=1.0, seed=0)
+    assert [level.tolist() for level in levels] == [[]]
+    table = community_table(levels, graph, empty)
+    assert table.num_rows == 0
+    assert table.schema == COMMUNITIES
+    indptr, rows = membership(table, empty)
+    assert indptr.tolist() == [0]
+    assert len(rows) == 0
+
+
+def test_a_community_that_is_not_connected_is_cut_and_a_large_one_is_divided_until_it_fits() -> None:
+    """A path of 12 nodes; the partition puts odd and even nodes together first, then halves whatever it gets."""
+    graph = build_graph(ids(12), relations([(str(row), str(row + 1), 1.0) for row in range(11)]))
+    calls = []
+
+    def by_parity(part: CsrGraph, call: int) -> np.ndarray:
+        calls.append(call)
+        return np.arange(part.n_nodes) % 2
+
+    def halves(part: CsrGraph, call: int) -> np.ndarray:
+        calls.append(call)
+        return (np.arange(part.n_nodes) >= part.n_nodes // 2).astype(np.int64)
+
+    assert [level.tolist() for level in hierarchical_labels(graph, by_parity, 3)] == [list(range(12))]
+    levels = hierarchical_labels(graph, halves, 3)
+    assert [level.tolist() for level in levels] == [
+        [0] * 6 + [1] * 6,
+        [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3,
+    ]
+    assert calls == [0, 0, 1, 2], "each call has its number, for a seed"
+
+
+def test_a_community_that_cannot_be_divided_stays_large() -> None:
+    graph = build_graph(ids(5), relations([(str(a), str(b), 1.0) for a in range(5) for b in range(a)]))
+    levels = hierarchical_labels(graph, lambda part, call: np.zeros(part.n_nodes, np.int64), 2)
+    assert [level.tolist() for level in levels] == [[0] * 5]

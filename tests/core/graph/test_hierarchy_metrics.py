@@ -1,0 +1,124 @@
+"""Path lengths and coverage, on graphs counted by hand and against networkx."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hirag_dist.core.graph.hierarchy_metrics import PathLengths, covered, path_lengths
+
+
+def entity_table(chunks: dict[str, list[str]], layers: dict[str, int] | None = None) -> pa.Table:
+    return pa.table(
+        {
+            "entity_id": pa.array(list(chunks), pa.string()),
+            "layer": pa.array([(layers or {}).get(name, 0) for name in chunks], pa.int32()),
+            "chunk_ids": pa.array(list(chunks.values()), pa.list_(pa.string())),
+        }
+    )
+
+
+def relation_table(pairs: list[tuple[str, str]], kind: str = "extracted") -> pa.Table:
+    return pa.table(
+        {
+            "source_id": pa.array([a for a, _ in pairs], pa.string()),
+            "target_id": pa.array([b for _, b in pairs], pa.string()),
+            "kind": pa.array([kind] * len(pairs), pa.string()),
+            "weight": pa.array([1.0] * len(pairs), pa.float64()),
+        }
+    )
+
+
+# a-b-c-d-e a path, f alone; neighbours share a chunk. A summary S over a and e, and T over S and f.
+CHUNKS = {"a": ["1"], "b": ["1", "2"], "c": ["2", "3"], "d": ["3", "4"], "e": ["4"], "f": ["9"], "S": [], "T": []}
+ENTITIES = entity_table(CHUNKS, {"S": 1, "T": 2})
+UPWARD = relation_table([("a", "S"), ("S", "e"), ("S", "T"), ("T", "f")], "summary")
+RELATIONS = pa.concat_tables([relation_table([("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]), UPWARD])
+
+
+def test_hops_between_entities_that_share_no_chunk() -> None:
+    """Of 15 pairs 4 share a chunk. In layer 0: ac bd ce 2 hops, ad be 3, ae 4, five with f none.
+
+    With S: ae 2, ad and be stay 3. Over T, f is 3 from a and e, 4 from b and d, 5 from c.
+    """
+    found = path_lengths(ENTITIES, RELATIONS)
+    assert found == PathLengths(
+        pairs=11,
+        sources=6,
+        exact=True,
+        flat_unreachable=5,
+        unreachable=0,
+        flat_mean=pytest.approx((3 * 2 + 2 * 3 + 4) / 6),
+        mean_of_flat=pytest.approx((4 * 2 + 2 * 3) / 6),
+        mean=pytest.approx((4 * 2 + 2 * 3 + 3 + 3 + 4 + 4 + 5) / 11),
+        flat_hops=(0, 0, 3, 2, 1),
+        hops=(0, 0, 4, 4, 2, 1),
+    )
+
+
+def test_without_summaries_both_graphs_are_one() -> None:
+    found = path_lengths(ENTITIES.slice(0, 6), RELATIONS)
+    assert found.flat_hops == found.hops
+    assert (found.flat_unreachable, found.unreachable) == (5, 5)
+    assert found.flat_mean == found.mean == found.mean_of_flat
+
+
+@pytest.mark.parametrize("n_entities", [0, 1])
+def test_no_pair_has_no_mean(n_entities: int) -> None:
+    found = path_lengths(ENTITIES.slice(0, n_entities), RELATIONS)
+    assert (found.pairs, found.mean, found.flat_mean, found.hops) == (0, None, None, ())
+
+
+def test_nothing_joined_has_no_mean() -> None:
+    found = path_lengths(ENTITIES.slice(0, 6), RELATIONS.slice(0, 0))
+    assert (found.pairs, found.flat_unreachable, found.unreachable) == (11, 11, 11)
+    assert (found.mean, found.flat_mean, found.mean_of_flat) == (None, None, None)
+
+
+def random_case(n_base: int, seed: int) -> tuple[pa.Table, pa.Table, nx.Graph, dict[str, list[str]]]:
+    random = np.random.default_rng(seed)
+    names = [f"e{number:04d}" for number in range(n_base)]
+    chunks = {name: [f"c{chunk}" for chunk in set(random.integers(0, n_base // 3, 2).tolist())] for name in names}
+    summaries = [f"s{number:03d}" for number in range(n_base // 10)]
+    graph = nx.gnm_random_graph(n_base, n_base, seed=seed)
+    pairs = [(names[a], names[b]) for a, b in graph.edges]
+    upward = [(name, summaries[int(random.integers(len(summaries)))]) for name in names[: n_base // 2]]
+    entities = entity_table(chunks | {name: [] for name in summaries}, dict.fromkeys(summaries, 1))
+    relations = pa.concat_tables([relation_table(pairs), relation_table(upward, "summary")])
+    return entities, relations, nx.Graph([*pairs, *upward]), chunks
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_pair_agrees_with_networkx(seed: int) -> None:
+    entities, relations, graph, chunks = random_case(90, seed)
+    graph.add_nodes_from(chunks)
+    distances = dict(nx.all_pairs_shortest_path_length(graph))
+    expected = Counter(
+        distances[a].get(b) for a, b in combinations(sorted(chunks), 2) if not set(chunks[a]) & set(chunks[b])
+    )
+    found = path_lengths(entities, relations)
+    assert found.pairs == expected.total()
+    assert found.unreachable == expected[None]
+    assert found.hops == tuple(expected[hops] for hops in range(len(found.hops)))
+
+
+def test_a_sample_says_so_is_repeatable_and_close() -> None:
+    entities, relations, _, _ = random_case(900, seed=5)
+    whole, sample = path_lengths(entities, relations), path_lengths(entities, relations, max_pairs=200_000)
+    assert (whole.exact, whole.sources, sample.exact, sample.sources) == (True, 900, False, 222)
+    assert sample == path_lengths(entities, relations, max_pairs=200_000)
+    assert sample != path_lengths(entities, relations, max_pairs=200_000, seed=1)
+    assert sample.mean == pytest.approx(whole.mean, rel=0.02)
+    assert sample.flat_unreachable / sample.pairs == pytest.approx(whole.flat_unreachable / whole.pairs, abs=0.08)
+
+
+def test_coverage_is_the_share_with_a_summary_above() -> None:
+    """Layer 0: a, e and, over T two layers up, f; layer 1: S; nothing is above T."""
+    assert covered(ENTITIES, RELATIONS) == [pytest.approx(3 / 6), 1.0, None]
+    assert covered(ENTITIES.slice(0, 6), RELATIONS) == [None]
+    assert covered(ENTITIES.slice(0, 0), RELATIONS) == []

@@ -1,0 +1,128 @@
+"""Leiden: no move that would help is left, groups do not see each other, and nothing but the seed decides."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from hirag_dist.core.graph.leiden import leiden
+from hirag_dist.types import CsrGraph
+
+
+def csr(graph: nx.Graph) -> CsrGraph:
+    n = graph.number_of_nodes()
+    matrix = nx.to_scipy_sparse_array(graph, nodelist=range(n), dtype=np.float64, format="csr")
+    matrix.sort_indices()
+    rows = np.zeros(matrix.nnz, np.int32)
+    return CsrGraph(
+        matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float32), rows
+    )
+
+
+def weighted(seed: int, n_nodes: int = 60) -> nx.Graph:
+    graph = nx.barabasi_albert_graph(n_nodes, 3, seed=seed)
+    random = np.random.default_rng(seed)
+    for _, _, data in graph.edges(data=True):
+        data["weight"] = float(random.geometric(0.3))
+    return graph
+
+
+def whole(graph: nx.Graph) -> np.ndarray:
+    return np.zeros(graph.number_of_nodes(), np.int64)
+
+
+def sets(labels: np.ndarray) -> list[set[int]]:
+    return [set(np.flatnonzero(labels == label).tolist()) for label in range(int(labels.max()) + 1)]
+
+
+@pytest.mark.parametrize("resolution", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_move_of_one_node_would_help(seed: int, resolution: float) -> None:
+    graph = weighted(seed)
+    labels = leiden(csr(graph), whole(graph), resolution, seed)
+    assert sorted(set(labels.tolist())) == list(range(int(labels.max()) + 1))
+
+    def quality(labels: np.ndarray) -> float:
+        parts = [part for part in sets(labels) if part]
+        return float(nx.community.modularity(graph, parts, resolution=resolution))
+
+    best = quality(labels)
+    for node in graph:
+        for label in {*labels[list(graph[node])].tolist(), int(labels.max()) + 1}:
+            moved = labels.copy()
+            moved[node] = label
+            assert quality(moved) <= best + 1e-4  # what the last round may have left
+    assert all(nx.is_connected(graph.subgraph(part)) for part in sets(labels))
+
+
+def test_larger_resolutions_give_smaller_communities() -> None:
+    graph = weighted(1, 200)
+    counts = [int(leiden(csr(graph), whole(graph), resolution, 0).max()) for resolution in (0.3, 1.0, 4.0)]
+    assert counts == sorted(set(counts))
+
+
+def test_each_group_is_parted_as_if_it_were_alone() -> None:
+    graph = weighted(2, 120)
+    groups = np.arange(120) % 3 - 1
+    labels = leiden(csr(graph), groups, 1.0, 5)
+    assert (labels[groups == -1] == -1).all()
+    seen: set[int] = set()
+    for group in (0, 1):
+        nodes = np.flatnonzero(groups == group)
+        part = nx.convert_node_labels_to_integers(graph.subgraph(nodes.tolist()), ordering="sorted")
+        alone = leiden(csr(part), whole(part), 1.0, 5)
+        here = labels[nodes]
+        assert {frozenset(nodes[list(members)].tolist()) for members in sets(alone)} == {
+            frozenset(nodes[here == label].tolist()) for label in np.unique(here)
+        }
+        assert not seen & set(here.tolist())
+        seen |= set(here.tolist())
+
+
+def test_weights_that_are_not_positive_join_nothing() -> None:
+    graph = nx.path_graph(6)
+    for a, b, data in graph.edges(data=True):
+        data["weight"] = -3.0 if (a, b) == (2, 3) else 2.0
+    labels = leiden(csr(graph), whole(graph), 0.1, 0)
+    assert sets(labels) in ([{0, 1, 2}, {3, 4, 5}], [{3, 4, 5}, {0, 1, 2}])
+    lone = CsrGraph(np.array([0, 1, 2]), np.array([1, 0], np.int32), np.zeros(2, np.float32), np.zeros(2, np.int32))
+    assert sorted(leiden(lone, np.zeros(2, np.int64), 1.0, 0).tolist()) == [0, 1]
+
+
+def test_a_bridge_that_leaves_does_not_keep_its_community_together() -> None:
+    """Two cliques that only a node between them joins are never one community at the end."""
+    graph = nx.disjoint_union(nx.complete_graph(6), nx.complete_graph(6))
+    graph.add_edges_from([(12, 0), (12, 6)])
+    for seed in range(8):
+        labels = leiden(csr(graph), whole(graph), 1.0, seed)
+        assert len(set(labels[:6].tolist())) == len(set(labels[6:12].tolist())) == 1
+        assert labels[0] != labels[6]
+
+
+SCRIPT = """
+import hashlib
+from tests.core.graph.test_leiden import csr, weighted, whole
+from hirag_dist.core.graph.leiden import leiden
+graph = weighted(3, 400)
+print(hashlib.sha256(leiden(csr(graph), whole(graph), 1.0, 9).tobytes()).hexdigest())
+"""
+
+
+def test_another_process_with_another_hash_seed_gives_the_same() -> None:
+    graph = weighted(3, 400)
+    labels = leiden(csr(graph), whole(graph), 1.0, 9)
+    found = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env=os.environ | {"PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == hashlib.sha256(labels.tobytes()).hexdigest()
+    assert not np.array_equal(labels, leiden(csr(graph), whole(graph), 1.0, 10))

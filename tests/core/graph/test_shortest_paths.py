@@ -1,0 +1,149 @@
+"""Shortest paths against all shortest paths written out, with the three tie rules applied to the list."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hirag_dist.core.graph.shortest_path_kernel import chain
+from hirag_dist.core.graph.shortest_paths import PathFinder
+from hirag_dist.core.numba_jit import read_only
+from hirag_dist.types import CsrGraph
+
+Edges = list[tuple[int, int, float]]
+
+
+def csr(n_nodes: int, edges: Edges) -> CsrGraph:
+    both = sorted(
+        [(a, b, w, at) for at, (a, b, w) in enumerate(edges)] + [(b, a, w, at) for at, (a, b, w) in enumerate(edges)]
+    )
+    heads = np.array([entry[0] for entry in both], np.int64)
+    return CsrGraph(
+        np.concatenate([[0], np.cumsum(np.bincount(heads, minlength=n_nodes))]).astype(np.int64),
+        np.array([entry[1] for entry in both], np.int32),
+        np.array([entry[2] for entry in both], np.float32),
+        np.array([entry[3] for entry in both], np.int32),
+    )
+
+
+def brute_force(n_nodes: int, edges: Edges, source: int, target: int) -> list[int]:
+    graph = nx.Graph()
+    graph.add_nodes_from(range(n_nodes))
+    graph.add_weighted_edges_from(edges)
+    if source == target:
+        return [source]
+    if not nx.has_path(graph, source, target):
+        return []
+
+    def smallest_weight(path: list[int]) -> float:
+        return min(graph[a][b]["weight"] for a, b in pairwise(path))
+
+    return min(nx.all_shortest_paths(graph, source, target), key=lambda path: (-smallest_weight(path), path))
+
+
+def random_edges(rng: np.random.Generator, n_nodes: int, share: float, n_weights: int) -> Edges:
+    return [
+        (a, b, float(rng.integers(1, n_weights + 1)) / 2)
+        for a in range(n_nodes)
+        for b in range(a + 1, n_nodes)
+        if rng.random() < share
+    ]
+
+
+def assert_clean(finder: PathFinder) -> None:
+    assert not finder._work.seen.any()
+
+
+@pytest.mark.parametrize("n_weights", [1, 3, 50])
+@pytest.mark.parametrize("share", [0.08, 0.15, 0.3, 0.7])
+def test_random_graphs_agree_with_brute_force_in_both_directions(share: float, n_weights: int) -> None:
+    rng = np.random.default_rng([round(share * 100), n_weights])
+    for _ in range(40):
+        n_nodes = int(rng.integers(2, 17))
+        edges = random_edges(rng, n_nodes, share, n_weights)
+        finder = PathFinder(csr(n_nodes, edges))
+        for _ in range(6):
+            source, target = (int(row) for row in rng.integers(0, n_nodes, 2))
+            assert finder.path(source, target) == brute_force(n_nodes, edges, source, target)
+            assert_clean(finder)
+
+
+@pytest.mark.parametrize("shape", ["grid", "tree", "ring", "hypercube", "layers"])
+def test_graphs_with_many_equal_paths_agree_with_brute_force(shape: str) -> None:
+    graph = {
+        "grid": lambda: nx.convert_node_labels_to_integers(nx.grid_2d_graph(5, 6)),
+        "tree": lambda: nx.balanced_tree(3, 3),
+        "ring": lambda: nx.cycle_graph(20),
+        "hypercube": lambda: nx.convert_node_labels_to_integers(nx.hypercube_graph(4)),
+        "layers": lambda: nx.complete_multipartite_graph(3, 4, 3, 4),
+    }[shape]()
+    rng = np.random.default_rng(7)
+    rename = rng.permutation(len(graph))  # rows in no natural order
+    edges = [(int(rename[a]), int(rename[b]), float(rng.integers(1, 4))) for a, b in graph.edges]
+    finder = PathFinder(csr(len(graph), edges))
+    for _ in range(40):
+        source, target = (int(row) for row in rng.integers(0, len(graph), 2))
+        assert finder.path(source, target) == brute_force(len(graph), edges, source, target)
+    assert_clean(finder)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(st.data())
+def test_any_small_graph_agrees_with_brute_force(data: st.DataObject) -> None:
+    n_nodes = data.draw(st.integers(2, 8))
+    pairs = [(a, b) for a in range(n_nodes) for b in range(a + 1, n_nodes)]
+    chosen = data.draw(st.lists(st.sampled_from(pairs), unique=True))
+    edges = [(a, b, float(data.draw(st.sampled_from([0.1, 1, 2])))) for a, b in chosen]
+    finder = PathFinder(csr(n_nodes, edges))
+    for source in range(n_nodes):
+        for target in range(n_nodes):
+            assert finder.path(source, target) == brute_force(n_nodes, edges, source, target)
+
+
+def test_fewest_hops_come_before_weight() -> None:
+    """A weak direct edge 0–3 beside a strong detour by 1 and 2."""
+    assert PathFinder(csr(4, [(0, 1, 9), (1, 2, 9), (2, 3, 9), (0, 3, 0.1)])).path(0, 3) == [0, 3]
+
+
+def test_the_smallest_weight_counts_not_the_sum() -> None:
+    """0–1–3 has weights 10 and 1, 0–2–3 has 2 and 2."""
+    assert PathFinder(csr(4, [(0, 1, 10), (1, 3, 1), (0, 2, 2), (2, 3, 2)])).path(0, 3) == [0, 2, 3]
+
+
+def test_equal_paths_go_by_rows_from_the_earlier_key() -> None:
+    """A ladder: from 0 the lowest first step is 1, from 5 it is 3."""
+    finder = PathFinder(csr(6, [(0, 1, 1), (1, 4, 1), (4, 5, 1), (0, 2, 1), (2, 3, 1), (3, 5, 1)]))
+    assert finder.path(0, 5) == [0, 1, 4, 5]
+    assert finder.path(5, 0) == [5, 3, 2, 0]
+
+
+def test_unconnected_isolated_and_equal_ends() -> None:
+    finder = PathFinder(csr(5, [(0, 1, 1), (2, 3, 1)]))
+    assert finder.path(0, 3) == []
+    assert finder.path(0, 4) == []
+    assert finder.path(4, 4) == [4]
+    assert_clean(finder)
+
+
+def test_a_chain_joins_consecutive_keys_in_their_order() -> None:
+    finder = PathFinder(csr(5, [(0, 1, 1), (1, 2, 1), (3, 4, 1)]))
+    assert finder.chain([2, 0, 3, 4]) == [[2, 1, 0], [], [3, 4]]
+    assert finder.chain([2]) == []
+    assert finder.chain([]) == []
+
+
+def test_mapped_arrays_and_arrays_of_memory_share_their_machine_code() -> None:
+    graph = csr(3, [(0, 1, 1), (1, 2, 1)])
+    mapped = CsrGraph(*(read_only(each) for each in (graph.indptr, graph.indices, graph.weights, graph.relation_rows)))
+    components = np.zeros(3, np.int32)
+    assert PathFinder(mapped, read_only(components)).path(0, 2) == [0, 1, 2]
+    compiled = len(chain.signatures)
+    finder = PathFinder(graph, components)
+    assert finder.path(0, 2) == [0, 1, 2]
+    assert finder.chain([0, 2], components=components) == [[0, 1, 2]]
+    assert len(chain.signatures) == compiled

@@ -1,0 +1,428 @@
+"""Replies as models write them: what is plainly meant is read, everything else is refused with its reason."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hirag_dist.core.prompts.reply_parsing import (
+    Cover,
+    EntityRecord,
+    Extraction,
+    Finding,
+    Malformed,
+    RelationRecord,
+    parse_extraction,
+    parse_meta_types,
+    parse_report,
+    parse_summary,
+    parse_text,
+    usable_text,
+)
+from hirag_dist.core.prompts.templates import FORMATS, SCHEMAS
+from hirag_dist.types import ChatReply
+
+SCROOGE = EntityRecord("Scrooge", "person", "A miser.")
+BOB = EntityRecord("Bob Cratchit", "person", "His clerk.")
+WORKS = RelationRecord("Bob Cratchit", "Scrooge", "Bob works for Scrooge.", 8.0)
+PLAIN = """\
+entity<|>Scrooge<|>person<|>A miser.
+entity<|>Bob Cratchit<|>person<|>His clerk.
+relation<|>Bob Cratchit<|>Scrooge<|>Bob works for Scrooge.<|>8
+<|COMPLETE|>"""
+AS_JSON: dict[str, Any] = {
+    "entities": [
+        {"name": "Scrooge", "type": "person", "description": "A miser."},
+        {"name": "Bob Cratchit", "type": "person", "description": "His clerk."},
+    ],
+    "relations": [
+        {"source": "Bob Cratchit", "target": "Scrooge", "description": "Bob works for Scrooge.", "strength": 8}
+    ],
+}
+ECHO = "quotes the form back"
+SAMPLES = next(
+    (
+        found
+        for above in Path(__file__).resolve().parents
+        if (found := above / "shared" / "data" / "malformed_llm_outputs").is_dir()
+    ),
+    Path("malformed_llm_outputs"),
+)
+
+
+def extraction(text: str) -> Extraction:
+    return parse_extraction(ChatReply(text))
+
+
+def names(text: str) -> list[str]:
+    return [entity.name for entity in extraction(text).entities]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN,
+        PLAIN.replace("\n", "\r\n"),
+        PLAIN.replace("\n", "##\n"),
+        PLAIN.replace("\n", "##"),
+        PLAIN.replace("\n", "\n\n"),
+        PLAIN.replace("<|COMPLETE|>", ""),
+        PLAIN.replace("<|>", " <|> "),
+        PLAIN.replace("entity", "ENTITY").replace("relation", "Relationship"),
+        PLAIN.replace("entity", "- entity").replace("relation", "* relation"),
+        PLAIN.replace("entity", "**entity**").replace("relation", "**relation**"),
+        PLAIN.replace("entity", "• `entity`").replace("relation", "> `relation`"),
+        "Here are the records you asked for:\n\n" + PLAIN + "\n\nI hope that this helps!",
+        "```\n" + PLAIN + "\n```",
+        "```text\n" + PLAIN + "\n```",
+        "<think>entity<|>Marley<|>person<|>Perhaps?</think>\n" + PLAIN,
+        "<Reasoning>entity<|>Marley<|>person<|>Perhaps?</Reasoning>" + PLAIN,
+        "The prompt opened the thinking.\nentity<|>Marley<|>person<|>Perhaps?\n</think>\n\n" + PLAIN,
+        PLAIN + "\n<think>and then the limit came: entity<|>Marley<|>person<|>A ghost.",
+        '("entity"<|>"Scrooge"<|>"person"<|>"A miser.")##\n'
+        '("entity"<|>"Bob Cratchit"<|>"person"<|>"His clerk.")##\n'
+        '("relationship"<|>"Bob Cratchit"<|>"Scrooge"<|>"Bob works for Scrooge."<|>8)<|COMPLETE|>',
+        "('entity'<|>Scrooge<|>'Person'<|>'A miser.')\n('entity'<|>Bob Cratchit<|>(person)<|>His clerk.)\n"
+        "('relationship'<|>Bob Cratchit<|>Scrooge<|>Bob works for Scrooge.<|>8.0)",
+        '1. ("entity"<|>"Scrooge"<|>"person"<|>"A miser.")\n2) ("entity"<|>"Bob Cratchit"<|>"person"<|>"His clerk.")\n'
+        '3. ("relationship"<|>"Bob Cratchit"<|>"Scrooge"<|>"Bob works for Scrooge."<|>"8")',
+        "“entity”<|>“Scrooge”<|>PERSON.<|>“A miser.”\nentity<|>Bob  Cratchit,<|>person<|>His clerk.\n"
+        "relation<|>Bob Cratchit<|>Scrooge<|>Bob works for Scrooge.<|>8",
+        json.dumps(AS_JSON),
+        json.dumps(AS_JSON, indent=2),
+        json.dumps(AS_JSON).replace("}]", "},]").replace("]}", "], }"),
+        json.dumps(AS_JSON).replace('"', "“"),
+        json.dumps(AS_JSON).removesuffix("}"),
+        "[THINK]{not json}[/THINK]" + PLAIN,
+        "<|channel|>analysis<|message|>entity<|>Marley<|>person<|>Perhaps?<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>" + PLAIN,
+        "Sure!\n```json\n" + json.dumps(AS_JSON, indent=1) + "\n```\nDone.",
+        "```\n" + json.dumps(AS_JSON) + "\n```",
+        "The records: " + json.dumps(AS_JSON) + " — that is all.",
+        "<think>{not json}</think>" + json.dumps(AS_JSON),
+    ],
+)
+def test_records_in_every_dress_are_the_same_records(text: str) -> None:
+    assert extraction(text) == Extraction((SCROOGE, BOB), (WORKS,))
+
+
+def test_records_keep_their_order_and_repetitions() -> None:
+    assert names("entity<|>B<|>x<|>1\nentity<|>A<|>x<|>2\nentity<|>B<|>x<|>3") == ["B", "A", "B"]
+
+
+def test_a_record_without_description_or_strength_is_read() -> None:
+    read = extraction("entity<|>Paris<|>location\nrelation<|>Paris<|>France<|>Its capital.")
+    assert read.entities == (EntityRecord("Paris", "location", ""),)
+    assert read.relations == (RelationRecord("Paris", "France", "Its capital.", 1.0),)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("0", 0.1), ("-3", 0.1), ("11", 10.0), ("7.5", 7.5), ("(9)", 9.0), ("high", 1.0), ("nan", 1.0), ("inf", 10.0)],
+)
+def test_strength_is_kept_between_a_tenth_and_ten(written: str, read: float) -> None:
+    assert extraction(f"relation<|>A<|>B<|>They met.<|>{written}").relations[0].strength == read
+    data = {"relations": [{"source": "A", "target": "B", "description": "", "strength": written}]}
+    assert extraction(json.dumps(data)).relations[0].strength == read
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "entity<|><|>person<|>No name.",
+        "entity<|>?!<|>person<|>No letter or digit.",
+        f"entity<|>{'a' * 201}<|>person<|>A paragraph.",
+        "entity<|>Scrooge",
+        "relation<|>Scrooge<|> scrooge <|>Himself.<|>3",
+        "relation<|>Scrooge<|><|>Nobody.<|>3",
+        "entities<|>Scrooge<|>person<|>Another word.",
+        "the entity<|>Scrooge<|>person<|>In a sentence.",
+        *(line for form in FORMATS.values() for line in form.splitlines() if "<|>" in line),
+        '("entity"<|><entity_name><|><entity_type><|><entity_description>)',
+        "('entity'<|>{entity}<|>{kind}<|>A thing.')",
+    ],
+)
+def test_a_line_that_is_no_record_is_dropped_and_alone_refused(line: str) -> None:
+    assert names(f"{line}\nentity<|>Marley<|>person<|>Dead.") == ["Marley"]
+    assert not extraction(f"{line}\nentity<|>Marley<|>person<|>Dead.").relations
+    with pytest.raises(Malformed, match=f"no record in the requested form|{ECHO}"):
+        extraction(line)
+
+
+@pytest.mark.parametrize("language", ["python", "Python", "py", "bash", "js", "c++", "sql"])
+@pytest.mark.parametrize("end", ["\n```\n", "\n", ""])
+def test_code_is_never_taken_for_records(language: str, end: str) -> None:
+    code = f'```{language}\nrecords = """\nentity<|>Foo<|>person<|>Bar.\n"""\ndata = {json.dumps(AS_JSON)}{end}'
+    with pytest.raises(Malformed, match="no record"):
+        extraction(code)
+    assert names("entity<|>Marley<|>person<|>Dead.\n" + code) == ["Marley"]
+    if "```\n" in end:
+        assert names(code + "entity<|>Marley<|>person<|>Dead.") == ["Marley"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (ChatReply(""), "the reply is empty"),
+        (ChatReply(" \n"), "the reply is empty"),
+        (ChatReply("<think>Let me see"), "only thinking text"),
+        (ChatReply("<think>Let me see</think>  "), "only thinking text"),
+        (ChatReply("Let me see</think>"), "only thinking text"),
+        (ChatReply(PLAIN, finish_reason="length"), "cut off at the token limit"),
+        (ChatReply(PLAIN, finish_reason="content_filter"), "content filter"),
+        (ChatReply("I'm sorry, but I can't help with that."), "the model refused"),
+        (ChatReply("I cannot do this."), "the model refused"),
+        (ChatReply("As an AI language model, I do not read."), "the model refused"),
+        (ChatReply("No.", finish_reason="refusal"), "the model refused"),
+        (ChatReply("抱歉，我无法处理这段文字。"), "the model refused"),
+        (ChatReply("<|channel|>analysis<|message|>Let me see"), "only thinking text"),
+        (ChatReply(PLAIN + "\n" + "entity<|>Marley<|>person<|>Dead.\n" * 40), "repeats one line 40 times: entity"),
+        (ChatReply("entity<|>Marley<|>person<|>He is dead" + " and dead" * 300), "ends in a loop"),
+        (ChatReply("```python\nprint('entity')\n```"), "program code, and no record"),
+        (ChatReply(FORMATS["extract-graph"]), ECHO),
+        (ChatReply(json.dumps(SCHEMAS["extract-graph"])), ECHO),
+        (ChatReply("There is nothing here."), "no record in the requested form"),
+        (ChatReply('{"entities": [{"name": "Scrooge"'), "no record in the requested form"),
+        (ChatReply('{"entities": [{"title": "Scrooge"}]}'), "no record in the requested form"),
+        (ChatReply('{"entities": {"name": "Scrooge"}, "relations": []}'), "no record in the requested form"),
+        (ChatReply('["Scrooge"]'), "no record in the requested form"),
+        (ChatReply("null"), "no record in the requested form"),
+    ],
+)
+def test_unusable_replies_are_refused_with_the_reason(reply: ChatReply, reason: str) -> None:
+    with pytest.raises(Malformed, match=reason):
+        parse_extraction(reply)
+
+
+@pytest.mark.parametrize("text", ["<|COMPLETE|>", ' {"entities": [], "relations": []}', '{"relations": []}'])
+def test_a_reply_that_says_there_is_nothing_is_believed(text: str) -> None:
+    assert extraction(text) == Extraction((), ())
+
+
+def test_json_with_odd_values_does_not_raise() -> None:
+    data = {
+        "entities": [3, None, {"name": 42, "type": None, "description": ["x"]}, {"type": "person"}],
+        "relations": [{"source": "A", "target": "a"}, {"source": "A", "target": "B", "strength": None}, "A–B"],
+    }
+    read = extraction(json.dumps(data))
+    assert [(entity.name, entity.type) for entity in read.entities] == [("42", "unknown")]
+    assert read.relations == (RelationRecord("A", "B", "", 1.0),)
+
+
+PIECES = [
+    "entity",
+    "relation",
+    "<|>",
+    "##",
+    "\n",
+    "a",
+    '"',
+    "(",
+    ")",
+    "{",
+    "}",
+    "`",
+    "<think>",
+    "</think>",
+    "```python",
+]
+PIECES += ["```", "<|COMPLETE|>", "5", "[]", ":", "entities"]
+
+
+def outcome(parse: Callable[[ChatReply], object], text: str) -> object:
+    """What a parser returns, or its reason for refusing."""
+    try:
+        return parse(ChatReply(text))
+    except Malformed as refusal:
+        return str(refusal)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from(PIECES)))
+def test_any_text_parses_or_is_refused_with_a_reason(pieces: list[str]) -> None:
+    for parse in (parse_extraction, lambda reply: parse_summary(reply, 2, ["a", "b"]), parse_report, parse_text):
+        assert outcome(parse, "".join(pieces))
+
+
+MEMBERS = ["Scrooge", "Bob Cratchit", "Tiny Tim"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "entity<|>Cratchit family<|>organization<|>A family.\n"
+        "relation<|>2<|>Cratchit family<|>Father.<|>9\nrelation<|>3<|>Cratchit family<|>Son.<|>7",
+        "entity<|>Cratchit family<|>organization<|>A family.\n"
+        "relation<|>Bob  cratchit<|>“Cratchit Family”<|>Father.<|>9\nrelation<|>TINY TIM<|>Cratchit family<|>Son.<|>7",
+        json.dumps(
+            {
+                "entities": [{"name": "Cratchit family", "type": "Organization", "description": "A family."}],
+                "relations": [
+                    {"member": 2, "entity": "cratchit family", "description": "Father.", "strength": 9},
+                    {"member": "3.", "entity": "Cratchit family", "description": "Son.", "strength": "7"},
+                ],
+            }
+        ),
+    ],
+)
+def test_a_summary_joins_members_by_number_or_name(text: str) -> None:
+    summary = parse_summary(ChatReply(text), 3, MEMBERS)
+    assert summary.entities == (EntityRecord("Cratchit family", "organization", "A family."),)
+    assert summary.covers == (Cover(1, 0, "Father.", 9.0), Cover(2, 0, "Son.", 7.0))
+
+
+def test_a_summary_without_relations_is_accepted_and_repeated_covers_keep_the_first() -> None:
+    assert parse_summary(ChatReply("entity<|>Family<|>organization<|>X."), 3, MEMBERS).covers == ()
+    once = "entity<|>Family<|>x<|>X.\nrelation<|>1<|>Family<|>a<|>2"
+    twice = f"{once}\nrelation<|>1<|>family<|>b<|>3\nrelation<|>4<|>Family<|>c<|>5"
+    assert parse_summary(ChatReply(twice), 3, MEMBERS).covers == (Cover(0, 0, "a", 2.0),)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("relation<|>1<|>Family<|>x<|>3", "no summary entity"),
+        ("entity<|>Family<|>x<|>X.\nrelation<|>0<|>Family<|>x<|>3\nrelation<|>4<|>Family<|>x<|>3", "joins a member"),
+        ("entity<|>Family<|>x<|>X.\nrelation<|>1<|>Village<|>x<|>3", "joins a member"),
+    ],
+)
+def test_a_summary_that_says_nothing_of_its_members_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(Malformed, match=reason):
+        parse_summary(ChatReply(text), 3, MEMBERS)
+
+
+def test_a_report_is_read_with_its_references_and_a_bounded_rating() -> None:
+    data = {
+        "title": "Counting-house",
+        "summary": "Two men work.",
+        "rating": "12/",
+        "findings": [
+            {"summary": "Bob is cold.", "explanation": "", "references": ["E1", "[R2]", 3]},
+            {"summary": "", "explanation": ""},
+            "not a finding",
+        ],
+    }
+    report = parse_report(ChatReply("```json\n" + json.dumps(data) + "\n```"))
+    assert (report.title, report.summary, report.rating) == ("Counting-house", "Two men work.", 0.0)
+    assert report.findings == (Finding("Bob is cold.", "", ("E1", "R2", "3")),)
+    assert parse_report(ChatReply(json.dumps(data | {"rating": 12}))).rating == 10.0
+    assert parse_report(ChatReply(json.dumps(data | {"rating": -1}))).rating == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("A fine report.", "not hold one JSON object"),
+        ('```json\n{"title": "A", "summary": "B"}\n```\n```json\n{"title": "C", "summary": "D"}\n```', "not hold one"),
+        ('{"title": "…", "summary": "…", "rating": 5.0}', ECHO),
+        (json.dumps(SCHEMAS["report"]), ECHO),
+        ('{"title": "T"}', "no summary"),
+        ('{"summary": "S", "title": ""}', "no title"),
+    ],
+)
+def test_a_report_without_its_parts_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(Malformed, match=reason):
+        parse_report(ChatReply(text))
+
+
+def test_plain_text_keeps_its_code_and_loses_its_thinking() -> None:
+    assert parse_text(ChatReply("<thinking>hm</thinking>Use:\n```python\nx = 1\n```")) == "Use:\n```python\nx = 1\n```"
+    assert usable_text(ChatReply("I'm sorry: entity<|>A<|>b<|>c")).startswith("I'm sorry")
+
+
+# What the records of a real small model look like. Placeholder lines, quoted back from the prompt, count as record
+# starts in the recording; one reply (120 starts) holds one pronoun a line in a form of its own.
+ONLY_PLACEHOLDERS = {11, 39, 69, 75, 89, 103, 120}
+OWN_FORM = {82}
+
+
+NOTHING = "no record in the requested form"
+REASONS = {
+    f"the reply holds program code, and {NOTHING}": 41,
+    f"the reply holds {NOTHING}": 7,
+    "the reply quotes the form back instead of filling it in": 8,
+    "the reply ends in a loop that repeats the same words": 1,
+    "the reply repeats one line 127 times": 1,
+}
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the recorded replies are not here")
+def test_recorded_malformed_replies_parse_or_are_refused_and_code_gives_nothing() -> None:
+    rows = [json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
+    refused = {}
+    for at, row in enumerate(rows):
+        read = outcome(parse_extraction, row["response"])
+        if not isinstance(read, Extraction):
+            refused[at] = str(read).split(":")[0]
+            continue
+        without_code = re.sub(r"```python.*?(```|\Z)", "", row["response"], flags=re.DOTALL)
+        assert read == extraction(without_code)
+        for entity in read.entities:
+            assert not re.search(r"[{}=\\]|<\||_", entity.name), entity
+            assert entity.name in " ".join(without_code.split())
+        if row["n_entity_records"]:
+            assert 0 <= row["n_entity_records"] - len(read.entities) <= 1
+            assert 0 <= row["n_relationship_records"] - len(read.relations) <= 4
+    assert Counter(refused.values()) == REASONS
+    formed = {at for at, row in enumerate(rows) if row["n_entity_records"] + row["n_relationship_records"]}
+    assert refused.keys() & formed == ONLY_PLACEHOLDERS | OWN_FORM
+    # Seven of the 57 without a well-formed start hold tuples in prose or in a plain block, not in code.
+    assert {at for at, row in enumerate(rows) if at not in refused} - formed == {15, 17, 21, 25, 64, 74, 80}
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the recorded replies are not here")
+def test_recorded_replies_are_in_the_language_of_their_chunks() -> None:
+    chunks = [json.loads(line) for line in (SAMPLES / "chunks.jsonl").read_text(encoding="utf-8").splitlines()]
+    texts = {chunk["chunk_id"]: chunk["text"] for chunk in chunks}
+    for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        compared = outcome(lambda reply, read=texts[row["chunk_id"]]: parse_extraction(reply, read), row["response"])
+        assert compared == outcome(parse_extraction, row["response"])
+
+
+CHINESE = "entity<|>Scrooge<|>person<|>斯克鲁奇是一个住在伦敦的吝啬鬼，他讨厌圣诞节，也讨厌一切欢乐。\n" * 3
+ENGLISH_TEXT = "Scrooge was a tight-fisted hand at the grindstone, and he hated the cheer of the season. " * 5
+
+
+def test_descriptions_in_another_language_than_the_text_are_refused() -> None:
+    with pytest.raises(Malformed, match=r"in Chinese or Japanese script, the text is in Latin script; descriptions"):
+        parse_extraction(ChatReply(CHINESE), ENGLISH_TEXT)
+    assert len(parse_extraction(ChatReply(CHINESE)).entities) == 3
+    with pytest.raises(Malformed, match="Latin script"):
+        parse_summary(ChatReply(CHINESE), 1, ["Scrooge"], ENGLISH_TEXT)
+    report = {"title": "斯克鲁奇", "summary": "斯克鲁奇是一个住在伦敦的吝啬鬼，他讨厌圣诞节，也讨厌一切欢乐。" * 3}
+    with pytest.raises(Malformed, match="Latin script"):
+        parse_report(ChatReply(json.dumps(report)), ENGLISH_TEXT)
+    assert parse_report(ChatReply(json.dumps(report))).title == "斯克鲁奇"
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("organization\nlegal principle\ncourt", ("organization", "legal principle", "court")),
+        ("1. Organization\n2) Court.\n- **Statute**\n• court", ("organization", "court", "statute")),
+        ("organization, court, statute", ("organization", "court", "statute")),
+        ('```json\n["person", "place", "Event"]\n```', ("person", "place", "event")),
+        ('{"types": ["a b", "c", "dd"]}', ("a b", "c", "dd")),
+        ("Meta types:\n1. Person: people who act\n2. Place: where\n3. unknown\n4. Event", ("person", "place", "event")),
+        ("```\nperson\nplace\nevent\n```", ("person", "place", "event")),
+    ],
+)
+def test_kinds_are_read_from_lists_of_any_form(text: str, kinds: tuple[str, ...]) -> None:
+    assert parse_meta_types(ChatReply(text)) == kinds
+
+
+@pytest.mark.parametrize(
+    "text", ["court\nstatute", "I have read them all\nThey tell of courts and law\nIt is hard to tell\na\nb\nc"]
+)
+def test_what_is_no_list_of_kinds_is_refused(text: str) -> None:
+    with pytest.raises(Malformed, match="no list of kinds"):
+        parse_meta_types(ChatReply(text))

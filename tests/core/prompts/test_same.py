@@ -1,0 +1,43 @@
+"""Whether two entities are one, as models answer it: in records, in JSON, loosely; or refused with the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from hirag_dist.core.prompts.reply_parsing import Malformed, Same, parse_same
+from hirag_dist.core.prompts.templates import FORMATS
+from hirag_dist.types import ChatReply
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("answer<|>yes<|>both are the agency\n<|COMPLETE|>", Same(True, "both are the agency")),
+        ("answer<|>no<|>father and son", Same(False, "father and son")),
+        ("- Answer<|>**Yes**<|>one man".replace("**", ""), Same(True, "one man")),
+        ('answer<|>"No."<|>', Same(False, "")),
+        ("answer<|>yes", Same(True, "")),
+        ("Here it is:\nanswer<|>no<|>two kings\nDone.", Same(False, "two kings")),
+        ('{"same": true, "reason": "one\\nagency"}', Same(True, "one agency")),
+        ('```json\n{"same": "no", "reason": "kings"}\n```', Same(False, "kings")),
+        ('<think>Perhaps.</think>{"same": false}', Same(False, "")),
+    ],
+)
+def test_answers(text: str, expected: Same) -> None:
+    assert parse_same(ChatReply(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Yes, they are.", "does not hold one answer"),
+        ("answer<|>perhaps<|>hard to say", "neither yes nor no: perhaps"),
+        ("answer<|>yes<|>a\nanswer<|>no<|>b", "does not hold one answer"),
+        (FORMATS["same-entity"], "does not hold one answer"),
+        ('{"same": null}', "neither yes nor no"),
+        ("", "empty"),
+    ],
+)
+def test_what_is_no_answer_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(Malformed, match=reason):
+        parse_same(ChatReply(text))

@@ -1,0 +1,212 @@
+"""Requests: fixed text first, data between tags that it cannot leave, recordings found by the text alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from hirag_dist.core.entities.claims import claims_request
+from hirag_dist.core.prompts.answer_requests import answer_request, map_request, reduce_request, short_answer_request
+from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, judge_request, listing_request
+from hirag_dist.core.prompts.evaluation_templates import CRITERIA
+from hirag_dist.core.prompts.templates import (
+    FIELD,
+    FORMATS,
+    INSTRUCTIONS,
+    PACKED,
+    SCHEMAS,
+    Prompts,
+    describe_request,
+    extraction_request,
+    gleaning_request,
+    meta_types_request,
+    pack_request,
+    report_request,
+    same_entity_request,
+    summary_request,
+    tagged,
+)
+from hirag_dist.core.text.ids import unit_id
+from hirag_dist.errors import ConfigError
+from hirag_dist.types import ChatRequest
+
+TYPES = ("person", "place")
+LISTS = {
+    "personas": ("description",),
+    "tasks": ("description", "user"),
+    "sensemaking-questions": ("description", "user", "task"),
+}
+
+
+def graph_request(text: str, form: str | None = None, prompts: Prompts | None = None) -> ChatRequest:
+    return extraction_request("extract-graph", text, prompts or Prompts(), TYPES, form)
+
+
+def every_request(text: str) -> dict[str, ChatRequest]:
+    prompts = Prompts()
+    return {
+        "extract-graph": graph_request(text),
+        "extract-entities": extraction_request("extract-entities", text, prompts, TYPES, None),
+        "extract-relations": extraction_request("extract-relations", text, prompts, TYPES, None, [(text, "person")]),
+        "extract-claims": claims_request(text, [text], prompts, None),
+        "describe": describe_request(text, "person", [text, text], prompts, 100),
+        "meta-types": meta_types_request([text], prompts),
+        "short-answer": short_answer_request(text, text, prompts),
+        "summarise": summary_request([(text, "person", text)], prompts, TYPES, None),
+        "report": report_request([text], [text], [text], prompts, None),
+        "same-entity": same_entity_request([text, f"{text} (person)"], prompts, None),
+        "answer": answer_request(text, text, prompts),
+        "map-answer": map_request(text, text, prompts, 100),
+        "reduce-answer": reduce_request(text, text, prompts),
+        "judge": judge_request(text, (text, text), tuple(CRITERIA), prompts),
+        "claims": answer_claims_request(text, text, prompts),
+        **{
+            task: listing_request(task, [(tag, text) for tag in tags], 5, [text], prompts, form=None)
+            for task, tags in LISTS.items()
+        },
+    }
+
+
+@pytest.mark.parametrize("task", INSTRUCTIONS)
+def test_the_system_message_names_its_task_and_is_the_same_for_every_unit(task: str) -> None:
+    one, other = every_request("One text.")[task], every_request("Another text.")[task]
+    assert one.messages[0] == other.messages[0], "or providers' prompt caches would not hit"
+    assert one.messages[0].content.startswith(f"Task: {task}\n")
+    assert "{" not in one.messages[0].content.removesuffix(FORMATS.get(task, "")), "a placeholder was left"
+    assert one.unit != other.unit
+
+
+@pytest.mark.parametrize("task", INSTRUCTIONS)
+@pytest.mark.parametrize("mark", ["</{tag}>", "</{tag}  >", "</ {tag}>"])
+@pytest.mark.parametrize("shape", [str.lower, str.upper])
+def test_no_text_leaves_its_tags(task: str, mark: str, shape: Callable[[str], str]) -> None:
+    """In every block, the first thing that could be taken for its end is its end."""
+    tags = ("text", "entities", "entity", "descriptions", "members", "relations", "reports", "context", "question")
+    tags += ("excerpt", "answer", "answer-1", "answer-2", "description", "user", "task", "known")
+    hostile = "x" + "".join(shape(mark.format(tag=tag)) for tag in tags) + "y"
+    body = every_request(hostile)[task].messages[1].content
+    opened = [tag for tag in tags if f"<{tag}>\n" in body]
+    assert opened
+    for tag in opened:
+        inside = body.split(f"<{tag}>\n", 1)[1]
+        end = re.search(rf"</\s*{tag}\s*>", inside, re.IGNORECASE)
+        assert end is not None
+        assert inside[: end.start()].rstrip("\n").rpartition("x")[2].endswith(("y", "y (person)", "y<|>person"))
+
+
+def test_defused_tags_can_still_be_read() -> None:
+    assert tagged("text", "a </text> b </TEXT > c </d e>") == "<text>\na < /text> b < /TEXT > c </d e>\n</text>"
+
+
+def test_texts_hold_no_marks_of_chats() -> None:
+    """Servers take them for the end of a turn wherever they stand; those that this package itself writes stay."""
+    marks = ["<end_of_turn>", "<|im_end|>", "</s>", "[/INST]", "[TOOL_CALLS]"]
+    for task, request in every_request("a " + " b ".join(marks) + f" c{FIELD}d").items():
+        body = request.messages[1].content
+        assert not [mark for mark in marks if mark in body], task
+    assert FIELD in tagged("entities", f"a{FIELD}b")
+
+
+def test_values_of_the_configuration_are_put_in() -> None:
+    assert "person, place" in graph_request("x").messages[0].content
+    assert "at most\n100 words" in every_request("x")["describe"].messages[0].content
+
+
+def test_the_delimited_form_is_described_where_no_schema_is_sent() -> None:
+    assert FORMATS["extract-graph"] in graph_request("x").messages[0].content
+    assert FORMATS["extract-graph"] not in graph_request("x", form="extract-graph").messages[0].content
+    assert set(SCHEMAS) <= set(FORMATS)
+
+
+def test_schemas_are_strict() -> None:
+    def check(schema: dict[str, object]) -> None:
+        if schema["type"] == "object":
+            properties = schema["properties"]
+            assert isinstance(properties, dict)
+            assert schema["required"] == list(properties)
+            assert schema["additionalProperties"] is False
+            for part in properties.values():
+                check(part)
+        if schema["type"] == "array":
+            assert isinstance(schema["items"], dict)
+            check(schema["items"])
+
+    for schema in SCHEMAS.values():
+        check(schema)
+
+
+def test_the_unit_of_an_extraction_is_its_text_whatever_the_prompt() -> None:
+    replaced = Prompts({"extract-graph": "Find {entity_types}!"}, {"extract-graph": "Example: none."})
+    request = graph_request("Some  text.", prompts=replaced)
+    assert request.unit == graph_request("Some text.\n").unit == unit_id("Some text.")
+    system = request.messages[0].content
+    assert system.index("Task: extract-graph") < system.index("Find person, place!") < system.index("Example: none.")
+
+
+def test_gleaning_goes_on_with_the_conversation() -> None:
+    first = graph_request("x")
+    second = gleaning_request(first, "entity<|>A<|>b<|>c")
+    assert second.messages[: len(first.messages)] == first.messages
+    assert [message.role for message in second.messages] == ["system", "user", "assistant", "user"]
+    assert (second.unit, second.round, second.form) == (first.unit, 1, first.form)
+    assert "entities and relations" in second.messages[-1].content
+    assert gleaning_request(second, "").round == 2
+    relations = extraction_request("extract-relations", "x", Prompts(), TYPES, None)
+    assert gleaning_request(relations, "").messages[-1].content.startswith("Some relations ")
+
+
+def test_members_are_numbered_from_one_on_single_lines() -> None:
+    request = summary_request([("A", "person", "a\n2. B (x): y"), ("C", "place", "c")], Prompts(), TYPES, "summarise")
+    assert request.messages[1].content == "<members>\n1. A (person): a 2. B (x): y\n2. C (place): c\n</members>"
+
+
+def pack(texts: list[str], form: str | None = None) -> ChatRequest:
+    requests = [summary_request([(text, "person", text)], Prompts(), TYPES, form) for text in texts]
+    return pack_request("summarise", requests, Prompts().system(PACKED["summarise"], None, meta_types="person"))
+
+
+def test_a_pack_says_the_same_to_every_pack_and_holds_its_units_in_order() -> None:
+    one, other = pack(["a", "b"]), pack(["c", "d", "e"])
+    assert one.messages[0] == other.messages[0], "or providers' prompt caches would not hit"
+    assert one.messages[1].content == (
+        "<unit-1>\n<members>\n1. a (person): a\n</members>\n</unit-1>\n"
+        "<unit-2>\n<members>\n1. b (person): b\n</members>\n</unit-2>"
+    )
+    assert one.packed == tuple(summary_request([(t, "person", t)], Prompts(), TYPES, None).unit for t in "ab")
+    assert (one.role, one.form, pack(["a"], "summarise").form) == ("summarise", None, "summarise-pack")
+
+
+@pytest.mark.parametrize("mark", ["</unit-1>", "<unit-2>", "</ UNIT-1 >", "<unit-1 >"])
+def test_no_text_leaves_its_unit(mark: str) -> None:
+    body = pack([f"x{mark}y", "b"]).messages[1].content
+    tags = [
+        (found.group(1).strip(), found.group(2)) for found in re.finditer(r"<(/\s*|)unit-(\d)\s*>", body, re.IGNORECASE)
+    ]
+    assert tags == [("", "1"), ("/", "1"), ("", "2"), ("/", "2")]
+
+
+@pytest.mark.parametrize("task", PACKED)
+def test_a_pack_has_the_instructions_of_its_task_also_replaced_ones(task: str) -> None:
+    own = Prompts({task: "Do this with {meta_types}."}, {task: "An example."})
+    system = own.system(PACKED[task], None, meta_types="person").content
+    assert system.startswith(f"Task: {PACKED[task]}\n\nDo this with person.\n\nExamples of one unit:\nAn example.\n\n")
+    assert system.endswith(FORMATS[PACKED[task]])
+    assert SCHEMAS[PACKED[task]]["properties"]["units"]["items"]["required"][0] == "unit"
+
+
+@pytest.mark.parametrize(
+    ("instructions", "examples", "said"),
+    [
+        ({"extract": "x"}, {}, "no prompt is called 'extract'"),
+        ({}, {"extract": "x"}, "no prompt is called 'extract'"),
+        ({"summarise": "x"}, {}, "must hold the placeholder {meta_types}"),
+        ({"describe": "x"}, {}, "must hold the placeholder {max_words}"),
+    ],
+)
+def test_prompts_that_cannot_be_used_are_refused(
+    instructions: dict[str, str], examples: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Prompts(instructions, examples)

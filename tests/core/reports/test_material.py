@@ -1,0 +1,127 @@
+"""Report material fits its prompt, sub-reports stand in, references are checked."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hirag_dist.core.prompts.reply_parsing import Finding, ReportRecord
+from hirag_dist.core.reports.material import (
+    ChildReport,
+    ClaimLine,
+    Draft,
+    Link,
+    Member,
+    members_report,
+    report_row,
+    report_text,
+)
+from hirag_dist.core.text.tokens import counter
+
+
+def count(text: str) -> int:
+    return len(text.split())
+
+
+def members(n: int) -> list[Member]:
+    return [Member(f"e{i:02d}", f"Name{i}", "concept", "ten words " * 5, degree=100 - i) for i in range(n)]
+
+
+def links(n: int) -> list[Link]:
+    return [Link(f"r{i:02d}", f"e{i:02d}", f"e{i + 1:02d}", "A", "B", "some words here", 10.0 - i) for i in range(n)]
+
+
+def test_everything_goes_in_where_it_fits() -> None:
+    material = Draft(members(4), links(3), 1000, count).material([])
+    assert material.complete
+    assert [line.split(".")[0] for line in material.entities] == ["E1", "E2", "E3", "E4"]
+    assert material.refs == {f"E{i + 1}": f"e{i:02d}" for i in range(4)} | {f"R{i + 1}": f"r{i:02d}" for i in range(3)}
+
+
+def test_the_least_prominent_are_left_out_first() -> None:
+    material = Draft(members(30), links(20), 150, count).material([])
+    assert not material.complete
+    shown = [material.refs[line.split(".")[0]] for line in material.entities]
+    assert shown == [f"e{i:02d}" for i in range(len(shown))]
+    assert sum(count(line) for line in material.entities + material.relations) <= 150
+
+
+def test_the_report_of_the_largest_part_stands_in_for_its_members() -> None:
+    small = ChildReport("small", "Small", "summary of small", 5, frozenset(f"e{i:02d}" for i in range(5)))
+    large = ChildReport("large", "Large", "summary of large", 25, frozenset(f"e{i:02d}" for i in range(5, 30)))
+    material = Draft(members(30), links(29), 250, count).material([small, large])
+    assert material.refs["C1"] == "large"
+    assert material.complete
+    shown = {material.refs[line.split(".")[0]] for line in material.entities}
+    assert shown == {f"e{i:02d}" for i in range(5)}
+
+
+def test_references_that_name_nothing_are_dropped_and_counted() -> None:
+    record = ReportRecord("T", "S", 5.0, "", (Finding("f", "g", ("E1", "R1", "C1", "E9")),))
+    row = report_row("c", 1, record, {"E1": "e", "R1": "r", "C1": "child"})
+    assert row["n_dropped_references"] == 1
+    assert row["findings"][0]["entity_ids"] == ["e"]
+    assert row["findings"][0]["relation_ids"] == ["r"]
+
+
+def test_a_small_community_reports_its_members() -> None:
+    row = members_report("c", 0, members(2))
+    assert row["origin"] == "members"
+    assert row["title"] == "Name0, Name1"
+    assert "Name1: ten words" in report_text(row)
+
+
+def test_reports_that_do_not_fit_leave_room_for_members() -> None:
+    verbose = ChildReport("verbose", "Verbose", "word " * 500, 20, frozenset(f"e{i:02d}" for i in range(20)))
+    brief = ChildReport("brief", "Brief", "few words", 5, frozenset(f"e{i:02d}" for i in range(20, 25)))
+    material = Draft(members(30), [], 200, count).material([verbose, brief])
+    assert [line.split(":")[0] for line in material.reports] == ["C1. Brief"]
+    assert material.refs["C1"] == "brief"
+    assert len(material.entities) > 5
+    assert not material.complete
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(
+    n_members=st.integers(0, 20),
+    n_links=st.integers(0, 20),
+    parts=st.lists(st.tuples(st.sets(st.integers(0, 19)), st.integers(1, 60)), max_size=8),
+    budget=st.integers(1, 400),
+)
+def test_material_never_passes_the_budget_and_says_whether_it_is_whole(
+    n_members: int, n_links: int, parts: list[tuple[set[int], int]], budget: int
+) -> None:
+    tokens = counter("o200k_base")
+    children = [
+        ChildReport(f"c{at}", "Title", "w " * length, len(rows), frozenset(f"e{i:02d}" for i in rows))
+        for at, (rows, length) in enumerate(parts)
+    ]
+    material = Draft(members(n_members), links(n_links), budget, tokens).material(children)
+    lines = [*material.entities, *material.relations, *material.reports]
+    assert tokens("\n".join(lines)) <= budget
+    assert [line.split(".")[0] for line in lines] == list(material.refs)
+    shown = set(material.refs.values())
+    covered = shown.union(*(child.entity_ids for child in children if child.community_id in shown))
+    assert material.complete == ({member.entity_id for member in members(n_members)} <= covered)
+
+
+def claims(*entities: int) -> list[ClaimLine]:
+    return [ClaimLine(f"k{at}", f"e{entity:02d}", f"claim {at} here") for at, entity in enumerate(entities)]
+
+
+def test_claims_take_the_room_that_is_left_the_most_prominent_members_first() -> None:
+    said = claims(1, 0, 2)
+    whole = Draft(members(3), links(1), 1000, count, claims=said).material([])
+    first = [member.entity_id for member in sorted(members(3), key=lambda one: (-one.degree, one.entity_id))]
+    by_member = {line.entity_id: line.text for line in said}
+    assert [line.split(". ", 1)[1] for line in whole.claims] == [by_member[own] for own in first]
+    assert {whole.refs[f"K{at}"] for at in (1, 2, 3)} == {"k0", "k1", "k2"}
+    bare = Draft(members(3), links(1), 1000, count).material([])
+    cost = sum(count(line) + 5 for line in (*bare.entities, *bare.relations))
+    tight = Draft(members(3), links(1), cost + 12, count, claims=said).material([])
+    assert (tight.entities, tight.relations) == (bare.entities, bare.relations), "members and relations come first"
+    assert len(tight.claims) == 1
+
+
+def test_no_claim_is_shown_where_members_are_left_out() -> None:
+    small = Draft(members(9), [], 40, count, claims=claims(*range(9))).material([])
+    assert not small.complete
+    assert small.claims == ()

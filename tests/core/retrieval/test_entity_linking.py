@@ -1,0 +1,108 @@
+"""Names of entities in questions: found by their words, the longest first."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from hirag_dist.core.retrieval import entity_linking
+from hirag_dist.core.retrieval.entity_linking import (
+    MOST_WORDS,
+    Names,
+    Phrase,
+    found_names,
+    longest_names,
+    name_keys,
+    sorted_names,
+    words,
+)
+
+
+def names_of(names: list[str]) -> Names:
+    keys, places = name_keys(names)
+    return sorted_names(keys, places)
+
+
+def named(question: str, names: list[str]) -> list[str]:
+    return [names[row] for row in longest_names(found_names(names_of(names), words(question)))]
+
+
+@pytest.mark.parametrize(
+    ("question", "names", "found"),
+    [
+        ("Where was Marie Curie's husband born?", ["Curie", "Marie Curie", "Husband"], ["Marie Curie", "Husband"]),
+        ("Who founded ＮＡＳＡ?", ["nasa"], ["nasa"]),
+        ("Is «Straße» in A.B. Smith's book?", ["STRASSE", "A. B. Smith"], ["STRASSE", "A. B. Smith"]),
+        ("東京タワーはどこにありますか", ["東京タワー", "京"], ["東京タワー"]),
+        ("レオナルド・ダ・ヴィンチの絵は", ["ダ", "レオナルド・ダ・ヴィンチ"], ["レオナルド・ダ・ヴィンチ"]),
+        ("กรุงเทพมหานครอยู่ที่ไหน", ["กรุงเทพมหานคร"], ["กรุงเทพมหานคร"]),
+        ("Кто написал «Войну и мир»?", ["Войну и мир", "Мир"], ["Войну и мир"]),
+        ("the cat and the hat", ["hat", "the cat", "dog"], ["the cat", "hat"]),
+        ("Paris, Paris!", ["Paris"], ["Paris"]),
+        ("nothing here", ["there", "no", "thing"], []),
+        ("", ["a"], []),
+        ("?!", ["a", "!?"], []),
+    ],
+)
+def test_names_in_questions(question: str, names: list[str], found: list[str]) -> None:
+    assert named(question, names) == found
+
+
+def test_entities_of_one_name_are_all_found_up_to_a_limit() -> None:
+    names = ["Mercury", "mercury", "MERCURY"]
+    assert longest_names(found_names(names_of(names), ["mercury"])) == [0, 1, 2]
+    assert len(found_names(names_of(["x"] * 100), ["x"])) == entity_linking._MOST_ROWS
+
+
+def test_what_may_not_be_seen_takes_no_place_of_what_may() -> None:
+    names = names_of(["x"] * 100)
+    found = found_names(names, ["x"], lambda rows: rows >= 50)
+    assert [phrase.row for phrase in found] == list(range(50, 50 + entity_linking._MOST_ROWS))
+
+
+def test_names_of_many_words_or_none_cannot_be_looked_for() -> None:
+    keys, places = name_keys(["w " * MOST_WORDS, "w " * (MOST_WORDS + 1), "…", "w"])
+    assert places.tolist() == [0, 3]
+    assert len(set(keys.tolist())) == 2
+    long = "w " * MOST_WORDS
+    assert named(long, [long]) == [long]
+    assert found_names(names_of([]), ["w"]) == []
+
+
+def test_a_long_question_is_read_up_to_a_limit() -> None:
+    read = ["x"] * 600 + ["end"]
+    read[entity_linking._MOST_READ - 1] = "last"
+    found = found_names(names_of(["last", "end"]), read)
+    assert found == [Phrase(entity_linking._MOST_READ - 1, entity_linking._MOST_READ, 0)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_found_is_what_a_search_through_all_names_finds(seed: int) -> None:
+    choose = random.Random(seed)
+    names = [" ".join(choose.choices("abcd", k=choose.randint(1, 4))) for _ in range(25)]
+    question = choose.choices("abcde", k=15)
+    wanted = [
+        Phrase(start, start + len(name.split()), row)
+        for row, name in enumerate(names)
+        for start in range(len(question))
+        if question[start : start + len(name.split())] == name.split()
+    ]
+    found = found_names(names_of(names), question)
+    assert sorted(found) == sorted(wanted)
+    taken: set[int] = set()
+    kept = []
+    for phrase in sorted(wanted, key=lambda one: (one.start - one.end, one.start)):
+        span = set(range(phrase.start, phrase.end))
+        same = [other for other in kept if (other.start, other.end) == (phrase.start, phrase.end)]
+        if same or not span & taken:
+            kept.append(phrase)
+            taken |= span
+    assert longest_names(found) == list(dict.fromkeys(phrase.row for phrase in sorted(kept)))
+
+
+def test_keys_tell_words_and_their_order_apart() -> None:
+    keys, _ = name_keys(["a b", "b a", "ab", "a", "a b a", "a a b"])
+    assert len(set(keys.tolist())) == 6
+    assert keys.dtype == np.uint64

@@ -1,0 +1,150 @@
+"""Local search as GraphRAG does it, against the same said slowly, and on a graph of six entities.
+
+0 – 1 – 2 – 0 is a triangle; 3 hangs on 0 and 1, 4 on 2; 5 is a summary entity of 0 and 1. 0 and 1 have two relations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hirag_dist.core.cooperative import all_at_once
+from hirag_dist.core.graph.csr import build_graph
+from hirag_dist.core.graph.pagerank import Ways
+from hirag_dist.core.retrieval.graphrag_local import community_order, relation_order, relations_at, text_order
+from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity
+from hirag_dist.core.retrieval.source_ranking import Origins
+from hirag_dist.schemas import RELATIONS
+from hirag_dist.storage.serving.writer import parallel_relations
+
+ENDS = np.array([[0, 1], [1, 2], [0, 2], [0, 3], [1, 3], [2, 4], [0, 5], [1, 5], [0, 1]], np.int32)
+WEIGHTS = np.array([2.0, 5.0, 1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0])
+LAYERS = np.array([0, 0, 0, 0, 0, 1], np.int32)
+
+
+def graph() -> object:
+    names = pa.chunked_array([pa.array([str(row) for row in range(6)])])
+    rows = [
+        {name: "" for name in RELATIONS.names}
+        | {"relation_id": f"r{at}", "source_id": str(a), "target_id": str(b), "layer": 0, "chunk_ids": []}
+        | {"weight": weight}
+        for at, ((a, b), weight) in enumerate(zip(ENDS.tolist(), WEIGHTS.tolist(), strict=True))
+    ]
+    return build_graph(names, pa.Table.from_pylist(rows, RELATIONS))
+
+
+def parallel() -> object:
+    from hirag_dist.core.retrieval.levels import Parallel
+
+    return Parallel(*parallel_relations(ENDS, WEIGHTS))
+
+
+def test_all_relations_of_the_entities_within_layer_0() -> None:
+    found = all_at_once(relations_at(graph(), parallel(), LAYERS, [0]))
+    assert found.tolist() == [0, 2, 3, 8], "both relations of a pair, and none to a summary entity"
+    assert all_at_once(relations_at(graph(), parallel(), LAYERS, [])).tolist() == []
+    assert all_at_once(relations_at(graph(), parallel(), LAYERS, [4])).tolist() == [5]
+
+
+def test_relations_between_the_entities_come_first_then_those_to_what_most_of_them_share() -> None:
+    rows = np.array([0, 1, 2, 3, 4, 5, 8])
+    order = relation_order(rows, ENDS[rows], WEIGHTS[rows], [0, 1, 2])
+    assert rows[order].tolist() == [1, 0, 2, 8, 3, 4, 5], "3 is shared by two of them, and goes before the weight of 4"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_relation_order_is_that_of_the_slow_version(seed: int) -> None:
+    choose = np.random.default_rng(seed)
+    chosen = [3, 1, 4]
+    ends = choose.integers(0, 30, (200, 2)).astype(np.int32)
+    ends = ends[np.isin(ends, chosen).any(axis=1) & (ends[:, 0] != ends[:, 1])]
+    rows, weights = np.arange(len(ends)) * 2, choose.integers(1, 4, len(ends)).astype(float)
+
+    def outer(pair: list[int]) -> int:
+        return next(end for end in pair if end not in chosen)
+
+    pairs = ends.tolist()
+    inside = [at for at, pair in enumerate(pairs) if set(pair) <= set(chosen)]
+    outside = [at for at, pair in enumerate(pairs) if not set(pair) <= set(chosen)]
+    links = {
+        at: len({end for pair in pairs if outer(pairs[at]) in pair for end in pair if end in chosen}) for at in outside
+    }
+    inside.sort(key=lambda at: (-weights[at], rows[at]))
+    outside.sort(key=lambda at: (-links[at], -weights[at], rows[at]))
+    assert relation_order(rows, ends, weights, chosen).tolist() == inside + outside[:30]
+
+
+def test_no_entity_has_no_relation() -> None:
+    none = np.zeros(0, np.int64)
+    assert relation_order(none, np.zeros((0, 2), np.int32), np.zeros(0), []).tolist() == []
+
+
+def test_communities_by_hits_then_rating_then_id() -> None:
+    few = np.zeros(0, np.int32)
+    index = CommunityIndex(
+        np.zeros(4, np.int32), np.array([1.0, 9.0, 9.0, 5.0]), np.array([0, 3, 2, 1]), few, few, few, few
+    )
+    ranked = [RankedCommunity(at, hits, 0.5) for at, hits in ((0, 3), (1, 2), (2, 2), (3, 2))]
+    assert [own.community for own in community_order(index, ranked)] == [0, 2, 1, 3]
+
+
+def texts(entities: list[int], seen: list[bool] | None = None, limit: int = 10) -> list[int]:
+    """Entity 0 is in chunks 0, 1, 2, entity 1 in 2, 3; chunk 1 states two relations of 0, chunk 2 one."""
+    stated = [[1], [], [1, 2], [], [], [], [], [], []]
+    none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    ways = Ways(
+        LAYERS,
+        np.array([len(LAYERS)]),
+        np.zeros(7, np.int64),
+        few,
+        few,
+        np.array([0, 3, 5, 5, 5, 5, 5]),
+        np.array([0, 1, 2, 2, 3], np.int32),
+        none,
+        few,
+    )
+    origins = Origins(
+        np.concatenate([[0], np.cumsum([len(each) for each in stated])]),
+        np.array([chunk for each in stated for chunk in each], np.int32),
+    )
+    rows = np.array([0, 1, 2, 3, 4])
+    mask = None if seen is None else np.array(seen)
+    return all_at_once(text_order(ways, origins, entities, rows, ENDS[rows], mask, limit))
+
+
+def test_chunks_of_the_first_entity_come_first_and_of_these_what_states_most() -> None:
+    assert texts([0, 1]) == [1, 2, 0, 3]
+    assert texts([1, 0]) == [2, 3, 1, 0]
+    assert texts([1, 0], limit=3) == [2, 3, 1]
+    assert texts([4]) == []
+
+
+def test_chunks_that_may_not_be_seen_are_not_there() -> None:
+    assert texts([0, 1], [True, False, True, False]) == [2, 0]
+
+
+def test_a_hub_is_looked_at_in_steps() -> None:
+    """Entity 0 is in chunks 0 to 6 and has 200,000 relations, each stated in the chunks 0, 1, … up to its remainder."""
+    n = 200_000
+    stated = np.arange(n) % 7 + 1
+    indptr = np.concatenate([[0], np.cumsum(stated)])
+    chunks = (np.arange(indptr[-1]) - np.repeat(indptr[:-1], stated)).astype(np.int32)
+    none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    own = np.array([6, 5, 4, 3, 2, 1, 0, 9], np.int32)  # 9: states nothing
+    ways = Ways(
+        np.zeros(2, np.int32), np.array([2]), np.zeros(3, np.int64), few, few, np.array([0, 8, 8]), own, none, few
+    )
+    ends = np.column_stack([np.arange(n) % 2, np.full(n, 1)]).astype(np.int32)  # every other one is entity 0's
+    steps = text_order(ways, Origins(indptr, chunks), [0], np.arange(n), ends, None, 8)
+    counts = np.bincount(chunks[np.repeat(np.arange(n) % 2 == 0, stated)], minlength=10)
+    n_steps = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found = done.value
+            break
+        n_steps += 1
+    assert found == sorted(own.tolist(), key=lambda chunk: (-counts[chunk], chunk))
+    assert n_steps == -(-n // 65_536)

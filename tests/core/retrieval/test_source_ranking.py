@@ -1,0 +1,97 @@
+"""Where a question's walk starts, and the order of the chunks that it reaches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hirag_dist.core.cooperative import all_at_once
+from hirag_dist.core.graph.pagerank import RESTART, walk
+from hirag_dist.core.retrieval.source_ranking import NEAREST, Origins, Starts, excess, shared
+from tests.core.graph.test_pagerank import csr, ways_of
+
+MENTIONED_IN = [[0], [0, 1, 2, 3], [4], []]  # of entities; chunks 5 and 6 mention nothing
+WAYS = ways_of([0, 0, 0, 1], [[1], [0], [], []], MENTIONED_IN, 7)
+ORIGINS = Origins(*csr([[0, 1], [4], [], [5]]))
+
+
+def ranked(starts: Starts, limit: int = 10) -> dict[int, float]:
+    return dict(all_at_once(starts.ranked_steps(limit)))
+
+
+def starts(seen: NDArray[np.bool_] | None = None) -> Starts:
+    return Starts(WAYS, ORIGINS, seen)
+
+
+def expected(nodes: list[int], shares: list[float]) -> dict[int, float]:
+    rows, mass = walk(WAYS, np.array(nodes), np.array(shares))
+    return dict(zip(rows.tolist(), mass.tolist(), strict=True))
+
+
+def test_every_kind_of_start_has_an_equal_share() -> None:
+    """Entity 0 is named, 2 was retrieved, chunk 5 is near."""
+    own = starts()
+    own.of_names([0])
+    own.of_entities([(2, 0.4)])
+    own.of_chunks([(5, 0.1)])
+    assert ranked(own) == pytest.approx(expected([0, 2, 4 + 5], [1 / 3, 1 / 3, 1 / 3]))
+
+
+def test_kinds_without_a_start_leave_their_share_to_the_others() -> None:
+    own = starts()
+    own.of_names([])
+    own.of_entities([(2, 0.4)])
+    own.of_relations([(2, 0.9)])  # stated nowhere
+    own.of_chunks([])
+    assert ranked(own) == pytest.approx(expected([2], [1.0]))
+    assert ranked(starts()) == {}
+
+
+def test_entities_and_triples_share_what_was_retrieved() -> None:
+    own = starts()
+    own.of_entities([(2, 0.4)])
+    own.of_relations([(0, 0.9)])  # stated in chunks 0 and 1
+    own.of_chunks([(6, 0.5)])
+    assert ranked(own) == pytest.approx(expected([2, 4 + 0, 4 + 1, 4 + 6], [1 / 4, 1 / 8, 1 / 8, 1 / 2]))
+
+
+def test_an_entity_of_many_chunks_counts_less() -> None:
+    own = starts()
+    own.of_names([0, 1])  # in one chunk, and in four
+    assert ranked(own) == pytest.approx(expected([0, 1], [0.8, 0.2]))
+    own = starts(np.array([True, True, False, False, True, True, True]))
+    own.of_names([0, 1])  # in one, and in two that may be seen
+    found = ranked(own)
+    assert set(found) == {0, 1}
+    left = ways_of([0, 0, 0, 1], [[1], [0], [], []], [[0], [0, 1], [4], []], 7)
+    rows, mass = walk(left, np.array([0, 1]), np.array([2 / 3, 1 / 3]))
+    assert found == pytest.approx(dict(zip(rows.tolist(), mass.tolist(), strict=True)))
+
+
+def test_the_few_nearest_count_by_the_square_of_what_they_have_more_than_the_last() -> None:
+    many = [(row, score) for row, score in zip(range(7), [0.1, 0.6, 0.3, 0.9, 0.2, 0.7, 0.5], strict=True)]
+    own = starts()
+    own.of_chunks(many)
+    best = sorted(many, key=lambda one: -one[1])[:NEAREST]
+    worth = {4 + row: (score - 0.3) ** 2 for row, score in best if score > 0.3}
+    total = sum(worth.values())
+    assert ranked(own) == pytest.approx(expected(list(worth), [value / total for value in worth.values()]))
+
+
+def test_equal_scores_count_alike_and_ties_go_by_row() -> None:
+    assert excess(np.array([0.5, 0.5])).tolist() == [1.0, 1.0]
+    assert excess(np.array([-0.5])).tolist() == [1.0]
+    assert excess(np.zeros(0)).tolist() == []
+    own = starts()
+    own.of_chunks([(6, 0.5), (5, 0.5)])
+    assert list(ranked(own).items()) == [(5, RESTART / 2), (6, RESTART / 2)]
+    assert list(ranked(own, 1)) == [5]
+    assert ranked(own, 0) == {}
+
+
+def test_groups_share_alike() -> None:
+    nodes, shares = shared([(np.array([1, 2]), np.array([1.0, 3.0])), (np.array([2]), np.array([0.1]))])
+    assert (nodes.tolist(), shares.tolist()) == ([1, 2, 2], pytest.approx([0.125, 0.375, 0.5]))
+    nodes, shares = shared([(np.array([1]), np.zeros(1))])
+    assert (len(nodes), len(shares)) == (0, 0)

@@ -1,0 +1,103 @@
+"""The order of bridge triples, against cases worked by hand and an obvious version."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hirag_dist.core.retrieval.source_ranking import Origins
+from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, path_order, question_order, question_scores
+
+ENDS = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [1, 3]])
+
+
+def origins(chunks: list[list[int]]) -> Origins:
+    """Relations with these chunks."""
+    indptr = np.cumsum([0, *map(len, chunks)])
+    rows = np.array([row for own in chunks for row in own], np.int32)
+    return Origins(indptr, rows)
+
+
+def test_a_relations_nearest_chunk() -> None:
+    vectors, query = np.array([[0.2], [0.9], [-0.5]], np.float32), np.ones(1, np.float32)
+    stated = origins([[0, 1], [], [2], [0], []])
+    assert nearest_chunks(stated, vectors, np.arange(5), query) == pytest.approx([0.9, 0.0, -0.5, 0.2, 0.0])
+    assert nearest_chunks(stated, vectors, np.array([3, 0]), query) == pytest.approx([0.2, 0.9])
+    assert nearest_chunks(stated, vectors, np.zeros(0, np.int64), query).tolist() == []
+
+
+def test_a_chunk_that_may_not_be_seen_says_nothing() -> None:
+    vectors, query = np.array([[0.2], [0.9], [-0.5]], np.float32), np.ones(1, np.float32)
+    seen = np.array([True, False, False])
+    assert nearest_chunks(origins([[0, 1], [1], [2, 0]]), vectors, np.arange(3), query, seen) == pytest.approx(
+        [0.2, 0.0, 0.2]
+    )
+
+
+def test_a_triple_is_as_near_as_its_nearer_end_and_its_nearest_chunk() -> None:
+    closeness = np.array([0.8, 0.2, 0.4, -0.1], np.float32)
+    scores = question_scores(ENDS, np.arange(4), closeness, np.array([0.0, 0.6, 0.1, 0.2, 1.0], np.float32))
+    assert scores == pytest.approx([0.4, 0.5, 0.25, 0.5, 0.6])
+    scores = question_scores(10 * ENDS, 10 * np.arange(4), closeness, np.array([0.0, 0.6, 0.1, 0.2, 1.0], np.float32))
+    assert scores == pytest.approx([0.4, 0.5, 0.25, 0.5, 0.6])
+
+
+def test_the_nearest_come_first_then_the_heavier_then_by_row() -> None:
+    scores = np.array([0.5, 0.7, 0.5, 0.5, 0.1], np.float32)
+    ordered = question_order(np.array([9, 4, 3, 5, 1]), scores, np.array([1.0, 1.0, 2.0, 1.0, 9.0]))
+    assert [row for row, _ in ordered] == [4, 3, 5, 9, 1]
+    assert dict(ordered) == pytest.approx({9: 0.5, 4: 0.7, 3: 0.5, 5: 0.5, 1: 0.1})
+
+
+def test_plain_order_walks_the_paths_then_goes_by_weight() -> None:
+    """Paths 3 – 2 – 1 and 1 – 0: relation (0, 3) and (1, 3) are on none."""
+    rows, weights = np.arange(10, 15), np.array([9.0, 1.0, 1.0, 2.0, 2.0])
+    ordered = path_order(rows, np.zeros(5, np.float32), weights, ENDS, [[3, 2, 1], [], [1, 0]])
+    assert [row for row, _ in ordered] == [12, 11, 10, 13, 14]
+
+
+def test_several_relations_of_one_pair_go_by_weight() -> None:
+    ends = np.array([[1, 0], [0, 1], [1, 2]])
+    ordered = path_order(np.array([5, 6, 7]), np.zeros(3, np.float32), np.array([1.0, 3.0, 8.0]), ends, [[0, 1, 2]])
+    assert [row for row, _ in ordered] == [6, 5, 7]
+
+
+def test_no_triples() -> None:
+    none, rows = np.zeros((0, 2), np.int64), np.zeros(0, np.int64)
+    scores = question_scores(none, rows, np.zeros(0, np.float32), np.zeros(0, np.float32))
+    assert question_order(rows, scores, np.zeros(0)) == path_order(rows, scores, np.zeros(0), none, []) == []
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(st.data())
+def test_as_an_obvious_version_says(data: st.DataObject) -> None:
+    n = data.draw(st.integers(1, 30))
+    random = np.random.default_rng(data.draw(st.integers(0, 999)))
+    ends = random.integers(0, 6, (n, 2))
+    weights = random.integers(1, 4, n).astype(np.float64)
+    rows = random.permutation(100)[:n]
+    vectors = random.integers(-2, 3, (8, 2)).astype(np.float32)
+    chunks = [random.integers(0, 8, random.integers(0, 4)).tolist() for _ in range(n)]
+    query = np.array([1.0, 0.5], np.float32)
+    closeness = np.arange(6, dtype=np.float32) % 3 / 2
+    paths = [random.integers(0, 6, random.integers(0, 5)).tolist() for _ in range(3)]
+
+    def score(at: int) -> float:
+        near = max((float(vectors[chunk] @ query) for chunk in chunks[at]), default=0.0)
+        return (max(closeness[ends[at]].tolist()) + near) / 2
+
+    walked = [{a, b} for path in paths for a, b in pairwise(path)]
+
+    def step(at: int) -> int:
+        return next((place for place, pair in enumerate(walked) if pair == set(ends[at].tolist())), len(walked))
+
+    stated = nearest_chunks(origins(chunks), vectors, np.arange(n), query)
+    scores = question_scores(ends, np.arange(6), closeness, stated)
+    by_question = sorted(range(n), key=lambda at: (-score(at), -weights[at], rows[at]))
+    assert [row for row, _ in question_order(rows, scores, weights)] == [rows[at] for at in by_question]
+    by_path = sorted(range(n), key=lambda at: (step(at), -weights[at], rows[at]))
+    assert [row for row, _ in path_order(rows, scores, weights, ends, paths)] == [rows[at] for at in by_path]

@@ -1,0 +1,124 @@
+"""Chunks: exact spans, everything covered, sizes kept, sentences respected."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hirag_dist.core.text.chunking import chunk_spans
+from hirag_dist.core.text.tokens import encoding
+
+O200K = encoding("o200k_base")
+PROSE = " ".join(f"Sentence number {n} says something about topic {n % 7}." for n in range(300))
+
+
+def cut(text: str, size: int = 50, overlap: int = 10, at_sentences: bool = True) -> list[str]:
+    return [text[span.start : span.end] for span in chunk_spans(text, O200K, size, overlap, at_sentences)]
+
+
+def test_a_short_text_is_one_chunk_without_the_space_around_it() -> None:
+    assert cut("  Hello world.\n") == ["Hello world."]
+
+
+@pytest.mark.parametrize("text", ["", "   \n\t  "])
+def test_a_text_of_white_space_has_no_chunk(text: str) -> None:
+    assert cut(text) == []
+
+
+def test_chunks_end_and_begin_at_sentences() -> None:
+    chunks = cut(PROSE, overlap=15)
+    assert len(chunks) > 50
+    assert all(chunk.startswith("Sentence number") and chunk.endswith(".") for chunk in chunks)
+
+
+def test_neighbours_share_about_the_overlap() -> None:
+    spans = chunk_spans(PROSE, O200K, 50, 15, at_sentences=True)
+    shared = [first.end - second.start for first, second in pairwise(spans)]
+    assert all(0 < n < 100 for n in shared)
+
+
+def test_no_chunk_is_longer_than_the_size() -> None:
+    for span in chunk_spans(PROSE, O200K, 50, 10, at_sentences=True):
+        assert span.n_tokens <= 50
+
+
+def test_sentence_ends_of_chinese_text_are_found() -> None:
+    text = "".join(f"第{n}句话说了一些关于主题的事情。" for n in range(60))
+    chunks = cut(text, size=60, overlap=0)
+    assert all(chunk.endswith("。") for chunk in chunks)
+    assert "".join(chunks) == text
+
+
+def test_a_text_without_spaces_is_cut_at_tokens() -> None:
+    text = "".join(random.Random(1).choices("abcdefghij", k=3000))
+    chunks = cut(text, size=40, overlap=0)
+    assert len(chunks) > 10
+    assert "".join(chunks) == text
+
+
+def test_token_windows_are_those_of_the_encoding() -> None:
+    tokens = O200K.encode_ordinary(PROSE)
+    windows = [O200K.decode(tokens[first : first + 100]).strip() for first in range(0, len(tokens), 80)]
+    assert cut(PROSE, size=100, overlap=20, at_sentences=False) == windows
+
+
+def test_a_character_of_several_tokens_is_never_cut() -> None:
+    text = "🧑🏽‍🚀𝄞🜁 " * 40
+    chunks = cut(text, size=16, overlap=3, at_sentences=False)
+    assert all(chunk in text for chunk in chunks)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs"]), max_size=400),
+    size=st.integers(16, 40),
+    overlap=st.integers(0, 15),
+    at_sentences=st.booleans(),
+)
+def test_every_visible_character_is_in_a_chunk(text: str, size: int, overlap: int, at_sentences: bool) -> None:
+    spans = chunk_spans(text, O200K, size, overlap, at_sentences)
+    covered = {at for span in spans for at in range(span.start, span.end)}
+    assert {at for at, letter in enumerate(text) if not letter.isspace()} <= covered
+    assert all(text[span.start : span.end].strip() == text[span.start : span.end] for span in spans)
+
+
+def test_an_overlap_as_large_as_the_chunk_is_refused() -> None:
+    with pytest.raises(ValueError, match="overlap"):
+        chunk_spans("text", O200K, 10, 10, at_sentences=True)
+
+
+@pytest.mark.parametrize("name", ["o200k_base", "cl100k_base"])
+def test_windows_over_characters_of_several_tokens_end_before_the_cut_character(name: str) -> None:
+    """Every window of tokens, cut back to whole characters on both sides, is a chunk, in order, and nothing else is."""
+    encode = encoding(name)
+    rng = random.Random(3)
+    pieces = ["🧑🏽‍🚀", "𝄞", "🜁", "中", "字。", " the", " word", "é", "ع", "ﷺ", "ༀ", "\n", "  ", "𠜎", "नमस्ते"]
+    for _ in range(60):
+        text = "".join(rng.choices(pieces, k=rng.randint(1, 200)))
+        tokens = encode.encode_ordinary(text)
+        size = rng.randint(1, 30)
+        overlap = rng.randint(0, size - 1)
+        windows = []
+        for first in range(0, len(tokens), size - overlap):
+            start, end = (
+                len(encode.decode_bytes(tokens[:cut]).decode("utf-8", "ignore")) for cut in (first, first + size)
+            )
+            windows.append(text[start:end].strip())
+        spans = chunk_spans(text, encode, size, overlap, at_sentences=False)
+        assert [text[span.start : span.end] for span in spans] == [window for window in windows if window]
+
+
+def test_the_default_cut_by_tokens_is_nano_graphrags() -> None:
+    """1,200 tokens, 100 shared: a window every 1,100 tokens, the last one however short."""
+    tokens = O200K.encode_ordinary(PROSE * 2)
+    windows = [O200K.decode(tokens[first : first + 1200]).strip() for first in range(0, len(tokens), 1100)]
+    assert len(windows) > 5
+    assert cut(PROSE * 2, size=1200, overlap=100, at_sentences=False) == windows
+
+
+def test_special_token_text_is_ordinary_text() -> None:
+    text = "One <|endoftext|> two. " * 30
+    chunks = cut(text, size=40, overlap=0)
+    assert " ".join(chunks) == text.strip()

@@ -1,0 +1,45 @@
+"""Ids depend on content, on every part of it, and never change: snapshots of old releases must stay comparable."""
+
+from __future__ import annotations
+
+from hirag_dist.core.text.ids import chunk_id, content_id, document_id, entity_id, relation_id, unit_id
+
+
+def test_ids_are_what_they_were() -> None:
+    """SHA-256 over length-prefixed parts, 24 hex digits, computed by hand with hashlib."""
+    assert content_id() == "e3b0c44298fc1c149afbf4c8"
+    assert content_id("ab", "c") == "43ee655579de01ca739b3f95"
+    assert entity_id(0, "scrooge") == "a40e8e63ca85cf08d8ee31f3"
+
+
+def test_parts_do_not_run_into_each_other() -> None:
+    kinds = [
+        content_id("ab", "c"),
+        content_id("a", "bc"),
+        content_id("abc"),
+        content_id("abc", ""),
+        content_id("", "abc"),
+    ]
+    assert len(set(kinds)) == len(kinds)
+
+
+def test_kinds_do_not_collide() -> None:
+    ids = [
+        document_id("x"),
+        chunk_id("x", 0, 1),
+        chunk_id("x", 0, 11),
+        entity_id(0, "x"),
+        entity_id(1, "x"),
+        unit_id("x"),
+    ]
+    ids += [relation_id("extracted", "a", "b"), relation_id("extracted", "b", "a"), relation_id("summary", "a", "b")]
+    assert len(set(ids)) == len(ids)
+
+
+def test_lone_surrogates_have_an_id() -> None:
+    assert document_id("\ud800") != document_id("\udfff")
+
+
+def test_white_space_does_not_count_for_recordings() -> None:
+    assert unit_id(" a\u3000b\r\n") == unit_id("a b")
+    assert unit_id("ab") != unit_id("a b")

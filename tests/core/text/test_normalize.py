@@ -1,0 +1,124 @@
+"""Names as people, models and typesetters write them, and the keys that bring them together."""
+
+from __future__ import annotations
+
+import random
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hirag_dist.core.text.normalize import clean_name, is_name, name_key, one_line, shorten
+
+PUNCTUATION = "\"'`“”‘’«»‹›„‚「」『』 .,;:!?()[]{}<>*_#|（）［］＃…‥．。　\u00a0"
+SPECIAL = "ßẞİıſΣςǰΐ\u0345\u0301\u0130ﬁﬀⅨ①㍿カﾞ"
+any_text = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(PUNCTUATION + SPECIAL), max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("written", "same"),
+    [
+        ("Ebenezer Scrooge", "EBENEZER  scrooge"),
+        ("Scrooge", '"Scrooge"'),
+        ("Scrooge", "“Scrooge”,"),
+        ("Scrooge", "«Scrooge»"),
+        ("Scrooge", "**Scrooge**"),
+        ("Scrooge", "(Scrooge)"),
+        ("Scrooge", "Scrooge.\n"),
+        ("The Ghost", "the ‘Ghost’"),
+        ("O'Brien", "o’brien"),
+        ("O'Brien", "'O’Brien'"),
+        ("Acme (Paris)", "ACME (Paris)."),
+        ("Acme (Paris)", "“Acme (paris)”"),
+        ("f(g(x))", "F(G(X))"),
+        ("IBM", "ＩＢＭ"),
+        ("ﬁne", "fine"),
+        ("Straße", "STRASSE"),
+        ("ΟΔΟΣ", "οδος"),
+        ("Café", "Cafe\u0301"),
+        ("北京", "「北京」"),
+        ("New York", "New\u00a0York"),
+        ("New York", "New\u3000York"),
+        ("C#", "c#"),
+        ("two words", "two\twords"),
+    ],
+)
+def test_spellings_of_one_name_have_one_key(written: str, same: str) -> None:
+    assert name_key(written) == name_key(same)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("C", "C#"),
+        ("O'Brien", "OBrien"),
+        ("Acme (Paris)", "Acme (Rome)"),
+        ("Acme", "Acme (Paris)"),
+        ("x-1", "x1"),
+        ("é", "e"),
+    ],
+)
+def test_different_names_have_different_keys(one: str, other: str) -> None:
+    assert name_key(one) != name_key(other)
+
+
+@settings(derandomize=True, deadline=None, max_examples=1500)
+@given(any_text)
+def test_the_key_of_a_key_is_the_key(text: str) -> None:
+    assert name_key(name_key(text)) == name_key(text)
+    assert name_key(one_line(text)) == name_key(text)
+
+
+@settings(derandomize=True, deadline=None, max_examples=500)
+@given(any_text)
+def test_cleaning_twice_is_cleaning_once(text: str) -> None:
+    assert clean_name(clean_name(text)) == clean_name(text)
+
+
+def test_the_key_of_a_key_is_the_key_for_every_letter() -> None:
+    rng = random.Random(0)
+    letters = [chr(code) for code in range(0x20, 0x3000)] + [chr(code) for code in range(0xF900, 0xFFF0)]
+    letters = [letter for letter in letters if unicodedata.category(letter) not in ("Cn", "Cs")]
+    for letter in letters:
+        text = letter + rng.choice(PUNCTUATION) + rng.choice(SPECIAL) + letter
+        assert name_key(name_key(text)) == name_key(text)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("  Tiny   Tim\n", "Tiny Tim"),
+        ('"Scrooge & Marley",', "Scrooge & Marley"),
+        ("## Stave One", "Stave One"),
+        ("Acme (Paris)", "Acme (Paris)"),
+        ("f(g(x))", "f(g(x))"),
+        ("(aside)", "aside"),
+        ("C#", "C#"),
+        ("O'Brien", "O'Brien"),
+        ("Ｗide", "Ｗide"),  # NFKC is for keys, not for what is shown
+        ("...", ""),
+    ],
+)
+def test_names_are_shown_without_what_surrounds_them(written: str, shown: str) -> None:
+    assert clean_name(written) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "usable"),
+    [("a", True), ("7", True), ("北", True), ("", False), ("?!", False), ("a" * 200, True), ("a" * 201, False)],
+)
+def test_a_name_holds_a_letter_or_digit_and_is_no_paragraph(name: str, usable: bool) -> None:
+    assert is_name(name) is usable
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(st.text(st.sampled_from("ab ,;:\n"), max_size=40), st.integers(1, 50))
+def test_shortened_text_keeps_to_its_length_and_begins_as_the_text(text: str, n_chars: int) -> None:
+    short = shorten(text, n_chars)
+    assert len(short) <= max(n_chars, 2)
+    if len(text) <= n_chars:
+        assert short == text
+    else:
+        assert short.endswith("…")
+        assert text.startswith(short[:-1])

@@ -1,0 +1,144 @@
+"""Exact match and F1 by each definition: values worked by hand from the official scripts' rules, and recorded ones."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.evaluation.metrics.answers import (
+    DEFINITIONS,
+    AnswerScore,
+    is_refusal,
+    normalised,
+    score_answer,
+    unicode_normalised,
+)
+
+SHARED = Path(os.environ.get("HIRAG_SHARED_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
+DATA = SHARED / "mhqa_hotpotqa50_answers"
+
+
+def f1(answer: str, *gold: str, by: str = "hotpotqa") -> float:
+    return score_answer(answer, gold, DEFINITIONS[by]).f1
+
+
+def exact(answer: str, *gold: str, by: str = "hotpotqa") -> float:
+    return score_answer(answer, gold, DEFINITIONS[by]).exact
+
+
+def test_case_articles_punctuation_and_spaces_do_not_tell_answers_apart() -> None:
+    assert normalised(" The  Beatles'\tLet-It-Be! ") == "beatles letitbe"
+    assert exact("the U.S.A.", "USA") == 1.0
+    assert exact("a cat", "an cat") == 1.0
+    assert exact("theatre", "atre") == 0.0, "an article is a word, not a beginning"
+
+
+def test_tokens_are_counted_as_often_as_both_have_them() -> None:
+    score = score_answer("to be or not to be", ["be or be not be"])
+    # shared: be twice, or, not = 4; of 6 given and 5 wanted
+    assert score == AnswerScore(0.0, pytest.approx(2 * (4 / 6) * (4 / 5) / (4 / 6 + 4 / 5)), 4 / 6, 4 / 5)
+
+
+@pytest.mark.parametrize("word", ["yes", "no", "noanswer"])
+@pytest.mark.parametrize("name", ["hotpotqa", "2wikimultihopqa"])
+def test_yes_and_no_are_a_whole_in_hotpotqa(word: str, name: str) -> None:
+    assert f1(f"{word}, they are", word, by=name) == 0.0
+    assert f1(word, f"{word} they are", by=name) == 0.0
+    assert f1(f"{word.upper()}.", word, by=name) == 1.0
+
+
+def test_yes_is_an_ordinary_word_in_musique() -> None:
+    assert f1("yes they are", "yes", by="musique") == 0.5  # precision 1/3, recall 1
+
+
+def test_nothing_against_nothing() -> None:
+    for name, expected in {"hotpotqa": 0.0, "2wikimultihopqa": 0.0, "musique": 1.0}.items():
+        assert exact("the", "!", by=name) == 1.0
+        assert f1("the", "!", by=name) == expected
+        assert f1("", "Paris", by=name) == 0.0
+
+
+def test_every_figure_is_the_best_over_the_gold_answers_each_by_itself() -> None:
+    score = score_answer("Stanley Hall of Clark", ["Hall", "President G. Stanley Hall of Clark University"])
+    assert score.precision == 1.0, "of the second"
+    assert score.recall == 1.0, "of the first"
+    assert score.f1 == pytest.approx(2 * 1.0 * (4 / 7) / (1.0 + 4 / 7)), "of the second"
+    assert exact("Stanley Hall", "G. Stanley Hall", "Stanley Hall") == 1.0
+
+
+def test_an_alias_never_lowers_a_score() -> None:
+    alone = score_answer("Stanley Hall", ["G. Stanley Hall"])
+    both = score_answer("Stanley Hall", ["G. Stanley Hall", "somebody else"])
+    assert both == alone
+
+
+def test_no_gold_answer_is_an_error() -> None:
+    with pytest.raises(ValueError, match="at least one gold answer"):
+        score_answer("anything", [])
+
+
+def test_what_the_official_normalisation_does_with_other_languages() -> None:
+    assert exact("«Paris»", "Paris") == 0.0, "marks beyond ASCII stay"
+    assert exact("Der Rhein", "Rhein") == 0.0, "articles of other languages stay"
+    assert f1("东京和大阪", "东京") == 0.0, "without spaces a text is one token"
+    assert exact("Andre\u0301", "Andr\u00e9") == 0.0, "decomposed letters are others"
+
+
+def test_the_definition_for_other_scripts() -> None:
+    assert unicode_normalised("«André», 東京。") == unicode_normalised("Andre\u0301 東京")
+    assert exact("«Paris»", "Paris", by="unicode") == 1.0
+    assert f1("东京和大阪", "东京", by="unicode") == pytest.approx(4 / 7)  # 2 of 5 letters given, 2 of 2 wanted
+    assert f1("ในกรุงเทพ", "กรุงเทพ", by="unicode") > 0.8
+    assert f1("서울 시", "서울", by="unicode") == pytest.approx(2 / 3), "Korean has spaces"
+
+
+def test_the_reference_counts_tokens_as_they_are_written() -> None:
+    assert exact("The  Rhine!", "the rhine", by="hirag") == 1.0
+    assert exact("Rhine", "the Rhine", by="hirag") == 0.0, "articles stay"
+    assert f1("rhine", "Rhine", by="hirag") < 1.0, "case tells tokens apart"
+    assert f1("", "Rhine", by="hirag") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "refuses"),
+    [
+        ("I do not know", True),
+        ("i don't KNOW.", True),
+        ("I do not know. The context names no year.", True),
+        ("Insufficient information", True),
+        ("", True),
+        ("...", True),
+        ("Unknown", True),
+        ("Unknown Pleasures", False),
+        ("Nobody knows the trouble", False),
+        ("I do not know why, but it is 1755", False),
+    ],
+)
+def test_refusals(answer: str, refuses: bool) -> None:
+    assert is_refusal(answer) is refuses
+
+
+def test_refusals_in_other_words() -> None:
+    assert not is_refusal("Keine Angabe")
+    assert is_refusal("keine angabe!", ("Keine Angabe",))
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the recorded answers are not on this machine")
+def test_recorded_scores_are_reproduced_to_the_last_bit() -> None:
+    lines = (DATA / "answers.jsonl").read_text(encoding="utf-8").strip().split("\n")
+    rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    scored = [row for row in rows if "f1" in row["metrics"]]
+    assert len(scored) == 200
+    others = []
+    for row in scored:
+        score = score_answer(row["answer"], [row["gold_answer"]], DEFINITIONS["cognee"])
+        assert score.exact == row["metrics"]["EM"]["score"]
+        said = f"F1: {score.f1:.2f} (Precision: {score.precision:.2f}, Recall: {score.recall:.2f})"
+        assert row["metrics"]["f1"]["reason"] == said
+        if score.f1 != row["metrics"]["f1"]["score"]:
+            others.append((row["system"], row["question_id"], row["metrics"]["f1"]["score"], score.f1))
+    assert others == [("cognee", "hp50-q00", 2 / 7, 1.0)], "whose own reason says 1.00"

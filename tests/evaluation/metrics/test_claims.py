@@ -1,0 +1,68 @@
+"""Claims counted and grouped: cases worked by hand, and scikit-learn's clustering, which the paper used."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import squareform
+from sklearn.cluster import AgglomerativeClustering
+
+from hirag_dist.evaluation.metrics.claims import THRESHOLDS, cluster_counts, distinct_claims, label_agreement
+from hirag_dist.evaluation.metrics.rouge import rouge_l_distances
+
+
+def test_claims_that_differ_in_form_alone_are_one() -> None:
+    claims = ["Ann owns a mill.", "ann owns  a mill", "ANN OWNS A MILL!", "Ann owns two mills.", "  ", "—"]
+    assert distinct_claims(claims) == ["Ann owns a mill.", "Ann owns two mills."]
+
+
+def test_claims_in_other_scripts_are_not_lost() -> None:
+    claims = ["磨坊属于安娜。", "磨坊属于安娜", "ไม่มี", "мельница", "Мельница!"]
+    assert distinct_claims(claims) == ["磨坊属于安娜。", "ไม่มี", "мельница"]
+
+
+def test_a_cluster_ends_at_its_farthest_claims() -> None:
+    """Neighbours are a quarter apart, the ends three quarters: single linkage would make one cluster at a quarter."""
+    a, b, c, d = "one two three four", "one two three five", "one two six five", "seven two six five"
+    assert rouge_l_distances([a, b, c, d]).tolist() == pytest.approx([0.25, 0.5, 0.75, 0.25, 0.5, 0.25])
+    assert cluster_counts([a, b, c, d], [0.2, 0.25, 0.5, 0.74, 0.75]) == [4, 2, 2, 2, 1]
+
+
+def test_a_distance_equal_to_the_threshold_merges() -> None:
+    """1 - 2/5 is not 0.6 in floating point everywhere; the paper merges what is not farther than the threshold."""
+    one, other = "a b", "a c d"
+    assert rouge_l_distances([one, other])[0] == pytest.approx(0.6)
+    assert cluster_counts([one, other], THRESHOLDS) == [2, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("claims", "counts"), [([], [0, 0, 0, 0]), (["one"], [1, 1, 1, 1])])
+def test_fewer_than_two_claims(claims: list[str], counts: list[int]) -> None:
+    assert cluster_counts(claims) == counts
+
+
+def test_the_clusters_are_those_of_scikit_learn() -> None:
+    draw = random.Random(3)
+    claims = distinct_claims([" ".join(draw.choices("abcdefghij", k=draw.randrange(3, 9))) for _ in range(60)])
+    distances = squareform(rouge_l_distances(claims))
+    thresholds = [0.35, 0.52, 0.61, 0.73]  # no distance falls on one, where the two rules differ
+    assert not np.any(np.isclose(distances[:, :, None], thresholds))
+    expected = [
+        AgglomerativeClustering(n_clusters=None, metric="precomputed", linkage="complete", distance_threshold=each)
+        .fit(distances)
+        .n_clusters_
+        for each in thresholds
+    ]
+    assert cluster_counts(claims, thresholds) == expected
+    assert expected == sorted(expected, reverse=True)
+    assert 1 < expected[-1] < expected[0] < len(claims)
+
+
+def test_labels_and_counts_agree_where_both_prefer_the_same_answer() -> None:
+    labels = np.array([1, 1, -1, 0, 1, -1])
+    differences = np.array([2.0, -1.0, -3.0, 5.0, 0.0, np.nan])
+    found = label_agreement(labels, differences)
+    assert (found.compared, found.labelled, found.same, found.tied) == (5, 4, 2, 1)
+    assert found.rate == 0.5
+    assert label_agreement(np.array([0]), np.array([1.0])).rate is None

@@ -1,0 +1,144 @@
+"""Statistics of evaluations, against values worked by hand, the plainest loop, and scipy."""
+
+from __future__ import annotations
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hirag_dist.evaluation.metrics import statistics
+from hirag_dist.evaluation.metrics.statistics import (
+    Interval,
+    bootstrap_mean,
+    bootstrap_means,
+    holm,
+    wilcoxon,
+    wilson,
+)
+
+
+def test_examples() -> None:
+    assert doctest.testmod(statistics).failed == 0
+
+
+def test_the_interval_of_a_mean_is_that_of_the_plainest_bootstrap() -> None:
+    """Quantiles of the means of 10,000 resamples; two independent draws of so many differ by little."""
+    values = np.random.default_rng(5).exponential(size=80)
+    rng = np.random.default_rng(17)
+    means = [np.mean([values[rng.integers(80)] for _ in range(80)]) for _ in range(4000)]
+    found = bootstrap_mean(values)
+    assert found.value == pytest.approx(values.mean())
+    assert (found.low, found.high) == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.02)
+
+
+def test_the_interval_agrees_with_scipys() -> None:
+    values = np.random.default_rng(8).normal(size=60)
+    theirs = stats.bootstrap((values,), np.mean, method="percentile", random_state=3, n_resamples=9999)
+    found = bootstrap_mean(values)
+    low, high = theirs.confidence_interval
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.02)
+
+
+def test_memory_in_pieces_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(1).random((50, 3))
+    whole = bootstrap_means(values, n_resamples=500)
+    monkeypatch.setattr(statistics, "_CHUNK", 50 * 7)
+    assert bootstrap_means(values, n_resamples=500) == whole
+
+
+def test_columns_are_drawn_together() -> None:
+    """A column that is another one plus a constant has a difference without any spread, however wide both are."""
+    values = np.random.default_rng(2).random(40)
+    together = bootstrap_means(np.stack([values, values + 1, values + 1 - values], axis=1))
+    assert together[1].low == pytest.approx(together[0].low + 1)
+    assert together[2] == Interval(*[pytest.approx(1.0)] * 3)
+    assert together[2].beyond_zero
+    assert not bootstrap_mean(values - values).beyond_zero
+
+
+def test_questions_without_a_value_count_for_nothing() -> None:
+    values = np.array([1.0, np.nan, 0.0, np.nan])
+    assert bootstrap_mean(values).value == 0.5
+    assert math.isnan(bootstrap_mean([np.nan, np.nan]).value)
+
+
+def test_weights_make_a_ratio_of_sums() -> None:
+    """Two questions of 1 and 3 comparisons: 1 of 1 and 0 of 3 won are 1 of 4, not a half."""
+    (found,) = bootstrap_means([[1.0], [0.0]], [[1.0], [3.0]])
+    assert found.value == 0.25
+    assert (found.low, found.high) == (0.0, 1.0)
+
+
+def test_a_seed_decides() -> None:
+    values = np.random.default_rng(6).random(20)
+    assert bootstrap_mean(values, seed=3) == bootstrap_mean(values, seed=3)
+    assert bootstrap_mean(values, seed=3) != bootstrap_mean(values, seed=4)
+
+
+def test_nothing_to_draw_from() -> None:
+    (found,) = bootstrap_means(np.zeros((0, 1)))
+    assert math.isnan(found.value)
+    assert not found.beyond_zero
+
+
+@pytest.mark.parametrize(
+    ("values", "options"),
+    [
+        ([1.0, 2.0], {}),
+        ([[1.0]], {"level": 1.0}),
+        ([[1.0]], {"n_resamples": 0}),
+        ([[1.0]], {"weights": [[-1.0]]}),
+        ([[1.0]], {"weights": [[1.0], [1.0]]}),
+    ],
+)
+def test_what_does_not_fit_is_refused(values: object, options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        bootstrap_means(values, **options)  # type: ignore[arg-type]
+
+
+def test_signed_ranks_by_hand() -> None:
+    """Differences 1, 2, 3, −4: ranks 1 to 4, positive ones sum to 6 of 10; mean 5, variance 4·5·9/24 = 7.5."""
+    found = wilcoxon([1.0, 2.0, 3.0, -4.0])
+    assert found.z == pytest.approx(1 / math.sqrt(7.5))
+    assert found.p == pytest.approx(2 * stats.norm.sf(1 / math.sqrt(7.5)))
+    assert wilcoxon([-1.0, -2.0, -3.0, 4.0]).z == pytest.approx(-found.z)
+
+
+@pytest.mark.parametrize("zeros", ["wilcox", "pratt", "zsplit"])
+def test_signed_ranks_agree_with_scipy(zeros: statistics.Zeros) -> None:
+    differences = np.random.default_rng(9).integers(-2, 4, 60).astype(float)
+    theirs = stats.wilcoxon(differences, zero_method=zeros, method="asymptotic").pvalue
+    assert wilcoxon(np.append(differences, np.nan), zeros).p == pytest.approx(theirs)
+
+
+def test_pairs_without_any_difference() -> None:
+    assert wilcoxon([0.0, 0.0]) == statistics.SignedRank(0.0, 1.0)
+    assert wilcoxon([]) == statistics.SignedRank(0.0, 1.0)
+
+
+def test_holm_by_hand() -> None:
+    """0.005·4, 0.01·3, 0.03·2, 0.04·1: the last is raised to the one before it."""
+    assert holm([0.04, 0.005, 0.03, 0.01]) == pytest.approx([0.06, 0.02, 0.06, 0.03])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        holm([1.2])
+
+
+def test_wilson_by_hand() -> None:
+    """8 of 10 at 95 %: 0.490 to 0.943 (Wilson 1927, as Brown, Cai and DasGupta 2001 work it out)."""
+    found = wilson(8, 10)
+    assert (found.value, round(found.low, 3), round(found.high, 3)) == (0.8, 0.49, 0.943)
+    assert (wilson(0, 5).low, wilson(5, 5).high) == (0.0, 1.0)
+    assert math.isnan(wilson(0, 0).value)
+    with pytest.raises(ValueError, match="successes"):
+        wilson(3, 2)
+
+
+def test_wilson_agrees_with_scipy() -> None:
+    theirs = stats.binomtest(3, 17).proportion_ci(method="wilson")
+    found = wilson(3, 17)
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))

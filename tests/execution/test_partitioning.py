@@ -1,0 +1,400 @@
+"""Stages split by key: the first pass over their rows, and what is left of it when it is stopped. Toy stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from hirag_dist.core.hash_partition import partitions_of
+from hirag_dist.errors import SchemaMismatch, StageFailed
+from hirag_dist.execution import partitioning
+from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.runner import Dataset, Run, stage_key
+from hirag_dist.execution.stage import ByKey, Services, Split, Tables, no_other_workers
+from hirag_dist.execution.task import Task, TaskResult
+from hirag_dist.llm.usage import retrying
+from hirag_dist.schemas import REJECTS
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.store import Store
+
+VISITS = pa.schema([pa.field("cell", pa.int64(), nullable=False), pa.field("at", pa.int32(), nullable=False)])
+CELLS = pa.schema([pa.field("cell", pa.int64(), nullable=False), pa.field("name", pa.string(), nullable=False)])
+RULES = pa.schema([pa.field("rule", pa.string(), nullable=False)])
+SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
+N = 10
+
+
+@dataclass(frozen=True)
+class Count:
+    """A row for each visit, with the cell's name and how many rules there are."""
+
+    name: ClassVar[str] = "count"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByKey("cell", N)
+    reads: ClassVar = {"visits": VISITS, "cells": CELLS, "rules": RULES}
+    writes: ClassVar = {"seen": VISITS, "rejects": REJECTS}
+
+    refuses: tuple[int, ...] = ()
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        ran.append(tables)
+        visited = set(tables["visits"]["cell"].to_pylist())
+        dead = [] if retrying.get() else [cell for cell in self.refuses if cell in visited]
+        told = [
+            {"stage": "count", "unit_id": str(cell), "reason": "no", "attempts": 1, "request": "", "reply": ""}
+            for cell in dead
+        ]
+        return {"seen": tables["visits"], "rejects": pa.Table.from_pylist(told, REJECTS)}
+
+
+@dataclass(frozen=True)
+class CountCombined(Count):
+    """Drops odd visits on the way."""
+
+    def combine(self, name: str, rows: pa.Table) -> pa.Table:
+        return rows.filter(pc.equal(pc.bit_wise_and(rows["at"], 1), 0)) if name == "visits" else rows
+
+
+@dataclass(frozen=True)
+class CountInOthers(Count):
+    split: ClassVar[Split] = ByKey("cell", N + 1)
+
+
+ran: list[Tables] = []
+
+
+class Breaking(InlineExecutor):
+    """Runs so many tasks and then dies; notes what it was given."""
+
+    def __init__(self, lives: int = 1000) -> None:
+        super().__init__(lambda: SERVICES)
+        self.lives = lives
+        self.given: list[Task] = []
+
+    def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
+        for task in tasks:
+            if self.lives == 0:
+                raise StageFailed("died")
+            self.lives -= 1
+            self.given.append(task)
+            yield from super().map([task])
+
+
+@dataclass
+class Bench:
+    store: Store
+    events: list[Any] = field(default_factory=list)
+
+    def put(self, name: str, *tables: pa.Table) -> Dataset:
+        whole = Dataset(tables[0].schema, ())
+        for table in tables:
+            whole += Run(self.store, Breaking(), (), 1).put(name, table, table_digest(table))
+        return whole
+
+    def inputs(self) -> dict[str, Dataset]:
+        """Forty-five visits to nine cells in files of six, cells in two files, one rule."""
+        visits = pa.table({"cell": [at * 7 % 9 for at in range(45)], "at": list(range(45))}, schema=VISITS)
+        cells = pa.table({"cell": list(range(12)), "name": [f"cell {n}" for n in range(12)]}, schema=CELLS)
+        return {
+            "visits": self.put("visits", *(visits.slice(first, 6).combine_chunks() for first in range(0, 45, 6))),
+            "cells": self.put("cells", cells.slice(0, 5).combine_chunks(), cells.slice(5).combine_chunks()),
+            "rules": self.put("rules", pa.table({"rule": ["all", "see", "these"]}, schema=RULES)),
+        }
+
+    def count(
+        self, stage: Count | None = None, lives: int = 1000, fresh: bool = False, retry: bool = False, **given: Dataset
+    ) -> tuple[dict[str, Dataset], list[Task]]:
+        """Run the stage; return its outputs and the tasks that were done."""
+        ran.clear()
+        executor = Breaking(lives)
+        run = Run(self.store, executor, (self.events.append,), 1, fresh, retry)
+        try:
+            return run.stage(stage or Count(), "count", **(given or self.inputs())), executor.given
+        finally:
+            executor.close()
+
+    def folder(self, stage: Count | None = None) -> str:
+        return f"work/count/{stage_key(stage or Count(), self.inputs())}"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(Store(str(tmp_path)))
+
+
+def scattering(tasks: list[Task]) -> list[int]:
+    return [task.number for task in tasks if task.scatter is not None]
+
+
+def test_every_input_that_has_the_column_is_split_and_the_others_are_seen_whole(bench: Bench) -> None:
+    _, given = bench.count()
+    assert scattering(given) == [0, 1, 2, 3, 4, 5, 6]  # five runs of visits, two of cells
+    assert len(ran) == 5  # by the visits alone, whatever the cells
+    for number, tables in enumerate(ran):
+        visited, cells = tables["visits"]["cell"].to_pylist(), tables["cells"]["cell"].to_pylist()
+        assert set(partitions_of(tables["visits"]["cell"], 5)) <= {number}
+        assert set(visited) <= set(cells)
+        assert tables["visits"]["at"].to_pylist() == [at for at in range(45) if at * 7 % 9 in visited]  # in their order
+        assert tables["rules"]["rule"].to_pylist() == ["all", "see", "these"]
+        assert all(tables[name].schema.equals(Count.reads[name]) for name in tables)
+    assert sorted(cell for tables in ran for cell in tables["cells"]["cell"].to_pylist()) == list(range(12))
+    assert sorted(at for tables in ran for at in tables["visits"]["at"].to_pylist()) == list(range(45))
+
+
+def test_a_file_of_the_input_is_read_once_a_run(bench: Bench) -> None:
+    class Watched(Store):
+        reads: ClassVar[list[str]] = []
+
+        def read_rows(self, path: str, *rest: Any) -> pa.Table:
+            self.reads.append(path)
+            return super().read_rows(path, *rest)
+
+    watched = Bench(Watched(bench.store.root))
+    inputs = watched.inputs()
+    watched.count(**inputs)
+    n_files = sum(len(inputs[name].parts) for name in ("visits", "cells"))
+    reads = [path for path in Watched.reads if "rules" not in path]
+    assert set(reads) == {part.path for name in ("visits", "cells") for part in inputs[name].parts}
+    assert len(reads) < n_files + 7  # a run may begin and end within a file
+
+
+def test_one_partition_needs_no_first_pass(bench: Bench) -> None:
+    inputs = bench.inputs()
+    few = inputs | {"visits": Dataset(VISITS, inputs["visits"].parts[:1])}
+    _, given = bench.count(CountCombined(), **few)
+    assert scattering(given) == []
+    (tables,) = ran
+    assert tables["visits"]["at"].to_pylist() == [0, 1, 2, 3, 4, 5], "nothing is combined that is not sent"
+    assert tables["cells"].num_rows == 12
+
+
+def test_a_main_input_without_rows(bench: Bench) -> None:
+    found, given = bench.count(**bench.inputs() | {"visits": Dataset(VISITS, ())})
+    assert (len(given), found["seen"].rows) == (1, 0)
+
+
+def test_rows_are_combined_before_they_are_sent(bench: Bench) -> None:
+    bench.count(CountCombined())
+    assert sorted(at for tables in ran for at in tables["visits"]["at"].to_pylist()) == list(range(0, 45, 2))
+    assert sum(tables["cells"].num_rows for tables in ran) == 12
+
+
+def test_combining_keeps_the_columns(bench: Bench) -> None:
+    @dataclass(frozen=True)
+    class Careless(Count):
+        def combine(self, name: str, rows: pa.Table) -> pa.Table:
+            return rows.select(["cell"])
+
+    with pytest.raises(SchemaMismatch, match="stage count combined visits to columns"):
+        bench.count(Careless())
+
+
+@pytest.mark.parametrize("lives", range(12))
+def test_stopped_after_any_task_it_goes_on_from_there(bench: Bench, lives: int) -> None:
+    whole, tasks = Bench(Store(f"{bench.store.root}/elsewhere")).count()
+    assert len(tasks) == 12
+    with pytest.raises(StageFailed, match="died"):
+        bench.count(lives=lives)
+    found, given = bench.count()
+    assert len(given) == 12 - lives
+    assert [part.digest for part in found["seen"].parts] == [part.digest for part in whole["seen"].parts]
+    assert not bench.store.exists(f"{bench.folder()}/shuffle")
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Dying(Store):
+    """Ends its process at the nth change of a file, before or after it."""
+
+    at: ClassVar[float] = float("inf")
+    after: ClassVar[bool] = False
+    n: ClassVar[int] = 0
+
+    def _count(self, now_after: bool) -> None:
+        if now_after:
+            Dying.n += 1
+        if Dying.n == Dying.at and now_after == Dying.after:
+            raise Killed
+
+    def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
+        self._count(False)
+        super().write_bytes(path, data, replace)
+        self._count(True)
+
+    def write_table(self, path: str, table: pa.Table) -> None:
+        self._count(False)
+        super().write_table(path, table)
+        self._count(True)
+
+    def delete(self, path: str) -> None:
+        self._count(False)
+        super().delete(path)
+        self._count(True)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_any_change_of_a_file(bench: Bench, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
+    whole, _ = Bench(Store(f"{bench.store.root}/whole")).count()
+    expected = [part.digest for part in whole["seen"].parts]
+    monkeypatch.setattr(Dying, "after", after)
+    deaths = 0
+    for at in range(1, 100):
+        dying = Bench(Dying(f"{bench.store.root}/{at}"))
+        inputs = dying.inputs()
+        monkeypatch.setattr(Dying, "n", 0)
+        monkeypatch.setattr(Dying, "at", at)
+        try:
+            dying.count(**inputs)
+        except Killed:
+            deaths += 1
+        else:
+            break
+        monkeypatch.setattr(Dying, "at", float("inf"))
+        found, _ = dying.count(**inputs)
+        assert [part.digest for part in found["seen"].parts] == expected, at
+        assert not dying.store.exists(f"work/count/{stage_key(Count(), inputs)}/shuffle")
+    assert deaths > 7 * 2 + 5 * 3  # a file and a marker of each task that scatters, two and a marker of the others
+
+
+def test_killed_before_the_stage_is_marked_as_done(bench: Bench) -> None:
+    found, _ = bench.count()
+    bench.store.delete(f"{bench.folder()}/done.json")
+    again, given = bench.count()
+    assert again == found
+    assert given == []
+
+
+def test_killed_while_the_first_pass_is_removed(bench: Bench) -> None:
+    """Of its folder some files are gone and no marker is left."""
+    with pytest.raises(StageFailed):
+        bench.count(lives=8)
+    bench.store.delete(f"{bench.folder()}/shuffle/tasks")
+    bench.store.delete(f"{bench.folder()}/shuffle/visits")
+    found, given = bench.count()
+    assert scattering(given) == list(range(7))
+    assert len(given) == 7 + 4
+    whole, _ = Bench(Store(f"{bench.store.root}/elsewhere")).count()
+    assert [part.digest for part in found["seen"].parts] == [part.digest for part in whole["seen"].parts]
+
+
+@pytest.mark.parametrize("gone", ["a file", "a folder"])
+def test_files_of_the_first_pass_that_are_gone_are_made_again(bench: Bench, gone: str) -> None:
+    """As their message says to do with one that is damaged."""
+    with pytest.raises(StageFailed):
+        bench.count(lives=8)
+    visits = f"{bench.folder()}/shuffle/visits"
+    names = sorted(bench.store.names(visits))
+    bench.store.delete(f"{visits}/{names[1]}" if gone == "a file" else visits)
+    found, given = bench.count()
+    assert len(scattering(given)) == (1 if gone == "a file" else len(names))
+    whole, _ = Bench(Store(f"{bench.store.root}/elsewhere")).count()
+    assert [part.digest for part in found["seen"].parts] == [part.digest for part in whole["seen"].parts]
+
+
+def test_markers_are_removed_before_their_files(bench: Bench) -> None:
+    removed: list[str] = []
+
+    class Watched(Store):
+        def delete(self, path: str) -> None:
+            removed.append(path)
+            super().delete(path)
+
+    Bench(Watched(bench.store.root)).count()
+    of_shuffle = [path for path in removed if "/shuffle" in path]
+    assert of_shuffle == [f"{bench.folder()}/shuffle/tasks", f"{bench.folder()}/shuffle"]
+
+
+def test_fresh_does_the_first_pass_again(bench: Bench) -> None:
+    with pytest.raises(StageFailed):
+        bench.count(lives=8)
+    _, given = bench.count(fresh=True)
+    assert len(given) == 12
+
+
+def test_a_retry_shuffles_for_the_tasks_that_it_does_again(bench: Bench) -> None:
+    stage = Count(refuses=(3,))
+    before, _ = bench.count(stage)
+    assert before["rejects"].rows == 1
+    after, given = bench.count(stage, retry=True)
+    assert len(scattering(given)) == 7
+    (tables,) = ran
+    assert 3 in tables["visits"]["cell"].to_pylist()
+    assert after["rejects"].rows == 0
+    assert [part.digest for part in after["seen"].parts] == [part.digest for part in before["seen"].parts]
+    assert not bench.store.exists(f"{bench.folder(stage)}/shuffle")
+    assert bench.count(stage)[1] == []
+
+
+def test_half_a_stage_of_other_partitions_is_not_half_of_this_one(bench: Bench) -> None:
+    inputs = bench.inputs()
+    assert stage_key(Count(), inputs) != stage_key(CountInOthers(), inputs)
+    few = inputs | {"visits": Dataset(VISITS, inputs["visits"].parts[:1])}
+    assert stage_key(Count(), few) == stage_key(CountInOthers(), few)
+
+
+@pytest.mark.parametrize("kind", [Count, CountCombined])
+def test_files_of_the_first_pass_grow_with_the_rows_and_the_result_is_the_same(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: type[Count]
+) -> None:
+    """Forty-five visits of ten to a task are five partitions: with two files at most, three tasks' rows make one."""
+    inputs = bench.inputs()
+    key = stage_key(kind(), inputs)
+    before, short = bench.count(kind(), **inputs)
+    monkeypatch.setattr(partitioning, "_FILES", 2)
+    other = Bench(Store(bench.store.uri + "-other"))
+    after, long = other.count(kind(), **other.inputs())
+    assert [len(scattering(tasks)) for tasks in (short, long)] == [5 + 2, 2 + 1]
+    assert [part.digest for part in after["seen"].parts] == [part.digest for part in before["seen"].parts]
+    assert stage_key(kind(), inputs) != key  # what files cut otherwise have begun is not gone on with
+
+
+def test_what_listeners_are_told(bench: Bench) -> None:
+    bench.count()
+    told = [(event.label, type(event)) for event in bench.events]
+    assert told == [
+        ("count: by key", StageStarted),
+        *[("count: by key", TaskFinished)] * 7,
+        ("count: by key", StageFinished),
+        ("count", StageStarted),
+        *[("count", TaskFinished)] * 5,
+        ("count", StageFinished),
+    ]
+    rows = {
+        label: [event.n_rows for event in bench.events if isinstance(event, TaskFinished) and event.label == label]
+        for label, _ in told
+    }
+    assert rows == {"count: by key": [10, 10, 10, 10, 5, 10, 2], "count": [9] * 5}
+    totals = [(event.n_tasks, event.n_rows) for event in bench.events if isinstance(event, StageStarted)]
+    assert totals == [(7, 57), (5, 45)]
+
+
+def test_a_first_pass_that_fails_is_told_as_stopped(bench: Bench) -> None:
+    with pytest.raises(StageFailed):
+        bench.count(lives=3)
+    assert isinstance(bench.events[-1], StageStopped)
+    bench.events.clear()
+    bench.count()
+    started = bench.events[0]
+    assert (started.n_done, started.n_rows_done) == (3, 30)
+
+
+def test_a_column_of_two_types_is_refused(bench: Bench) -> None:
+    named = pa.schema([pa.field("cell", pa.string(), nullable=False)])
+
+    @dataclass(frozen=True)
+    class Mixed(Count):
+        reads: ClassVar = {"visits": VISITS, "cells": named}
+
+    cells = bench.put("named", pa.table({"cell": ["1"]}, schema=named))
+    with pytest.raises(TypeError, match=r"cell, which must be of one type \(visits: int64, cells: string\)"):
+        bench.count(Mixed(), visits=bench.inputs()["visits"], cells=cells)

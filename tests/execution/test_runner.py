@@ -1,0 +1,522 @@
+"""Whether a stage runs, and over which rows: on toy stages, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed, StoreError
+from hirag_dist.execution.events import Spent, StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.runner import Dataset, Run, stage_key
+from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, Whole, no_other_workers
+from hirag_dist.execution.task import Slice, Task, run_task
+from hirag_dist.llm.usage import Meter, current_meter, retrying
+from hirag_dist.schemas import REJECTS, VECTORS
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.store import Store
+from hirag_dist.types import ChatReply
+
+WORDS = pa.schema([pa.field("word", pa.string(), nullable=False)])
+GROUPS = pa.schema([pa.field("words", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False)])
+ran: list[list[str]] = []  # the rows that each task of a toy stage was given
+
+
+@dataclass(frozen=True)
+class Group:
+    """A row with all words that the task saw."""
+
+    name: ClassVar[str] = "group"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(3)
+    reads: ClassVar = {"words": WORDS, "others": WORDS}
+    writes: ClassVar = {"groups": GROUPS, "rejects": REJECTS}
+
+    prefix: str = ""
+    refuses: tuple[str, ...] = ()
+    breaks_at: str = ""
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        words = [self.prefix + word for word in tables["words"]["word"].to_pylist()]
+        ran.append(words)
+        if self.breaks_at in words:
+            raise StageFailed(f"cannot take {self.breaks_at}")
+        dead = [
+            {
+                "stage": "group",
+                "unit_id": word,
+                "reason": f"{word} is refused",
+                "attempts": 1,
+                "request": "",
+                "reply": "",
+            }
+            for word in words
+            if word in self.refuses
+        ]
+        return {
+            "groups": pa.table({"words": [words]}, schema=GROUPS),
+            "rejects": pa.Table.from_pylist(dead, REJECTS),
+        }
+
+
+@dataclass(frozen=True)
+class GroupByKey(Group):
+    split: ClassVar[Split] = ByKey("word", 4)
+
+
+@dataclass(frozen=True)
+class GroupAll(Group):
+    split: ClassVar[Split] = Whole("toys")
+
+
+@dataclass(frozen=True)
+class Later(Group):
+    version: ClassVar[int] = 2
+
+
+@dataclass(frozen=True)
+class Careless(Group):
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        return {"groups": tables["words"], "rejects": REJECTS.empty_table()}
+
+
+@dataclass(frozen=True)
+class Improving(Group):
+    """Refuses its words until a retry; a word that breaks does so in a retry alone. Each row costs a call."""
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        words = tables["words"]["word"].to_pylist()
+        meter = current_meter.get()
+        assert meter is not None
+        for _ in words:
+            meter.count("extract", "m", "llm", ChatReply("", input_tokens=10, output_tokens=1), 0.5, from_ledger=False)
+        if retrying.get():
+            return await Group(self.prefix, (), self.breaks_at).run(tables, services)
+        return await Group(self.prefix, self.refuses).run(tables, services)
+
+
+SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
+
+
+@pytest.fixture
+def executor() -> Iterator[InlineExecutor]:
+    ran.clear()
+    made = InlineExecutor(lambda: SERVICES, in_flight=1)
+    yield made
+    made.close()
+
+
+class Bench:
+    def __init__(self, store: Store, executor: InlineExecutor) -> None:
+        self.store = store
+        self.executor = executor
+        self.events: list[Any] = []
+
+    def run(self, fresh: bool = False, ratio: float = 0.2, retry: bool = False) -> Run:
+        return Run(self.store, self.executor, (self.events.append,), ratio, fresh, retry)
+
+    def words(self, *parts: str) -> Dataset:
+        """A dataset of one file for each argument."""
+        whole = Dataset(WORDS, ())
+        for part in parts:
+            table = pa.table({"word": part.split()}, schema=WORDS)
+            whole += self.run().put("words", table, table_digest(table))
+        return whole
+
+
+@pytest.fixture
+def bench(tmp_path: Path, executor: InlineExecutor) -> Bench:
+    return Bench(Store(str(tmp_path)), executor)
+
+
+def test_rows_are_cut_across_files(bench: Bench) -> None:
+    words = bench.words("a b c d", "e", "f g h")
+    found = bench.run().stage(Group(), "group", words=words)["groups"]
+    assert ran == [["a", "b", "c"], ["d", "e", "f"], ["g", "h"]]
+    assert bench.run().read(found)["words"].to_pylist() == ran
+
+
+def test_a_task_reads_any_number_of_files_in_order(bench: Bench) -> None:
+    names = [f"w{number}" for number in range(200)]
+    bench.run().stage(GroupAll(), "group", words=bench.words(*names))
+    assert ran == [names]
+
+
+def test_tasks_are_made_as_the_executor_has_room(bench: Bench) -> None:
+    alive: list[int] = []
+
+    class Watching(InlineExecutor):
+        def map(self, tasks: Any) -> Iterator[Any]:
+            for task in tasks:
+                alive.append(task.number)
+                yield from super().map([task])
+
+    executor = Watching(lambda: SERVICES, in_flight=1)
+    told: list[Any] = []
+
+    def listen(event: object) -> None:
+        told.append((type(event).__name__, len(alive)))
+
+    try:
+        run = Run(bench.store, executor, (listen,), 0.2)
+        run.stage(Group(), "group", words=bench.words("a b c d e f g h"))
+    finally:
+        executor.close()
+    assert told == [
+        ("StageStarted", 0),
+        ("TaskFinished", 1),
+        ("TaskFinished", 2),
+        ("TaskFinished", 3),
+        ("StageFinished", 3),
+    ]
+
+
+def test_further_inputs_are_seen_whole(bench: Bench) -> None:
+    @dataclass(frozen=True)
+    class Second(Group):
+        async def run(self, tables: Tables, services: Services) -> Tables:
+            return await super().run({"words": tables["others"]}, services)
+
+    bench.run().stage(Second(), "group", words=bench.words("a b c d"), others=bench.words("x", "y z"))
+    assert ran == [["x", "y", "z"]] * 2
+
+
+def test_keys_meet_and_each_is_in_one_task(bench: Bench) -> None:
+    words = bench.words("a b c a d e", "b a f g h i", "a b")
+    bench.run().stage(GroupByKey(), "group", words=words)
+    assert len(ran) == 4  # 14 rows, 4 a task
+    homes = {word: [at for at, seen in enumerate(ran) if word in seen] for word in "abcdefghi"}
+    assert all(len(places) == 1 for places in homes.values())
+    assert sorted(word for seen in ran for word in seen) == sorted("abcadebafghiab")
+
+
+def test_whole_is_one_task(bench: Bench) -> None:
+    bench.run().stage(GroupAll(), "group", words=bench.words("a b c d", "e f"))
+    assert ran == [list("abcdef")]
+
+
+@pytest.mark.parametrize(("stage", "tasks"), [(Group(), 0), (GroupByKey(), 1), (GroupAll(), 1)])
+def test_nothing_in(bench: Bench, stage: Group, tasks: int) -> None:
+    found = bench.run().stage(stage, "group", words=Dataset(WORDS, ()))["groups"]
+    assert len(ran) == tasks
+    assert bench.run().read(found).schema == GROUPS
+
+
+def test_a_finished_stage_is_not_run_again(bench: Bench) -> None:
+    words = bench.words("a b c d")
+    first = bench.run()
+    found = first.stage(Group(), "group", words=words)
+    again = bench.run()
+    assert again.stage(Group(), "again", words=words) == found
+    assert (len(ran), first.stages_run, again.stages_run) == (2, 1, 0)
+    finished = [event for event in bench.events if isinstance(event, StageFinished)]
+    assert [(event.label, event.reused, event.n_rows) for event in finished] == [
+        ("group", False, 4),
+        ("again", True, 4),
+    ]
+    fresh = bench.run(fresh=True)
+    assert fresh.stage(Group(), "group", words=words) == found
+    assert (len(ran), fresh.stages_run) == (4, 1)
+
+
+def test_the_key_is_what_decides_the_output(bench: Bench, tmp_path: Path) -> None:
+    words = bench.words("a b c d")
+    key = stage_key(Group(), {"words": words})
+    assert key == stage_key(Group(), {"words": bench.words("a b c d")})
+    others = [
+        stage_key(Group("x"), {"words": words}),
+        stage_key(Later(), {"words": words}),
+        stage_key(Group(), {"words": bench.words("a b c e")}),
+        stage_key(Group(), {"words": bench.words("a b", "c d")}),
+        stage_key(Group(), {"others": words}),
+    ]
+    assert len({key, *others}) == 6
+    elsewhere = Bench(Store(str(tmp_path / "elsewhere")), bench.executor)
+    assert key == stage_key(Group(), {"words": elsewhere.words("a b c d")})
+
+
+def test_only_the_missing_tasks_of_a_half_finished_stage_run(bench: Bench) -> None:
+    words = bench.words("a b c d e f g h i")
+    with pytest.raises(StageFailed, match="cannot take g"):
+        bench.run().stage(Group(breaks_at="g"), "group", words=words)
+    folder = next(iter(bench.store.names("work/group")))
+    assert bench.store.names(f"work/group/{folder}/tasks") == ["000000.json", "000001.json"]
+    ran.clear()
+    bench.events.clear()
+    with pytest.raises(StageFailed):
+        bench.run().stage(Group(breaks_at="g"), "group", words=words)
+    assert ran == [["g", "h", "i"]]
+    (started,) = [event for event in bench.events if isinstance(event, StageStarted)]
+    assert (started.n_tasks, started.n_done, started.n_rows) == (3, 2, 9)
+
+
+def test_a_task_without_its_marker_runs_again(bench: Bench) -> None:
+    words = bench.words("a b c d")
+    found = bench.run().stage(Group(), "group", words=words)
+    folder = f"work/group/{stage_key(Group(), {'words': words})}"
+    bench.store.delete(f"{folder}/done.json")
+    bench.store.delete(f"{folder}/tasks/000001.json")
+    ran.clear()
+    assert bench.run().stage(Group(), "group", words=words) == found
+    assert ran == [["d"]]
+
+
+def test_too_many_dead_letters_fail_the_stage_with_the_first_reason(bench: Bench) -> None:
+    words = bench.words("a b c d e f g h i j")
+    stage = Group(refuses=("e", "i", "j"))
+    with pytest.raises(StageFailed, match=r"group: refused 3 of 10 units.*ratio 0\.2 allows.*: e is refused"):
+        bench.run(ratio=0.2).stage(stage, "group", words=words)
+    assert len(ran) == 4  # the letters are counted when all is done: nothing was lost
+    found = bench.run(ratio=0.3).stage(stage, "group", words=words)
+    assert len(ran) == 4
+    assert found["rejects"].rows == 3
+    assert bench.run(ratio=0.0).stage(Group(), "group", words=words)["rejects"].rows == 0
+    tolerant = bench.run(ratio=0.0).stage(Group(refuses=("a",)), "group", any_rejects=True, words=words)
+    assert tolerant["rejects"].rows == 1
+
+
+def test_a_rerun_with_the_same_bytes_leaves_downstream_alone(bench: Bench) -> None:
+    first = bench.run().stage(Group(), "group", words=bench.words("a b c d"))["groups"]
+    second = bench.run().stage(Later(), "group", words=bench.words("a b c d"))["groups"]
+    assert first.parts[0].path != second.parts[0].path
+    assert stage_key(GroupAll(), {"words": first}) == stage_key(GroupAll(), {"words": second})
+
+
+def test_a_stage_that_gives_other_columns_is_told(bench: Bench) -> None:
+    with pytest.raises(SchemaMismatch, match="stage group gave groups with columns"):
+        bench.run().stage(Careless(), "group", words=bench.words("a"))
+
+
+def test_every_task_is_told_once(bench: Bench) -> None:
+    bench.run().stage(Group(refuses=("a",)), "group", words=bench.words("a b c d e f"))
+    told = [event for event in bench.events if isinstance(event, TaskFinished)]
+    assert [(event.n_rows, event.rejects) for event in told] == [(3, 1), (3, 0)]
+
+
+def test_ctrl_c_lets_what_was_begun_end(bench: Bench) -> None:
+    """SIGINT in a task: its neighbours in flight end, and KeyboardInterrupt rises."""
+    import asyncio
+    import signal
+
+    ended: list[str] = []
+
+    @dataclass(frozen=True)
+    class Interrupted(Group):
+        split: ClassVar[Split] = ByRows(1)
+
+        async def run(self, tables: Tables, services: Services) -> Tables:
+            word = tables["words"]["word"][0].as_py()
+            if word == "a":
+                signal.raise_signal(signal.SIGINT)
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                ended.append(word)
+                raise
+            return await super().run(tables, services)
+
+    executor = InlineExecutor(lambda: SERVICES, in_flight=3)
+    with pytest.raises(KeyboardInterrupt):
+        Run(bench.store, executor, (), 0.2).stage(Interrupted(), "group", words=bench.words("a b c d e"))
+    executor.close()
+    assert not {"d", "e"} & {word for seen in ran for word in seen}
+
+
+class TestRetry:
+    """Tasks with dead letters in rounds of their own. Of nine words b and h are refused: tasks 0 and 2."""
+
+    STAGE = Improving(refuses=("b", "h"))
+    WORDS = "a b c d e f g h i"
+
+    def first(self, bench: Bench) -> tuple[Dataset, dict[str, Dataset], str]:
+        """Return the words, the outputs with two letters, and the stage's folder."""
+        words = bench.words(self.WORDS)
+        found = bench.run(ratio=1).stage(self.STAGE, "group", words=words)
+        assert found["rejects"].rows == 2
+        return words, found, f"work/group/{stage_key(self.STAGE, {'words': words})}"
+
+    def test_only_their_tasks_run_and_write_files_of_their_own(self, bench: Bench) -> None:
+        words, before, _ = self.first(bench)
+        old = {part.path: bench.store.read_bytes(part.path) for part in before["groups"].parts}
+        ran.clear()
+        after = bench.run(ratio=0, retry=True).stage(self.STAGE, "group", words=words)
+        assert ran == [["a", "b", "c"], ["g", "h", "i"]]
+        assert after["rejects"].rows == 0
+        names = [part.path.rpartition("/")[2] for part in after["groups"].parts]
+        assert names == ["part-000000.r1.parquet", "part-000001.parquet", "part-000002.r1.parquet"]
+        assert {path: bench.store.read_bytes(path) for path in old} == old  # whoever holds the old names may read on
+        ran.clear()
+        assert bench.run().stage(self.STAGE, "group", words=words) == after
+        assert ran == []
+
+    def test_stopped_in_between_either_command_goes_on(self, bench: Bench) -> None:
+        words, _, folder = self.first(bench)
+        with pytest.raises(StageFailed, match="cannot take g"):
+            self.break_at_g(bench, words, folder)
+        assert not bench.store.exists(f"{folder}/done.json")
+        ran.clear()
+        found = bench.run(ratio=1).stage(self.STAGE, "group", words=words)  # a plain run takes what is there
+        assert ran == []
+        assert [row["unit_id"] for row in bench.run().read(found["rejects"]).to_pylist()] == ["h"]
+        healed = bench.run(retry=True).stage(self.STAGE, "group", words=words)
+        assert ran == [["g", "h", "i"]]
+        assert healed["rejects"].rows == 0
+        assert [part.digest for part in healed["groups"].parts] == [
+            part.digest for part in bench.run().stage(Group(), "whole", words=words)["groups"].parts
+        ]
+
+    def break_at_g(self, bench: Bench, words: Dataset, folder: str) -> None:
+        """A retry with the key of the stage that breaks in its last task."""
+
+        class Breaking(InlineExecutor):
+            def map(self, tasks: Any) -> Iterator[Any]:
+                return super().map(replace(task, stage=replace(task.stage, breaks_at="g")) for task in tasks)
+
+        executor = Breaking(lambda: SERVICES, in_flight=1)
+        try:
+            Run(bench.store, executor, (bench.events.append,), 1, retry=True).stage(self.STAGE, "group", words=words)
+        finally:
+            executor.close()
+
+    def test_what_a_stopped_stage_spent_is_told(self, bench: Bench) -> None:
+        words, _, folder = self.first(bench)
+        bench.events.clear()
+        with pytest.raises(StageFailed):
+            self.break_at_g(bench, words, folder)
+        (finished,) = (event for event in bench.events if isinstance(event, TaskFinished))
+        (stopped,) = (event for event in bench.events if isinstance(event, StageStopped))
+        assert [sum(use.calls for use in event.usage.uses.values()) for event in (finished, stopped)] == [3, 3]
+        assert bench.store.names(f"{folder}/failed") == []
+
+    @pytest.mark.parametrize("broken", ["columns", "disk"])
+    def test_what_was_spent_on_an_output_that_cannot_be_written_is_told(
+        self, tmp_path: Path, executor: InlineExecutor, broken: str
+    ) -> None:
+        @dataclass(frozen=True)
+        class Paying(Careless if broken == "columns" else Group):  # type: ignore[misc]
+            async def run(self, tables: Tables, services: Services) -> Tables:
+                await Improving().run(tables, services)
+                return await super().run(tables, services)
+
+        class Full(Store):
+            def write_table(self, path: str, table: pa.Table) -> None:
+                if path.startswith("work/group") and broken == "disk":
+                    raise StoreError("the disk is full")
+                super().write_table(path, table)
+
+        bench = Bench(Full(str(tmp_path)), executor)
+        words = bench.words("a b c")
+        run = bench.run()
+        with pytest.raises((SchemaMismatch, StoreError)):
+            run.stage(Paying(), "group", words=words)
+        (stopped,) = (event for event in bench.events if isinstance(event, StageStopped))
+        assert stopped.usage.spent() == run.sent.spent() == (33, 1.5)
+
+    def test_a_killed_runs_spending_is_not_the_next_ones(self, bench: Bench) -> None:
+        words, _, folder = self.first(bench)
+        left = Meter()
+        left.count("extract", "m", "llm", ChatReply(""), 0.0, from_ledger=False)
+        bench.store.write_json(f"{folder}/failed/000000-x.json", left.rows())
+        run = bench.run(retry=True)
+        run.stage(self.STAGE, "group", words=words)
+        assert sum(use.calls for use in run.sent.uses.values()) == 6
+        assert bench.store.names(f"{folder}/failed") == []
+
+
+def test_a_run_that_was_taken_over_marks_nothing_as_done(bench: Bench) -> None:
+    """Another build takes the index while the tasks run."""
+    entered = 0
+    taken = True
+
+    @contextmanager
+    def fence() -> Iterator[None]:
+        nonlocal entered
+        entered += 1
+        if taken and entered > 1:
+            raise IndexBusy("taken over")
+        yield
+
+    def run() -> Run:
+        return Run(bench.store, bench.executor, (), 0.2, fence=fence)
+
+    words = bench.words("a b c")
+    with pytest.raises(IndexBusy):
+        run().stage(Group(), "group", words=words)
+    (key,) = bench.store.names("work/group")
+    assert not bench.store.exists(f"work/group/{key}/done.json")
+    taken = False
+    run().stage(Group(), "group", words=words)
+    assert bench.store.exists(f"work/group/{key}/done.json")
+    assert ran == [["a", "b", "c"]], "the tasks were kept"
+
+
+def test_what_was_spent_outside_any_stage_is_on_the_bill(bench: Bench) -> None:
+    meter = Meter()
+    run = bench.run()
+    run.spent("probes", meter)
+    assert (bench.events, run.usage) == ([], {})
+    meter.count("probe", "m", "llm", ChatReply("", input_tokens=10, output_tokens=1), 0.5, from_ledger=False)
+    run.spent("probes", meter)
+    assert bench.events == [Spent("probes", meter, outside=True)]
+    assert run.usage["probes"].spent() == run.sent.spent() == (11, 0.5)
+    assert not bench.store.exists("work")
+
+
+async def test_a_task_reads_no_more_of_a_file_than_its_rows_need(bench: Bench, tmp_path: Path) -> None:
+    """The end of a large file is damaged: a task over its beginning does not notice, one over its end does."""
+    words = pa.table({"word": [f"{n} {'lorem ipsum ' * 1000}{n}" for n in range(1000)]}, WORDS)
+    bench.store.write_table("words.parquet", words)
+    path = Path(bench.store.root) / "words.parquet"
+    file = pq.ParquetFile(path).metadata
+    last = file.row_group(file.num_row_groups - 1).column(0)
+    data = bytearray(path.read_bytes())
+    begins = last.dictionary_page_offset or last.data_page_offset
+    data[begins : begins + last.total_compressed_size] = bytes(last.total_compressed_size)
+    path.write_bytes(data)
+
+    def task(start: int, stop: int) -> Task:
+        return Task(Group(), 0, {"words": (Slice("words.parquet", start, stop),)}, f"work/{start}", bench.store)
+
+    await run_task(task(0, 3), SERVICES)
+    assert ran == [words["word"][:3].to_pylist()]
+    with pytest.raises(StoreError):
+        await run_task(task(997, 1000), SERVICES)
+
+
+@dataclass(frozen=True)
+class CountBytes:
+    """A row with the bytes of each chunk of a column."""
+
+    name: ClassVar[str] = "count_bytes"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = Whole("toys")
+    reads: ClassVar = {"vectors": VECTORS}
+    writes: ClassVar = {"groups": GROUPS}
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        sizes = [str(pc.sum(pc.binary_length(chunk)).as_py()) for chunk in tables["vectors"]["vector"].chunks]
+        return {"groups": pa.table({"words": [sizes]}, schema=GROUPS)}
+
+
+@pytest.mark.slow  # two gigabytes
+async def test_a_column_of_more_than_an_array_holds_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    n_rows, width = 1025, 1 << 20  # just above half of the 2 GiB that end an array of bytes
+    offsets = pa.py_buffer(np.arange(0, (n_rows + 1) * width, width, dtype=np.int32))
+    zeros = pa.py_buffer(np.zeros(n_rows * width, np.uint8))  # pages that nobody writes take no memory
+    vectors = pa.BinaryArray.from_buffers(pa.binary(), n_rows, [None, offsets, zeros])
+    half = pa.table([pa.array(["id"] * n_rows), vectors], VECTORS)
+    monkeypatch.setattr(bench.store, "read_rows", lambda *_: half)
+    pieces = tuple(Slice(name, 0, n_rows) for name in ("one", "two"))
+    await run_task(Task(CountBytes(), 0, {"vectors": pieces}, "work", bench.store), SERVICES)
+    found = pq.read_table(Path(bench.store.root) / "work/groups/part-000000.parquet")
+    assert found["words"].to_pylist() == [[str(n_rows * width)] * 2]

@@ -1,0 +1,104 @@
+"""Claims of a built index: whom they are about, what is asked, and what becomes of refused replies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import DONE
+from hirag_dist.core.text.ids import entity_id
+from hirag_dist.storage.layout import CLAIMS
+from hirag_dist.types import ChatRequest
+from tests.toy_builds import Bench, between, rows, task_of
+
+WANTED: dict[str, Any] = {
+    "claims": True,
+    "llm": {
+        "endpoints": {"model": {"base_url": "http://model", "model": "m"}},  # not asked: the bench's model is
+        "roles": {"extract": "model"},
+    },
+}
+TEXTS = ["alpha beta gamma", "beta delta epsilon"]
+
+
+def claim(request: ChatRequest) -> str | None:
+    """Each text's first word is claimed to lead its second, and nobody is claimed to lead alpha."""
+    if task_of(request) != "extract-claims":
+        return None
+    first, second, *_ = between(request, "text").split()
+    told = f"order<|>TRUE<|>NONE<|>NONE<|>It stands first.<|>{first} {second}"
+    lines = [f"claim<|>{first}<|>{second}<|>{told}", f"claim<|>Nobody<|>alpha<|>{told}"]
+    return "\n".join([*lines, DONE])
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_claims_are_about_the_entities_of_their_chunk(bench: Bench) -> None:
+    snapshot = bench.build(TEXTS, claim, **WANTED)
+    chunks = {row["chunk_id"]: row["text"] for row in rows(snapshot, "chunks")}
+    found = {(chunks[row["chunk_id"]], row["subject"]): row for row in rows(snapshot, CLAIMS)}
+    assert len(found) == 4
+    first = found[TEXTS[0], "alpha"]
+    assert (first["subject_id"], first["object_id"]) == (entity_id(0, "alpha"), entity_id(0, "beta"))
+    assert (first["type"], first["status"], first["start_date"], first["source_text"]) == (
+        *("order", "true", "", "alpha beta"),
+    )
+    assert found[TEXTS[0], "Nobody"]["subject_id"] is None
+    assert found[TEXTS[0], "Nobody"]["object_id"] == entity_id(0, "alpha")
+    assert found[TEXTS[1], "Nobody"]["object_id"] is None, "alpha is not in the second chunk"
+    assert {between(request, "entities") for request in bench.asked("extract-claims")} == {
+        "alpha\nbeta\ngamma",
+        "beta\ndelta\nepsilon",
+    }
+
+
+def test_by_default_none_are_asked_for_and_the_snapshot_is_as_before(bench: Bench) -> None:
+    snapshot = bench.build(TEXTS, claim)
+    assert bench.asked("extract-claims") == []
+    assert CLAIMS not in snapshot.manifest.counts
+    assert "claims" not in snapshot.manifest.build["config"]
+
+
+def test_no_claims_leave_the_id_as_it_is(bench: Bench) -> None:
+    without = bench.build(TEXTS)
+    none = bench.build(TEXTS, lambda request: DONE if task_of(request) == "extract-claims" else None, **WANTED)
+    assert len(bench.asked("extract-claims")) == 2
+    assert none.manifest.snapshot_id == without.manifest.snapshot_id
+
+
+def test_a_chunk_without_entities_is_not_asked_about(bench: Bench) -> None:
+    def nothing_in_the_second(request: ChatRequest) -> str | None:
+        if task_of(request) == "extract-graph" and "delta" in request.messages[1].content:
+            return DONE
+        return claim(request)
+
+    bench.build(TEXTS, nothing_in_the_second, **WANTED)
+    assert [between(request, "text") for request in bench.asked("extract-claims")] == [TEXTS[0]]
+
+
+def test_a_refused_reply_is_a_dead_letter_that_is_asked_again(bench: Bench) -> None:
+    def refuse(request: ChatRequest) -> str | None:
+        broken = task_of(request) == "extract-claims" and "delta" in request.messages[1].content
+        return "I would rather not." if broken else claim(request)
+
+    snapshot = bench.build(TEXTS, refuse, **WANTED)
+    (letter,) = rows(snapshot, "rejects")
+    chunks = {row["chunk_id"]: row["text"] for row in rows(snapshot, "chunks")}
+    assert (letter["stage"], chunks[letter["unit_id"]]) == ("claims", TEXTS[1])
+    assert len(rows(snapshot, CLAIMS)) == 2
+    after = bench.build(TEXTS, claim, **WANTED, retry=True)
+    assert after.manifest.complete
+    assert len(rows(after, CLAIMS)) == 4
+    assert [between(request, "text") for request in bench.asked("extract-claims")] == [TEXTS[1]]
+
+
+def test_the_built_in_model_is_not_asked_for_claims() -> None:
+    with pytest.raises(ValidationError, match="claims: true needs a language model"):
+        Config.model_validate({"claims": True})

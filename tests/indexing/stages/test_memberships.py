@@ -1,0 +1,162 @@
+"""Memberships of cells → clusters: what counts, what is one, what is shown; and what the workers hold of a layer."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hirag_dist.core.clustering.partition_tree import Cells, Node
+from hirag_dist.core.text.ids import content_id
+from hirag_dist.indexing.stages.memberships import (
+    CELL_LINKS,
+    KEPT_LINKS,
+    MEMBER_ROWS,
+    ChooseMemberships,
+    NameClusters,
+    described,
+    grouped,
+)
+from hirag_dist.indexing.stages.partition import _sampled
+from hirag_dist.indexing.stages.partition_tables import cells_of, node_table
+from hirag_dist.types import Covariance, Mixture
+
+SERVICES: Any = SimpleNamespace()
+
+
+def run(stage: Any, **tables: pa.Table) -> dict[str, pa.Table]:
+    return asyncio.run(stage.run(tables, SERVICES))
+
+
+def link(cell: int, cluster: int, own: str, share: float, **more: Any) -> dict[str, Any]:
+    return {"cell": cell, "cluster": cluster, "entity_id": own, "share": share} | more
+
+
+def test_an_entity_keeps_its_best_membership_and_those_over_the_threshold() -> None:
+    links = [
+        link(2, 0, "a", 0.25),
+        link(0, 1, "a", 0.25),  # as large, in an earlier cell: the best
+        link(0, 0, "a", 0.05),
+        link(1, 0, "b", 0.04),
+        link(1, 1, "b", 0.02),
+    ]
+    found = run(ChooseMemberships(0.1, 100), links=pa.Table.from_pylist(links, CELL_LINKS))["links"]
+    kept = {(row["cell"], row["cluster"], row["entity_id"]): row["best"] for row in found.to_pylist()}
+    assert kept == {(0, 1, "a"): True, (2, 0, "a"): False, (1, 0, "b"): True}
+
+
+def test_clusters_are_named_by_layer_and_members_so_those_of_two_cells_can_be_equal() -> None:
+    links = [
+        link(5, 0, "b", 0.5, best=True),
+        link(5, 0, "a", 0.5, best=True),
+        link(7, 3, "a", 0.25, best=False),
+        link(7, 3, "b", 0.25, best=False),
+        link(7, 4, "a", 0.25, best=False),
+    ]
+    found = run(NameClusters(2, 100), links=pa.Table.from_pylist(links, KEPT_LINKS))["links"].to_pylist()
+    pair, single = content_id("cluster", "2", "a", "b"), content_id("cluster", "2", "a")
+    assert [(row["cluster_id"], row["entity_id"]) for row in found] == [
+        (pair, "a"),
+        (pair, "b"),
+        (pair, "a"),
+        (pair, "b"),
+        (single, "a"),
+    ]
+
+
+def test_nothing_to_name_or_choose_gives_nothing() -> None:
+    assert run(NameClusters(0, 100), links=KEPT_LINKS.empty_table())["links"].num_rows == 0
+    assert run(ChooseMemberships(0.1, 100), links=CELL_LINKS.empty_table())["links"].num_rows == 0
+    clusters, members = grouped(MEMBER_ROWS.empty_table(), 0)
+    assert clusters.num_rows == members.num_rows == 0
+
+
+def member(cluster: str, own: str, share: float, best: bool) -> dict[str, Any]:
+    shown = {"name": own.upper(), "type": "t", "description": f"about {own}"}
+    return {"cluster_id": cluster, "entity_id": own, "responsibility": share, "best": best} | shown
+
+
+def test_equal_clusters_are_one_with_the_larger_share_and_best_where_either_was() -> None:
+    rows = [
+        member("y", "c", 1.0, True),
+        member("x", "b", 0.5, True),
+        member("x", "a", 0.25, True),
+        member("x", "a", 0.75, False),
+        member("x", "b", 0.25, False),
+    ]
+    clusters, members = grouped(pa.Table.from_pylist(rows, MEMBER_ROWS), 4)
+    assert [tuple(row.values()) for row in clusters.to_pylist()] == [
+        ("x", 4, "a", 0.75, True),
+        ("x", 4, "b", 0.5, True),
+        ("y", 4, "c", 1.0, True),
+    ]
+    assert members.to_pylist() == [
+        {
+            "cluster_id": "x",
+            "member_ids": ["a", "b"],
+            "names": ["A", "B"],
+            "types": ["t", "t"],
+            "descriptions": ["about a", "about b"],
+        },
+        {"cluster_id": "y", "member_ids": ["c"], "names": ["C"], "types": ["t"], "descriptions": ["about c"]},
+    ]
+
+
+def test_what_is_shown_is_one_line_and_short() -> None:
+    rows = pa.Table.from_pylist([member("x", "b", 1.0, True), member("y", "b", 1.0, False)], MEMBER_ROWS)
+    shown = [
+        {"entity_id": "a", "name": "A", "type": "t", "description": "not asked for"},
+        {"entity_id": "b", "name": "B", "type": "u", "description": "two\nlines and more than that"},
+    ]
+    links = rows.select(["cluster_id", "entity_id", "responsibility", "best"])
+    found = described(links, pa.Table.from_pylist(shown), 12).to_pylist()
+    assert {(row["name"], row["type"], row["description"]) for row in found} == {("B", "u", "two lines…")}
+    assert [row["cluster_id"] for row in found] == ["x", "y"]
+
+
+def mixture(covariance: Covariance, k: int, dims: int) -> Mixture:
+    rng = np.random.default_rng(k)
+    shape = {"diag": (k, dims), "spherical": (k, 1), "tied": (k, 1), "full": (k, dims, dims)}[covariance]
+    means, variances = rng.random((k, dims), np.float32), rng.random(shape, np.float32)
+    return Mixture(rng.random(k), means, variances, covariance, 1e-3)
+
+
+def same(one: Node | int, other: Node | int) -> bool:
+    if not isinstance(one, Node) or not isinstance(other, Node):
+        return one == other
+    arrays = ("weights", "means", "variances")
+    return (
+        all(np.array_equal(getattr(one.mixture, name), getattr(other.mixture, name)) for name in arrays)
+        and one.mixture.covariance == other.mixture.covariance
+        and one.mixture.min_variance == other.mixture.min_variance
+        and len(one.children) == len(other.children)
+        and all(map(same, one.children, other.children))
+    )
+
+
+@pytest.mark.parametrize("covariance", ["diag", "spherical", "tied", "full"])
+def test_a_tree_of_mixtures_survives_its_table(covariance: Covariance) -> None:
+    deep = Node(mixture(covariance, 2, 3), (2, 3))
+    middle = Node(mixture(covariance, 3, 3), (1, deep, 4))
+    cells = Cells(Node(mixture(covariance, 4, 3), (0, middle, Node(mixture(covariance, 2, 3), (5, 6)), 7)), 8)
+    found = cells_of(node_table(cells))
+    assert found.n_cells == 8
+    assert found.root is not None
+    assert cells.root is not None
+    assert same(found.root, cells.root)
+
+
+def test_a_layer_of_one_cell_has_an_empty_table() -> None:
+    assert cells_of(node_table(Cells(None, 1))) == Cells(None, 1)
+
+
+def test_a_shard_gives_those_sampled_rows_that_it_has() -> None:
+    rows = np.arange(100, dtype=np.float32).reshape(-1, 1)
+    numbers = np.array([0, 19, 20, 39, 40, 99])
+    shards = [(first, rows[first : first + 20]) for first in range(0, 100, 20)]
+    found = [_sampled(SERVICES, shard, numbers)[:, 0].tolist() for shard in shards]
+    assert found == [[0, 19], [20, 39], [40], [], [99]]

@@ -1,0 +1,119 @@
+"""Merging as a stage: whole or in partitions, with hubs, the same entities and relations."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from hirag_dist.core.entities.merging import merge_entities, merge_relations
+from hirag_dist.core.text.ids import entity_id, relation_id
+from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.runner import Dataset, Run
+from hirag_dist.execution.stage import ByKey, Split, no_other_workers
+from hirag_dist.indexing.stages.merge import MergeEntities, MergeRelations
+from hirag_dist.schemas import MENTIONS, RELATION_MENTIONS
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.store import Store
+
+SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
+SEPARATE = 1000  # of the descriptions of one entity or relation at most are merged
+N_HUB = 1500
+N_REST = 900
+
+
+@dataclass(frozen=True)
+class InParts(MergeEntities):
+    split: ClassVar[Split] = ByKey("name_key", 500)
+
+
+@dataclass(frozen=True)
+class RelationsInParts(MergeRelations):
+    split: ClassVar[Split] = ByKey("source_key", 500)
+
+
+def mentions() -> list[dict[str, Any]]:
+    """A hub with a description in each of its chunks, one with few, and names that come up three times."""
+    names = ["hub"] * N_HUB + ["terse"] * 300 + [f"name {at // 3}" for at in range(N_REST)]
+    rows = [
+        {
+            "name_key": name,
+            "chunk_id": f"c{at:05d}",
+            "position": at % 7,
+            "name": name.title(),
+            "type": ("person", "place")[at % 3 == 0],
+            "description": f"{name} as of {at % 5 if name == 'terse' else at}.",
+            "described": at % 50 != 49,
+        }
+        for at, name in enumerate(names)
+    ]
+    random.Random(0).shuffle(rows)
+    return rows
+
+
+def relation_mentions() -> list[dict[str, Any]]:
+    return [
+        {
+            "source_key": row["name_key"],
+            "target_key": "the other",
+            "chunk_id": row["chunk_id"],
+            "position": row["position"],
+            "description": row["description"],
+            "strength": float(len(row["chunk_id"]) + int(row["chunk_id"][-1])),
+        }
+        for row in mentions()
+    ]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    executor = InlineExecutor(lambda: SERVICES)
+    yield Run(Store(str(tmp_path)), executor, (), 0.0)
+    executor.close()
+
+
+def put(run: Run, rows: list[dict[str, Any]], schema: pa.Schema) -> Dataset:
+    """Return rows as files of a hundred."""
+    whole = Dataset(schema, ())
+    for first in range(0, len(rows), 100):
+        table = pa.Table.from_pylist(rows[first : first + 100], schema)
+        whole += run.put("mentions", table, table_digest(table))
+    return whole
+
+
+def test_entities_of_partitions_are_those_of_the_whole(run: Run) -> None:
+    given = put(run, mentions(), MENTIONS)
+    parts = run.stage(InParts(), "in parts", mentions=given)
+    whole = run.stage(MergeEntities(), "whole", mentions=given)
+    assert len(parts["entities"].parts) == 6
+    assert len(whole["entities"].parts) == 1
+    entities = run.read(whole["entities"])
+    assert run.read(parts["entities"]).sort_by("entity_id").equals(entities)
+    assert run.read(parts["cut"]).to_pylist() == [{"id": entity_id(0, "hub")}]
+    assert run.read(whole["cut"]).equals(run.read(parts["cut"]))
+    unbound = merge_entities(pa.Table.from_pylist(mentions(), MENTIONS))
+    assert entities.drop_columns("description").equals(unbound.drop_columns("description"))
+    for row, without in zip(entities.to_pylist(), unbound.to_pylist(), strict=True):
+        said = without["description"].split("\n")
+        assert row["description"].split("\n") == said[:SEPARATE]
+        assert (len(said) > SEPARATE) == (row["name"] == "Hub")
+
+
+def test_relations_of_partitions_are_those_of_the_whole(run: Run) -> None:
+    given = put(run, relation_mentions(), RELATION_MENTIONS)
+    parts = run.stage(RelationsInParts(100), "in parts", relation_mentions=given)
+    whole = run.stage(MergeRelations(100), "whole", relation_mentions=given)
+    relations = run.read(whole["relations"])
+    assert len(parts["relations"].parts) > 1
+    assert run.read(parts["relations"]).sort_by("relation_id").equals(relations)
+    ends = sorted((entity_id(0, "hub"), entity_id(0, "the other")))
+    assert run.read(parts["cut"]).to_pylist() == [{"id": relation_id("extracted", *ends)}]
+    assert run.read(whole["cut"]).equals(run.read(parts["cut"]))
+    unbound = merge_relations(pa.Table.from_pylist(relation_mentions(), RELATION_MENTIONS), 400)
+    assert relations.equals(unbound)  # the strongest fill what there is room for long before the bound

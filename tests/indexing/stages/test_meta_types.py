@@ -1,0 +1,95 @@
+"""Meta types that a model proposes from a sample of the corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+import pytest
+
+from hirag_dist.core.prompts.reply_parsing import Malformed
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.execution.stage import Services
+from hirag_dist.indexing.stages.meta_types import EXCERPTS, ProposeMetaTypes, SampleChunks
+from hirag_dist.llm.rule_based.model import reply_to
+from hirag_dist.schemas import CHUNKS
+from hirag_dist.types import ChatReply, ChatRequest, Rejected
+
+T = TypeVar("T")
+Say = Callable[[ChatRequest], str]
+
+
+class Chat:
+    """A pool of one try."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
+        try:
+            return accept(ChatReply(self._say(request)))
+        except Malformed as refusal:
+            return Rejected(request.unit, str(refusal), 1)
+
+
+def services_with(say: Say = str) -> Services:
+    return Services(Chat(say), None, None, None, len)  # type: ignore[arg-type]
+
+
+def chunks(ids: str) -> pa.Table:
+    rows = [
+        {
+            "chunk_id": own,
+            "document_id": "d",
+            "position": at,
+            "start": 0,
+            "end": 9,
+            "n_tokens": 3,
+            "text": f"text of {own} " * 9,
+        }
+        for at, own in enumerate(ids)
+    ]
+    return pa.Table.from_pylist(rows, CHUNKS)
+
+
+async def test_the_sample_is_the_same_however_the_chunks_are_cut() -> None:
+    stage, services = SampleChunks(3, 12), services_with()
+    whole = (await stage.run({"chunks": chunks("gacebdf")}, services))["excerpts"]
+    parts = [(await stage.run({"chunks": chunks(ids)}, services))["excerpts"] for ids in ("gac", "ebdf")]
+    assert whole["chunk_id"].to_pylist() == ["a", "b", "c"]
+    assert whole["text"].to_pylist()[0] == "text of a…"
+    assert pa.concat_tables(parts).sort_by("chunk_id").slice(0, 3).equals(whole)
+
+
+async def test_one_call_reads_the_excerpts_of_the_lowest_ids() -> None:
+    seen: list[str] = []
+
+    def reply(request: ChatRequest) -> str:
+        seen.append(request.messages[1].content)
+        return "- Legal Principle\n2. court\n* statute.\ncourt"
+
+    table = pa.table({"chunk_id": list("cab"), "text": ["third", "first", "second"]}, schema=EXCERPTS)
+    found = await ProposeMetaTypes(2, Prompts(), ("m",)).run({"excerpts": table}, services_with(reply))
+    assert found["meta_types"]["meta_type"].to_pylist() == ["legal principle", "court", "statute"]
+    assert len(seen) == 1
+    assert seen[0].index("first") < seen[0].index("second")
+    assert "third" not in seen[0]
+
+
+@pytest.mark.parametrize("said", ["court", "These documents are about several things that courts do, and about law."])
+async def test_a_reply_without_a_list_is_a_dead_letter(said: str) -> None:
+    table = pa.table({"chunk_id": ["a"], "text": ["first"]}, schema=EXCERPTS)
+    found = await ProposeMetaTypes(2, Prompts(), ("m",)).run({"excerpts": table}, services_with(lambda request: said))
+    assert found["meta_types"].num_rows == 0
+    assert found["rejects"]["unit_id"].to_pylist() == ["meta types"]
+
+
+async def test_the_built_in_model_names_the_kinds_that_the_excerpts_hold() -> None:
+    texts = ["Isaac Newton met Edmond Halley and Robert Hooke in London.", "Robert Hooke wrote to Isaac Newton."]
+    table = pa.table({"chunk_id": ["a", "b"], "text": texts}, schema=EXCERPTS)
+    services = services_with(lambda request: reply_to(request.messages, request.form))
+    found = (await ProposeMetaTypes(2, Prompts(), ("m",)).run({"excerpts": table}, services))["meta_types"]
+    kinds = found["meta_type"].to_pylist()
+    assert kinds[0] == "person"
+    assert len(kinds) >= 3

@@ -1,0 +1,148 @@
+"""Units asked together: each is read by itself, and what failed is asked again alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pytest
+
+from hirag_dist.core.prompts.reply_parsing import Malformed, Summary, parse_summary
+from hirag_dist.core.prompts.templates import PACKED, Prompts, summary_request
+from hirag_dist.core.text.tokens import counter
+from hirag_dist.errors import RequestRejected
+from hirag_dist.execution.stage import Services
+from hirag_dist.indexing.stages.packed_calls import Packing, Unit, ask_packed
+from hirag_dist.llm.chat import Pool, PricedModel
+from hirag_dist.llm.endpoints.recorded import RecordedModel
+from hirag_dist.llm.endpoints.rule_based import ExtractiveModel
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.limits.client import Budget
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
+
+T = TypeVar("T")
+SYSTEM = Message("system", "Task: summarise-pack")
+ALL = Packing(1000, 8)
+
+
+@dataclass
+class Chat:
+    """A pool of one try; `say` gives the text of a reply."""
+
+    say: Callable[[ChatRequest], ChatReply | str]
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
+        self.asked.append(request.packed or (request.unit,))
+        said = self.say(request)
+        reply = ChatReply(said) if isinstance(said, str) else said
+        try:
+            return accept(reply)
+        except Malformed as refusal:
+            return Rejected(request.unit, str(refusal), 1)
+
+
+def unit(name: str) -> Unit[str]:
+    """A unit whose good reply names it."""
+
+    def parse(reply: ChatReply) -> str:
+        if name not in reply.text:
+            raise Malformed(f"{name} is not there")
+        return reply.text
+
+    return Unit(ChatRequest("summarise", (Message("system", "alone"), Message("user", name)), unit=name), parse)
+
+
+async def ask(chat: Chat, names: str, packing: Packing = ALL) -> list[str | Rejected]:
+    services = Services(chat, None, None, None, len)  # type: ignore[arg-type]
+    return await ask_packed([unit(name) for name in names], packing, "summarise", SYSTEM, services)
+
+
+def each(request: ChatRequest) -> str:
+    return "\n".join(f"unit<|>{at}\n{name}" for at, name in enumerate(request.packed, 1)) or f"{request.unit} alone"
+
+
+async def test_one_call_does_all_and_each_unit_gets_its_own_part() -> None:
+    chat = Chat(each)
+    assert await ask(chat, "abc") == ["a", "b", "c"]
+    assert chat.asked == [("a", "b", "c")]
+
+
+async def test_a_unit_alone_is_asked_as_ever() -> None:
+    chat = Chat(each)
+    assert await ask(chat, "ab", Packing(1000, 1)) == await ask(chat, "ab", Packing(0, 8)) == ["a alone", "b alone"]
+    assert chat.asked == [("a",), ("b",)] * 2
+    assert await ask(chat, "") == []
+
+
+async def test_only_what_failed_is_asked_again_alone() -> None:
+    chat = Chat(lambda request: each(request).replace("unit<|>2\nb", "unit<|>2\n?"))
+    assert await ask(chat, "abc") == ["a", "b alone", "c"]
+    assert chat.asked == [("a", "b", "c"), ("b",)]
+
+
+@pytest.mark.parametrize("useless", [ChatReply(""), ChatReply("x", finish_reason="content_filter"), ChatReply("Hm.")])
+async def test_a_useless_reply_is_not_asked_for_again_as_a_pack(useless: ChatReply) -> None:
+    chat = Chat(lambda request: useless if request.packed else each(request))
+    assert await ask(chat, "abc") == ["a alone", "b alone", "c alone"]
+    assert chat.asked == [("a", "b", "c"), ("a",), ("b",), ("c",)]
+
+
+async def test_a_unit_that_fails_alone_too_is_a_dead_letter_of_its_own() -> None:
+    chat = Chat(lambda request: each(request).replace("b", "?"))
+    result = await ask(chat, "abc")
+    assert result[0::2] == ["a", "c"]
+    assert isinstance(result[1], Rejected)
+    assert (result[1].unit, result[1].reason) == ("b", "b is not there")
+
+
+CLUSTERS = [
+    [("queen cell", "concept", "Built by the honey bee colony."), ("drone", "concept", "Leaves the honey bee colony.")],
+    [("Camden Town", "location", "A district of London."), ("Cornhill", "location", "A street in London.")],
+]
+
+
+def clusters() -> list[Unit[Summary]]:
+    return [
+        Unit(
+            summary_request(members, Prompts(), ["concept"], None),
+            lambda reply, names=tuple(name for name, _, _ in members): parse_summary(reply, len(names), names),
+        )
+        for members in CLUSTERS
+    ]
+
+
+def services(model: ExtractiveModel | RecordedModel) -> Services:
+    caller = Caller(Budget(Treasury({"endpoint": Allowance(None, None, 8)})), Patience(1, 0.0))
+    pool = Pool({"summarise": [PricedModel("endpoint", model)]}, None, caller, len)
+    return Services(pool, None, None, None, len)  # type: ignore[arg-type]
+
+
+async def test_recorded_replies_of_single_units_are_used_before_the_fallback(tmp_path: object) -> None:
+    units = clusters()
+    built_in = ExtractiveModel(counter("o200k_base"))
+    path = f"{tmp_path}/recorded.jsonl"
+    with open(path, "w", encoding="utf-8") as file:
+        reply = r"entity<|>Recorded name<|>concept<|>From before.\nrelation<|>1<|>Recorded name<|>x<|>5"
+        file.write(f'{{"role": "summarise", "unit": "{units[0].request.unit}", "round": 0, "reply": "{reply}"}}\n')
+    model = RecordedModel(path, fallback=built_in)
+    system = Prompts().system(PACKED["summarise"], None, meta_types="concept")
+    first, second = await ask_packed(units, ALL, "summarise", system, services(model))
+    assert isinstance(first, Summary)
+    assert first.entities[0].name == "Recorded name"
+    (alone,) = await ask_packed(units[1:], ALL, "summarise", system, services(built_in))
+    assert second == alone
+    assert model.counts == {"recorded": 1, "fallback": 1}
+
+
+async def test_a_pack_without_any_recorded_unit_goes_to_the_fallback(tmp_path: object) -> None:
+    path = f"{tmp_path}/recorded.jsonl"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write('{"role": "summarise", "unit": "another", "round": 0, "reply": "x"}\n')
+    request = ChatRequest("summarise", (SYSTEM, Message("user", "<unit-1>\nx\n</unit-1>")), "pack", packed=("a", "b"))
+    assert (await RecordedModel(path, fallback=ExtractiveModel(len)).complete(request)).text
+    with pytest.raises(RequestRejected, match="no recorded reply"):
+        await RecordedModel(path).complete(request)

@@ -1,0 +1,207 @@
+"""Reports as a graph of dependencies: communities A and B, of two parts each; a part is a chain of five entities."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pyarrow as pa
+import pytest
+
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.errors import Deferred, ModelUnavailable
+from hirag_dist.execution.stage import Services, Tables
+from hirag_dist.indexing.stages.communities import OutlineReports
+from hirag_dist.indexing.stages.packed_calls import Packing
+from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
+from hirag_dist.indexing.stages.report_text import EntityLines, RelationLines
+from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS
+from hirag_dist.types import ChatReply, ChatRequest, Rejected
+
+T = TypeVar("T")
+PARTS = ("A1", "A2", "B1", "B2")
+
+
+def name_of(text: str) -> str:
+    """A community shows parts by their reports ("About A1"), a part its entities ("A1-0")."""
+    reports = re.findall(r"About ([AB])\d", text)
+    return reports[0] if reports else re.findall(r"([AB]\d)-\d", text)[0]
+
+
+@dataclass
+class Chat:
+    """A pool that keeps calls waiting until they are let go, and notes the order in which they came."""
+
+    held: dict[str, asyncio.Event] = field(default_factory=dict)
+    fails: Callable[[str], None] = lambda name: None
+    refused: tuple[str, ...] = ()
+    asked: list[str] = field(default_factory=list)
+    prompts: dict[str, str] = field(default_factory=dict)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
+        text = request.messages[1].content
+        units = re.split(r"</unit[^>]*>", text)[:-1] if request.packed else [text]
+        names = [name_of(unit) for unit in units]
+        self.fails(" ".join(names))
+        async with self.changed:
+            self.asked.append(" ".join(names))
+            self.prompts[" ".join(names)] = text
+            self.changed.notify_all()
+        for name in names:
+            if name in self.held:
+                await self.held[name].wait()
+        if names[0] in self.refused:
+            return Rejected(request.unit, "refused", 1)
+        said = [{"title": f"About {name}", "summary": "It is so.", "rating": 1, "findings": []} for name in names]
+        if not request.packed:
+            return accept(ChatReply(json.dumps(said[0])))
+        return accept(ChatReply(json.dumps({"units": [{"unit": at} | each for at, each in enumerate(said, 1)]})))
+
+    async def until(self, *names: str) -> None:
+        async with self.changed:
+            await asyncio.wait_for(self.changed.wait_for(lambda: set(names) <= set(self.asked)), 20)
+
+
+async def material(max_tree: int = 100) -> Tables:
+    entities = [(f"{part}-{at}", part) for part in PARTS for at in range(5)]
+    relations = [(f"{part}-{at}", f"{part}-{at + 1}") for part in PARTS for at in range(4)]
+    joins = [("A1-0", "A2-0"), ("B1-0", "B2-0"), ("A1-0", "B1-0")]
+    tables = {
+        "entities": pa.Table.from_pylist(
+            [
+                {
+                    "entity_id": own,
+                    "layer": 0,
+                    "name": own,
+                    "type": "concept",
+                    "description": "one of five or more words",
+                }
+                | {"chunk_ids": []}
+                for own, _ in entities
+            ],
+            ENTITIES,
+        ),
+        "relations": pa.Table.from_pylist(
+            [
+                {"relation_id": f"r{at:02d}", "source_id": a, "target_id": b, "kind": "extracted", "layer": 0}
+                | {"description": "the next one", "weight": 1.0, "chunk_ids": []}
+                for at, (a, b) in enumerate([*relations, *joins])
+            ],
+            RELATIONS,
+        ),
+        "communities": pa.Table.from_pylist(
+            [
+                {"community_id": own, "level": len(own) - 1, "parent_id": own[0] if len(own) > 1 else None}
+                | {"is_leaf": len(own) > 1, "n_relations": 0, "n_entities": 5 if len(own) > 1 else 10}
+                | {"entity_ids": [entity for entity, part in entities if part.startswith(own)]}
+                for own in ("A", "B", *PARTS)
+            ],
+            COMMUNITIES,
+        ),
+    }
+    services: Services = None  # type: ignore[assignment]
+    outline = await OutlineReports(max_lines=50, max_tree=max_tree).run(tables, services)
+    lines = {}
+    for name, stage in (("entities", EntityLines(480)), ("relations", RelationLines(480))):
+        texts = tables[name].select(stage.reads[name].names)
+        lines[name] = (await stage.run({"places": outline[name], name: texts}, services))["lines"]
+    return outline | lines
+
+
+async def written(chat: Chat, tables: Tables, max_tokens: int = 150, max_units: int = 1) -> Tables:
+    stage = WriteReports(
+        structured=True,
+        max_tokens=max_tokens,
+        min_entities=4,
+        tokenizer="words",
+        packing=Packing(10**6, max_units),
+        same_language=False,
+        prompts=Prompts(),
+        models=("scripted",),
+    )
+    services = Services(chat, None, None, None, lambda text: len(text.split()))  # type: ignore[arg-type]
+    return await stage.run({"children": CHILD_REPORTS.empty_table()} | tables, services)
+
+
+async def test_a_report_is_asked_for_when_its_own_parts_are_there() -> None:
+    chat = Chat(held={"A1": asyncio.Event()})
+    task = asyncio.ensure_future(written(chat, await material()))
+    await chat.until("B")
+    assert sorted(chat.asked) == ["A1", "A2", "B", "B1", "B2"]
+    chat.held["A1"].set()
+    found = await task
+    assert chat.asked[-1] == "A"
+    assert sorted(found["reports"]["title"].to_pylist()) == [f"About {name}" for name in sorted(["A", "B", *PARTS])]
+    assert "About A1: It is so." in chat.prompts["A"]
+
+
+async def test_a_report_that_needs_no_other_waits_for_none() -> None:
+    chat = Chat(held={name: asyncio.Event() for name in PARTS})
+    task = asyncio.ensure_future(written(chat, await material(), max_tokens=10_000))
+    async with chat.changed:
+        await asyncio.wait_for(chat.changed.wait_for(lambda: len(chat.asked) == 6), 20)
+    for event in chat.held.values():
+        event.set()
+    assert (await task)["reports"].num_rows == 6
+
+
+@pytest.mark.parametrize("last", PARTS)
+async def test_calls_are_shared_alike_whatever_is_done_first(last: str) -> None:
+    chat = Chat(held={last: asyncio.Event()})
+    task = asyncio.ensure_future(written(chat, await material(), max_units=2))
+    await chat.until("A1 A2", "B1 B2")
+    chat.held[last].set()
+    found = await task
+    assert sorted(chat.asked) == ["A B", "A1 A2", "B1 B2"]
+    assert found["reports"].num_rows == 6
+
+
+async def test_a_dead_report_leaves_its_members_to_the_one_above() -> None:
+    chat = Chat(refused=("A1",))
+    found = await written(chat, await material())
+    assert found["rejects"]["unit_id"].to_pylist() == ["A1"]
+    assert "A1" not in found["reports"]["community_id"].to_pylist()
+    assert "About A1" not in chat.prompts["A"]
+    assert "A1-0" in chat.prompts["A"]
+    assert "About A2" in chat.prompts["A"]
+
+
+async def test_one_that_waits_for_a_batch_holds_back_those_above_it_only() -> None:
+    def deferring(name: str) -> None:
+        if name == "A1":
+            raise Deferred("noted for a batch")
+
+    chat = Chat(fails=deferring)
+    with pytest.raises(Deferred, match="noted for a batch"):
+        await written(chat, await material())
+    assert sorted(chat.asked) == ["A2", "B", "B1", "B2"]
+
+
+async def test_a_failure_is_told_and_nobody_waits_for_what_will_not_come() -> None:
+    def failing(name: str) -> None:
+        if name == "B2":
+            raise ModelUnavailable("nobody answers")
+
+    chat = Chat(fails=failing)
+    with pytest.raises(ModelUnavailable, match="nobody answers"):
+        await asyncio.wait_for(written(chat, await material()), 20)
+    assert "B" not in chat.asked
+
+
+async def test_communities_above_their_trees_are_written_after_them_and_alike() -> None:
+    together = await written(Chat(), await material())
+    tables = await material(max_tree=1)
+    assert tables["above"]["community_id"].to_pylist() == ["A", "B"]
+    first = await written(Chat(), tables)
+    assert sorted(first["as_children"]["community_id"].to_pylist()) == list(PARTS)
+    chat = Chat()
+    second = await written(chat, tables | {"outlines": tables["above"], "children": first["as_children"]})
+    assert sorted(chat.asked) == ["A", "B"]
+    reports = pa.concat_tables([first["reports"], second["reports"]])
+    assert reports.sort_by("community_id").equals(together["reports"].sort_by("community_id"))
+    assert second["as_children"].num_rows == together["as_children"].num_rows == 0

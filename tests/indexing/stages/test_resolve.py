@@ -1,0 +1,105 @@
+"""Stages of entity resolution: keys renamed, relations re-sorted, and only what was touched left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hirag_dist.core.entities.resolution.candidate_pairs import Rules
+from hirag_dist.core.text.ids import entity_id
+from hirag_dist.execution.stage import Stage, Tables
+from hirag_dist.indexing.stages.embed import vector_table
+from hirag_dist.indexing.stages.resolve import ProposePairs, RenameMentions, RenameRelations, UntouchedLetters
+from hirag_dist.schemas import ALIASES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS
+from tests.core.entities.resolution.graphs import entities
+
+
+def aliases(**canonical: str) -> pa.Table:
+    rows = [
+        {
+            "name_key": key,
+            "canonical_key": to,
+            "name": key,
+            "canonical_name": to,
+            "entity_id": entity_id(0, to),
+            "tier": "alias",
+            "score": 1.0,
+            "evidence": "",
+        }
+        for key, to in canonical.items()
+    ]
+    return pa.Table.from_pylist(rows, ALIASES)
+
+
+async def run(stage: Stage, **tables: pa.Table) -> Tables:
+    services: Any = None
+    return await stage.run(dict(tables), services)
+
+
+def mention(key: str) -> dict[str, Any]:
+    return {
+        "name_key": key,
+        "chunk_id": "c",
+        "position": 0,
+        "name": key.upper(),
+        "type": "person",
+        "description": "",
+        "described": True,
+    }
+
+
+def related(source: str, target: str) -> dict[str, Any]:
+    return {
+        "source_key": source,
+        "target_key": target,
+        "chunk_id": "c",
+        "position": 0,
+        "description": "",
+        "strength": 1.0,
+    }
+
+
+async def test_mentions_of_renewed_entities_keep_their_names() -> None:
+    mentions = pa.Table.from_pylist([mention(key) for key in ("a", "b", "c")], MENTIONS)
+    found = (await run(RenameMentions(), mentions=mentions, aliases=aliases(b="a")))["mentions"]
+    assert [(row["name_key"], row["name"]) for row in found.to_pylist()] == [("a", "A"), ("a", "B")]
+    assert found.schema.equals(MENTIONS)
+
+
+async def test_relations_are_sorted_again_and_those_within_an_entity_go() -> None:
+    mentions = pa.Table.from_pylist([related("a", "b"), related("b", "c"), related("c", "d")], RELATION_MENTIONS)
+    found = (await run(RenameRelations(), relation_mentions=mentions, aliases=aliases(b="z", a="z")))[
+        "relation_mentions"
+    ]
+    assert [(row["source_key"], row["target_key"]) for row in found.to_pylist()] == [("c", "z"), ("c", "d")]
+    assert found.schema.equals(RELATION_MENTIONS)
+
+
+@pytest.mark.parametrize("rows", [[], ["a", "b", "c"]])
+async def test_letters_of_entities_that_stay(rows: list[str]) -> None:
+    letters = [
+        {"stage": "describe", "unit_id": entity_id(0, key), "reason": "", "attempts": 1, "request": "", "reply": ""}
+        for key in rows
+    ]
+    table = pa.Table.from_pylist(letters, REJECTS)
+    found = (await run(UntouchedLetters(), letters=table, aliases=aliases(b="a")))["letters"]
+    assert found["unit_id"].to_pylist() == [entity_id(0, key) for key in rows if key == "c"]
+
+
+async def test_vectors_may_come_in_several_pieces_and_any_order() -> None:
+    names = ["Ghost of Christmas Past", "Christmas Past Ghost", "Tiny Tim", "Bob"]
+    kept = entities(dict.fromkeys(names, "concept"), chunks={name: ["c"] for name in names})
+    turned = np.array([[1, 0], [0.9, np.sqrt(0.19)], [0, 1], [-1, 0]], np.float32)
+    vectors = vector_table(kept["entity_id"], turned).take([3, 1, 2, 0])
+    pieces = pa.concat_tables([vectors.slice(0, 1), vectors.slice(1, 2), vectors.slice(3)])
+    assert pieces["vector"].num_chunks == 3
+    stage = ProposePairs(Rules(("vector",), 0.8, 0.6), 2)
+    for given in (vectors, pieces, vectors.sort_by("id")):
+        found = (await run(stage, entities=kept, relations=RELATIONS.empty_table(), vectors=given))["pairs"].to_pylist()
+        assert [(row["left_id"], row["right_id"]) for row in found] == [
+            tuple(sorted((entity_id(0, names[0].lower()), entity_id(0, names[1].lower()))))
+        ]
+        assert found[0]["score"] == 0.9

@@ -1,0 +1,170 @@
+"""What an index would cost, against what the build of the same files then finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.composition.build import make_executor, resolve
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.errors import InputError
+from hirag_dist.execution.runner import Run
+from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, make_plan
+from hirag_dist.indexing.pipeline import Build
+from hirag_dist.storage.store import Store
+
+CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
+CHAT = {
+    "base_url": "http://127.0.0.1:9",
+    "model": "m",
+    "price": {"input": 2.0, "output": 8.0},
+    "rpm": 60,
+    "max_concurrent": 1000,
+}
+ROLES = ("extract", "summarise", "report")
+
+
+def plan(inputs: list[Path], **keys: Any) -> Any:
+    return make_plan([str(path) for path in inputs], Config.model_validate(keys), Prompts())
+
+
+def priced(**more: Any) -> dict[str, Any]:
+    return {"endpoints": {"paid": CHAT | more}, "roles": dict.fromkeys(ROLES, "paid")}
+
+
+def test_proposing_meta_types_is_one_call_more() -> None:
+    given, proposed = plan([CORPUS]), plan([CORPUS], meta_types="generate")
+    more = [stage for stage in proposed.stages if stage.stage == "meta types"]
+    assert [stage.calls for stage in more] == [1]
+    assert more[0].input_tokens > 1000
+    assert sum(stage.calls for stage in proposed.stages) == sum(stage.calls for stage in given.stages) + 1
+
+
+def test_claims_are_one_call_a_chunk_more() -> None:
+    given, asked = plan([CORPUS], llm=priced()), plan([CORPUS], llm=priced(), claims=True)
+    (more,) = [stage for stage in asked.stages if stage.stage == "claims"]
+    assert more.calls == asked.chunks
+    assert more.input_tokens > asked.tokens
+    assert sum(stage.calls for stage in asked.stages) == sum(stage.calls for stage in given.stages) + more.calls
+
+
+def test_counts_documents_copies_and_what_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The same words.")
+    (tmp_path / "b.txt").write_text("The same words.")
+    (tmp_path / "c.md").write_text("Other words.")
+    (tmp_path / "d.pdf").write_bytes(b"%PDF-1.7 broken")
+    found = plan([tmp_path])
+    assert (found.documents, found.duplicates, found.chunks) == (2, 1, 2)
+    assert [Path(name).name for name, _ in found.unreadable] == ["d.pdf"]
+
+
+def test_an_input_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        plan([tmp_path / "nowhere"])
+
+
+def test_chunks_follow_the_configuration() -> None:
+    whole = plan([CORPUS], chunking="none")
+    assert whole.chunks == whole.documents == len(list(CORPUS.iterdir()))
+    small, large = (plan([CORPUS], chunk_tokens=size, chunk_overlap_tokens=0) for size in (200, 1000))
+    assert small.chunks > 3 * large.chunks
+    assert small.tokens == pytest.approx(large.tokens, rel=0.02)
+
+
+def test_calls_cost_and_time_of_a_paid_endpoint() -> None:
+    found = plan([CORPUS], llm=priced())
+    stages = {stage.stage: stage for stage in found.stages}
+    extract = stages["extract"]
+    assert (extract.endpoint, extract.calls) == ("paid", found.chunks)
+    assert extract.input_tokens > found.tokens
+    assert extract.cost_usd == pytest.approx((extract.input_tokens * 2 + extract.output_tokens * 8) / 1e6)
+    assert extract.seconds == pytest.approx(found.chunks)  # 60 a minute
+    assert stages["embed"].cost_usd == 0
+
+
+def test_passes_multiply() -> None:
+    once = plan([CORPUS], llm=priced())
+    often = plan([CORPUS], llm=priced(), extraction="two_step", gleaning_rounds=1)
+    assert often.stages[0].calls == 4 * once.stages[0].calls
+
+
+def test_tokens_a_minute_bound_the_time() -> None:
+    extract = plan([CORPUS], llm=priced(tpm=1000, rpm=None)).stages[0]
+    assert extract.seconds == pytest.approx((extract.input_tokens + extract.output_tokens) / 1000 * 60)
+
+
+def test_entity_resolution_is_counted_where_it_asks() -> None:
+    def asked(**resolution: Any) -> dict[str, Any]:
+        return {stage.stage: stage for stage in plan([CORPUS], llm=priced(), resolution=resolution).stages}
+
+    assert "resolve" not in asked()
+    assert "resolve" not in asked(enabled=True, tiers=["normalise", "alias"])
+    packed, alone = asked(enabled=True)["resolve"], asked(enabled=True, pairs_per_call=1)["resolve"]
+    assert packed.endpoint == "paid"
+    assert 0 < packed.calls < alone.calls
+    assert packed.input_tokens < alone.input_tokens
+    assert packed.output_tokens == alone.output_tokens
+
+
+def test_no_layers_no_summaries() -> None:
+    stages = {stage.stage: stage.calls for stage in plan([CORPUS], max_layers=0).stages}
+    assert stages["summarise"] == 0
+    assert stages["reports"] > 0
+
+
+def test_shares_of_several_endpoints_and_their_time() -> None:
+    llm = {
+        "endpoints": {"fast": CHAT | {"rpm": 600}, "slow": CHAT | {"rpm": 6}},
+        "roles": {"extract": [{"endpoint": "fast", "weight": 3}, {"endpoint": "slow"}]},
+    }
+    found = plan([CORPUS], llm=llm)
+    fast, slow = (stage for stage in found.stages if stage.stage == "extract")
+    assert (fast.endpoint, slow.endpoint) == ("fast", "slow")
+    assert fast.calls == pytest.approx(3 * slow.calls, abs=2)
+    assert fast.calls + slow.calls == found.chunks
+    assert (slow.bound, slow.seconds) == ("rpm", pytest.approx(slow.calls * 10))
+    assert found.seconds == pytest.approx(slow.seconds)  # side by side, and built-in models have no limits
+
+
+def test_without_limits_the_assumed_latency_bounds_the_time() -> None:
+    llm = priced(rpm=None, max_concurrent=4)
+    extract = make_plan([str(CORPUS)], Config.model_validate({"llm": llm}), Prompts(), latency_s=2.0).stages[0]
+    assert (extract.bound, extract.latency_s) == ("concurrency", 2.0)
+    assert extract.seconds == pytest.approx(extract.calls * 2.0 / 4)
+    assumed = plan([CORPUS], llm=llm).stages[0]
+    assert assumed.latency_s == pytest.approx(FIRST_TOKEN_S + S_PER_TOKEN * assumed.output_tokens / assumed.calls)
+
+
+def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path) -> None:
+    """Calls and tokens of every stage that matters, against a build of the sample corpus with the built-in model."""
+    config = Config.model_validate({"execution": {"executor": "inline"}})
+    executor = make_executor(config, Store(str(tmp_path)), None, None)
+    run = Run(Store(str(tmp_path)), executor, (), config.max_reject_ratio)
+    try:
+        Build(config, Prompts(), resolve(config), run).index([str(CORPUS)])
+    finally:
+        executor.close()
+    planned = make_plan([str(CORPUS)], config, Prompts())
+    for stage in ("extract", "summarise", "reports", ""):
+        uses = [use for label, meter in run.usage.items() if label.startswith(stage) for use in meter.uses.values()]
+        wanted = [each for each in planned.stages if each.stage.startswith(stage) and each.stage != "embed"]
+        calls, tokens = sum(u.calls for u in uses), sum(u.input_tokens + u.output_tokens for u in uses)
+        assert calls / 2 <= sum(each.calls for each in wanted) <= 2 * calls, stage
+        assert tokens / 2 <= sum(each.input_tokens + each.output_tokens for each in wanted) <= 2 * tokens, stage
+
+
+def test_batches_halve_the_cost_of_chat_calls_and_nobody_knows_their_time() -> None:
+    embedding = {"base_url": "http://127.0.0.1:9", "model": "e", "dim": 3, "price": {"input": 1.0}}
+    roles = dict.fromkeys(ROLES, "paid") | {"embed": "vectors"}
+    llm = {"endpoints": {"paid": CHAT, "vectors": embedding}, "roles": roles}
+    direct, batched = plan([CORPUS], llm=llm), plan([CORPUS], llm=llm | {"batch": True})
+    for whole, half in zip(direct.stages, batched.stages, strict=True):
+        assert (half.stage, half.calls, half.input_tokens) == (whole.stage, whole.calls, whole.input_tokens)
+        if whole.stage == "embed":
+            assert half == whole
+        else:
+            assert half.cost_usd == pytest.approx(whole.cost_usd / 2)
+            assert (half.bound, half.seconds) == (BATCH, 0.0) or not half.calls

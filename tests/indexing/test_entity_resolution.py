@@ -1,0 +1,193 @@
+"""Builds with entity resolution: what is merged, what is asked, what it costs, and that it can be taken back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.core.prompts.templates import DONE
+from hirag_dist.execution.events import StageFinished
+from hirag_dist.indexing.publish import republish
+from hirag_dist.storage.access.filtered_index import LabelledIndex
+from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.types import ChatRequest
+from tests.labelled_builds import build as labelled_build
+from tests.toy_builds import Bench, between, rows, task_of
+
+ON = {"enabled": True, "pairs_per_call": 1}
+TEXTS = [  # "NAME/type: description" a line, then "NAME + NAME"
+    "World Health Organization/organization: An agency.\nGeneva/location: A city.\nWorld Health Organization + Geneva",
+    "WHO/organization: The World Health Organization (WHO) gives advice.\nGeneva/location: On a lake.\nWHO + Geneva",
+    "Henry IV/person: A king.\nFrance/location: A country.\nHenry IV + France",
+    "Henry V/person: Another king.\nHenry IV/person: His father.\nHenry IV + Henry V",
+    "Marley/person: A partner.\nScrooge/person: A miser.\nMarley + Scrooge",
+    "Jacob Marley/person: Dead.\nScrooge/person: A man of business.\nJacob Marley + Scrooge\nJacob Marley + Marley",
+]
+
+
+def reply(request: ChatRequest) -> str | None:
+    if task_of(request) != "extract-graph":
+        return "answer<|>yes<|>one partner" if task_of(request) == "same-entity" else None
+    lines = []
+    for line in between(request, "text").splitlines():
+        if " + " in line:
+            lines.append("relation<|>{}<|>{}<|>They meet.<|>3".format(*line.split(" + ")))
+        else:
+            name, kind, told = re.split("/|: ", line, maxsplit=2)
+            lines.append(f"entity<|>{name}<|>{kind}<|>{told}")
+    return "\n".join([*lines, DONE])
+
+
+def build(bench: Bench, script: Any = reply, **keys: Any) -> Snapshot:
+    return bench.build(TEXTS, script, max_layers=0, **keys)
+
+
+def names(snapshot: Snapshot) -> set[str]:
+    return {row["name"] for row in rows(snapshot, "entities")}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_several_names_become_one_entity(bench: Bench) -> None:
+    snapshot = build(bench, resolution=ON)
+    others = {"Geneva", "Henry IV", "Henry V", "France", "Scrooge"}
+    assert others < names(snapshot)
+    assert len(names(snapshot)) == len(others) + 2
+    aliases = {frozenset((row["name"], row["canonical_name"])): row for row in rows(snapshot, "aliases")}
+    assert set(aliases) == {frozenset({"WHO", "World Health Organization"}), frozenset({"Marley", "Jacob Marley"})}
+    who, marley = (
+        aliases[frozenset({"WHO", "World Health Organization"})],
+        aliases[frozenset({"Marley", "Jacob Marley"})],
+    )
+    assert (who["tier"], marley["tier"]) == ("alias", "llm")
+    assert marley["evidence"].endswith("one partner")
+    entities = {row["entity_id"]: row for row in rows(snapshot, "entities")}
+    merged = entities[who["entity_id"]]
+    assert merged["n_mentions"] == 2
+    assert "An agency." in merged["description"]
+    assert "gives advice." in merged["description"]
+    met = {
+        frozenset((entities[row["source_id"]]["name"], entities[row["target_id"]]["name"])): row["weight"]
+        for row in rows(snapshot, "relations")
+    }
+    assert met[frozenset({merged["name"], "Geneva"})] == 6.0, "strengths of both names are added up"
+    assert all(len(ends) == 2 for ends in met), "no entity is related to itself"
+    assert snapshot.entity_vectors.shape[0] == len(entities) == snapshot.graph.n_nodes
+    assert snapshot.manifest.complete
+    assert len(bench.asked("same-entity")) == 1
+
+
+def test_an_entity_is_found_by_each_of_its_names(bench: Bench) -> None:
+    snapshot = build(bench, resolution=ON)
+    entities = {row["entity_id"]: at for at, row in enumerate(rows(snapshot, "entities"))}
+    index = LoadedIndex(snapshot)
+    for alias in rows(snapshot, "aliases"):
+        for name in (alias["name"], alias["canonical_name"]):
+            assert index.named_in(f"Where does {name} live?") == [entities[alias["entity_id"]]], name
+    assert index.named_in("What became of Jacob Marley?") == index.named_in("Marley?"), "the longest name counts"
+    files = [name for name in snapshot.manifest.files if "alias" in name]
+    assert sorted(files) == ["aliases.parquet", "serving-1/alias_keys.npy", "serving-1/alias_rows.npy"]
+    plain = build(bench)
+    assert not [name for name in plain.manifest.files if "alias" in name]
+    assert LoadedIndex(plain).named_in("WHO, Marley?") == [
+        at for name in ("WHO", "Marley") for at, row in enumerate(rows(plain, "entities")) if row["name"] == name
+    ]
+
+
+def test_a_name_that_a_hidden_text_alone_uses_is_no_name_for_others(bench: Bench) -> None:
+    documents = [(text, ["secret"] if "WHO/" in text else []) for text in TEXTS]
+    snapshot = labelled_build(bench, documents, reply, max_layers=0, resolution=ON)
+    whole = LoadedIndex(snapshot)
+    views = LabelledIndex(whole, snapshot)
+    (found,) = whole.named_in("What is the WHO?")
+    outsider, insider = views.seen_by(frozenset()), views.seen_by(frozenset(["secret"]))
+    assert outsider is not None
+    assert insider is not None
+    assert outsider.named_in("What is the WHO?") == []
+    assert insider.named_in("What is the WHO?") == [found]
+    assert outsider.named_in("Who is Jacob Marley? And who Marley?") == whole.named_in("Jacob Marley, Marley")
+
+
+def test_off_it_leaves_no_trace_and_on_again_nothing_is_asked_twice(bench: Bench) -> None:
+    off = build(bench)
+    assert "aliases" not in off.manifest.counts
+    assert "aliases" not in off.manifest.content
+    assert rows(off, "aliases") == []
+    on = build(bench, resolution=ON)
+    assert on.manifest.snapshot_id != off.manifest.snapshot_id
+    again = build(bench, resolution={"enabled": False})
+    assert again.manifest.snapshot_id == off.manifest.snapshot_id
+    assert not bench.model or not bench.model.requests
+    assert build(bench, resolution=ON).manifest.snapshot_id == on.manifest.snapshot_id
+    assert not bench.model.requests
+
+
+def test_published_again_it_is_the_same_snapshot(bench: Bench) -> None:
+    """As it is when the loss of a dead letter is accepted."""
+    before = build(bench, resolution=ON)
+    assert republish(bench.store, before.manifest.snapshot_id, {}).snapshot_id == before.manifest.snapshot_id
+
+
+def test_only_what_changed_is_done_again(bench: Bench) -> None:
+    build(bench)
+    done = rows(build(bench, resolution=ON), "usage")
+    by_stage = {row["stage"]: row for row in done}
+    assert by_stage["resolve"]["calls"] == 1
+    finished = {event.label: event for event in bench.events if isinstance(event, StageFinished)}
+    assert finished["describe"].reused
+    assert finished["describe resolved"].n_rows == finished["embed layer 0 resolved"].n_rows == 2
+    assert not bench.asked("extract-graph")
+
+
+def test_nothing_to_resolve_changes_nothing(bench: Bench) -> None:
+    texts = ["sun moon", "sea"]
+    off = bench.build(texts, max_layers=0)
+    assert bench.build(texts, max_layers=0, resolution=ON).manifest.snapshot_id == off.manifest.snapshot_id
+
+
+def test_a_refused_question_keeps_the_pair_apart_as_a_dead_letter_that_retry_asks_again(bench: Bench) -> None:
+    def mute(request: ChatRequest) -> str | None:
+        return "Perhaps." if task_of(request) == "same-entity" else reply(request)
+
+    snapshot = build(bench, mute, resolution=ON)
+    assert {"Marley", "Jacob Marley"} <= names(snapshot)
+    (letter,) = rows(snapshot, "rejects")
+    assert (letter["stage"], letter["attempts"]) == ("resolve", 2)
+    assert "yes" in letter["reason"] or "answer" in letter["reason"]
+    healed = build(bench, reply, resolution=ON, retry=True)
+    assert not {"Marley", "Jacob Marley"} <= names(healed)
+    assert healed.manifest.complete
+
+
+def test_a_no_keeps_the_pair_apart(bench: Bench) -> None:
+    def no(request: ChatRequest) -> str | None:
+        return "answer<|>no<|>father and son" if task_of(request) == "same-entity" else reply(request)
+
+    snapshot = build(bench, no, resolution=ON)
+    assert {"Marley", "Jacob Marley"} <= names(snapshot)
+    assert snapshot.manifest.complete
+
+
+def test_without_the_last_tier_no_model_is_asked(bench: Bench) -> None:
+    snapshot = build(bench, resolution={"enabled": True, "tiers": ["normalise", "alias", "vector"]})
+    assert [row["tier"] for row in rows(snapshot, "aliases")] == ["alias"]
+    assert not bench.asked("same-entity")
+
+
+def test_split_homonyms_are_not_joined_again(bench: Bench) -> None:
+    texts = [
+        "Mercury/planet: Near the sun.\nSun/star: It shines.",
+        "Mercury/metal: A liquid.\nU.S./country: It mines.",
+        "US/country: A state.",
+    ]
+    snapshot = bench.build(texts, reply, max_layers=0, homonyms="split", resolution=ON)
+    found = [row for row in rows(snapshot, "entities") if row["name"] == "Mercury"]
+    assert {row["type"] for row in found} == {"planet", "metal"}
+    assert len([row for row in rows(snapshot, "entities") if row["type"] == "country"]) == 1

@@ -1,0 +1,140 @@
+"""Imported graphs, built into snapshots: what is asked of models, and what becomes of communities and claims."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.interop.importers import ImportedGraph, read_working_folder
+from hirag_dist.storage.layout import CLAIMS
+from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from tests.interop.importers.conftest import write_lines
+from tests.toy_builds import LONG, Bench, between, rows, task_of
+
+NAMES = LONG.split()
+SECRET = "wordaa"
+
+
+def folder(where: Path, labels: bool = False) -> Path:
+    """Forty-eight words in a row in one document, and one of them once more in another; two communities, one report."""
+    where.mkdir()
+    text = " ".join(NAMES)
+    documents: list[dict[str, Any]] = [{"doc_id": "d1", "text": text}, {"doc_id": "d2", "text": f"Only {SECRET}."}]
+    if labels:
+        documents[1]["labels"] = ["secret"]
+    write_lines(where / "documents.jsonl", documents)
+    chunks = [{"chunk_id": f"c{at}", "doc_id": f"d{at}", "text": documents[at - 1]["text"]} for at in (1, 2)]
+    write_lines(where / "chunks.jsonl", chunks)
+    entities = [{"name": name, "type": "concept", "descriptions": [f"{name} is a word."]} for name in NAMES]
+    write_lines(where / "entities.jsonl", [row | {"source_ids": ["c1"]} for row in entities])
+    pairs = pairwise(NAMES)
+    relation = {"weight": 3, "descriptions": ["One stands before the other."], "source_ids": ["c1"]}
+    write_lines(where / "relations.jsonl", [relation | {"source": low, "target": high} for low, high in pairs])
+    claim = {"subject": SECRET, "type": "order", "status": "TRUE"}
+    claims = [
+        claim | {"description": "It comes first of all.", "chunk_id": "c1"},
+        claim | {"description": "It is alone elsewhere.", "chunk_id": "c2"},
+    ]
+    write_lines(where / "claims.jsonl", claims)
+    report = {"title": "The first half", "summary": "Words.", "rating": 5, "findings": []}
+    halves = [{"community_id": "0", "level": 0, "nodes": NAMES[:24], "report": report}]
+    write_lines(where / "community_reports.jsonl", [*halves, {"community_id": "1", "level": 0, "nodes": NAMES[24:40]}])
+    return where
+
+
+def graph_of(where: Path, keep: bool) -> ImportedGraph:
+    return read_working_folder(str(where), lambda text: len(text.split()), communities=keep)
+
+
+def built(bench: Bench, graph: ImportedGraph, **keys: Any) -> Snapshot:
+    bench.result = bench.run_work(lambda build: build.index_graph(graph), **keys)
+    return open_snapshot(bench.store, bench.result.manifest.snapshot_id, full_check=True)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    (tmp_path / "bench").mkdir()
+    return Bench(tmp_path / "bench")
+
+
+def asked(bench: Bench) -> set[str]:
+    assert bench.model
+    return {task_of(request) for request in bench.model.requests}
+
+
+def test_communities_anew_take_reports_and_no_extraction(bench: Bench, tmp_path: Path) -> None:
+    snapshot = built(bench, graph_of(folder(tmp_path / "in"), keep=False))
+    assert asked(bench) == {"summarise", "report"}
+    assert snapshot.manifest.complete
+    assert {row["origin"] for row in rows(snapshot, "reports")} <= {"model", "members"}
+    layers = {row["entity_id"]: row["layer"] for row in rows(snapshot, "entities")}
+    assert max(layers.values()) >= 1
+    covered = {own for row in rows(snapshot, "communities") for own in row["entity_ids"]}
+    assert covered == layers.keys()
+
+
+def test_kept_communities_take_no_report_and_hold_summaries(bench: Bench, tmp_path: Path) -> None:
+    snapshot = built(bench, graph_of(folder(tmp_path / "in"), keep=True))
+    assert asked(bench) == {"summarise"}
+    (report,) = rows(snapshot, "reports")
+    assert (report["title"], report["origin"]) == ("The first half", "imported")
+    layers = {row["entity_id"]: row["layer"] for row in rows(snapshot, "entities")}
+    communities = rows(snapshot, "communities")
+    own = {row["community_id"]: [layers[each] for each in row["entity_ids"]] for row in communities}
+    assert sorted(held.count(0) for held in own.values()) == [16, 24]
+    assert any(1 in held for held in own.values())
+    assert report["community_id"] in own
+    letters = {(row["stage"], row["reason"]) for row in rows(snapshot, "rejects")}
+    assert letters == {("import", "the folder holds none that says something")}
+    assert not snapshot.manifest.complete
+
+
+def test_kept_without_layers_above_are_those_of_the_folder(bench: Bench, tmp_path: Path) -> None:
+    graph = graph_of(folder(tmp_path / "in"), keep=True)
+    snapshot = built(bench, graph, max_layers=0)
+    assert asked(bench) == set()
+    assert graph.communities is not None
+    found = {row["community_id"]: row["entity_ids"] for row in rows(snapshot, "communities")}
+    assert found == {row["community_id"]: row["entity_ids"] for row in graph.communities.to_pylist()}
+    # each part of a row of words is joined by one relation fewer than it has words
+    assert sorted(row["n_relations"] for row in rows(snapshot, "communities")) == [15, 23]
+
+
+def test_the_same_import_is_the_same_snapshot_and_asks_nothing(bench: Bench, tmp_path: Path) -> None:
+    where = folder(tmp_path / "in")
+    first = built(bench, graph_of(where, keep=True))
+    again = built(bench, graph_of(where, keep=True))
+    assert asked(bench) == set()
+    assert bench.result.stages_run == 0
+    assert again.manifest.snapshot_id == first.manifest.snapshot_id
+
+
+def test_claims_are_in_the_snapshot_and_the_reports(bench: Bench, tmp_path: Path) -> None:
+    snapshot = built(bench, graph_of(folder(tmp_path / "in"), keep=False))
+    assert snapshot.manifest.counts[CLAIMS] == 2
+    names = [row["name"] for row in rows(snapshot, "entities")]
+    told = LoadedIndex(snapshot).claims_about([names.index(SECRET)], 100)
+    assert {item.description for item in told} == {"It comes first of all.", "It is alone elsewhere."}
+    shown = [
+        between(request, "claims") for request in bench.asked("report") if "<claims>" in request.messages[1].content
+    ]
+    assert shown
+    assert set(shown) == {f"K1. {SECRET}, order (true): It comes first of all."}
+
+
+def test_a_claim_is_not_told_to_whom_the_reports_are(bench: Bench, tmp_path: Path) -> None:
+    """Whoever may see the first document sees the report of its words: it must not say what the second one claims."""
+    built(bench, graph_of(folder(tmp_path / "in", labels=True), keep=False))
+    assert not [request for request in bench.asked("report") if "alone elsewhere" in request.messages[1].content]
+
+
+def test_without_claims_the_prompts_are_as_they_were(bench: Bench, tmp_path: Path) -> None:
+    where = folder(tmp_path / "in")
+    (where / "claims.jsonl").unlink()
+    snapshot = built(bench, graph_of(where, keep=False))
+    assert CLAIMS not in snapshot.manifest.counts
+    assert not [request for request in bench.asked("report") if "<claims>" in request.messages[1].content]

@@ -1,0 +1,282 @@
+"""A layer of three shards: clustered by many tasks, here and on Ray, it has the clusters that one task gives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import ray
+from ray import cloudpickle
+
+from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.core.clustering.partition_tree import ClusterSettings
+from hirag_dist.errors import ConfigError, StageFailed
+from hirag_dist.execution.dataset import Dataset, Part
+from hirag_dist.execution.events import StageFinished
+from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.ray import RayExecutor
+from hirag_dist.execution.ray.cluster import start
+from hirag_dist.execution.runner import Run
+from hirag_dist.execution.stage import no_other_workers
+from hirag_dist.indexing.layer_clustering import Clustered, Clustering, cluster_layer
+from hirag_dist.indexing.stages.cluster import ClusterLayer
+from hirag_dist.indexing.stages.embed import vector_matrix, vector_table
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.protocols import Executor
+from hirag_dist.schemas import ENTITIES
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.store import Store
+from hirag_dist.types import FloatMatrix
+
+N_ROWS, DIM = 1300, 24
+SETTINGS = ClusterSettings(
+    target_size=10, max_size=25, threshold=0.1, seed=3, cell_rows=150, whole_rows=300, shard_rows=512
+)
+HOW = Clustering(SETTINGS, DIM, 8, 40, "cpu")
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+
+
+def services(kernels: Any) -> Any:
+    return SimpleNamespace(kernels=lambda name: kernels, catch_up=no_other_workers, close=no_other_workers)
+
+
+class Mortal(CpuKernels):
+    """Kernels whose process dies at the third call of one of them, counted over all processes; or at every call."""
+
+    def __init__(self, kernel: str, trace: str, always: bool = False) -> None:
+        self._kernel, self._trace, self._always = kernel, trace, always
+
+    def moments(self, vectors: Any) -> Any:
+        self._called("moments")
+        return super().moments(vectors)
+
+    def statistics(self, rows: Any, fitted: Any) -> Any:
+        self._called("statistics")
+        return super().statistics(rows, fitted)
+
+    def _called(self, kernel: str) -> None:
+        if kernel == self._kernel:
+            with open(self._trace, "ab") as trace:
+                trace.write(b".")
+                trace.flush()
+                if self._always or trace.tell() == 3:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def inline(kernels: CpuKernels | None = None) -> Executor:
+    return InlineExecutor(lambda: services(kernels or CpuKernels()))
+
+
+def on_ray(workers: int, kernels: CpuKernels) -> Executor:
+    return RayExecutor(
+        lambda lender, holder: services(kernels), lambda: Treasury({}), workers=workers, in_flight=lambda n_workers: 1
+    )
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        start(None, 4)
+        yield
+        ray.shutdown()
+
+
+def layer_tables() -> tuple[pa.Table, pa.Table]:
+    """VECTORS and ENTITIES of overlapping groups, the two in different orders."""
+    rng = np.random.default_rng(5)
+    centres = rng.normal(0, 1, (90, DIM))
+    vectors = (centres[rng.integers(90, size=N_ROWS)] + rng.normal(0, 0.7, (N_ROWS, DIM))).astype(np.float32)
+    vectors[7] = np.nan  # an embedder's fault must not differ either
+    ids = [f"{number:05d}" for number in rng.permutation(N_ROWS)]
+    entities = [
+        {
+            "entity_id": own,
+            "layer": 0,
+            "name": f"name {own}",
+            "type": "concept",
+            "description": f"What is said  of {own}: " + "more " * (int(own) % 20),
+            "described": True,
+            "n_mentions": 1,
+            "chunk_ids": [],
+        }
+        for own in sorted(ids)
+    ]
+    return vector_table(pa.chunked_array([ids]), vectors), pa.Table.from_pylist(entities, ENTITIES)
+
+
+def in_parts(store: Store, name: str, table: pa.Table, rows: int) -> Dataset:
+    """A dataset of several files, whose bounds are not those of shards."""
+    parts = []
+    for first in range(0, table.num_rows, rows):
+        part = table.slice(first, rows).combine_chunks()
+        parts.append(Part(f"{name}/{first}.parquet", part.num_rows, table_digest(part)))
+        store.write_table(parts[-1].path, part)
+    return Dataset(table.schema, tuple(parts))
+
+
+class Bench:
+    """A store with a layer in it, and what a run over it tells."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Store(str(folder))
+        vectors, entities = layer_tables()
+        self.vectors = in_parts(self.store, "vectors", vectors, 300)
+        self.entities = in_parts(self.store, "entities", entities, 700)
+        self.finished: list[StageFinished] = []
+
+    def run(self, executor: Executor) -> Run:
+        self.finished.clear()
+
+        def listen(event: object) -> None:
+            if isinstance(event, StageFinished):
+                self.finished.append(event)
+
+        return Run(self.store, executor, (listen,), 0.0)
+
+    def clustered(self, executor: Executor) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
+        """CLUSTERS and CLUSTER_MEMBERS, sorted, and the figures. Closes the executor."""
+        try:
+            run = self.run(executor)
+            return tables(run, cluster_layer(run, HOW, 0, self.vectors, self.entities))
+        finally:
+            executor.close()
+
+
+def tables(run: Run, found: Clustered) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
+    order = [("cluster_id", "ascending"), ("entity_id", "ascending")]
+    return run.read(found.clusters).sort_by(order), run.read(found.members).sort_by("cluster_id"), found.stats
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
+    """What one task makes of the layer."""
+    bench = Bench(tmp_path_factory.mktemp("one"))
+    executor = inline()
+    run = bench.run(executor)
+    stage = ClusterLayer(0, HOW.dim, HOW.reduce_dims, HOW.settings, HOW.description_chars, HOW.kernels)
+    found = run.stage(stage, "cluster", vectors=bench.vectors, entities=bench.entities)
+    stats = run.read(found["stats"]).to_pylist()[0]
+    executor.close()
+    return tables(run, Clustered(found["clusters"], found["members"], stats))
+
+
+def check_same(found: tuple[pa.Table, ...], expected: tuple[pa.Table, ...]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert one == other
+
+
+class Columns(CpuKernels):
+    """A reduction by neighbours that is easy to check: the first columns."""
+
+    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        return np.ascontiguousarray(vectors[:, :n_components])
+
+
+@pytest.mark.parametrize("shard_rows", [512, 2 * N_ROWS])
+def test_a_reduction_by_neighbours_comes_before_either_way(tmp_path: Path, shard_rows: int) -> None:
+    bench = Bench(tmp_path)
+    how = replace(HOW, settings=replace(SETTINGS, shard_rows=shard_rows))
+    vectors, _ = layer_tables()
+    reduced = vector_table(vectors["id"], vector_matrix(vectors, DIM)[:, : HOW.reduce_dims])
+    scores = in_parts(bench.store, "scores", reduced, 300)
+    executor = inline(Columns())
+    run = bench.run(executor)
+    found = cluster_layer(run, replace(how, reduction="umap"), 0, bench.vectors, bench.entities)
+    assert "cluster layer 0: neighbours" in [event.label for event in bench.finished]
+    other = cluster_layer(run, replace(how, dim=HOW.reduce_dims), 0, scores, bench.entities)
+    check_same(tables(run, found), tables(run, other))
+    executor.close()
+
+
+def test_a_layer_too_large_for_umap_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    executor = inline()
+    vectors = Dataset(bench.vectors.schema, (Part("nowhere.parquet", 200_001, "0"),))
+    with pytest.raises(ConfigError, match=r"200,000 entities at most; this layer has 200,001: set .* pca"):
+        cluster_layer(bench.run(executor), replace(HOW, reduction="umap"), 0, vectors, bench.entities)
+    executor.close()
+
+
+def test_the_planted_layer_is_worth_the_comparison(expected: tuple[pa.Table, pa.Table, dict[str, Any]]) -> None:
+    clusters, members, stats = expected
+    assert len(set(clusters["entity_id"].to_pylist())) == N_ROWS  # all are covered
+    assert clusters.num_rows > 1.05 * N_ROWS  # they overlap
+    assert sum(clusters["best"].to_pylist()) == N_ROWS
+    assert members.num_rows == stats["n_clusters"] > 60
+    assert stats["largest_cluster"] <= 25
+
+
+def test_many_tasks_in_this_process_give_what_one_task_gives(
+    tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+) -> None:
+    check_same(Bench(tmp_path).clustered(inline()), expected)
+
+
+@pytest.mark.parametrize("workers", [1, 4])  # two: below, and one of them dies
+def test_workers_give_what_one_task_gives_whatever_their_number(
+    machine: None, workers: int, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+) -> None:
+    check_same(Bench(tmp_path).clustered(on_ray(workers, CpuKernels())), expected)
+
+
+@pytest.mark.parametrize("kernel", ["moments", "statistics"])
+def test_a_worker_that_dies_in_a_round_changes_nothing(
+    machine: None, kernel: str, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+) -> None:
+    trace = tmp_path / "trace"
+    found = Bench(tmp_path / "index").clustered(on_ray(2, Mortal(kernel, str(trace))))
+    assert trace.stat().st_size > 3
+    check_same(found, expected)
+
+
+def test_a_step_that_kills_every_worker_fails_the_stage_and_another_run_goes_on(
+    machine: None, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+) -> None:
+    bench = Bench(tmp_path / "index")
+    with pytest.raises(StageFailed, match="5 workers died over the same"):
+        bench.clustered(on_ray(2, Mortal("statistics", str(tmp_path / "trace"), always=True)))
+    check_same(bench.clustered(inline()), expected)
+    assert [event.label.rpartition(" ")[2] for event in bench.finished if event.reused] == ["axes", "scores"]
+
+
+def test_a_build_stopped_between_stages_or_in_a_round_goes_on(
+    tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+) -> None:
+    bench = Bench(tmp_path)
+    found = bench.clustered(inline())
+    labels = [event.label for event in bench.finished if not event.label.endswith("by key")]
+    assert labels[0] == "cluster layer 0: axes"
+    assert len(labels) == 9
+    folders = {event.label: event.folder for event in bench.finished}
+    bench.clustered(inline())
+    assert all(event.reused for event in bench.finished)
+    for label in labels:  # as if it had been killed before the last marker, and before the stage's own
+        bench.store.delete(f"{folders[label]}/done.json")
+        names = bench.store.names(f"{folders[label]}/tasks")
+        bench.store.delete(f"{folders[label]}/tasks/{names[-1]}")
+        check_same(bench.clustered(inline()), found)
+        assert [e.label for e in bench.finished if not e.reused and not e.label.endswith("by key")] == [label]
+    check_same(found, expected)
+
+
+def test_a_small_layer_takes_one_task(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    executor = inline()
+    try:
+        run = bench.run(executor)
+        small = replace(HOW, settings=replace(SETTINGS, shard_rows=N_ROWS))
+        found = cluster_layer(run, small, 0, bench.vectors, bench.entities)
+        assert [event.label for event in bench.finished] == ["cluster layer 0"]
+        assert found.stats["n_clusters"] == found.members.rows
+    finally:
+        executor.close()

@@ -1,0 +1,311 @@
+"""The build on toy texts, with a model that is a function: every word is an entity, neighbours are related."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hirag_dist.core.prompts.templates import DONE
+from hirag_dist.errors import InputError, StageFailed, StoreError
+from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.storage.layout import CURRENT
+from hirag_dist.storage.snapshot.reader import current_id
+from hirag_dist.types import ChatRequest
+from tests.toy_builds import LONG, Bench, between, extract, members, rows, summarise, task_of
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_build_leaves_alone_that_somebody_went_back_from_its_snapshot(bench: Bench) -> None:
+    old, new = bench.build(["sun moon"]), bench.build(["sun moon stars"])
+    first, second = old.manifest.snapshot_id, new.manifest.snapshot_id
+    bench.store.write_bytes(CURRENT, first.encode())  # by hand: the second is bad
+    for _ in range(2):
+        bench.build(["sun moon stars"])
+        assert (bench.result.changed, bench.result.stays) == (False, first)
+        assert current_id(bench.store) == first
+    third = bench.build(["sun moon stars sea"]).manifest.snapshot_id
+    assert (bench.result.changed, bench.result.stays) == (True, None)
+    assert current_id(bench.store) == third
+    bench.store.write_bytes(CURRENT, second.encode())
+    bench.forward = True
+    bench.build(["sun moon stars sea"])
+    assert (bench.result.changed, bench.result.stays) == (True, None)
+    assert current_id(bench.store) == third
+
+
+def test_inputs_that_go_to_and_fro_are_nobody_going_back(bench: Bench) -> None:
+    for texts in (["sun moon"], ["sun moon stars"]) * 2:
+        own = bench.build(texts).manifest.snapshot_id
+        assert (current_id(bench.store), bench.result.stays) == (own, None)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device here")
+def test_a_full_temporary_folder_loses_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = bench.build([LONG]).manifest
+    bench.store.delete("snapshots")
+    with monkeypatch.context() as patched:
+        patched.setattr(pa.ipc, "new_file", lambda path, schema: pa.RecordBatchFileWriter("/dev/full", schema))
+        with pytest.raises(StoreError, match="the disk is full; let TMPDIR name a folder"):
+            bench.build([LONG])
+        assert bench.store.names("snapshots") == []
+    again = bench.build([LONG])
+    assert bench.model is not None
+    assert bench.model.requests == []
+    assert again.manifest.content == whole.content
+
+
+def test_layers_of_a_chain_of_words(bench: Bench) -> None:
+    snapshot = bench.build([LONG])
+    layers = rows(snapshot, "layers")
+    assert len(layers) > 1
+    assert layers[0]["n_entities"] == 48
+    assert [layer["decision"] for layer in layers[:-1]] == ["go on"] * (len(layers) - 1)
+    entities = {row["entity_id"]: row for row in rows(snapshot, "entities")}
+    for above, below in zip(layers[1:], layers, strict=False):
+        assert above["n_entities"] == below["n_summaries"] < below["n_entities"]
+    reached = {row["source_id"] for row in rows(snapshot, "relations") if row["kind"] == "summary"}
+    lower = {own for own, row in entities.items() if row["layer"] < len(layers) - 1}
+    assert reached == lower  # every entity below the top belongs to a summary
+    assert {row["entity_id"] for row in rows(snapshot, "clusters")} == lower
+    assert snapshot.manifest.complete
+
+
+def test_the_same_texts_twice_are_one_document(bench: Bench) -> None:
+    snapshot = bench.build(["sun moon stars", "sun moon stars", "sea"])
+    assert sorted(row["uri"] for row in rows(snapshot, "documents")) == ["0.txt", "2.txt"]
+    assert len(bench.asked("extract-graph")) == 2
+
+
+def test_no_layers_where_none_are_wanted(bench: Bench) -> None:
+    snapshot = bench.build([LONG], max_layers=0)
+    assert [(row["layer"], row["decision"]) for row in rows(snapshot, "layers")] == [(0, "max_layers 0 reached")]
+    assert {row["layer"] for row in rows(snapshot, "entities")} == {0}
+    assert rows(snapshot, "clusters") == []
+    assert not bench.asked("summarise")
+
+
+def test_workers_may_go_before_the_snapshot_is_written(bench: Bench) -> None:
+    """They may be nodes that are paid for, and writing a large snapshot takes this process a while."""
+    there: list[list[str]] = []
+
+    class Resting(InlineExecutor):
+        def rest(self) -> None:
+            there.append(bench.store.names("snapshots"))
+
+    bench.make_executor = Resting
+    bench.build(["sun moon stars"])
+    assert there == [[]]
+
+
+def test_one_entity(bench: Bench) -> None:
+    snapshot = bench.build(["alone"])
+    assert [row["name"] for row in rows(snapshot, "entities")] == ["alone"]
+    assert rows(snapshot, "relations") == []
+    assert rows(snapshot, "layers")[0]["decision"] == "nothing left to group"
+    assert [row["n_entities"] for row in rows(snapshot, "communities")] == [1]
+    assert [row["origin"] for row in rows(snapshot, "reports")] == ["members"]
+    assert snapshot.graph.n_nodes == 1
+
+
+@pytest.mark.parametrize("max_layers", [0, 3])
+def test_no_relation_at_all(bench: Bench, max_layers: int) -> None:
+    def unrelated(request: ChatRequest) -> str | None:
+        return extract(request, related=False) if task_of(request) == "extract-graph" else None
+
+    snapshot = bench.build([LONG], unrelated, max_layers=max_layers)
+    kinds = {row["kind"] for row in rows(snapshot, "relations")}
+    assert kinds == ({"summary"} if max_layers else set())
+    covered = [own for row in rows(snapshot, "communities") if row["level"] == 0 for own in row["entity_ids"]]
+    assert sorted(covered) == sorted(row["entity_id"] for row in rows(snapshot, "entities"))
+    if not max_layers:
+        assert len(rows(snapshot, "communities")) == 48
+
+
+def test_a_layer_whose_summaries_cover_nobody_is_dropped(bench: Bench) -> None:
+    def some_uncovering(request: ChatRequest) -> str | None:
+        if task_of(request) != "summarise":
+            return None
+        return summarise(request, covers="termaa" not in members(request))
+
+    def uncovering(request: ChatRequest) -> str | None:
+        return summarise(request, covers=False) if task_of(request) == "summarise" else None
+
+    snapshot = bench.build([LONG], uncovering)
+    assert {row["layer"] for row in rows(snapshot, "entities")} == {0}
+    assert {row["kind"] for row in rows(snapshot, "relations")} == {"extracted"}
+    (layer,) = rows(snapshot, "layers")
+    assert re.fullmatch(r"layer 1 was dropped: (\d+) of its \1 summaries cover no member", layer["decision"])
+    kept = bench.build([LONG.replace("word", "term")], some_uncovering)  # replies about words are in the ledger
+    assert max(row["layer"] for row in rows(kept, "entities")) >= 1
+
+
+def test_a_dead_summary_leaves_its_members_unattached_and_counted(bench: Bench) -> None:
+    refused: set[str] = set()
+
+    def one_refused(request: ChatRequest) -> str | None:
+        if task_of(request) != "summarise" or "wordaa" not in members(request):
+            return None
+        refused.update(members(request))
+        return "I'm sorry, but I cannot help with that."
+
+    snapshot = bench.build([LONG], one_refused, max_layers=1)
+    names = {row["entity_id"]: row["name"] for row in rows(snapshot, "entities")}
+    attached = {names[row["source_id"]] for row in rows(snapshot, "relations") if row["kind"] == "summary"}
+    everyone = {name for name in names.values() if name.startswith("word")}
+    assert "wordaa" not in attached
+    assert everyone - attached <= refused
+    assert rows(snapshot, "layers")[0]["n_unattached"] == len(everyone - attached)
+    dead = rows(snapshot, "rejects")
+    assert {(row["stage"], row["attempts"]) for row in dead} == {("summarise", 2)}
+    assert {row["unit_id"] for row in dead} <= {row["cluster_id"] for row in rows(snapshot, "clusters")}
+    assert not snapshot.manifest.complete
+    assert bench.result.rejects == len(dead)
+
+
+def test_a_dead_report_is_absent(bench: Bench) -> None:
+    def no_reports(request: ChatRequest) -> str | None:
+        return "no JSON here" if task_of(request) == "report" else None
+
+    snapshot = bench.build([LONG], no_reports, max_layers=0)
+    dead = {row["unit_id"] for row in rows(snapshot, "rejects")}
+    large = {row["community_id"] for row in rows(snapshot, "communities") if row["n_entities"] >= 4}
+    assert dead == large
+    assert not dead & {row["community_id"] for row in rows(snapshot, "reports")}
+    assert not snapshot.manifest.complete
+
+
+def test_a_dead_chunk_is_counted_and_the_rest_is_there(bench: Bench) -> None:
+    def without_moon(request: ChatRequest) -> str | None:
+        return "" if task_of(request) == "extract-graph" and "moon" in between(request, "text") else None
+
+    snapshot = bench.build(["sun light", "moon light", "sea water"], without_moon, max_layers=0)
+    assert {row["name"] for row in rows(snapshot, "entities")} == {"sun", "light", "sea", "water"}
+    (dead,) = rows(snapshot, "rejects")
+    chunk = next(row for row in rows(snapshot, "chunks") if row["text"] == "moon light")
+    assert (dead["stage"], dead["unit_id"], dead["reason"]) == ("extract", chunk["chunk_id"], "the reply is empty")
+    assert "moon light" in dead["request"]
+    assert not snapshot.manifest.complete
+
+
+def test_too_many_dead_letters_fail_with_the_first_reason(bench: Bench) -> None:
+    with pytest.raises(StageFailed, match=r"extract: refused 3 of 3 units.*0\.5.*the reply is empty"):
+        bench.run(["sun", "moon", "sea"], lambda request: "", max_reject_ratio=0.5)
+
+
+def test_no_entity_anywhere_is_a_failure_not_an_empty_index(bench: Bench) -> None:
+    with pytest.raises(StageFailed, match="no entity was found"):
+        bench.run(["sun", "moon"], lambda request: DONE)
+
+
+def test_no_text_is_an_input_error(bench: Bench) -> None:
+    with pytest.raises(InputError, match="no text"):
+        bench.run(["  \n "], lambda request: None)
+
+
+def test_a_malformed_reply_is_asked_for_again_with_the_reason(bench: Bench) -> None:
+    def careless_once(request: ChatRequest) -> str | None:
+        return "Here you go!" if task_of(request) == "extract-graph" and len(request.messages) == 2 else None
+
+    snapshot = bench.build(["sun moon"], careless_once)
+    first, second = bench.asked("extract-graph")
+    assert "no record in the requested form" in second.messages[-1].content
+    assert second.messages[:2] == first.messages
+    assert snapshot.manifest.complete
+    assert sum(row["rejected"] for row in rows(snapshot, "usage")) == 1
+
+
+def test_the_papers_stop_rule(bench: Bench) -> None:
+    snapshot = bench.build([LONG], stop="paper", min_change_rate=0.05)
+    layers = rows(snapshot, "layers")
+    sparsities = [layer["sparsity"] for layer in layers if layer["sparsity"] is not None]
+    for before, layer in zip(sparsities, layers[1:], strict=False):
+        if layer["sparsity"] is not None:
+            low, high = (min(max(value, 0.0), 1.0) for value in (before, layer["sparsity"]))
+            assert layer["change_rate"] == pytest.approx(abs(high - low) / max(low, 0.01))
+            assert (layer["change_rate"] > 0.05) == (layer["decision"] == "go on")
+    assert layers[-1]["decision"] != "go on"
+    wide = bench.build([LONG], stop="paper", min_change_rate=100.0)
+    decisions = [layer["decision"] for layer in rows(wide, "layers")]
+    assert decisions == ["go on", "cluster sparsity changed by no more than 10000%"]
+
+
+def test_meta_types_that_a_model_proposes_guide_the_summaries(bench: Bench) -> None:
+    def proposing(request: ChatRequest) -> str | None:
+        return "syllable\nword\nsound" if task_of(request) == "meta-types" else None
+
+    bench.build([LONG], proposing, meta_types="generate", max_layers=1)
+    assert len(bench.asked("meta-types")) == 1
+    assert "wordaa" in bench.asked("meta-types")[0].messages[1].content
+    assert all("one of these types: syllable, word, sound." in r.messages[0].content for r in bench.asked("summarise"))
+
+
+def test_without_proposed_meta_types_the_built_in_ones_serve_and_a_dead_letter_says_so(bench: Bench) -> None:
+    def silent(request: ChatRequest) -> str | None:
+        return "I cannot." if task_of(request) == "meta-types" else None
+
+    snapshot = bench.build([LONG], silent, meta_types="generate", max_layers=1)
+    assert [row["unit_id"] for row in rows(snapshot, "rejects")] == ["meta types"]
+    assert all("one of these types: organization, " in r.messages[0].content for r in bench.asked("summarise"))
+
+
+def test_summaries_with_the_name_of_a_member_are_joined_to_it(bench: Bench) -> None:
+    def namesake(request: ChatRequest) -> str | None:
+        if task_of(request) != "summarise":
+            return None
+        return summarise(request).replace(f"those like {members(request)[0]}", members(request)[0])
+
+    snapshot = bench.build([LONG], namesake, max_layers=1)
+    same = [row for row in rows(snapshot, "relations") if row["kind"] == "same_name"]
+    layers = {row["entity_id"]: (row["layer"], row["name"]) for row in rows(snapshot, "entities")}
+    assert same
+    for row in same:
+        ends = sorted((layers[row["source_id"]], layers[row["target_id"]]))
+        assert [end[0] for end in ends] == [0, 1]
+        assert ends[0][1] == ends[1][1]
+        assert row["weight"] == 1.0
+
+
+def test_findings_keep_only_references_that_exist(bench: Bench) -> None:
+    snapshot = bench.build([LONG], max_layers=0)
+    written = [row for row in rows(snapshot, "reports") if row["origin"] == "model"]
+    assert written
+    ids = {row["entity_id"] for row in rows(snapshot, "entities")}
+    for report in written:
+        assert report["n_dropped_references"] == 1  # R99
+        assert set(report["findings"][0]["entity_ids"]) <= ids
+        assert report["findings"][0]["relation_ids"] == []
+
+
+class TestReading:
+    """INPUT of which next to nothing can be read is refused: the index would not be what was asked for."""
+
+    def records(self, bench: Bench, **files: str) -> list[str]:
+        folder = bench.folder / "records"
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name.replace("_", ".")).write_text(text)
+        return [str(folder)]
+
+    def test_a_text_field_that_no_record_has(self, bench: Bench) -> None:
+        inputs = self.records(bench, a_jsonl='{"id": 1, "body": "sun"}\n{"id": 2, "body": "moon"}\n', b_md="sea water")
+        with pytest.raises(InputError, match=r"'nope': a\.jsonl has no field 'nope'; there is: id, body"):
+            bench.run_on(inputs, reading={"text_field": "nope"})
+
+    def test_a_text_field_that_some_records_have(self, bench: Bench) -> None:
+        inputs = self.records(bench, a_jsonl='{"said": "sun"}\n{"id": 2}\n', b_csv="id,words\n1,moon\n")
+        result = bench.run_on(inputs, reading={"text_field": "said"})
+        assert (result.manifest.counts["documents"], result.rejects) == (1, 2)
+
+    def test_nothing_but_dead_letters(self, bench: Bench) -> None:
+        inputs = self.records(bench, a_json="{", b_pdf="no PDF")
+        with pytest.raises(
+            InputError, match=r"2 files, none of which could be read; the first, a\.json: not valid JSON"
+        ):
+            bench.run_on(inputs)

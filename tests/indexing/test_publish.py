@@ -1,0 +1,72 @@
+"""How communities are matched to those of the snapshot before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hirag_dist import schemas
+from hirag_dist.indexing.publish import lineage, usage_table
+from hirag_dist.llm.usage import Meter
+from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
+from hirag_dist.storage.store import Store
+from hirag_dist.types import ChatReply
+
+
+def communities(**members: str) -> pa.Table:
+    rows = [
+        {
+            "community_id": name,
+            "level": 0,
+            "parent_id": None,
+            "is_leaf": True,
+            "n_entities": len(letters),
+            "n_relations": 0,
+            "entity_ids": sorted(letters),
+        }
+        for name, letters in members.items()
+    ]
+    return pa.Table.from_pylist(rows, schemas.COMMUNITIES)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An index whose current snapshot has the communities abcd, efgh and xy."""
+    store = Store(str(tmp_path))
+    names = ("documents", "chunks", "entities", "relations", "clusters", "layers", "reports", "usage", "rejects")
+    tables = {name: getattr(schemas, name.upper()).empty_table() for name in names}
+    tables["communities"] = communities(one="abcd", two="efgh", three="xy")
+    none = np.zeros((0, 3), np.float32)
+    arrays = {"vectors/entities": none, "vectors/chunks": none}
+    manifest = write_snapshot(store, tables, arrays, embedder="e", complete=True, build={}, notes={})
+    make_current(store, manifest.snapshot_id)
+    return store
+
+
+def test_a_community_continues_the_one_it_shares_half_with(store: Store) -> None:
+    new = communities(one="abcd", grown="efghi", halved="xz", new="uvw", mixed="abefgh")
+    assert lineage(store, new) == {"grown": "two", "mixed": "two"}  # one: the same id; xz: a third is shared
+
+
+def test_half_is_enough(store: Store) -> None:
+    assert lineage(store, communities(half="ab", less="abuvw")) == {"half": "one"}
+
+
+def test_nothing_before_or_a_damaged_snapshot(store: Store, tmp_path: Path) -> None:
+    new = communities(grown="efghi")
+    assert lineage(Store(str(tmp_path / "other")), new) == {}
+    next((tmp_path / "snapshots").glob("*/communities.parquet")).write_bytes(b"damaged")
+    assert lineage(store, new) == {}
+
+
+def test_the_bill_by_stage_and_model() -> None:
+    meter = Meter()
+    meter.count("extract", "m", "llm", ChatReply("x", input_tokens=10, output_tokens=2), 0.5, from_ledger=False)
+    meter.count("extract", "m", "llm", ChatReply("x", input_tokens=10, output_tokens=2), 0.5, from_ledger=True)
+    (row,) = usage_table({"extract": meter, "chunks": Meter()}).to_pylist()
+    assert (row["stage"], row["model"]) == ("extract", "m")
+    assert (row["calls"], row["ledger_hits"], row["cost_usd"]) == (2, 1, 1.0)
+    assert (row["input_tokens"], row["output_tokens"]) == (20, 4)

@@ -1,0 +1,337 @@
+"""Dead letters asked again: no reply is paid twice, and what comes out is what an undisturbed build gives."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.core.prompts.templates import DONE
+from hirag_dist.errors import HiragError, ModelUnavailable, RequestRejected, StageFailed
+from hirag_dist.execution.dead_letters import Drop, add_drops, load_drops, stage_letters
+from hirag_dist.execution.events import StageFinished, StageStarted
+from hirag_dist.indexing.publish import republish
+from hirag_dist.storage.layout import DROPS
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.types import ChatRequest
+from tests.toy_builds import LONG, Bench, Script, between, members, rows, task_of
+
+TEXTS = ["sun light", "moon light", "sea water"]
+REFUSAL = "I'm sorry, but I cannot help with that."
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> Bench:
+    """Builds elsewhere, to compare with."""
+    (tmp_path / "clean").mkdir()
+    return Bench(tmp_path / "clean")
+
+
+def about(word: str, says: str = "") -> Script:
+    """A model that fails at the texts with a word."""
+
+    def script(request: ChatRequest) -> str | None:
+        return says if task_of(request) == "extract-graph" and word in between(request, "text") else None
+
+    return script
+
+
+def rejected_at(word: str) -> Script:
+    """A model whose endpoint rejects the texts with a word: no reply is there to be found later."""
+
+    def script(request: ChatRequest) -> str | None:
+        if task_of(request) == "extract-graph" and word in between(request, "text"):
+            raise RequestRejected("the content filter was triggered")
+        return None
+
+    return script
+
+
+def refusing_summary(request: ChatRequest) -> str | None:
+    return REFUSAL if task_of(request) == "summarise" and "wordaa" in members(request) else None
+
+
+def first_report(request: ChatRequest) -> str | None:
+    return "no JSON here" if task_of(request) == "report" and "wordaa" in request.messages[1].content else None
+
+
+def obedient(request: ChatRequest) -> str | None:
+    return None
+
+
+def drop(bench: Bench, *units: str, stage: str = "extract") -> None:
+    add_drops(
+        bench.store, (Drop(stage, unit, "me@here", "2026-01-01T00:00:00+00:00", "not worth it") for unit in units)
+    )
+
+
+def unit_of(snapshot: Any, text: str) -> str:
+    return next(row["chunk_id"] for row in rows(snapshot, "chunks") if row["text"] == text)
+
+
+class TestAgain:
+    def test_a_plain_build_asks_no_dead_letter_again(self, bench: Bench) -> None:
+        first = bench.build(TEXTS, about("moon"), max_layers=0)
+        again = bench.build(TEXTS, obedient, max_layers=0)
+        assert bench.model
+        assert bench.model.requests == []
+        assert again.manifest.snapshot_id == first.manifest.snapshot_id
+
+    def test_only_the_dead_chunk_is_asked_and_the_snapshot_is_the_undisturbed_one(
+        self, bench: Bench, clean: Bench
+    ) -> None:
+        bench.build(TEXTS, about("moon"), max_layers=0)
+        healed = bench.build(TEXTS, obedient, retry=True, max_layers=0)
+        assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
+        assert healed.manifest.complete
+        assert healed.manifest.snapshot_id == clean.build(TEXTS, max_layers=0).manifest.snapshot_id
+
+    def test_each_retry_gives_as_many_new_attempts(self, bench: Bench) -> None:
+        for tries in (2, 4, 6):
+            bench.build(TEXTS, about("moon"), retry=tries > 2, max_layers=0)
+            (folder,) = (e.folder for e in bench.events if isinstance(e, StageFinished) and e.label == "extract")
+            (letter,) = stage_letters(bench.store, folder).to_pylist()
+            assert letter["attempts"] == tries
+            assert len([r for r in bench.asked("extract-graph") if "moon" in between(r, "text")]) == 2
+        assert len(bench.asked("extract-graph")) == 2  # nobody else was asked
+
+    def test_a_reply_of_a_retry_is_found_when_everything_is_done_again(self, bench: Bench) -> None:
+        """It is the third attempt, beyond the limit of a build that is no retry."""
+        bench.build(TEXTS, about("moon"), max_layers=0)
+        healed = bench.build(TEXTS, obedient, retry=True, max_layers=0)
+        bench.store.delete("work")
+        again = bench.build(TEXTS, obedient, max_layers=0)
+        assert bench.model
+        assert bench.model.requests == []
+        assert again.manifest.snapshot_id == healed.manifest.snapshot_id
+
+    def test_a_dead_summary_is_attached_and_no_chunk_is_read_again(self, bench: Bench, clean: Bench) -> None:
+        before = bench.build([LONG], refusing_summary, max_layers=1)
+        assert rows(before, "layers")[0]["n_unattached"] > 0
+        healed = bench.build([LONG], obedient, retry=True, max_layers=1)
+        assert bench.asked("extract-graph") == []
+        assert all("wordaa" in members(request) for request in bench.asked("summarise"))
+        assert rows(healed, "layers")[0]["n_unattached"] == 0
+        whole = clean.build([LONG], max_layers=1)
+        assert healed.manifest.snapshot_id == whole.manifest.snapshot_id
+        n_summaries = len(clean.asked("summarise"))
+        assert 0 < len(bench.asked("summarise")) < n_summaries
+
+    def test_a_dead_report_is_written_and_nothing_else(self, bench: Bench, clean: Bench) -> None:
+        before = bench.build([LONG], first_report, max_layers=0)
+        dead = {row["unit_id"] for row in rows(before, "rejects")}
+        healed = bench.build([LONG], obedient, retry=True, max_layers=0)
+        assert {row["community_id"] for row in rows(healed, "reports")} >= dead
+        assert bench.model
+        assert {task_of(request) for request in bench.model.requests} == {"report"}
+        assert len(bench.asked("report")) == len(dead)
+        assert healed.manifest.snapshot_id == clean.build([LONG], max_layers=0).manifest.snapshot_id
+
+    def test_a_letter_whose_text_is_gone_closes_by_itself(self, bench: Bench, clean: Bench) -> None:
+        assert not bench.build(TEXTS, about("moon"), max_layers=0).manifest.complete
+        left = [TEXTS[0], TEXTS[2]]
+        closed = bench.build(left, obedient, max_layers=0)
+        assert rows(closed, "rejects") == []
+        assert closed.manifest.complete
+        assert bench.asked("extract-graph") == []
+
+    def test_with_no_dead_letters_there_is_nothing_to_do(self, bench: Bench) -> None:
+        first = bench.build(TEXTS, max_layers=0)
+        again = bench.build(TEXTS, retry=True, max_layers=0)
+        assert bench.model
+        assert bench.model.requests == []
+        assert again.manifest.snapshot_id == first.manifest.snapshot_id
+
+    def test_a_stage_that_failed_by_its_share_is_asked_again_by_a_retry_alone(self, bench: Bench, clean: Bench) -> None:
+        keys: dict[str, Any] = {"max_layers": 0, "max_reject_ratio": 0.1}
+        for _ in range(2):
+            with pytest.raises(StageFailed, match=r"1 of 3 units.*`hirag-dist retry` asks them again"):
+                bench.run(TEXTS, about("moon"), **keys)
+            n_asked = len(bench.asked("extract-graph"))
+        assert n_asked == 0
+        healed = bench.build(TEXTS, obedient, retry=True, **keys)
+        assert len(bench.asked("extract-graph")) == 1
+        assert healed.manifest.snapshot_id == clean.build(TEXTS, **keys).manifest.snapshot_id
+
+    def test_the_letters_of_a_failed_stage_are_in_the_store(self, bench: Bench) -> None:
+        with pytest.raises(StageFailed):
+            bench.run(TEXTS, about("moon", REFUSAL), max_reject_ratio=0)
+        assert not any(isinstance(event, StageFinished) and event.label == "extract" for event in bench.events)
+        (folder,) = (e.folder for e in bench.events if isinstance(e, StageStarted) and e.label == "extract")
+        (letter,) = stage_letters(bench.store, folder).to_pylist()
+        assert (letter["stage"], letter["attempts"], letter["reply"]) == ("extract", 2, REFUSAL)
+        assert "moon light" in letter["request"]
+
+
+class TestCauses:
+    """A refused reply, a 400 and a call that never comes back are dead letters alike, in every stage that asks."""
+
+    @pytest.mark.parametrize("task", ["extract-graph", "describe", "summarise", "report"])
+    def test_a_rejected_request_is_a_dead_letter_and_heals(self, bench: Bench, clean: Bench, task: str) -> None:
+        seen: list[str] = []
+
+        def rejecting(request: ChatRequest) -> str | None:
+            if task_of(request) == task and (not seen or request.unit in seen):
+                seen.append(request.unit)
+                raise RequestRejected("the content filter was triggered")
+            return verbose(request)
+
+        keys: dict[str, Any] = {"max_layers": 1, "description_tokens": 20}
+        texts = [LONG, "worda worda worda"]
+        before = bench.build(texts, rejecting, **keys)
+        (letter,) = rows(before, "rejects")
+        stage = {"extract-graph": "extract", "report": "reports"}.get(task, task)
+        assert (letter["stage"], letter["reason"], letter["reply"]) == (stage, "the content filter was triggered", "")
+        healed = bench.build(texts, verbose, retry=True, **keys)
+        assert healed.manifest.complete
+        assert healed.manifest.snapshot_id == clean.build(texts, verbose, **keys).manifest.snapshot_id
+
+    def test_an_endpoint_that_is_gone_fails_the_build(self, bench: Bench) -> None:
+        def gone(request: ChatRequest) -> str:
+            raise ModelUnavailable("nobody answers")
+
+        with pytest.raises(HiragError, match="nobody answers"):
+            bench.run(TEXTS, gone)
+
+
+def verbose(request: ChatRequest) -> str | None:
+    """A model that describes one word at such length that its descriptions are summarised."""
+    if task_of(request) != "extract-graph":
+        return None
+    words = between(request, "text").split()
+    lines = [
+        f"entity<|>{word}<|>concept<|>{word} is a word that stands at place {at}." for at, word in enumerate(words)
+    ]
+    lines += [f"entity<|>{words[0]}<|>concept<|>{words[0]} is said to be {'very ' * n}long." for n in range(12)]
+    lines += [f"relation<|>{a}<|>{b}<|>{a} before {b}.<|>3" for a, b in pairwise(words) if a != b]
+    return "\n".join([*lines, DONE])
+
+
+class TestDropped:
+    def test_a_dropped_letter_counts_no_longer_and_stays_on_record(self, bench: Bench) -> None:
+        before = bench.build(TEXTS, about("moon"), max_layers=0)
+        unit = unit_of(before, "moon light")
+        drop(bench, unit)
+        after = bench.build(TEXTS, obedient, max_layers=0)
+        assert bench.model
+        assert bench.model.requests == []
+        assert after.manifest.complete
+        assert (bench.result.rejects, bench.result.dropped) == (0, 1)
+        assert rows(after, "rejects") == []
+        (gone,) = rows(after, "dropped")
+        assert (gone["unit_id"], gone["dropped_by"], gone["dropped_why"]) == (unit, "me@here", "not worth it")
+        assert "moon light" in gone["request"]
+        assert after.manifest.snapshot_id != before.manifest.snapshot_id
+        assert rows(before, "dropped") == []
+
+    def test_publishing_again_gives_the_snapshot_of_a_build(self, bench: Bench) -> None:
+        before = bench.build(["moon dew", *TEXTS], about("moon"), max_layers=0)
+        drop(bench, unit_of(before, "moon light"))
+        again = republish(bench.store, before.manifest.snapshot_id, load_drops(bench.store))
+        assert not again.complete
+        assert [row["unit_id"] for row in rows(open_snapshot(bench.store, again.snapshot_id), "rejects")] == [
+            unit_of(before, "moon dew")
+        ]
+        drop(bench, unit_of(before, "moon dew"))
+        done = republish(bench.store, again.snapshot_id, load_drops(bench.store))
+        assert done.complete
+        built = bench.build(["moon dew", *TEXTS], obedient, max_layers=0)
+        assert built.manifest.snapshot_id == done.snapshot_id
+        assert built.entity_vectors.tolist() == before.entity_vectors.tolist()
+
+    def test_the_share_of_a_stage_does_not_count_it(self, bench: Bench) -> None:
+        keys: dict[str, Any] = {"max_layers": 0, "max_reject_ratio": 0.4}
+        texts = ["moon dew", *TEXTS]
+        with pytest.raises(StageFailed, match="2 of 4"):
+            bench.run(texts, about("moon"), **keys)
+        (folder,) = (e.folder for e in bench.events if isinstance(e, StageStarted) and e.label == "extract")
+        letters = {row["request"][-60:]: row["unit_id"] for row in stage_letters(bench.store, folder).to_pylist()}
+        drop(bench, next(unit for request, unit in letters.items() if "moon dew" in request))
+        snapshot = bench.build(texts, obedient, **keys)
+        assert bench.model
+        assert not bench.asked("extract-graph")
+        assert (bench.result.rejects, bench.result.dropped) == (1, 1)
+        assert not snapshot.manifest.complete
+
+    def test_a_retry_leaves_it_alone(self, bench: Bench) -> None:
+        """Also where it shares a task with a letter that is asked again."""
+        texts = ["moon dew", *TEXTS]
+        before = bench.build(texts, about("moon"), max_layers=0)
+        drop(bench, unit_of(before, "moon dew"))
+        after = bench.build(texts, obedient, retry=True, max_layers=0)
+        assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
+        (gone,) = rows(after, "dropped")
+        assert (gone["unit_id"], gone["attempts"]) == (unit_of(before, "moon dew"), 2)
+        assert after.manifest.complete
+        assert "dew" not in {row["name"] for row in rows(after, "entities")}
+
+    @pytest.mark.parametrize("task", ["extract-graph", "summarise", "report"])
+    def test_doing_everything_again_leaves_it_alone(self, bench: Bench, task: str) -> None:
+        """A rejected request leaves no reply in the ledger: only the drop keeps it from being sent again."""
+        seen: list[str] = []
+
+        def rejecting(request: ChatRequest) -> str | None:
+            if task_of(request) == task and (not seen or request.unit in seen):
+                seen.append(request.unit)
+                raise RequestRejected("the content filter was triggered")
+            return None
+
+        texts = [LONG, "moon light"]
+        before = bench.build(texts, rejecting, max_layers=1)
+        (letter,) = rows(before, "rejects")
+        drop(bench, letter["unit_id"], stage=letter["stage"])
+        fresh = bench.build(texts, obedient, fresh=True, max_layers=1)
+        assert bench.model
+        assert bench.model.requests == []
+        (gone,) = rows(fresh, "dropped")
+        assert {name: gone[name] for name in letter} == letter
+        assert fresh.manifest.complete
+
+    def test_doing_everything_again_asks_those_that_are_open(self, bench: Bench) -> None:
+        texts = ["moon dew", *TEXTS]
+        before = bench.build(texts, rejected_at("moon"), max_layers=0)
+        drop(bench, unit_of(before, "moon dew"))
+        fresh = bench.build(texts, obedient, fresh=True, max_layers=0)
+        assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
+        assert [row["unit_id"] for row in rows(fresh, "dropped")] == [unit_of(before, "moon dew")]
+
+    def test_it_holds_where_doing_everything_again_was_stopped(self, bench: Bench) -> None:
+        """The markers are gone by then, and with them what says where the letter was."""
+        texts = ["moon dew", *TEXTS]
+        before = bench.build(texts, rejected_at("moon"), max_layers=0)
+        drop(bench, unit_of(before, "moon dew"))
+
+        def gone(request: ChatRequest) -> str:
+            raise ModelUnavailable("nobody answers")
+
+        for _ in range(2):
+            with pytest.raises(HiragError, match="nobody answers"):
+                bench.run(texts, gone, fresh=True, max_layers=0)
+        after = bench.build(texts, obedient, max_layers=0)
+        assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
+        assert [row["unit_id"] for row in rows(after, "dropped")] == [unit_of(before, "moon dew")]
+
+    def test_a_drop_that_was_taken_back_holds_no_longer(self, bench: Bench) -> None:
+        before = bench.build(TEXTS, rejected_at("moon"), max_layers=0)
+        drop(bench, unit_of(before, "moon light"))
+        bench.build(TEXTS, obedient, fresh=True, max_layers=0)
+        bench.store.delete(DROPS)
+        after = bench.build(TEXTS, obedient, fresh=True, max_layers=0)
+        assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
+        assert (bench.result.rejects, bench.result.dropped) == (0, 0)
+        assert "moon" in {row["name"] for row in rows(after, "entities")}
+
+    def test_the_first_decision_stands(self, bench: Bench) -> None:
+        drop(bench, "a")
+        add_drops(
+            bench.store, [Drop("extract", "a", "you", "later", "again"), Drop("extract", "b", "you", "later", "")]
+        )
+        found = load_drops(bench.store)
+        assert [found["extract", unit].by for unit in ("a", "b")] == ["me@here", "you"]

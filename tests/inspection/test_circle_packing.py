@@ -1,0 +1,77 @@
+"""Circles and dots do not overlap, lie close together, and lie where they lay before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hirag_dist.inspection.circle_packing import enclosing_circle, pack_circles, sunflower
+from hirag_dist.inspection.layout import lay_out
+
+Floats = NDArray[np.float64]
+
+
+def largest_overlap(points: Floats, radii: Floats) -> float:
+    """How far two circles overlap at most, by looking at every pair."""
+    apart = np.hypot(*(points[:, None] - points[None]).transpose(2, 0, 1)) - radii[:, None] - radii[None]
+    np.fill_diagonal(apart, np.inf)
+    return float(-apart.min())
+
+
+def heavy_tailed(n: int, seed: int = 0) -> Floats:
+    radii: Floats = np.sort(np.random.default_rng(seed).pareto(1.5, n) + 0.3)[::-1].copy()
+    return radii
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 7, 30, 60, 61, 400])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_packed_circles_touch_but_do_not_overlap(n: int, seed: int) -> None:
+    radii = heavy_tailed(n, seed)
+    points = pack_circles(radii)
+    assert abs(largest_overlap(points, radii)) < 1e-6
+    assert np.array_equal(points, pack_circles(radii))
+
+
+@pytest.mark.parametrize("n", [30, 400])
+def test_equal_circles_fill_most_of_the_disc(n: int) -> None:
+    radii = np.ones(n)
+    _, _, radius = enclosing_circle(pack_circles(radii), radii)
+    assert n / radius**2 > 0.66
+
+
+def test_none_and_one() -> None:
+    assert pack_circles(np.zeros(0)).shape == (0, 2)
+    assert pack_circles(np.array([3.0])).tolist() == [[0.0, 0.0]]
+    assert enclosing_circle(np.zeros((0, 2)), np.zeros(0)) == (0.0, 0.0, 0.0)
+    assert enclosing_circle(np.zeros((1, 2)), np.array([3.0])) == (0.0, 0.0, 3.0)
+
+
+def test_the_enclosing_circle_of_two_reaches_from_end_to_end() -> None:
+    x, y, radius = enclosing_circle(np.array([[-2.0, 0.0], [1.0, 0.0]]), np.array([1.0, 2.0]))
+    assert (x, y, radius) == (pytest.approx(0.0, abs=0.05), 0.0, pytest.approx(3.0, rel=0.01))
+
+
+def test_dots_on_a_spiral_do_not_overlap_and_stay_inside() -> None:
+    radii = np.ones(700)
+    points, radius = sunflower(radii)
+    assert largest_overlap(points, radii) < 0.05
+    assert np.all(np.hypot(points[:, 0], points[:, 1]) + radii <= radius + 1e-9)
+    assert points[0].tolist() == pytest.approx([0.0, 0.0], abs=1.0)
+    assert sunflower(np.zeros(0))[1] == 0.0
+
+
+def test_dots_lie_in_their_communities_and_those_in_their_parents() -> None:
+    # Community 0 holds 1 and 2 and two dots of its own; 3 stands beside it; the last dot has no community.
+    homes = np.array([1, 1, 1, 2, 2, 0, 0, 3, -1])
+    parents = np.array([-1, 0, 0, -1, -1])
+    found = lay_out(homes, parents, np.full(9, 1.5))
+    for dot, home in zip(found.dots[:8], homes[:8], strict=True):
+        assert np.hypot(*(dot - found.circles[home])) + 1.5 <= found.circle_radii[home] + 1e-9
+    for child in (1, 2):
+        reach = np.hypot(*(found.circles[child] - found.circles[0])) + found.circle_radii[child]
+        assert reach <= found.circle_radii[0] + 1e-9
+    assert found.circle_radii[4] == 0.0  # nothing of it is drawn
+    assert largest_overlap(found.circles[1:4], found.circle_radii[1:4]) <= 0
+    assert largest_overlap(found.dots, found.dot_radii) <= 0
+    assert np.all(np.hypot(found.circles[:4, 0], found.circles[:4, 1]) + found.circle_radii[:4] <= found.radius + 1e-9)

@@ -1,0 +1,80 @@
+"""What the map shows: the most prominent entities, the heaviest relations, the largest communities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hirag_dist.inspection import graph_view
+from hirag_dist.inspection.graph_view import shorten_all
+
+Tables = dict[str, pa.Table]
+
+
+def test_the_tiny_index_is_shown_whole(tiny: Tables) -> None:
+    view = graph_view(tiny)
+    assert view.entities["name"] == ["a", "b", "c", "S", "d", "e"]
+    assert list(view.entities["degree"]) == [3, 3, 3, 2, 1, 0]
+    assert view.communities["title"] == ["Friends", "The two", "c, d, …"]
+    assert list(view.communities["parent"]) == [-1, 0, 0]
+    assert view.communities["findings"][0] == [["They meet", "Often."]]
+    assert list(view.entities["home"]) == [1, 1, 2, 1, 2, -1]  # e is alone in its community, which has no circle
+    assert (view.relations["weight"][0], view.relations["source"][0], view.relations["target"][0]) == (3.0, 0, 1)
+    assert (view.types, view.kinds) == (("person", "concept"), ("extracted", "summary"))
+    assert view.totals == {"entities": 6, "relations": 7, "communities": 4}
+
+
+def test_limits_keep_what_is_most_prominent(tiny: Tables) -> None:
+    view = graph_view(tiny, max_entities=3, max_relations=2, max_communities=1)
+    assert view.entities["name"] == ["a", "b", "c"]
+    assert len(view.relations["source"]) == 2
+    assert view.communities["title"] == ["Friends"]
+    assert set(view.entities["home"]) == {0}
+
+
+def test_no_community_is_shown_empty(generated: Tables) -> None:
+    view = graph_view(generated, max_entities=600, max_communities=100)
+    homes, parents = set(view.entities["home"]), view.communities["parent"]
+    assert all(place in homes or place in parents for place in range(100))
+    degrees = list(view.entities["degree"])
+    assert degrees == sorted(degrees, reverse=True)
+    most = sorted(graph_view(generated).entities["degree"], reverse=True)
+    assert degrees[:360] == most[:360]
+
+
+def test_an_empty_index_has_an_empty_view(empty: Tables) -> None:
+    view = graph_view(empty)
+    assert (len(view.entities["name"]), len(view.communities["title"]), view.layout.radius) == (0, 0, 0.0)
+
+
+def test_every_dot_of_a_generated_index_lies_in_its_community(generated: Tables) -> None:
+    view = graph_view(generated, max_entities=1_500)
+    layout, homes = view.layout, np.asarray(view.entities["home"])
+    housed = homes >= 0
+    away = layout.dots[housed] - layout.circles[homes[housed]]
+    assert np.all(np.hypot(away[:, 0], away[:, 1]) + layout.dot_radii[housed] <= layout.circle_radii[homes[housed]])
+    ids = generated["entities"]["entity_id"].to_pylist()
+    assert len(ids) > len(homes) == 1_500
+    parents = view.communities["parent"]
+    assert all(parent < place for place, parent in enumerate(parents))
+    again = graph_view(generated, max_entities=1_500)
+    assert np.array_equal(again.layout.dots, layout.dots)
+    assert np.array_equal(again.layout.circles, layout.circles)
+
+
+def test_texts_share_a_budget_of_bytes() -> None:
+    texts = ["鲁迅" * 200, "short", "words " * 90]
+    roomy = shorten_all(texts, 160, 10_000)
+    assert [len(text) <= 160 for text in roomy] == [True] * 3
+    assert roomy[1] == "short"
+    tight = shorten_all(texts, 160, 200)
+    assert sum(len(text.encode()) for text in tight) <= 200
+    assert tight[1] == "short"
+    assert shorten_all(texts, 160, 3) == ["", "", ""]
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_very_small_limits(tiny: Tables, limit: int) -> None:
+    view = graph_view(tiny, max_entities=limit, max_relations=limit, max_communities=limit)
+    assert len(view.entities["name"]) == len(view.layout.dots) == limit

@@ -1,0 +1,135 @@
+"""GraphRAG's tables: its columns and types, and every link right."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from hirag_dist.interop.exporters import graphrag_tables
+from hirag_dist.schemas import CLAIMS
+
+Tables = dict[str, pa.Table]
+
+# Names and types as in the Parquet files that GraphRAG 3 wrote for its own example ("Operation: Dulce").
+STRINGS, INTS = "list<string>", "list<int64>"
+THEIRS = {
+    "documents": {"title": "string", "text": "string", "text_unit_ids": STRINGS, "creation_date": "string"},
+    "text_units": {"text": "string", "n_tokens": "int64", "document_id": "string"}
+    | dict.fromkeys(["entity_ids", "relationship_ids", "covariate_ids"], STRINGS),
+    "entities": dict.fromkeys(["title", "type", "description"], "string")
+    | {"text_unit_ids": STRINGS, "frequency": "int64", "degree": "int64"},
+    "relationships": dict.fromkeys(["source", "target", "description"], "string")
+    | {"weight": "double", "combined_degree": "int64", "text_unit_ids": STRINGS},
+    "communities": {"community": "int64", "level": "int64", "parent": "int64", "children": INTS, "title": "string"}
+    | dict.fromkeys(["entity_ids", "relationship_ids", "text_unit_ids"], STRINGS)
+    | {"period": "string", "size": "int64"},
+    "community_reports": {"community": "int64", "level": "int64", "parent": "int64", "children": INTS}
+    | dict.fromkeys(["title", "summary", "full_content", "rating_explanation", "full_content_json", "period"], "string")
+    | {"rank": "double", "findings": "list<struct<explanation: string, summary: string>>", "size": "int64"},
+}
+
+
+def by_id(table: pa.Table) -> dict[str, dict[str, Any]]:
+    return {row["id"]: row for row in table.to_pylist()}
+
+
+def kind_of(kind: pa.DataType) -> str:
+    return str(kind).replace("element: ", "").replace("item: ", "")
+
+
+@pytest.mark.parametrize("which", ["tiny", "empty", "generated"])
+def test_columns_and_types_are_theirs(which: str, request: pytest.FixtureRequest) -> None:
+    found = graphrag_tables(request.getfixturevalue(which))
+    assert set(found) == set(THEIRS)
+    for name, columns in THEIRS.items():
+        expected = {"id": "string", "human_readable_id": "int64"} | columns
+        assert {column: kind_of(found[name].schema.field(column).type) for column in expected} == expected
+        for column in found[name].columns:
+            column.validate(full=True)
+
+
+def test_entities_and_relations_of_the_tiny_index(tiny: Tables) -> None:
+    found = graphrag_tables(tiny, period="2025-01-01")
+    entity = by_id(found["entities"])["0:a"]
+    assert (entity["title"], entity["text_unit_ids"], entity["frequency"], entity["degree"]) == ("a", ["c0"], 1, 3)
+    assert (entity["layer"], by_id(found["entities"])["1:S"]["layer"]) == (0, 1)
+    relations = by_id(found["relationships"])
+    assert len(relations) == 7  # the relation to nobody is left out
+    relation = relations["summary:0:a:1:S"]
+    assert (relation["source"], relation["target"], relation["kind"], relation["weight"]) == ("a", "S", "summary", 1.0)
+    assert (relation["combined_degree"], relation["text_unit_ids"]) == (5, [])
+    unit = by_id(found["text_units"])["c0"]
+    assert unit["entity_ids"] == ["0:a", "0:b", "0:c", "0:d", "0:e"]
+    assert len(unit["relationship_ids"]) == 5
+    assert (unit["document_id"], unit["document_ids"], unit["covariate_ids"]) == ("d0", ["d0"], [])
+    document = by_id(found["documents"])["d0"]
+    assert (document["title"], document["text_unit_ids"], document["creation_date"]) == ("D", ["c0"], "2025-01-01")
+
+
+def test_communities_and_reports_of_the_tiny_index(tiny: Tables) -> None:
+    found = graphrag_tables(tiny)
+    communities = by_id(found["communities"])
+    big, left, lone = communities["big"], communities["left"], communities["lone"]
+    assert (big["community"], big["parent"], big["children"], big["size"]) == (0, -1, [2, 3], 5)
+    assert (left["community"], left["parent"], left["children"], left["level"]) == (2, 0, [], 1)
+    assert (len(big["relationship_ids"]), len(left["relationship_ids"]), lone["relationship_ids"]) == (7, 4, [])
+    assert left["text_unit_ids"] == ["c0"]
+    report = by_id(found["community_reports"])["left"]
+    assert (report["community"], report["title"], report["rank"], report["size"]) == (2, "The two", 7.5, 3)
+    assert report["full_content"] == "# The two\n\nThree friends.\n\n## They meet\n\nOften."
+    content = json.loads(report["full_content_json"])
+    assert content["findings"] == [{"summary": "They meet", "explanation": "Often."}]
+    assert content["rating"] == 7.5
+
+
+def test_titles_are_unique_where_names_are_not() -> None:
+    names = ["Ray", "Ray", "Ray", "Ray (layer 1)", "Ray"]
+    table = pa.table({"name": names, "layer": [0, 0, 1, 1, 1], "type": ["person", "tool", "x", "x", "x"]})
+    from hirag_dist.interop.exporters.graphrag import unique_titles
+
+    titles = unique_titles(table).to_pylist()
+    assert titles == ["Ray", "Ray (layer 0)", "Ray (x)", "Ray (layer 1)", "Ray (x, layer 1)"]
+
+
+def test_links_of_a_generated_index_agree_with_the_slow_way(generated: Tables) -> None:
+    found = {name: table.to_pylist() for name, table in graphrag_tables(generated).items()}
+    entities = {row["id"]: row for row in found["entities"]}
+    titles = {row["title"]: row["id"] for row in found["entities"]}
+    assert len(titles) == len(entities)
+    for row in found["relationships"]:
+        assert (titles[row["source"]], titles[row["target"]]) == (row["source_id"], row["target_id"])
+    ours = {row["community_id"]: row for row in generated["communities"].to_pylist()}
+    for row in found["communities"][::7]:
+        inside = set(ours[row["id"]]["entity_ids"])
+        assert set(row["entity_ids"]) == inside
+        expected = [r["id"] for r in found["relationships"] if {r["source_id"], r["target_id"]} <= inside]
+        assert row["relationship_ids"] == expected
+        assert set(row["text_unit_ids"]) == {chunk for name in inside for chunk in entities[name]["text_unit_ids"]}
+    for unit in found["text_units"][::29]:
+        assert unit["entity_ids"] == [name for name, row in entities.items() if unit["id"] in row["text_unit_ids"]]
+
+
+def claims() -> pa.Table:
+    """One claim of a against b, and one about a name that no entity has, in a chunk that is not there."""
+    told = {"type": "debt", "status": "suspected", "start_date": "1843-12-24", "end_date": "", "source_text": "Owes."}
+    first = told | {"claim_id": "k1", "subject": "A", "object": "b", "subject_id": "0:a", "object_id": "0:b"}
+    other = told | {"claim_id": "k2", "subject": "Nobody", "object": "", "subject_id": None, "object_id": None}
+    said = {"description": "a owes b."}
+    return pa.Table.from_pylist([first | said | {"chunk_id": "c0"}, other | said | {"chunk_id": ""}], CLAIMS)
+
+
+def test_claims_are_covariates(tiny: Tables) -> None:
+    assert "covariates" not in graphrag_tables(tiny)
+    found = graphrag_tables(tiny | {"claims": claims()})
+    texts = ["covariate_type", "type", "description", "subject_id", "object_id", "status", "start_date", "end_date"]
+    for name in ("id", *texts, "source_text", "text_unit_id"):
+        assert found["covariates"].schema.field(name).type == pa.string()
+    rows = by_id(found["covariates"])
+    assert [rows["k1"][name] for name in texts] == [
+        *("claim", "debt", "a owes b.", "a", "b", "SUSPECTED", "1843-12-24", "NONE"),
+    ]
+    assert (rows["k2"]["subject_id"], rows["k2"]["object_id"], rows["k2"]["human_readable_id"]) == ("Nobody", "NONE", 1)
+    assert by_id(found["text_units"])["c0"]["covariate_ids"] == ["k1"]

@@ -1,0 +1,151 @@
+"""Chunks at their places in their documents' texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hirag_dist.core.text.ids import chunk_id, document_id
+from hirag_dist.interop.importers.chunk_alignment import Places, place
+from hirag_dist.interop.importers.model import SourceChunk, SourceDocument, SourceGraph
+
+
+def placed(documents: list[SourceDocument], chunks: list[SourceChunk]) -> tuple[Places, list[tuple[str, str]]]:
+    source = SourceGraph("jsonl", documents, chunks, [], [])
+    return place(source, len), source.left_out
+
+
+def spans(places: Places) -> list[Any]:
+    return [(row["start"], row["end"], row["text"]) for row in places.chunks.to_pylist()]
+
+
+def chunk(key: str, text: str | None, home: str = "d", **more: Any) -> SourceChunk:
+    return SourceChunk(key, (home,), text, **more)
+
+
+def test_a_text_that_occurs_twice_is_placed_after_the_chunk_before() -> None:
+    text = "yes no yes no yes"
+    places, left_out = placed(
+        [SourceDocument("d", text)], [chunk(str(at), word) for at, word in enumerate(text.split())]
+    )
+    assert spans(places) == [(0, 3, "yes"), (4, 6, "no"), (7, 10, "yes"), (11, 13, "no"), (14, 17, "yes")]
+    assert left_out == []
+    assert places.chunk_ids["4"] == chunk_id(document_id(text), 14, 17)
+
+
+def test_chunks_out_of_order_are_found_and_numbered_by_place() -> None:
+    places, left_out = placed([SourceDocument("d", "one two three")], [chunk("b", "three"), chunk("a", "one two")])
+    assert spans(places) == [(0, 7, "one two"), (8, 13, "three")]
+    assert places.chunks["position"].to_pylist() == [0, 1]
+    assert left_out == []
+
+
+def test_a_chunk_cut_within_a_character_is_placed_without_the_replacement_character() -> None:
+    places, left_out = placed([SourceDocument("d", "鲁迅 wrote")], [chunk("a", "\ufffd迅 wro\ufffd")])
+    assert spans(places) == [(1, 6, "迅 wro")]
+    assert left_out == []
+
+
+def test_chunks_that_are_not_found_stay_apart_and_span_the_document() -> None:
+    places, left_out = placed([SourceDocument("d", "one two")], [chunk("a", "three"), chunk("b", "four")])
+    assert sorted(spans(places)) == [(0, 7, "four"), (0, 7, "three")]
+    assert len(set(places.chunk_ids.values())) == 2
+    reason = "its text is not found in document d: the whole document stands for its place"
+    assert left_out == [("place of chunk a", reason), ("place of chunk b", reason)]
+
+
+def test_given_spans_are_taken_where_they_fit() -> None:
+    documents = [SourceDocument("d", "yes yes")]
+    places, left_out = placed(documents, [chunk("a", "yes", start=4, end=7), chunk("b", "yes", start=1, end=99)])
+    assert spans(places) == [(0, 3, "yes"), (4, 7, "yes")]
+    assert left_out == []
+
+
+def test_copies_of_a_text_are_one_document() -> None:
+    documents = [SourceDocument("d", "one", labels=("x", "y")), SourceDocument("e", "one", labels=("y", "x"))]
+    places, left_out = placed(documents, [chunk("a", "one"), chunk("b", "one", "e")])
+    assert places.documents["labels"].to_pylist() == [["x", "y"]]
+    assert places.chunk_ids["a"] == places.chunk_ids["b"]
+    assert left_out == [
+        ("document e", "its text is that of document d"),
+        ("chunk b", "it is the same text of d as another chunk"),
+    ]
+
+
+def test_copies_with_other_labels_are_kept_apart() -> None:
+    documents = [SourceDocument("d", "one", title="D", labels=("x",)), SourceDocument("e", "one", title="E")]
+    places, left_out = placed(documents, [chunk("a", "one"), chunk("b", "one", "e")])
+    assert {row["title"]: row["labels"] for row in places.documents.to_pylist()} == {"D": ["x"], "E": []}
+    assert places.chunk_ids["a"] != places.chunk_ids["b"]
+    assert left_out == []
+
+
+def test_a_chunk_of_an_unknown_document_is_a_document_of_its_own() -> None:
+    places, left_out = placed([SourceDocument("d", "one")], [chunk("a", "two", "custom", start=7, end=9)])
+    assert places.documents["uri"].to_pylist() == sorted(
+        ["d", "a"], key=lambda key: document_id({"d": "one", "a": "two"}[key])
+    )
+    assert spans(places) == [(0, 3, "two")]
+    assert left_out == [("document of chunk a", "it is not in the folder (custom): the chunk is a document of its own")]
+
+
+def test_of_several_documents_the_one_that_holds_the_text_is_the_home() -> None:
+    documents = [SourceDocument("d", "one"), SourceDocument("e", "two")]
+    places, _ = placed(documents, [SourceChunk("a", ("d", "e"), "two")])
+    assert places.chunks["document_id"].to_pylist() == [document_id("two")]
+
+
+SECRET = SourceDocument("s", "the secret", labels=("board",))
+PUBLIC = SourceDocument("d", "a memo")
+
+
+@pytest.mark.parametrize(
+    ("homes", "text", "why"),
+    [
+        (("gone",), "another secret", "it is not in the folder (gone)"),
+        ((), "another secret", "it is not in the folder (not named)"),
+        (("d", "s"), "a memo the secret", "they carry different labels (d, s)"),
+        (("d", "gone"), "a memo and more", "it is not in the folder (d, gone)"),
+        (("d", "s"), None, "they carry different labels (d, s)"),
+    ],
+)
+def test_where_documents_carry_labels_nobody_sees_a_chunk_whose_labels_are_not_known(
+    homes: tuple[str, ...], text: str | None, why: str
+) -> None:
+    places, left_out = placed([PUBLIC, SECRET], [SourceChunk("a", homes, text)])
+    assert places.documents.num_rows == 2
+    (home,) = places.chunks["document_id"].to_pylist()
+    assert home not in places.documents["document_id"].to_pylist()
+    assert ("document of chunk a", f"{why}: the chunk is in reach of no caller with labels") in left_out
+
+
+def test_documents_that_are_named_alike_do_not_lend_each_other_their_labels() -> None:
+    documents = [SourceDocument("d", "the secret", labels=("board",)), SourceDocument("d", "a memo")]
+    places, _ = placed(documents, [chunk("a", "secret"), chunk("b", "memo"), chunk("c", "neither")])
+    labels = dict(zip(places.documents["document_id"].to_pylist(), places.documents["labels"].to_pylist(), strict=True))
+    homes = {row["text"]: labels.get(row["document_id"]) for row in places.chunks.to_pylist()}
+    assert homes == {"secret": ["board"], "memo": [], "neither": None}
+
+
+def test_a_chunk_has_the_labels_of_a_document_that_holds_its_text_or_of_all_where_they_are_the_same() -> None:
+    also = SourceDocument("t", "its sequel", labels=("board",))
+    chunks = [SourceChunk("a", ("s", "d", "gone"), "memo"), SourceChunk("b", ("s", "t"), "secret its")]
+    places, _ = placed([PUBLIC, SECRET, also], chunks)
+    labels = dict(zip(places.documents["document_id"].to_pylist(), places.documents["labels"].to_pylist(), strict=True))
+    homes = {row["text"]: labels[row["document_id"]] for row in places.chunks.to_pylist()}
+    assert homes == {"memo": [], "secret its": ["board"]}
+
+
+def test_a_document_without_title_bears_its_first_line() -> None:
+    places, _ = placed([SourceDocument("d", "\n  A   title\nand text")], [])
+    assert places.documents["title"].to_pylist() == ["A title"]
+
+
+def test_documents_without_text_stay_apart() -> None:
+    places, left_out = placed(
+        [SourceDocument("d", None), SourceDocument("e", None)], [chunk("a", None), chunk("b", None)]
+    )
+    assert places.documents.num_rows == 2
+    assert len(set(places.chunk_ids.values())) == 2
+    assert ("text of 2 documents", "the folder does not hold it; it is empty") in left_out

@@ -1,0 +1,90 @@
+"""Claims of working folders: what they are about, where they are claimed, and what becomes of broken ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from hirag_dist import schemas
+from hirag_dist.core.text.ids import chunk_id, document_id, entity_id
+from hirag_dist.interop.importers import read_working_folder
+from tests.interop.importers.conftest import FIRST, TEXT, write_lines, write_parquet
+
+CHUNKS = [chunk_id(document_id(TEXT), 0, 42), chunk_id(document_id(TEXT), 29, 66)]
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_graphrags_covariates_are_claims_about_entities_and_chunks(graphrag: Callable[..., Path], old: bool) -> None:
+    folder = graphrag(old=old)
+    path = folder / ("create_final_covariates.parquet" if old else "covariates.parquet")
+    rows = pq.read_table(path).to_pylist()
+    nothing = dict.fromkeys(rows[0], None) | {"id": "c3", "subject_id": "", "text_unit_id": "t1"}
+    write_parquet(path, [*rows, nothing])  # as the model's empty records are in real tables
+    graph = read_working_folder(str(folder), len)
+    assert graph.claims.schema == schemas.CLAIMS
+    assert graph.source_counts["claims"] == 3
+    found = {row["subject"]: row for row in graph.claims.to_pylist()}
+    assert found["BOB"] | {"claim_id": ""} == {
+        "claim_id": "",
+        "subject": "BOB",
+        "object": "ALICE",
+        "subject_id": entity_id(0, "bob"),
+        "object_id": entity_id(0, "alice"),
+        "type": "THEFT",
+        "status": "suspected",
+        "start_date": "1865-11-01",
+        "end_date": "",
+        "description": "Bob may have taken the tarts.",
+        "source_text": "They had tea.",
+        "chunk_id": CHUNKS[1],
+    }
+    queen = found["THE QUEEN"]
+    assert (queen["subject_id"], queen["object"], queen["object_id"]) == (None, "", None)
+    assert entity_id(0, "the queen") not in graph.entities["entity_id"].to_pylist()
+    assert ("claim c3", "it says nothing: its description is empty") in graph.left_out
+    assert len(found) == 2
+
+
+def write_two(folder: Path) -> None:
+    claim = {"subject": "ALICE", "description": "Alice owes Bob a tart.", "type": "debt", "chunk_id": "c1"}
+    write_lines(folder / "claims.jsonl", [claim | {"object": "bob", "status": "TRUE"}, claim | {"chunk_id": "gone"}])
+
+
+def test_a_folder_of_jsonl_may_hold_claims(jsonl: Path) -> None:
+    write_two(jsonl)
+    graph = read_working_folder(str(jsonl), len)
+    kept = sorted(graph.claims.to_pylist(), key=lambda row: row["chunk_id"])
+    assert [(row["subject_id"], row["object_id"], row["chunk_id"]) for row in kept] == [
+        (entity_id(0, "alice"), None, ""),
+        (entity_id(0, "alice"), entity_id(0, "bob"), CHUNKS[0]),
+    ]
+    assert ("chunk of claim in claims.jsonl line 2", "not in the folder: gone") in graph.left_out
+
+
+def test_a_claim_said_twice_in_a_chunk_is_kept_once(jsonl: Path) -> None:
+    claim = {"subject": "Alice", "description": "She is late.", "chunk_id": "c1"}
+    write_lines(jsonl / "claims.jsonl", [claim, claim | {"subject": "ALICE"}, claim | {"chunk_id": "c2"}])
+    graph = read_working_folder(str(jsonl), len)
+    assert sorted(graph.claims["chunk_id"].to_pylist()) == sorted(CHUNKS)
+    assert [what for what, _ in graph.left_out if what.startswith("claim")] == ["claim in claims.jsonl line 2"]
+
+
+def test_a_claim_of_an_unknown_chunk_is_in_nobodys_reach_where_documents_carry_labels(jsonl: Path) -> None:
+    documents = [{"doc_id": "doc-1", "text": TEXT, "labels": ["a"]}]
+    write_lines(jsonl / "documents.jsonl", documents)
+    write_two(jsonl)
+    graph = read_working_folder(str(jsonl), len)
+    chunks = set(graph.chunks["chunk_id"].to_pylist())
+    unknown = [own for own in graph.claims["chunk_id"].to_pylist() if own not in chunks]
+    assert len(unknown) == 1
+    assert unknown[0]  # an id that no chunk has, so that it counts as hidden
+
+
+def test_folders_without_claims_have_none(nano: Path) -> None:
+    graph = read_working_folder(str(nano), len)
+    assert graph.claims.num_rows == 0
+    assert "claims" not in graph.source_counts
+    assert FIRST in graph.chunks["text"].to_pylist()

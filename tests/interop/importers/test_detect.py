@@ -1,0 +1,275 @@
+"""Working folders of each kind, read; and what is said of folders that cannot be."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hirag_dist import schemas
+from hirag_dist.core.text.ids import chunk_id, document_id, entity_id, relation_id
+from hirag_dist.errors import InputError
+from hirag_dist.interop.importers import ImportedGraph, read_working_folder
+
+FIRST = "Alice met Bob in Wonderland. They had tea."
+SECOND = "They had tea. Bob thanked the Hatter."
+TEXT = "Alice met Bob in Wonderland. They had tea. Bob thanked the Hatter."
+DOCUMENT = document_id(TEXT)
+CHUNKS = [chunk_id(DOCUMENT, 0, 42), chunk_id(DOCUMENT, 29, 66)]
+GRAPH = "graph_chunk_entity_relation.graphml"
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def read(folder: Path) -> ImportedGraph:
+    graph = read_working_folder(str(folder), words)
+    assert graph.documents.schema == schemas.DOCUMENTS
+    assert graph.chunks.schema == schemas.CHUNKS
+    assert graph.entities.schema == schemas.ENTITIES
+    assert graph.relations.schema == schemas.RELATIONS
+    for table, own in ((graph.documents, "document_id"), (graph.entities, "entity_id")):
+        assert table[own].to_pylist() == sorted(set(table[own].to_pylist()))
+    return graph
+
+
+def entities(graph: ImportedGraph) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in graph.entities.to_pylist()}
+
+
+def relations(graph: ImportedGraph) -> dict[tuple[str, ...], dict[str, Any]]:
+    names = {row["entity_id"]: row["name"] for row in graph.entities.to_pylist()}
+    ends = (tuple(sorted((names[row["source_id"]], names[row["target_id"]]))) for row in graph.relations.to_pylist())
+    return dict(zip(ends, graph.relations.to_pylist(), strict=True))
+
+
+def assert_places(graph: ImportedGraph) -> None:
+    """One document and its two chunks at their places."""
+    assert graph.documents["document_id"].to_pylist() == [DOCUMENT]
+    rows = graph.chunks.to_pylist()
+    assert [row["chunk_id"] for row in rows] == CHUNKS
+    assert [(row["position"], row["start"], row["end"], row["n_tokens"]) for row in rows] == [
+        (0, 0, 42, 8),
+        (1, 29, 66, 7),
+    ]
+    assert [row["text"] for row in rows] == [FIRST, SECOND]
+
+
+def test_a_nano_graphrag_folder_loses_its_quotes(nano: Path) -> None:
+    graph = read(nano)
+    assert graph.kind == "nano-graphrag"
+    assert_places(graph)
+    assert graph.documents["uri"].to_pylist() == ["doc-1"]
+    assert graph.source_counts == {"documents": 1, "chunks": 2, "entities": 4, "relations": 2}
+    assert graph.left_out == ()
+    found = entities(graph)
+    assert found["ALICE"] == {
+        "entity_id": entity_id(0, "alice"),
+        "layer": 0,
+        "name": "ALICE",
+        "type": "person",
+        "description": "Alice is a girl.\nAlice is curious.",
+        "described": True,
+        "n_mentions": 2,
+        "chunk_ids": CHUNKS,
+    }
+    assert found["WONDERLAND"]["description"] == "A land & more."
+    met = relations(graph)["ALICE", "BOB"]
+    ends = sorted([entity_id(0, "alice"), entity_id(0, "bob")])
+    assert met["relation_id"] == relation_id("extracted", *ends)
+    assert [met["source_id"], met["target_id"]] == ends
+    assert (met["kind"], met["layer"], met["weight"], met["description"]) == ("extracted", 0, 9.0, "They met.")
+
+
+def test_an_endpoint_that_bears_its_relations_description_was_not_described(nano: Path) -> None:
+    hatter = entities(read(nano))["THE HATTER"]
+    assert (hatter["type"], hatter["description"], hatter["described"]) == ("unknown", "", False)
+    assert hatter["chunk_ids"] == CHUNKS[1:]
+
+
+def test_hirags_summary_entities_come_without_chunks_in_layer_0(hirag: Path) -> None:
+    graph = read(hirag)
+    assert graph.kind == "hirag"
+    assert graph.left_out == ()
+    found = entities(graph)
+    assert found["ADVENTURE"]["chunk_ids"] == []
+    assert (found["ADVENTURE"]["layer"], found["ADVENTURE"]["n_mentions"]) == (0, 1)
+    assert found["ALICE"]["chunk_ids"] == CHUNKS[:1]
+
+
+def test_lightrags_names_that_differ_in_case_are_one_entity(lightrag: Path) -> None:
+    graph = read(lightrag)
+    assert graph.kind == "lightrag"
+    assert_places(graph)
+    assert (graph.documents["uri"][0].as_py(), graph.documents["title"][0].as_py()) == ("alice.txt", "alice.txt")
+    assert (graph.n_merged, graph.n_merged_relations) == (1, 1)
+    found = entities(graph)
+    assert set(found) == {"Alice", "Bob"}
+    assert (found["Alice"]["n_mentions"], found["Alice"]["type"]) == (2, "person")
+    assert found["Alice"]["description"] == "A girl.\nA cat."
+    assert relations(graph)["Alice", "Bob"]["weight"] == 11.0
+    assert relations(graph)["Alice", "Bob"]["description"] == "They met. She purrs."
+
+
+def test_lightrags_full_lists_of_chunks_are_taken(lightrag: Path) -> None:
+    assert entities(read(lightrag))["Bob"]["chunk_ids"] == CHUNKS
+
+
+@pytest.mark.parametrize(("old", "kind"), [(False, "graphrag"), (True, "graphrag-0.x")])
+@pytest.mark.parametrize("below", ["", "output", "output/20240801-101010/artifacts"])
+def test_graphrags_tables_are_found_and_read(graphrag: Callable[..., Path], old: bool, kind: str, below: str) -> None:
+    graph = read(graphrag(old, below))
+    assert graph.kind == kind
+    assert_places(graph)
+    assert graph.documents["title"].to_pylist() == ["alice.txt"]
+    found = entities(graph)
+    assert found["ALICE"]["description"] == "A girl. Very curious."
+    assert (found["MARCH HARE"]["type"], found["MARCH HARE"]["described"]) == ("unknown", False)
+    assert (graph.n_added, graph.n_merged_relations) == (1, 1)
+    assert (found["THE HATTER"]["described"], found["THE HATTER"]["chunk_ids"]) == (False, CHUNKS[1:])
+    both = relations(graph)["ALICE", "BOB"]
+    assert (both["weight"], both["description"], both["chunk_ids"]) == (12.0, "They met. Friends.", CHUNKS)
+
+
+def test_graphrags_documents_have_labels_in_a_column_or_in_their_metadata(graphrag: Callable[..., Path]) -> None:
+    folder = graphrag()
+    row = {"id": "d", "title": "alice.txt", "text": TEXT}
+    for more in (
+        {"labels": ["board", "x"]},
+        {"acl": '["board", "x"]'},
+        {"labels": [""], "metadata": {"acl": ["board", "x"]}},
+        {"metadata": '{"label": ["board", "x"]}'},
+    ):
+        pq.write_table(pa.Table.from_pylist([row | more]), folder / "documents.parquet")
+        assert read(folder).documents["labels"].to_pylist() == [["board", "x"]]
+
+
+def test_of_graphrags_runs_the_latest_is_read_and_the_others_are_named(graphrag: Callable[..., Path]) -> None:
+    graphrag(True, "output/20240802-1/artifacts")
+    root = graphrag(True, "output/20240801-1/artifacts")
+    (root / "output/20240801-1/artifacts/create_final_documents.parquet").unlink()
+    graph = read(root)
+    assert graph.left_out == ((str(root / "output/20240801-1/artifacts"), "an earlier run; the latest is read"),)
+
+
+def test_jsonl_rows_that_were_not_indexed_are_left_out(jsonl: Path) -> None:
+    graph = read(jsonl)
+    assert graph.kind == "jsonl"
+    assert_places(graph)
+    assert graph.source_counts["documents"] == 2
+    assert graph.left_out == (("document doc-2", "the index does not hold it: indexed is false"),)
+    found = entities(graph)
+    assert found["ALICE"]["description"] == "A girl.\nCurious."
+    assert found["BOB"]["n_mentions"] == 2
+
+
+def without_texts(folder: Path) -> None:
+    document = {"doc_id": "doc-1", "mix_doc_id": "mix-1", "n_chars": len(TEXT)}
+    (folder / "documents.jsonl").write_text(json.dumps(document))
+    chunk = {"chunk_id": "c1", "doc_id": "doc-1", "order": 0, "n_tokens": 11, "char_start": 0, "char_end": 42}
+    (folder / "chunks.jsonl").write_text(json.dumps(chunk))
+
+
+def test_chunks_without_text_keep_their_places(jsonl: Path) -> None:
+    without_texts(jsonl)
+    graph = read(jsonl)
+    (chunk,) = graph.chunks.to_pylist()
+    assert (chunk["start"], chunk["end"], chunk["n_tokens"], chunk["text"]) == (0, 42, 11, "")
+    assert graph.documents["n_chars"].to_pylist() == [len(TEXT)]
+    assert graph.left_out == (
+        ("text of 1 document", "the folder does not hold it; it is empty"),
+        ("text of 1 chunk", "the folder does not hold it; it is empty"),
+        ("chunk c2", "not in the folder; named as source 1 time"),
+    )
+
+
+def test_a_corpus_beside_them_gives_the_texts_back(jsonl: Path) -> None:
+    without_texts(jsonl)
+    (jsonl / "corpus.jsonl").write_text(json.dumps({"doc_id": "mix-1", "text": TEXT}))
+    graph = read(jsonl)
+    assert graph.documents["document_id"].to_pylist() == [DOCUMENT]
+    assert graph.chunks["chunk_id"].to_pylist() == CHUNKS[:1]
+    assert graph.chunks["text"].to_pylist() == [FIRST]
+
+
+def test_a_folder_of_no_known_kind_is_told_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no working folder of a known kind; looked for graphrag: documents\.parquet"):
+        read(tmp_path)
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no folder"):
+        read(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["kv_store_full_docs.json", "kv_store_text_chunks.json", GRAPH])
+def test_a_missing_file_is_named(nano: Path, name: str) -> None:
+    (nano / name).unlink()
+    with pytest.raises(InputError, match=f"looks like a folder of nano-graphrag, .* but {name} is missing"):
+        read(nano)
+
+
+@pytest.mark.parametrize("name", ["kv_store_full_docs.json", "kv_store_text_chunks.json", GRAPH])
+@pytest.mark.parametrize("damage", [b"", b"[1, 2]", b'{"a": 1}', b"\xff\xfe", b'{"doc-1": {"content": "Al'])
+def test_a_damaged_file_is_named_on_one_line(nano: Path, name: str, damage: bytes) -> None:
+    (nano / name).write_bytes(damage)
+    with pytest.raises(InputError, match=f"{name} cannot be read: ") as caught:
+        read(nano)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_graph_that_was_cut_short_is_damaged(nano: Path) -> None:
+    path = nano / GRAPH
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(InputError, match="graphml cannot be read"):
+        read(nano)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ['<!ENTITY a "aaaaaaaaaa">', '<!ENTITY a SYSTEM "file:///etc/passwd">', '<!ENTITY % a SYSTEM "http://x/">'],
+)
+def test_a_graph_with_a_dtd_is_refused(nano: Path, declared: str) -> None:
+    path = nano / GRAPH
+    body = path.read_text(encoding="utf-8").split("?>", 1)[1].replace("A land", "&a;")
+    path.write_text(f"<?xml version='1.0'?><!DOCTYPE graphml [{declared}]>{body}", encoding="utf-8")
+    with pytest.raises(InputError, match="document type definition"):
+        read(nano)
+
+
+@pytest.mark.parametrize("name", ["documents", "text_units", "entities", "relationships"])
+def test_damaged_parquet_is_named(graphrag: Callable[..., Path], name: str) -> None:
+    root = graphrag()
+    (root / f"{name}.parquet").write_bytes(b"PAR1 no more PAR1")
+    with pytest.raises(InputError, match=rf"{name}\.parquet cannot be read: "):
+        read(root)
+
+
+def test_a_table_without_its_columns_is_damaged(graphrag: Callable[..., Path]) -> None:
+    root = graphrag()
+    shutil.copy(root / "documents.parquet", root / "entities.parquet")
+    (root / "documents.parquet").unlink()
+    shutil.copy(root / "relationships.parquet", root / "documents.parquet")
+    with pytest.raises(InputError, match=r"documents\.parquet cannot be read: it has no column id"):
+        read(root)
+
+
+def test_a_line_that_is_no_json_is_named_by_its_number(jsonl: Path) -> None:
+    with (jsonl / "entities.jsonl").open("a") as stream:
+        stream.write('\n{"name": "CARO')
+    with pytest.raises(InputError, match=r"entities\.jsonl cannot be read: line 4 is not JSON"):
+        read(jsonl)
+
+
+def test_a_folder_without_an_entity_is_refused(jsonl: Path) -> None:
+    for name in ("entities", "relations"):
+        (jsonl / f"{name}.jsonl").write_text("")
+    with pytest.raises(InputError, match="holds no entity"):
+        read(jsonl)

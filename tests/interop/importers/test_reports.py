@@ -1,0 +1,113 @@
+"""Communities and reports of working folders, taken over where that is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hirag_dist import schemas
+from hirag_dist.core.text.ids import content_id, entity_id
+from hirag_dist.errors import InputError
+from hirag_dist.interop.importers import ImportedGraph, read_working_folder
+from hirag_dist.interop.importers.reports import report_of
+
+ALICE, BOB, HARE = (entity_id(0, name) for name in ("alice", "bob", "march hare"))
+
+
+def kept(folder: Path) -> ImportedGraph:
+    graph = read_working_folder(str(folder), len, communities=True)
+    assert graph.communities is not None
+    assert graph.reports is not None
+    assert graph.communities.schema == schemas.COMMUNITIES
+    assert graph.reports.schema == schemas.REPORTS
+    return graph
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_graphrags_tree_comes_with_its_reports(graphrag: Callable[..., Path], old: bool) -> None:
+    graph = kept(graphrag(old=old))
+    assert graph.communities is not None
+    assert graph.reports is not None
+    root, child = graph.communities.to_pylist()
+    assert (root["level"], root["parent_id"], root["is_leaf"]) == (0, None, False)
+    assert root["entity_ids"] == sorted([ALICE, BOB, HARE])
+    assert root["community_id"] == content_id("community", "0", *root["entity_ids"])
+    assert (child["level"], child["parent_id"], child["is_leaf"]) == (1, root["community_id"], True)
+    assert child["entity_ids"] == sorted([ALICE, BOB])
+    assert graph.reports.to_pylist()[0] == {
+        "community_id": root["community_id"],
+        "level": 0,
+        "title": "Tea 0",
+        "summary": "A party.",
+        "rating": 7.5,
+        "rating_explanation": "Tea matters.",
+        "findings": [
+            {"summary": "They have tea.", "explanation": "Every day.", "entity_ids": [], "relation_ids": []},
+        ],
+        "origin": "imported",
+        "n_dropped_references": 0,
+    }
+    assert (graph.source_counts["communities"], graph.source_counts["reports"]) == (2, 2)
+
+
+def test_what_is_not_asked_for_is_not_read(graphrag: Callable[..., Path]) -> None:
+    folder = graphrag()
+    (folder / "communities.parquet").write_bytes(b"damaged")
+    graph = read_working_folder(str(folder), len)
+    assert graph.communities is None
+    assert graph.reports is None
+    with pytest.raises(InputError, match=r"communities\.parquet cannot be read"):
+        read_working_folder(str(folder), len, communities=True)
+
+
+def test_what_is_wrong_with_nano_graphrags_communities_is_told(nano: Path) -> None:
+    graph = kept(nano)
+    assert graph.communities is not None
+    assert graph.reports is not None
+    assert sorted(graph.communities["n_entities"].to_pylist()) == [1, 2]
+    (report,) = graph.reports.to_pylist()
+    assert (report["rating"], report["findings"][0]["summary"]) == (6.0, "Often.")
+    assert dict(graph.left_out) == {
+        "community 3": "it has no level",
+        "1 member of community 1": 'no entities of layer 0: "THE DORMOUSE"',
+        "report of community 2": "the folder holds none that says something",
+    }
+    assert graph.source_counts["communities"] == 3
+
+
+def test_jsonl_reports_are_communities(jsonl: Path) -> None:
+    graph = kept(jsonl)
+    assert graph.communities is not None
+    assert graph.communities["entity_ids"].to_pylist() == [sorted([ALICE, BOB])]
+    assert [what for what, _ in graph.left_out if "community" in what] == ["community_reports.jsonl line 2"]
+
+
+def test_a_folder_without_communities_has_none_to_keep(lightrag: Path) -> None:
+    with pytest.raises(InputError, match="lightrag and holds no communities to keep"):
+        read_working_folder(str(lightrag), len, communities=True)
+
+
+def test_names_that_become_one_entity_are_in_one_community_of_a_level(lightrag: Path) -> None:
+    both = {"level": 0, "report_json": {"summary": "Two."}}
+    stores = {"1": both | {"nodes": ["Alice", "Bob"]}, "2": both | {"nodes": ["alice"]}}
+    (lightrag / "kv_store_community_reports.json").write_text(json.dumps(stores))
+    graph = kept(lightrag)
+    assert graph.communities is not None
+    assert graph.communities["entity_ids"].to_pylist() == [sorted([ALICE, BOB])]
+    assert dict(graph.left_out) == {
+        "'alice' in community 2": "the entity is in community 1 of the same level already",
+        "community 2": "none of its members is an entity",
+        "report of community 2": "the import has no such community",
+    }
+
+
+def test_reports_of_every_age_are_read() -> None:
+    old = {"title": "T", "summary": "S", "rank": 20, "rank_explanation": "W", "findings": '["one", {"summary": "two"}]'}
+    found = report_of("1", old)
+    assert found is not None
+    assert (found.rating, found.rating_explanation) == (10.0, "W")
+    assert found.findings == (("one", ""), ("two", ""))
+    assert report_of("1", {"title": "T", "summary": None, "findings": "not JSON"}) is None

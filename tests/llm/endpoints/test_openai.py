@@ -1,0 +1,622 @@
+"""The OpenAI backends against small handlers on loopback: what is sent, what is read, and every error in our words."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import pickle
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from aiohttp import web
+
+from hirag_dist.core.prompts.templates import SCHEMAS
+from hirag_dist.errors import ConfigError, HiragError, ModelUnavailable, RateLimited, RequestRejected
+from hirag_dist.llm.embedding import PaidEmbedder
+from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
+from hirag_dist.llm.endpoints.openai_client import EndpointSettings, retry_after_s
+from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
+from hirag_dist.types import ChatRequest, Message
+
+KEY = "sk-secret-0123456789"
+REQUEST = ChatRequest("extract", (Message("system", "Task: x"), Message("user", "four words are here")), "u1")
+FORMED = replace(REQUEST, form="extract-graph")
+Script = Callable[[dict[str, Any]], web.StreamResponse | Awaitable[web.StreamResponse]]
+
+
+def count_words(text: str) -> int:
+    return len(text.split())
+
+
+def first_words(text: str, n_words: int) -> str:
+    return " ".join(text.split()[:n_words])
+
+
+class Stub:
+    """An endpoint that answers what a function of the body says, and remembers what it was sent."""
+
+    def __init__(self, script: Script) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[Mapping[str, str]] = []
+        self._script = script
+        self.url = ""
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        self.bodies.append(body)
+        self.headers.append(request.headers)
+        reply = self._script(body)
+        return reply if isinstance(reply, web.StreamResponse) else await reply
+
+
+@asynccontextmanager
+async def serving(script: Script) -> AsyncIterator[Stub]:
+    stub = Stub(script)
+    app = web.Application()
+    app.router.add_post("/v1/{path:.*}", stub.answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    stub.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    try:
+        yield stub
+    finally:
+        await runner.cleanup()
+
+
+def settings(url: str, **changes: Any) -> EndpointSettings:
+    return replace(EndpointSettings("mine", url, KEY, "model-1", timeout_s=5.0), **changes)
+
+
+@asynccontextmanager
+async def chatting(script: Script, **changes: Any) -> AsyncIterator[tuple[OpenAiChat, Stub]]:
+    async with serving(script) as stub:
+        chat = OpenAiChat(settings(stub.url, **changes), count_words)
+        try:
+            yield chat, stub
+        finally:
+            await chat.close()
+
+
+@asynccontextmanager
+async def embedding(script: Script, dim: int, **changes: Any) -> AsyncIterator[tuple[OpenAiEmbedder, Stub]]:
+    async with serving(script) as stub:
+        embedder = OpenAiEmbedder(settings(stub.url, **changes), dim, count_words, first_words)
+        try:
+            yield embedder, stub
+        finally:
+            await embedder.close()
+
+
+def completion(content: object = "fine", finish_reason: str = "stop", **more: Any) -> web.Response:
+    message = {"role": "assistant", "content": content} | more.pop("message", {})
+    return web.json_response({"choices": [{"message": message, "finish_reason": finish_reason}]} | more)
+
+
+def failure(status: int, message: str = "no", headers: Mapping[str, str] | None = None, **detail: Any) -> web.Response:
+    return web.json_response({"error": {"message": message} | detail}, status=status, headers=headers)
+
+
+async def raised(script: Script, **changes: Any) -> HiragError:
+    """The error that `complete` raises, seen from `stream` too."""
+    async with chatting(script, **changes) as (chat, _):
+        with pytest.raises(HiragError) as caught:
+            await chat.complete(REQUEST)
+        with pytest.raises(type(caught.value)):
+            [piece async for piece in chat.stream(REQUEST)]
+    return caught.value
+
+
+# What is sent
+
+
+async def test_sends_the_request_in_the_endpoints_words() -> None:
+    changes = {"max_tokens_field": "max_completion_tokens", "extra_body": {"top_p": 0.5}}
+    async with chatting(lambda body: completion(), **changes) as (chat, stub):
+        await chat.complete(replace(FORMED, max_tokens=7))
+    assert stub.bodies == [
+        {
+            "model": "model-1",
+            "messages": [{"role": "system", "content": "Task: x"}, {"role": "user", "content": "four words are here"}],
+            "temperature": 0.0,
+            "max_completion_tokens": 7,
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "extract-graph", "strict": True, "schema": SCHEMAS["extract-graph"]},
+            },
+            "top_p": 0.5,
+        }
+    ]
+    assert stub.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert stub.headers[0]["Content-Type"] == "application/json"
+
+
+async def test_temperature_none_is_not_sent_and_an_empty_key_is_allowed() -> None:
+    async with chatting(lambda body: completion(), temperature=None, api_key="") as (chat, stub):
+        await chat.complete(REQUEST)
+    assert "temperature" not in stub.bodies[0]
+
+
+async def test_a_lone_surrogate_is_sent_as_a_question_mark() -> None:
+    async with chatting(lambda body: completion(body["messages"][0]["content"])) as (chat, _):
+        reply = await chat.complete(ChatRequest("answer", (Message("user", "a\ud800é"),), "u"))
+    assert reply.text == "a?é"
+
+
+# What is read
+
+
+async def test_reads_text_reason_model_and_usage() -> None:
+    usage = {"prompt_tokens": 11, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}
+    thinking = {"reasoning_content": "hm"}
+    async with chatting(lambda body: completion("hi", "length", usage=usage, model="m-2", message=thinking)) as (
+        chat,
+        _,
+    ):
+        reply = await chat.complete(REQUEST)
+    assert (reply.text, reply.finish_reason, reply.model) == ("hi", "length", "m-2")
+    assert (reply.input_tokens, reply.cached_tokens, reply.output_tokens) == (11, 8, 3)
+
+
+async def test_counts_where_the_endpoint_does_not() -> None:
+    async with chatting(lambda body: completion("two words")) as (chat, _):
+        reply = await chat.complete(REQUEST)
+    assert (reply.input_tokens, reply.output_tokens, reply.model) == (2 + 4 + 4 + 4, 2, "model-1")
+
+
+@pytest.mark.parametrize(
+    ("response", "text", "finish_reason"),
+    [
+        ({"content": None, "message": {"refusal": "I will not"}}, "I will not", "refusal"),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab", "stop"),
+        ({"content": None}, "", "stop"),
+    ],
+)
+async def test_refusals_parts_and_nothing(response: dict[str, Any], text: str, finish_reason: str) -> None:
+    async with chatting(lambda body: completion(**response)) as (chat, _):
+        reply = await chat.complete(REQUEST)
+    assert (reply.text, reply.finish_reason) == (text, finish_reason)
+
+
+async def test_a_filtered_prompt_is_the_units_fault() -> None:
+    async with chatting(lambda body: failure(400, "filtered", code="content_filter")) as (chat, _):
+        reply = await chat.complete(REQUEST)
+    assert (reply.text, reply.finish_reason) == ("", "content_filter")
+
+
+async def test_keeps_the_rate_limits_of_the_last_answer() -> None:
+    def script(body: dict[str, Any]) -> web.Response:
+        response = completion()
+        response.headers.update({"x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-tokens": "9"})
+        return response
+
+    async with chatting(script) as (chat, _):
+        before = chat.rate_limits
+        await chat.complete(REQUEST)
+        limits = chat.rate_limits
+    assert before is None
+    assert limits is not None
+    assert (limits.requests, limits.tokens, limits.remaining_tokens) == (60.0, None, 9.0)
+
+
+# Structured outputs
+
+
+def no_forms(body: dict[str, Any]) -> web.Response:
+    if "response_format" in body:
+        return failure(400, "This response_format type is unavailable now")
+    return completion("{}")
+
+
+async def test_an_endpoint_without_schemas_is_told_in_words_from_then_on() -> None:
+    async with chatting(no_forms) as (chat, stub):
+        await chat.complete(FORMED)
+        await chat.complete(FORMED)
+        assert await chat.supports_forms() is False
+    assert ["response_format" in body for body in stub.bodies] == [True, False, False]
+    assert json.dumps(SCHEMAS["extract-graph"]) in stub.bodies[2]["messages"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("script", "supported"),
+    [
+        (lambda body: completion('{"ok": true}'), True),
+        (lambda body: completion("Yes, water is wet."), False),
+        (lambda body: completion('{"ok": true, "because": "…"}'), False),
+        (no_forms, False),
+    ],
+    ids=["keeps to it", "ignores it", "adds to it", "refuses it"],
+)
+async def test_probes_for_schemas_once(script: Script, supported: bool) -> None:
+    async with chatting(script) as (chat, stub):
+        found = await asyncio.gather(*(chat.supports_forms() for _ in range(3)))
+    assert found == [supported] * 3
+    assert len(stub.bodies) == 1
+
+
+async def test_a_probe_that_fails_for_another_reason_rises() -> None:
+    async with chatting(lambda body: failure(401)) as (chat, _):
+        with pytest.raises(RequestRejected):
+            await chat.supports_forms()
+
+
+@pytest.mark.parametrize(("structured", "supported"), [("json_schema", True), ("none", False)])
+async def test_what_is_configured_is_not_probed(structured: str, supported: bool) -> None:
+    async with chatting(no_forms, structured=structured) as (chat, stub):
+        assert await chat.supports_forms() is supported
+        if supported:
+            with pytest.raises(RequestRejected, match="response_format"):
+                await chat.complete(FORMED)
+        assert len(stub.bodies) == int(supported)
+
+
+# Streams
+
+
+async def send_events(request: web.Request, *events: bytes) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    for event in events:
+        await response.write(b"data: " + event + b"\n\n")
+    await response.write_eof()
+    return response
+
+
+@asynccontextmanager
+async def streaming(*events: bytes) -> AsyncIterator[OpenAiChat]:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await send_events(request, *events)
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    chat = OpenAiChat(settings(f"http://127.0.0.1:{runner.addresses[0][1]}/v1"), count_words)
+    try:
+        yield chat
+    finally:
+        await chat.close()
+        await runner.cleanup()
+
+
+def piece(text: str | None, finish_reason: str | None = None) -> bytes:
+    delta = {} if text is None else {"content": text}
+    return json.dumps({"choices": [{"delta": delta, "finish_reason": finish_reason}]}).encode()
+
+
+async def test_streams_pieces() -> None:
+    async with streaming(piece("a"), piece(""), piece("b"), piece(None, "stop"), b'{"choices": []}', b"[DONE]") as chat:
+        assert [text async for text in chat.stream(REQUEST)] == ["a", "b"]
+
+
+async def test_a_stream_that_ends_early_is_no_reply() -> None:
+    async with streaming(piece("a")) as chat:
+        with pytest.raises(ModelUnavailable, match="broke off"):
+            [text async for text in chat.stream(REQUEST)]
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [("429", RateLimited), ("500", ModelUnavailable), ("oops", ModelUnavailable)]
+)
+async def test_an_error_inside_a_stream(code: str, error: type[HiragError]) -> None:
+    event = json.dumps({"error": {"message": "late", "code": code}}).encode()
+    async with streaming(piece("a"), event) as chat:
+        with pytest.raises(error, match="late"):
+            [text async for text in chat.stream(REQUEST)]
+
+
+async def test_a_stream_may_be_left_early() -> None:
+    async with streaming(piece("a"), piece("b"), piece(None, "stop"), b"[DONE]") as chat:
+        pieces = chat.stream(REQUEST)
+        assert await anext(pieces) == "a"
+        await pieces.aclose()  # type: ignore[attr-defined]
+
+
+# Errors
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 500, 502, 503, 504, 529])
+async def test_trouble_that_may_pass(status: int) -> None:
+    error = await raised(lambda body: failure(status, "busy"))
+    assert isinstance(error, ModelUnavailable)
+    assert error.retryable
+    assert f"endpoint mine (model-1) answered {status}: busy" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"), [(400, ""), (401, "api_key"), (402, "balance"), (403, "api_key"), (404, "base_url"), (422, "")]
+)
+async def test_trouble_that_stays(status: int, hint: str) -> None:
+    error = await raised(lambda body: failure(status, "bad"))
+    assert isinstance(error, RequestRejected)
+    assert not error.retryable
+    assert f"answered {status}: bad" in str(error)
+    assert hint in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({}, None),
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": "7", "retry-after-ms": "1500"}, 1.5),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "250ms"}, 0.25),
+    ],
+)
+async def test_too_many_requests(headers: dict[str, str], wait_s: float | None) -> None:
+    error = await raised(lambda body: failure(429, "slow down", headers, code="rate_limit_exceeded"))
+    assert isinstance(error, RateLimited)
+    assert error.retry_after_s == wait_s
+
+
+async def test_no_money_is_no_rate_limit() -> None:
+    error = await raised(lambda body: failure(429, "quota", {"Retry-After": "1"}, code="insufficient_quota"))
+    assert isinstance(error, RequestRejected)
+    assert "billing" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 100.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:00:00 GMT"}, 0.0),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "1s"}, None),
+        (
+            {f"x-ratelimit-{name}": value for name, value in [
+                ("remaining-tokens", "0"), ("reset-tokens", "1h2m3.5s"),
+                ("remaining-requests", "0"), ("reset-requests", "20ms"),
+            ]},
+            3723.5,
+        ),
+    ],
+)  # fmt: skip
+def test_how_long_to_wait(headers: dict[str, str], wait_s: float | None) -> None:
+    now = 1445412480.0 - 100.0
+    assert retry_after_s(headers, now) == wait_s
+
+
+async def test_a_call_takes_no_longer_than_its_time_out() -> None:
+    release = asyncio.Event()
+
+    async def hang(body: dict[str, Any]) -> web.Response:
+        await release.wait()
+        return completion()
+
+    try:
+        error = await raised(hang, timeout_s=0.1)
+    finally:
+        release.set()
+    assert isinstance(error, ModelUnavailable)
+    assert "did not answer in time" in str(error)
+
+
+async def test_nobody_listens() -> None:
+    async with serving(lambda body: completion()) as stub:
+        url = stub.url
+    chat = OpenAiChat(settings(url), count_words)
+    with pytest.raises(ModelUnavailable, match="out of reach"):
+        await chat.complete(REQUEST)
+    await chat.close()
+
+
+async def test_the_connection_breaks() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server:
+        chat = OpenAiChat(settings(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"), count_words)
+        with pytest.raises(ModelUnavailable, match="out of reach"):
+            await chat.complete(REQUEST)
+        await chat.close()
+
+
+@pytest.mark.parametrize(
+    ("response", "said"),
+    [
+        (lambda: web.Response(text="<html>hello</html>"), "not JSON"),
+        (lambda: web.json_response([1]), "no object"),
+        (lambda: web.json_response({"choices": []}), "without a choice"),
+        (lambda: web.json_response({"error": {"message": "upstream", "code": 502}}), "answered 502: upstream"),
+        (lambda: web.json_response({"error": "upstream"}), "upstream"),
+    ],
+)
+async def test_answers_that_are_none(response: Callable[[], web.Response], said: str) -> None:
+    async with chatting(lambda body: response()) as (chat, _):
+        with pytest.raises(ModelUnavailable, match=said):
+            await chat.complete(REQUEST)
+
+
+async def test_error_pages_are_shown_short() -> None:
+    error = await raised(lambda body: web.Response(status=502, text="<html>\n" + "bad gateway " * 200))
+    assert len(str(error)) < 400
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("key", [KEY, "abc"])
+async def test_the_key_is_never_shown(key: str) -> None:
+    async with chatting(lambda body: failure(401, f"Incorrect API key: {key}, Bearer {key}"), api_key=key) as (chat, _):
+        assert key not in repr(chat.settings)
+        with pytest.raises(RequestRejected) as caught:
+            await chat.complete(REQUEST)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "Incorrect API key: ***" in shown
+    assert f" {key}" not in shown
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"base_url": "localhost:8000"}, {"base_url": "http://[::1"}, {"base_url": "ftp://h/v1"}, {"api_key": "a\n"}],
+)
+def test_settings_that_cannot_work(changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="endpoint mine"):
+        settings("http://h/v1", **changes)
+
+
+async def test_pickles_without_its_connection_and_opens_again() -> None:
+    async with chatting(lambda body: completion()) as (chat, _):
+        await chat.complete(REQUEST)
+        copy = pickle.loads(pickle.dumps(chat))
+        assert (await copy.complete(REQUEST)).text == "fine"
+        await copy.close()
+        await chat.close()
+        assert (await chat.complete(REQUEST)).text == "fine"
+
+
+# Embeddings
+
+
+def vector_of(text: str) -> list[float]:
+    return [float(len(text)), 1.0, 0.0]
+
+
+def vectors(body: dict[str, Any], as_float: bool = False) -> web.Response:
+    items = []
+    for index, text in enumerate(body["input"]):
+        row: Any = vector_of(text)
+        if body.get("encoding_format") == "base64" and not as_float:
+            row = base64.b64encode(np.array(row, dtype="<f4").tobytes()).decode()
+        items.append({"index": index, "embedding": row})
+    usage = {"prompt_tokens": len(items)}
+    return web.json_response({"data": items[::-1], "usage": usage})
+
+
+def unit(text: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+    row = np.array(vector_of(text), dtype=np.float32)
+    return row / np.linalg.norm(row)
+
+
+@pytest.mark.parametrize("as_float", [False, True], ids=["base64", "ignores base64"])
+async def test_embeds_in_order_and_in_batches(as_float: bool) -> None:
+    texts = ["a", "", "bbb", " \n", "cc", "dddd", "eeeee"]
+    async with embedding(lambda body: vectors(body, as_float), 3, batch_size=2) as (embedder, stub):
+        rows = await embedder.embed(texts)
+    assert rows.dtype == np.float32
+    expected = np.stack([unit(text) if text.strip() else np.zeros(3) for text in texts])
+    np.testing.assert_allclose(rows, expected, rtol=1e-6)
+    assert [body["input"] for body in stub.bodies] == [["a", "bbb"], ["cc", "dddd"], ["eeeee"]]
+
+
+async def test_long_texts_are_cut_and_large_batches_split() -> None:
+    async with embedding(vectors, 3, text_tokens=4, batch_tokens=6) as (embedder, stub):
+        await embedder.embed(["one two three four five six", "ab", "cd", "abcdefgh"])
+        assert embedder.fitted("one two three four five six") == ("one two three four", 4)
+    assert [body["input"] for body in stub.bodies] == [["one two three four", "ab", "cd"], ["abcdefgh"]]
+
+
+def answering(usage: dict[str, Any]) -> Script:
+    return lambda body: web.json_response({"data": [{"embedding": vector_of("a")}] * len(body["input"])} | usage)
+
+
+@pytest.mark.parametrize(
+    ("usage", "used"),
+    [
+        ({"usage": {"prompt_tokens": 12, "total_tokens": 12}}, 12),
+        ({"usage": {"prompt_tokens": 0}}, None),
+        ({"usage": {"prompt_tokens": None}}, None),
+        ({"usage": {}}, None),
+        ({"usage": None}, None),
+        ({"usage": "none"}, None),
+        ({}, None),
+    ],
+)
+async def test_a_request_says_what_the_endpoint_counted(usage: dict[str, Any], used: int | None) -> None:
+    async with embedding(answering(usage), 3, batch_size=1) as (embedder, stub):
+        found = await embedder.request(["a", "b"])
+        assert isinstance(embedder, PaidEmbedder), "else it would be asked without ledger and limits"
+    assert found.input_tokens == used
+    assert found.vectors.shape == (2, 3)
+    assert len(stub.bodies) == 1, "a request is one request, whatever it holds"
+
+
+async def test_a_request_says_what_limits_the_headers_name() -> None:
+    def script(body: dict[str, Any]) -> web.Response:
+        reply = vectors(body)
+        reply.headers["x-ratelimit-limit-requests"] = "60"
+        return reply
+
+    async with embedding(script, 3) as (embedder, _):
+        assert (await embedder.request(["a"])).limits == (60.0, None)
+
+
+async def test_only_empty_texts_ask_nobody() -> None:
+    async with embedding(vectors, 3) as (embedder, stub):
+        assert (await embedder.embed(["", " "])).tolist() == [[0.0] * 3] * 2
+        assert (await embedder.embed([])).shape == (0, 3)
+    assert not stub.bodies
+
+
+async def test_another_size_says_what_to_set() -> None:
+    async with embedding(vectors, 5) as (embedder, _):
+        assert await embedder.probe() == 3
+        with pytest.raises(ConfigError, match="size 3, not 5: set its dim to 3"):
+            await embedder.embed(["a"])
+
+
+async def test_takes_the_size_that_it_finds() -> None:
+    async with embedding(vectors, 0) as (embedder, _):
+        assert (await embedder.embed(["a", "b"])).shape == (2, 3)
+        assert embedder.dim == 3
+
+
+async def test_an_endpoint_without_base64_is_asked_for_floats_from_then_on() -> None:
+    def script(body: dict[str, Any]) -> web.Response:
+        return failure(400, "unknown encoding_format") if "encoding_format" in body else vectors(body)
+
+    async with embedding(script, 3, batch_size=1) as (embedder, stub):
+        await embedder.embed(["a", "b"])
+    assert ["encoding_format" in body for body in stub.bodies] == [True, False, False]
+
+
+async def test_requests_at_once_all_find_out_that_there_is_no_base64() -> None:
+    both = asyncio.Barrier(2)
+
+    async def script(body: dict[str, Any]) -> web.Response:
+        if "encoding_format" not in body:
+            return vectors(body)
+        await both.wait()  # neither is refused before the other is sent
+        return failure(400, "unknown encoding_format")
+
+    async with embedding(script, 3) as (embedder, stub):
+        rows = await asyncio.gather(embedder.request(["a"]), embedder.request(["bb"]))
+    np.testing.assert_array_equal(np.concatenate([row.vectors for row in rows]), np.stack([unit("a"), unit("bb")]))
+    assert ["encoding_format" in body for body in stub.bodies] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("items", "error"),
+    [
+        ([], ModelUnavailable),
+        ([{"index": 1, "embedding": [1.0]}], ModelUnavailable),
+        (["no object"], ModelUnavailable),
+        ([{"index": None, "embedding": "%%%"}], ModelUnavailable),
+        ([{"index": 0, "embedding": "%%%"}], ModelUnavailable),
+        ([{"index": 0, "embedding": {"a": 1}}], ModelUnavailable),
+        ([{"index": 0, "embedding": None}], RequestRejected),
+        ([{"index": 0, "embedding": "AADAfwAAgD8AAIA/"}], RequestRejected),
+    ],
+)
+async def test_vectors_that_are_none(items: list[Any], error: type[HiragError]) -> None:
+    async with embedding(lambda body: web.json_response({"data": items}), 3) as (embedder, _):
+        with pytest.raises(error):
+            await embedder.embed(["a"])
+
+
+async def test_embedding_errors_are_translated_too() -> None:
+    async with embedding(lambda body: failure(429, headers={"Retry-After": "2"}), 3) as (embedder, _):
+        with pytest.raises(RateLimited) as caught:
+            await embedder.embed(["a"])
+    assert caught.value.retry_after_s == 2.0

@@ -1,0 +1,245 @@
+"""What an endpoint allows, by a clock that is passed in."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hirag_dist.llm.limits.adaptive import Allowance, Pace
+from hirag_dist.testing.simulator import SimulatorOptions
+from hirag_dist.testing.simulator.limits import Gate
+
+
+def begins(allowance: Allowance, tokens: int, until: float) -> list[float]:
+    """Return the times at which calls begin when each is asked for as soon as it is allowed."""
+    now, times = 0.0, []
+    while True:
+        now += allowance.wait_s(now)
+        if now > until:
+            return times
+        allowance.take(now, 1, tokens)
+        times.append(now)
+
+
+@pytest.mark.parametrize(("rpm", "tpm", "tokens"), [(600, None, 10), (None, 6000, 10), (600, 60_000, 100)])
+def test_a_known_rate_is_kept_and_used(rpm: float | None, tpm: float | None, tokens: int) -> None:
+    times = begins(Allowance(rpm, tpm, 8), tokens, until=60.0)
+    assert 598 <= len(times) <= 611  # a second's worth is there at once
+
+
+def test_of_two_limits_the_tighter_holds() -> None:
+    assert len(begins(Allowance(600, 6000, 8), 100, until=60.0)) <= 62
+
+
+def test_an_allowance_that_was_not_used_is_kept_for_a_while_and_no_longer() -> None:
+    allowance = Allowance(600, None, 8, burst_s=10)
+    begins(allowance, 1, until=5.0)
+    after_a_pause = [allowance.room(1000.0)[0]]
+    for _ in range(100):
+        assert allowance.wait_s(1000.0) == 0.0
+        allowance.take(1000.0, 1, 1)
+    assert after_a_pause == [pytest.approx(100)]
+    assert allowance.wait_s(1000.0) == pytest.approx(0.1)
+
+
+def test_a_run_does_not_begin_with_more_than_a_second_s_worth() -> None:
+    allowance = Allowance(600, None, 8, burst_s=60)
+    assert allowance.room(7.0)[0] == pytest.approx(10)
+
+
+def test_tokens_that_were_not_used_come_back() -> None:
+    allowance = Allowance(None, 6000, 8, burst_s=1)
+    allowance.take(0.0, 1, 700)
+    assert allowance.wait_s(0.0) == pytest.approx(6.01)
+    allowance.take(0.0, 0, -600)
+    assert allowance.wait_s(0.0) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(("rpm", "burst_s"), [(3.0, 10.0), (40.0, 1.0), (600.0, 10.0)])
+def test_a_rate_of_which_a_burst_is_less_than_one_call_is_kept_and_used(rpm: float, burst_s: float) -> None:
+    pace, now, n_calls = Pace(rpm / 60, burst_s), 1000.0, 0
+    pace.begin(now)
+    while now < 1600.0:
+        wait_s = pace.wait_s(now)
+        if wait_s:
+            now += wait_s
+        else:
+            pace.take(now, 1.0)
+            n_calls += 1
+    assert n_calls == pytest.approx(10 * rpm, abs=1 + rpm / 60 * burst_s)
+
+
+def test_a_call_larger_than_the_burst_waits_for_a_full_burst_and_then_goes() -> None:
+    pace = Pace(10.0, 2.0)
+    pace.begin(0.0)
+    assert pace.wait_s(0.0, 500) == pytest.approx(2.0)
+    pace.take(2.0, 500)
+    assert pace.wait_s(2.0) == pytest.approx(48.1)
+
+
+@given(
+    rate=st.floats(0.5, 500),
+    burst_s=st.floats(0.1, 20),
+    gaps=st.lists(st.floats(0, 5), min_size=1, max_size=60),
+)
+@settings(max_examples=200, deadline=None)
+def test_no_window_of_time_sees_more_than_its_rate_and_one_burst(
+    rate: float, burst_s: float, gaps: list[float]
+) -> None:
+    pace = Pace(rate, burst_s)
+    pace.begin(0.0)
+    now, taken = 0.0, []
+    for gap in gaps:
+        now += gap
+        now += pace.wait_s(now)
+        pace.take(now, 1)
+        taken.append(now)
+    for first in range(len(taken)):
+        for last in range(first, len(taken)):
+            allowed = rate * (taken[last] - taken[first]) + max(rate * burst_s, 1.0) + 1.0
+            assert last - first + 1 <= allowed + 1e-6
+
+
+def test_the_endpoint_s_headers_name_what_the_configuration_leaves_open() -> None:
+    allowance = Allowance(None, 60_000, 8)
+    allowance.heard(0.0, 1200, 240_000)
+    assert allowance.limits() == (20.0, 1000.0)  # the configured limit is the lower one and stays
+    allowance.heard(1.0, 600, 30_000)
+    assert allowance.limits() == (10.0, 500.0)
+
+
+def test_retry_after_stops_every_call() -> None:
+    allowance = Allowance(6000, None, 8)
+    allowance.limited(5.0, 2.5, "requests", 3)
+    assert allowance.wait_s(5.0) == pytest.approx(2.5)
+    assert allowance.pause_s(6.0) == pytest.approx(1.5)
+    assert allowance.limits()[0] == 100.0  # a known rate is right; what was kept from quieter times was too much
+
+
+def test_too_many_at_a_time_means_fewer_and_then_one_more_at_a_time() -> None:
+    allowance = Allowance(None, None, None)
+    for n in range(40):  # slow start: as many more as came back
+        allowance.answered(n * 0.1, 1, 10, 0.1, int(allowance.window))
+    assert allowance.window == 48
+    allowance.limited(5.0, None, "concurrency", 21)
+    assert allowance.window == pytest.approx(18.0)
+    allowance.limited(5.01, None, "concurrency", 21)  # an echo of the same moment
+    assert allowance.window == pytest.approx(18.0)
+    for n in range(18 * 8):
+        allowance.answered(6 + n * 0.1, 1, 10, 0.1, 18)
+    assert allowance.window == pytest.approx(19.0, abs=0.1)
+    assert allowance.wait_s(30.0) == 0.0  # nothing has to pause
+
+
+def test_a_window_that_is_not_used_does_not_grow() -> None:
+    allowance = Allowance(None, None, None)
+    for n in range(100):
+        allowance.answered(n * 0.1, 1, 10, 0.1, 2)
+    assert allowance.window == 8
+
+
+def test_a_known_concurrency_is_never_passed() -> None:
+    allowance = Allowance(None, None, 12)
+    for n in range(1000):
+        allowance.answered(n * 0.01, 1, 10, 0.1, 12)
+    assert allowance.window == 12
+
+
+def test_replies_that_get_slower_without_getting_more_stop_the_search() -> None:
+    """An endpoint that works on four calls and lets the others wait: more in flight only take longer."""
+    allowance = Allowance(None, None, None)
+    now = 0.0
+    for _ in range(400):
+        in_flight = int(allowance.window)
+        now += 0.25
+        allowance.answered(now, 1, 100, in_flight * 0.25, in_flight)
+    assert allowance.window <= 40
+
+
+def test_time_outs_halve_the_window_nearly_and_once() -> None:
+    allowance = Allowance(None, None, 100)
+    for _ in range(50):
+        allowance.slow(10.0)
+    assert allowance.window == pytest.approx(70)
+    allowance.slow(20.0)
+    assert allowance.window == pytest.approx(49)
+
+
+@pytest.mark.parametrize("limit", [{"rpm": 600.0}, {"tpm": 60_000.0}, {"max_concurrent": 9}])
+@pytest.mark.parametrize("latency_s", [0.05, 1.0])
+def test_an_unknown_limit_is_found_with_few_refusals(limit: dict[str, float], latency_s: float) -> None:
+    """The simulator's gate, asked as the treasury would: it says what was too much, and never how long to wait."""
+    now = [0.0]
+    options = SimulatorOptions(burst_s=5.0, latency_ms=latency_s * 1000, **limit)  # type: ignore[arg-type]
+    gate = Gate(options, lambda: now[0])
+    allowance = Allowance(None, None, None)
+    running: deque[float] = deque()
+    answered = refused = 0
+    while now[0] < 120.0:
+        most = len(running)
+        while running and running[0] <= now[0]:
+            running.popleft()
+            gate.leave()
+            answered += 1
+            allowance.answered(now[0], 1, 100, latency_s, most)
+        if len(running) < int(allowance.window) and allowance.wait_s(now[0]) == 0.0:
+            allowance.take(now[0], 1, 100)
+            denied = gate.enter(100)
+            if denied is None:
+                running.append(now[0] + latency_s)
+                continue
+            refused += 1
+            allowance.limited(now[0], None, denied.kind, len(running) + 1)  # type: ignore[arg-type]
+        now[0] += 0.005
+    best = 600 / 60 * 120 if "max_concurrent" not in limit else 9 / latency_s * 120
+    assert refused <= 0.05 * answered
+    assert answered >= 0.8 * best
+
+
+def test_a_storm_of_refusals_does_not_slow_calls_down_for_long() -> None:
+    """An endpoint without limits refuses everything for two seconds, twice: no limit is to be learnt from that."""
+    latency_s = 0.08
+    allowance = Allowance(None, None, 8)
+    running: deque[float] = deque()
+    answered_at: list[float] = []
+    for step in range(6000):
+        now = step * 0.005
+        while running and running[0] <= now:
+            running.popleft()
+            answered_at.append(now)
+            allowance.answered(now, 1, 100, latency_s, len(running) + 1)
+        if len(running) < int(allowance.window) and allowance.wait_s(now) == 0.0:
+            allowance.take(now, 1, 100)
+            if 5.0 <= now < 7.0 or 12.0 <= now < 14.0:
+                allowance.limited(now, None, "requests", len(running) + 1)
+            else:
+                running.append(now + latency_s)
+    before, after = (sum(start <= at < start + 4 for at in answered_at) for start in (1.0, 16.0))
+    assert after > 0.2 * before
+
+
+def test_what_headers_name_can_rise_again_up_to_what_is_configured() -> None:
+    allowance = Allowance(600, None, 8)
+    allowance.heard(0.0, 60, None)
+    assert allowance.limits()[0] == 1.0
+    allowance.heard(1.0, 10_000, None)
+    assert allowance.limits()[0] == 10.0
+
+
+def test_a_configured_rate_that_is_refused_again_and_again_is_not_believed() -> None:
+    allowance = Allowance(6000, None, 50)
+    now = 0.0
+    for _ in range(10):
+        now += 2.0
+        allowance.answered(now, 20, 200, 0.1, 5)
+        allowance.limited(now, 1.0, "requests", 5)
+    rate = allowance.limits()[0]
+    assert rate is not None
+    assert rate < 30
+    for _ in range(400):  # and is tried again, up to what is configured
+        now += 1.0
+        allowance.answered(now, 200, 2000, 0.1, 5)
+    assert allowance.limits()[0] == pytest.approx(100)

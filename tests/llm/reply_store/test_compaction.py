@@ -1,0 +1,408 @@
+"""Compaction loses nothing and confuses nothing, wherever it is stopped and whoever works beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hirag_dist.errors import StoreError
+from hirag_dist.llm.reply_store import Compacted, Ledger, Sizes, compact, stats
+from hirag_dist.llm.reply_store.block_format import Record, pack_block
+from hirag_dist.llm.reply_store.reader import View
+from hirag_dist.llm.reply_store.segment import write_segment
+from hirag_dist.storage.file_locks import Hold
+from hirag_dist.storage.store import Entry, Store
+
+TINY = Sizes(
+    segment_bytes=2000,
+    batch_bytes=1500,
+    block_bytes=300,
+    least_logs=2,
+    segment_records=40,
+    fan_in=3,
+    least_tier_bytes=2000,
+)
+
+
+def key(what: object) -> str:
+    return hashlib.sha256(str(what).encode()).hexdigest()[:40]
+
+
+def record(n: int, at: float = 1.0) -> Record:
+    value = json.dumps({"n": n, "text": random.Random(n).randbytes(20).hex()}).encode()
+    return Record(bytes.fromhex(key(n)), at, len(value).to_bytes(4, "little") + value)
+
+
+def put_log(store: Store, number: int, records: list[Record]) -> None:
+    """A log as a process of this machine leaves it that was killed: in groups, and cut off at its end."""
+    name = f"ledger/{socket.gethostname()}-1-{number:08x}.log"
+    for first in range(0, len(records), 10):
+        store.append(name, pack_block(records[first : first + 10]))
+    store.append(name, pack_block([record(-1)])[:-1])
+
+
+def everything(store: Store, numbers: range) -> list[int]:
+    """The numbers whose records a new reader finds, as they were stored."""
+    view = View(store)
+    view.refresh()
+    found = view.find([record(n).key for n in numbers])
+    return [n for n in numbers if found.get(record(n).key) == record(n)]
+
+
+def names(store: Store, ending: str) -> list[str]:
+    return [name for name in store.names("ledger") if ending in name]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path))
+
+
+class TestWhatItDoes:
+    def test_logs_of_killed_writers_become_segments_and_many_runs_few(self, store: Store) -> None:
+        for number in range(9):
+            put_log(store, number, [record(n) for n in range(number * 20, number * 20 + 30)])
+        done = compact(store, sizes=TINY)
+        assert (done.logs, names(store, ".log")) == (9, [])
+        assert done.merges
+        assert everything(store, range(200)) == list(range(190))
+        assert len({name[:16] for name in names(store, ".seg")}) < 5
+        assert stats(store).records < 9 * 30, "most of what was there twice is there once"
+
+    def test_segments_are_bounded_and_share_no_range_of_keys(self, store: Store) -> None:
+        for number in range(3):
+            write_segment(store, f"{number:016x}-00000.seg", sorted(record(n) for n in range(number, 300, 3)))
+        compact(store, sizes=TINY)
+        sizes = [store.size(f"ledger/{name}") or 0 for name in names(store, ".seg")]
+        assert len(sizes) > 7
+        assert max(sizes) < TINY.segment_bytes + 2 * TINY.block_bytes + 200
+        view = View(store)
+        view.refresh()
+        assert all(len(view._places(record(n).key)) == 1 for n in range(300))
+
+    def test_it_does_nothing_where_there_is_little_to_do(self, store: Store) -> None:
+        put_log(store, 1, [record(1)])
+        for number in range(7):
+            write_segment(store, f"{number:016x}-00000.seg", [record(number)])
+        before = store.entries("ledger")
+        assert compact(store) == Compacted()
+        assert store.entries("ledger") == before
+
+    def test_on_a_store_without_a_ledger_it_does_nothing(self, store: Store) -> None:
+        assert compact(store) == Compacted()
+        assert not store.exists("ledger")
+
+    def test_the_work_grows_hardly_faster_than_the_ledger(self, store: Store) -> None:
+        """A record is written anew once a tier: with 3 runs a tier and 64 equal parts, 5 times at the most."""
+        written = total = 0
+        for number in range(64):
+            records = [record(n) for n in range(number * 30, number * 30 + 30)]
+            write_segment(store, f"{number:016x}-00000.seg", sorted(records))
+            total += store.size(f"ledger/{number:016x}-00000.seg") or 0
+            written += compact(store, sizes=TINY).bytes_read
+        assert everything(store, range(64 * 30)) == list(range(64 * 30))
+        assert written < 5 * total
+
+    def test_of_two_records_of_a_key_the_first_is_kept(self, store: Store) -> None:
+        put_log(store, 1, [record(n, at=2.0) for n in range(30)])
+        put_log(store, 2, [record(n, at=1.0) for n in range(0, 30, 2)])
+        write_segment(store, f"{7:016x}-00000.seg", sorted(record(n, at=0.5) for n in range(0, 30, 3)))
+        compact(store, sizes=Sizes(least_logs=1, fan_in=2))
+        view = View(store)
+        view.refresh()
+        found = view.find([record(n).key for n in range(30)])
+        assert [found[record(n).key].at for n in range(6)] == [0.5, 2.0, 1.0, 0.5, 1.0, 2.0]
+        assert stats(store).records == 30
+
+
+class TestOldFormat:
+    @pytest.mark.parametrize("suffix", ["", "-0a1b2c3d"])
+    def test_lines_are_taken_over_however_long_the_file(self, store: Store, suffix: str) -> None:
+        lines = [json.dumps({"key": key(n), "at": n / 8, "value": {"text": f"é{n}" * 50}}).encode() for n in range(200)]
+        store.append("ledger/a-host-of-old-99-0123abcd.jsonl" + suffix, b"\n".join([*lines, b'{"key": "cut of']))
+        os.utime(Path(store.root) / "ledger" / f"a-host-of-old-99-0123abcd.jsonl{suffix}", (0, 0))
+        done = compact(store, sizes=Sizes(batch_bytes=4000))
+        assert (done.logs, names(store, "jsonl")) == (1, [])
+        assert done.segments_written > 3
+        view = View(store)
+        view.refresh()
+        found = view.find([bytes.fromhex(key(n)) for n in range(200)])
+        assert [found[bytes.fromhex(key(n))].at for n in range(200)] == [n / 8 for n in range(200)]
+
+    def test_a_writer_of_the_old_format_that_lives_is_left_alone(self, store: Store) -> None:
+        name = f"ledger/{socket.gethostname()}-{os.getpid()}-0123abcd.jsonl"
+        store.append(name, json.dumps({"key": key(1), "at": 1.0, "value": {}}).encode() + b"\n")
+        compact(store)
+        assert store.exists(name)
+
+
+class TestLivingWriters:
+    async def test_their_logs_are_left_alone_and_their_segments_merged(self, store: Store) -> None:
+        writer = Ledger(store, log_records=64)
+        for first in range(0, 640, 64):
+            await writer.put_many({key(n): {"n": n} for n in range(first, first + 64)})
+        await writer.close()
+        await writer.put_many({key(n): {"n": n} for n in range(640, 660)})
+        reader = Ledger(store)
+        await reader.refresh()
+        (log,) = names(store, ".log")
+        assert compact(store, sizes=TINY).merges
+        assert names(store, ".log") == [log]
+        await writer.put_many({key(n): {"n": n} for n in range(660, 680)})
+        wanted = {key(n): {"n": n} for n in range(680)}
+        assert await Ledger(store).get_many(list(wanted)) == wanted
+        assert await writer.get_many(list(wanted)) == wanted
+        assert len(await reader.get_many(list(wanted))) >= 660, "its files are gone, and it looks again"
+
+    def test_a_log_of_another_machine_is_finished_when_nobody_added_to_it_for_a_while(self, store: Store) -> None:
+        for number in range(2):
+            store.append(f"ledger/elsewhere-1-{number:08x}.log", pack_block([record(number)]))
+        assert compact(store, sizes=TINY).logs == 0
+        assert compact(store, sizes=TINY, clock=lambda: time.time() + 61).logs == 2
+        assert everything(store, range(2)) == [0, 1]
+
+    def test_a_killed_writers_log_is_taken_at_once(self, store: Store) -> None:
+        writer = """
+import asyncio, os, signal, sys
+from hirag_dist.storage.store import Store
+from hirag_dist.llm.reply_store import Ledger
+async def main():
+    ledger = Ledger(Store(sys.argv[1]))
+    await ledger.put("00" * 20, {"n": 1})
+    print("stored", flush=True)
+    sys.stdin.read()
+asyncio.run(main())
+"""
+        command = [sys.executable, "-c", writer, store.root]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "stored\n"
+            assert compact(store, sizes=Sizes(least_logs=1)).logs == 0
+            process.kill()
+        assert compact(store, sizes=Sizes(least_logs=1)).logs == 1
+        assert stats(store).records == 1
+
+
+class Killed(BaseException):
+    """As sudden as a kill: nothing that handles errors handles it."""
+
+
+class Dying(Store):
+    """Dies at its n-th operation: before its effect, or right after it."""
+
+    def __init__(self, uri: str, at: int, after: bool) -> None:
+        super().__init__(uri)
+        self.left = at
+        self._after = after
+
+    def _step(self, operate: Callable[[], Any]) -> Any:
+        self.left -= 1
+        if self.left == 0 and not self._after:
+            raise Killed
+        done = operate()
+        if self.left == 0:
+            raise Killed
+        return done
+
+    def entries(self, folder: str) -> dict[str, Entry]:
+        return self._step(lambda: super(Dying, self).entries(folder))  # type: ignore[no-any-return]
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        return self._step(lambda: super(Dying, self).read_range(path, offset, length))  # type: ignore[no-any-return]
+
+    def read_bytes(self, path: str) -> bytes:
+        return self._step(lambda: super(Dying, self).read_bytes(path))  # type: ignore[no-any-return]
+
+    def hold(self, path: str, create: bool = False) -> Hold | None:
+        return self._step(lambda: super(Dying, self).hold(path, create))  # type: ignore[no-any-return]
+
+    def delete(self, path: str) -> None:
+        self._step(lambda: super(Dying, self).delete(path))
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        with super().create(path) as stream:
+            yield stream
+            self._step(lambda: stream.flush())  # all is written, and not there yet
+        self._step(lambda: None)
+
+
+def planted(store: Store) -> None:
+    for number in range(4):
+        put_log(store, number, [record(n) for n in range(number * 20, number * 20 + 30)])
+    store.append("ledger/old-1-0.jsonl-1", json.dumps({"key": key("old"), "at": 1.0, "value": {}}).encode() + b"\n")
+    for number in range(4):
+        write_segment(store, f"{number:016x}-00000.seg", sorted(record(n) for n in range(100 + number, 200, 4)))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_at_every_operation(tmp_path: Path, after: bool) -> None:
+    deaths = 0
+    while True:
+        store = Store(str(tmp_path / str(deaths)))
+        planted(store)
+        dying = Dying(store.root, deaths + 1, after)
+        try:
+            compact(dying, sizes=TINY)
+            break
+        except Killed:
+            deaths += 1
+        whole = [n for n in range(200) if n < 90 or n >= 100]
+        assert everything(store, range(200)) == whole
+        compact(store, sizes=replace(TINY, least_logs=1))
+        assert everything(store, range(200)) == whole
+        assert names(store, ".log") == names(store, "jsonl") == []
+        assert stats(store).n_bytes < 40_000
+    assert deaths > 50
+
+
+def test_killed_again_and_again_on_one_folder(store: Store) -> None:
+    """What killed compactions leave behind is merged first, so it does not pile up."""
+    planted(store)
+    before = stats(store).n_bytes
+    deaths = 0
+    for turn in range(150):
+        put_log(store, 100 + turn, [record(n) for n in range(turn % 9 * 10, turn % 9 * 10 + 10)])
+        dying = Dying(store.root, turn * 37 % 140 + 3, after=bool(turn % 2))
+        try:
+            compact(dying, sizes=TINY)
+        except Killed:
+            deaths += 1
+        assert stats(store).n_bytes < 6 * before
+    assert deaths > 15
+    assert len(everything(store, range(200))) == 190
+
+
+def test_another_compaction_in_the_middle_of_this_one(tmp_path: Path) -> None:
+    """As when a build is stopped, taken over, and wakes: at every point where this one looks whether it goes on."""
+    for turn in range(1000):
+        store = Store(str(tmp_path / str(turn)))
+        planted(store)
+        left = turn
+
+        def check(store: Store = store) -> None:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                compact(store, sizes=TINY)
+
+        with suppress(StoreError):  # what it was about to read is gone, merged by the other
+            compact(store, check, TINY)
+        assert len(everything(store, range(200))) == 190
+        if left >= 0:
+            break
+    assert turn > 10
+
+
+def test_it_stops_where_the_lock_is_lost(store: Store) -> None:
+    planted(store)
+    before = store.names("ledger")
+
+    def check() -> None:
+        raise RuntimeError("taken over")
+
+    with pytest.raises(RuntimeError, match="taken over"):
+        compact(store, check, TINY)
+    assert store.names("ledger") == before
+
+
+def test_left_over_temporary_files_go_after_an_hour(store: Store) -> None:
+    write_segment(store, f"{7:016x}-00000.seg", [record(1)])
+    folder = Path(store.root) / "ledger"
+    for name in (".tmp-old", ".tmp-new"):
+        (folder / name).write_bytes(b"half")
+    os.utime(folder / ".tmp-old", (time.time() - 4000,) * 2)
+    compact(store)
+    assert sorted(file.name for file in folder.iterdir()) == [".tmp-new", f"{7:016x}-00000.seg"]
+
+
+KEYS = st.sampled_from(
+    [bytes([first]) * 8 + bytes([last]) * 12 for first in (0, 1, 255) for last in (0, 1, 2, 3, 254, 255)]
+)
+RECORDS = st.builds(Record, KEYS, st.integers(0, 5).map(float), st.binary(max_size=120))
+FILES = st.lists(st.tuples(st.sampled_from(["log", "segment", "compact"]), st.lists(RECORDS, min_size=1, max_size=40)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(FILES)
+def test_a_ledger_is_a_dictionary_that_keeps_the_first(steps: list[tuple[str, list[Record]]]) -> None:
+    """Keys that share their beginnings, so that blocks and ranges meet in the middle of them."""
+    sizes = Sizes(
+        segment_bytes=400,
+        batch_bytes=500,
+        block_bytes=100,
+        least_logs=1,
+        segment_records=9,
+        fan_in=2,
+        least_tier_bytes=300,
+    )
+    expected: dict[bytes, Record] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(folder)
+        view = View(store, cache_bytes=200)
+        for number, (kind, records) in enumerate(steps):
+            if kind == "compact":
+                compact(store, sizes=sizes)
+            else:
+                first: dict[bytes, Record] = {}
+                for each in records:
+                    first[each.key] = min(each, first.get(each.key, each))
+                    expected[each.key] = min(each, expected.get(each.key, each))
+                if kind == "log":
+                    store.append(f"ledger/{socket.gethostname()}-1-{number:x}.log", pack_block(records))
+                else:
+                    write_segment(store, f"{number:016x}-00000.seg", [first[each] for each in sorted(first)], 100)
+                view.refresh()
+            every = {each.key for _, batch in steps for each in batch}
+            assert view.find(every) == expected
+            fresh = View(store)
+            fresh.refresh()
+            assert fresh.find(every) == expected
+
+
+async def test_an_object_store_keeps_the_same_promises() -> None:
+    moto_server = pytest.importorskip("moto.server")
+    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        _, port = server.get_host_and_port()
+        options = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
+        store = Store(f"s3://key:secret@bucket/index?{options}")
+        store._fs.create_dir("bucket")
+        writer, other, reader = Ledger(store), Ledger(store), Ledger(store)
+        expected = {key(n): {"n": n, "vector": random.Random(n).randbytes(300)} for n in range(300)}
+        for first in range(0, 300, 75):
+            group = dict(list(expected.items())[first : first + 75])
+            await (writer, other)[first // 75 % 2].put_many(group)
+            await reader.refresh()
+            assert await reader.get_many(list(group)) == group
+        assert len(names(store, ".log-")) == 4, "a group is an object"
+        await writer.close()
+        assert (len(names(store, ".log-")), len(names(store, ".seg"))) == (2, 1)
+        assert await reader.get_many(list(expected)) == expected, "objects that are gone are looked for again"
+        done = compact(store, sizes=TINY)
+        assert (done.logs, names(store, ".log-")) == (2, [])
+        assert done.merges
+        assert await reader.get_many(list(expected)) == expected
+        assert await other.get_many(list(expected)) == expected
+        assert await Ledger(store).get_many(list(expected)) == expected
+        await other.close()
+        assert await Ledger(store).get_many([*expected, key("none")]) == expected
+    finally:
+        server.stop()

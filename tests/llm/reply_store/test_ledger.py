@@ -1,0 +1,475 @@
+"""What a ledger says is stored is on the disk, whatever happens next, and is found without keeping keys in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.errors import StoreError
+from hirag_dist.llm.reply_store import Ledger, stats
+from hirag_dist.storage.store import Store
+
+
+def key(what: object) -> str:
+    return hashlib.sha256(str(what).encode()).hexdigest()[:40]
+
+
+def files(store: Store, ending: str) -> list[str]:
+    return [name for name in store.names("ledger") if ending in name]
+
+
+async def there(store: Store, *wanted: str) -> dict[str, dict[str, Any]]:
+    """What a process that starts now finds."""
+    return await Ledger(store).get_many(wanted)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path))
+
+
+class Counting(Store):
+    """Notes what is asked of the storage."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.appended: list[int] = []
+        self.reads: list[tuple[str, int]] = []
+
+    def append(self, path: str, data: bytes) -> tuple[str, int]:
+        self.appended.append(len(data))
+        return super().append(path, data)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        self.reads.append((path, length))
+        return super().read_range(path, offset, length)
+
+
+class TestStoring:
+    async def test_a_record_is_durable_before_put_returns(self, store: Store) -> None:
+        ledger = Ledger(store)
+        putting = asyncio.ensure_future(ledger.put(key("k"), {"text": "é\u2028\x85\r\n\ud800"}))
+        await asyncio.sleep(0)
+        assert await ledger.get(key("k")) is None, "not there before it is durable"
+        await putting
+        assert await there(store, key("k")) == {key("k"): {"text": "é\u2028\x85\r\n\ud800"}}
+        assert await ledger.get(key("k")) == {"text": "é\u2028\x85\r\n\ud800"}
+
+    async def test_records_are_written_in_groups_of_sixty_four(self, store: Store) -> None:
+        counting = Counting(store.root)
+        ledger = Ledger(counting)
+        await asyncio.gather(*(ledger.put(key(n), {"n": n}) for n in range(150)))
+        assert len(counting.appended) == 3
+        assert await ledger.get_many([key(n) for n in range(150)]) == {key(n): {"n": n} for n in range(150)}
+
+    async def test_records_that_came_together_are_written_together(self, store: Store) -> None:
+        counting = Counting(store.root)
+        await Ledger(counting).put_many({key(n): {"n": n} for n in range(512)})
+        assert len(counting.appended) == 1
+        assert stats(store).records == 512
+
+    async def test_bytes_are_kept_as_they_are(self, store: Store) -> None:
+        vector = random.Random(0).randbytes(6144)
+        value = {"vector": vector, "empty": b"", "tokens": 7, "nested": {"list": [1.5, None]}}
+        counting = Counting(store.root)
+        ledger = Ledger(counting)
+        await ledger.put(key("v"), value)
+        assert await there(store, key("v")) == {key("v"): value}
+        assert counting.appended[0] < len(vector) + 200
+        await ledger.close()
+        assert await there(store, key("v")) == {key("v"): value}
+
+    @pytest.mark.parametrize("wrong", ["", "k", "0" * 39, "g" * 40, "A" * 40, "0 " * 20, "0" * 42])
+    async def test_a_key_is_forty_hexadecimal_digits(self, store: Store, wrong: str) -> None:
+        with pytest.raises(ValueError, match="40 hexadecimal digits"):
+            await Ledger(store).put(wrong, {})
+        with pytest.raises(ValueError, match="40 hexadecimal digits"):
+            await Ledger(store).get(wrong)
+
+    async def test_every_record_of_a_group_that_cannot_be_written_is_refused(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        ledger = Ledger(store)
+        (tmp_path / "ledger").write_text("in the way")
+        outcomes = await asyncio.gather(*(ledger.put(key(n), {}) for n in range(3)), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [StoreError] * 3
+        (tmp_path / "ledger").unlink()
+        assert await ledger.get(key(0)) is None
+        await ledger.put(key("later"), {})
+        assert list(await there(store, key("later"), key(0))) == [key("later")]
+
+    async def test_a_put_that_is_given_up_is_stored_all_the_same(self, store: Store) -> None:
+        ledger = Ledger(store)
+        given_up = asyncio.ensure_future(ledger.put(key("a"), {}))
+        kept = asyncio.ensure_future(ledger.put(key("b"), {}))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await kept
+        assert len(await there(store, key("a"), key("b"))) == 2
+
+    async def test_what_a_failed_write_left_is_not_run_into_by_the_next(self, store: Store) -> None:
+        class Torn(Store):
+            fail = False
+
+            def append(self, path: str, data: bytes) -> tuple[str, int]:
+                if self.fail:
+                    super().append(path, data[: len(data) // 2])
+                    raise StoreError("the power failed")
+                return super().append(path, data)
+
+        torn = Torn(store.root)
+        ledger = Ledger(torn)
+        await ledger.put(key("before"), {})
+        torn.fail = True
+        with pytest.raises(StoreError, match="the power failed"):
+            await ledger.put(key("lost"), {})
+        torn.fail = False
+        await ledger.put(key("after"), {})
+        assert set(await there(store, key("before"), key("lost"), key("after"))) == {key("before"), key("after")}
+
+
+class TestSealing:
+    async def test_a_log_that_is_large_enough_is_sealed_and_goes(self, store: Store) -> None:
+        ledger = Ledger(store, log_records=100)
+        for first in range(0, 250, 50):
+            await ledger.put_many({key(n): {"n": n} for n in range(first, first + 50)})
+        wanted = {key(n): {"n": n} for n in range(250)}
+        assert await ledger.get_many(list(wanted)) == wanted, "while it is being sealed"
+        await ledger.close()
+        assert (len(files(store, ".seg")), files(store, ".log")) == (3, [])
+        assert await ledger.get_many(list(wanted)) == wanted
+        assert await there(store, *wanted) == wanted
+
+    async def test_a_log_is_sealed_by_its_bytes_too(self, store: Store) -> None:
+        ledger = Ledger(store, log_bytes=10_000)
+        await ledger.put(key("large"), {"vector": bytes(10_000)})
+        await ledger.put(key("small"), {})
+        await ledger.close()
+        assert len(files(store, ".seg")) == 2
+
+    async def test_a_ledger_that_was_closed_can_be_used_again(self, store: Store) -> None:
+        ledger = Ledger(store)
+        await ledger.close()
+        assert store.names("ledger") == [], "one that wrote nothing leaves no file"
+        await ledger.put(key("a"), {"n": 1})
+        await ledger.close()
+        await ledger.put(key("b"), {"n": 2})
+        assert await ledger.get_many([key("a"), key("b")]) == {key("a"): {"n": 1}, key("b"): {"n": 2}}
+
+    async def test_closing_waits_for_what_is_not_written_yet(self, store: Store) -> None:
+        ledger = Ledger(store)
+        putting = asyncio.ensure_future(ledger.put(key("a"), {}))
+        await asyncio.sleep(0)
+        await ledger.close()
+        assert putting.done()
+        assert len(files(store, ".seg")) == 1
+
+    async def test_a_log_that_cannot_be_sealed_stays_and_is_read(self, store: Store) -> None:
+        class Full(Store):
+            def create(self, path: str) -> Any:
+                raise StoreError("the disk is full")
+
+        ledger = Ledger(Full(store.root))
+        await ledger.put(key("a"), {"n": 1})
+        await ledger.close()
+        assert len(files(store, ".log")) == 1
+        assert await ledger.get(key("a")) == {"n": 1}
+        assert await there(store, key("a")) == {key("a"): {"n": 1}}
+
+
+class TestLookingUp:
+    async def test_opening_reads_nothing(self, store: Store) -> None:
+        await Ledger(store).put(key("a"), {})
+        counting = Counting(store.root)
+        Ledger(counting)
+        assert counting.reads == []
+
+    async def test_a_record_costs_one_block_the_first_time_and_nothing_after(self, store: Store) -> None:
+        writer = Ledger(store)
+        await writer.put_many({key(n): {"text": random.Random(n).randbytes(1000).hex()} for n in range(2000)})
+        await writer.close()
+        counting = Counting(store.root)
+        ledger = Ledger(counting)
+        await ledger.get(key("nothing"))
+        counting.reads.clear()
+        assert await ledger.get(key(7)) == {"text": random.Random(7).randbytes(1000).hex()}
+        ((_, length),) = counting.reads
+        assert length < 100_000, "of 4 MB"
+        await ledger.get(key(7))
+        assert len(counting.reads) == 1
+
+    async def test_a_key_that_is_not_there_is_hardly_ever_read_for(self, store: Store) -> None:
+        writer = Ledger(store)
+        await writer.put_many({key(n): {"text": f"{n}" * 100} for n in range(3000)})
+        await writer.close()
+        counting = Counting(store.root)
+        ledger = Ledger(counting)
+        await ledger.get(key("nothing"))
+        counting.reads.clear()
+        assert await ledger.get_many([key(f"no {n}") for n in range(3000)]) == {}
+        assert len(counting.reads) <= 15, "one in two hundred at most"
+
+    async def test_of_two_records_of_a_key_the_first_counts_for_every_reader(self, store: Store) -> None:
+        times = iter([20.0, 10.0, 30.0])
+        writers = [Ledger(store, clock=lambda: next(times)) for _ in range(3)]
+        for n, writer in enumerate(writers):
+            await writer.put(key("k"), {"n": n})
+        for writer in writers:
+            await writer.refresh()
+            assert await writer.get(key("k")) == {"n": 1}
+        assert await there(store, key("k")) == {key("k"): {"n": 1}}
+        await writers[0].close()
+        await writers[2].close()
+        assert await there(store, key("k")) == {key("k"): {"n": 1}}, "sealed and not"
+        assert await writers[0].get(key("k")) == {"n": 1}
+
+    async def test_one_process_storing_a_key_twice(self, store: Store) -> None:
+        ledger = Ledger(store, clock=count(1.0).__next__)
+        await ledger.put(key("k"), {"n": 1})
+        await ledger.put(key("k"), {"n": 2})
+        assert await ledger.get(key("k")) == {"n": 1}
+        assert await there(store, key("k")) == {key("k"): {"n": 1}}
+        await ledger.close()
+        assert await there(store, key("k")) == {key("k"): {"n": 1}}
+
+    async def test_a_damaged_segment_is_an_error_that_says_which(self, store: Store, tmp_path: Path) -> None:
+        ledger = Ledger(store)
+        await ledger.put(key("k"), {"text": "x" * 100})
+        await ledger.close()
+        (name,) = files(store, ".seg")
+        whole = (tmp_path / "ledger" / name).read_bytes()
+        for at in (40, len(whole) // 2, *range(len(whole) - 100, len(whole), 9)):
+            broken = bytearray(whole)
+            broken[at] ^= 1
+            (tmp_path / "ledger" / name).write_bytes(broken)
+            with pytest.raises(StoreError, match=f"{name} is damaged: put back a copy"):
+                await there(store, key("k"))
+        (tmp_path / "ledger" / name).write_bytes(whole[:-9])
+        with pytest.raises(StoreError, match="is damaged"):
+            await there(store, key("k"))
+
+
+class TestSeveralProcesses:
+    async def test_what_another_process_stores_is_seen_after_a_refresh(self, store: Store) -> None:
+        mine, other = Ledger(store), Ledger(store)
+        assert await mine.get(key("a")) is None
+        await other.put(key("a"), {"n": 1})
+        assert await mine.get(key("a")) is None
+        await mine.refresh()
+        assert await mine.get(key("a")) == {"n": 1}
+        await other.put(key("b"), {"n": 2})
+        await mine.refresh()
+        assert await mine.get(key("b")) == {"n": 2}
+        await other.close()
+        await mine.refresh()
+        assert len(await mine.get_many([key("a"), key("b")])) == 2
+
+    async def test_a_refresh_with_nothing_new_reads_nothing(self, store: Store) -> None:
+        await Ledger(store).put_many({key(n): {} for n in range(100)})
+        writer = Ledger(store)
+        await writer.put(key("a"), {})
+        await writer.close()
+        counting = Counting(store.root)
+        ledger = Ledger(counting)
+        await ledger.refresh()
+        counting.reads.clear()
+        await ledger.refresh()
+        assert counting.reads == []
+
+    async def test_a_refresh_reads_where_things_are_not_what_they_say(self, store: Store) -> None:
+        writer, counting = Ledger(store), Counting(store.root)
+        ledger = Ledger(counting)
+        await ledger.refresh()
+        await writer.put_many({key(n): {"vector": random.Random(n).randbytes(6000)} for n in range(500)})
+        await ledger.refresh()
+        assert sum(length for _, length in counting.reads) < 30_000, "of 3 MB"
+        assert len(await ledger.get_many([key(n) for n in range(500)])) == 500
+
+    async def test_a_file_that_was_sealed_since_is_looked_for_again(self, store: Store) -> None:
+        mine, other = Ledger(store), Ledger(store)
+        await other.put_many({key(n): {"n": n} for n in range(100)})
+        await mine.refresh()
+        await other.close()
+        assert await mine.get(key(3)) == {"n": 3}
+
+    async def test_two_writers_and_a_reader_at_once(self, store: Store) -> None:
+        writers = [Ledger(store, log_records=200) for _ in range(2)]
+        reader = Ledger(store)
+        stored: set[str] = set()
+        checks = 0
+
+        async def write(writer: Ledger, name: str) -> None:
+            for n in count():
+                await writer.put_many({key(f"{name}{n}-{m}"): {"n": n} for m in range(64)})
+                stored.update(key(f"{name}{n}-{m}") for m in range(64))
+                if n >= 49 and checks > 5:  # however slow the reader is, it has looked in between
+                    return
+
+        writing = [asyncio.ensure_future(write(writer, str(n))) for n, writer in enumerate(writers)]
+        while not all(task.done() for task in writing):
+            known = set(stored)
+            await reader.refresh()
+            assert set(await reader.get_many(list(known))) == known
+            checks += 1
+        await asyncio.gather(*writing, *(writer.close() for writer in writers))
+        await reader.refresh()
+        assert len(await reader.get_many(list(stored))) == len(stored) >= 6400
+
+
+class TestDamagedLogs:
+    @pytest.mark.parametrize("keep", [1, 3, 30, -1, -40])
+    async def test_a_group_cut_off_by_a_crash_is_passed_over(self, store: Store, tmp_path: Path, keep: int) -> None:
+        ledger = Ledger(store)
+        await ledger.put(key("a"), {"n": 1})
+        (name,) = files(store, ".log")
+        whole = len(store.read_bytes(f"ledger/{name}"))
+        await ledger.put(key("b"), {"text": "b" * 1000})
+        data = store.read_bytes(f"ledger/{name}")
+        (tmp_path / "ledger" / name).write_bytes(data[: whole + keep] if keep > 0 else data[:keep])
+        assert await there(store, key("a"), key("b")) == {key("a"): {"n": 1}}
+        assert stats(store).records == 1
+
+    async def test_a_group_that_is_being_written_is_seen_once_it_is_whole(self, store: Store, tmp_path: Path) -> None:
+        writer = Ledger(store)
+        await writer.put(key("a"), {"n": 1})
+        (name,) = files(store, ".log")
+        data = store.read_bytes(f"ledger/{name}")
+        reader = Ledger(store)
+        for size in (0, 10, 40, len(data) - 1):
+            (tmp_path / "ledger" / name).write_bytes(data[:size])
+            await reader.refresh()
+            assert await reader.get(key("a")) is None
+        (tmp_path / "ledger" / name).write_bytes(data)
+        await reader.refresh()
+        assert await reader.get(key("a")) == {"n": 1}
+
+    @pytest.mark.parametrize("at", [0, 5, 30, 60, -1])
+    async def test_what_comes_after_damage_is_found(self, store: Store, tmp_path: Path, at: int) -> None:
+        ledger = Ledger(store)
+        await ledger.put(key("a"), {"n": 1})
+        (name,) = files(store, ".log")
+        size = len(store.read_bytes(f"ledger/{name}"))
+        await ledger.put(key("b"), {"n": 2})
+        data = bytearray(store.read_bytes(f"ledger/{name}"))
+        data[at % size] ^= 0xFF
+        (tmp_path / "ledger" / name).write_bytes(data)
+        assert await there(store, key("a"), key("b")) == {key("b"): {"n": 2}}
+
+    @pytest.mark.parametrize(
+        "damage", [b"", b"\n", b"{}\n", b"[1]\n", b'"x"\n', b"\xff\xfe\n", b'{"key": 7}\n', b'{"key": "k", "val']
+    )
+    async def test_lines_of_the_first_format_are_read_and_damaged_ones_passed_over(
+        self, store: Store, damage: bytes
+    ) -> None:
+        lines = [b'{"key": "%b", "at": %d.5, "value": {"n": %d}}\n' % (key(n).encode(), n, n) for n in range(3)]
+        store.append("ledger/old-host-7-0123abcd.jsonl", lines[0] + lines[1] + damage)
+        found = await there(store, key(0), key(1), key(2))
+        assert found == {key(0): {"n": 0}, key(1): {"n": 1}}
+        if damage.endswith(b"\n"):
+            store.append("ledger/old-host-7-0123abcd.jsonl", lines[2])
+            assert await there(store, key(2)) == {key(2): {"n": 2}}
+
+
+WRITER = """
+import asyncio, hashlib, sys
+from hirag_dist.storage.store import Store
+from hirag_dist.llm.reply_store import Ledger
+async def main():
+    ledger = Ledger(Store(sys.argv[1]), log_records=300)
+    async def put(n):
+        await ledger.put(hashlib.sha256(f"{sys.argv[2]}-{n}".encode()).hexdigest()[:40], {"n": n, "text": "x" * n})
+    for first in range(0, 100_000, 64):
+        await asyncio.gather(*(put(n) for n in range(first, first + 64)))
+        print(first, flush=True)
+asyncio.run(main())
+"""
+
+
+async def test_what_was_acknowledged_survives_kills_at_any_moment(store: Store) -> None:
+    """Among the moments are those in which a log is being sealed: every fifth group ends one."""
+    chance = random.Random(11)
+    acknowledged: list[tuple[int, int]] = []
+    for turn in range(6):
+        command = [sys.executable, "-c", WRITER, store.root, str(turn)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            told = [int(next(process.stdout)) for _ in range(chance.randint(1, 40))]
+            process.kill()
+            told += [int(line) for line in process.stdout]
+        acknowledged += [(turn, n) for first in told for n in range(first, first + 64)]
+    wanted = {key(f"{turn}-{n}"): {"n": n, "text": "x" * n} for turn, n in acknowledged}
+    assert len(wanted) > 1000
+    assert await there(store, *wanted) == wanted
+
+
+MEASURED = """
+import asyncio, gc, hashlib, sys, tracemalloc
+from hirag_dist.storage.store import Store
+from hirag_dist.llm.reply_store import Ledger
+def key(what):
+    return hashlib.sha256(str(what).encode()).hexdigest()[:40]
+async def main():
+    store = Store(sys.argv[1])
+    await Ledger(store).get(key("warm up"))
+    gc.collect()
+    tracemalloc.start()
+    ledger = Ledger(store)
+    assert await ledger.get(key("none")) is None
+    assert await ledger.get(key(199_999)) == {"n": 199_999}
+    gc.collect()
+    print(tracemalloc.get_traced_memory()[0])
+asyncio.run(main())
+"""
+
+
+async def test_two_hundred_thousand_keys_take_a_few_bytes_each(store: Store) -> None:
+    writer = Ledger(store, log_records=50_000)
+    for first in range(0, 200_000, 10_000):
+        await writer.put_many({key(n): {"n": n} for n in range(first, first + 10_000)})
+    await writer.close()
+    command = [sys.executable, "-c", MEASURED, store.root]
+    taken = int(subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ).stdout)
+    assert taken < 4 * 200_000, f"{taken / 200_000:.1f} bytes a key: are keys kept?"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("cannot mount a small file system here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+async def test_on_a_full_disk_what_was_acknowledged_stays(small_disk: Path) -> None:
+    store = Store(str(small_disk))
+    ledger = Ledger(store, log_records=300)
+    kept: dict[str, Any] = {}
+    refusals: list[str] = []
+    for n in range(100):
+        group = {key(f"{n}-{m}"): {"vector": random.Random(m).randbytes(80)} for m in range(64)}
+        try:
+            await ledger.put_many(group)
+            kept |= group
+        except StoreError as error:
+            refusals.append(str(error))
+            if len(refusals) == 3:
+                break
+    assert ["the disk is full" in refusal for refusal in refusals] == [True] * 3
+    await ledger.close()
+    assert len(kept) > 300
+    assert await ledger.get_many(list(kept)) == kept
+    assert await there(store, *kept) == kept

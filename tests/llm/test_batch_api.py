@@ -1,0 +1,187 @@
+"""A pool that may not send: which calls it notes, for whom, and what it makes of replies that batches brought."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.core.prompts.reply_parsing import Malformed
+from hirag_dist.errors import BudgetReached, Deferred
+from hirag_dist.llm.batch_api import BatchCall, Collector, collecting, parse_custom_id, read_calls
+from hirag_dist.llm.chat import Pool, PricedModel
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.limits.client import Budget
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.reply_store.codec import batch_record_of
+from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.llm.usage import Meter, current_meter, retrying
+from hirag_dist.storage.store import Store
+from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
+
+REPLY = ChatReply("fine", input_tokens=10, output_tokens=5)
+
+
+class Silent:
+    """Takes batches, and must not be asked."""
+
+    name = "model"
+
+    def batch_body(self, request: ChatRequest) -> bytes:
+        return json.dumps({"said": request.messages[-1].content}).encode()
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        raise AssertionError("it was asked")
+
+    async def stream(self, request: ChatRequest):  # type: ignore[no-untyped-def]
+        raise AssertionError("it was asked")
+        yield ""
+
+    async def close(self) -> None:
+        pass
+
+
+def question(text: str = "hello there") -> ChatRequest:
+    return ChatRequest("extract", (Message("user", text),), unit="u", max_tokens=50)
+
+
+def pool(store: Store, *targets: PricedModel) -> Pool:
+    names = {target.endpoint: Allowance(None, None, 8) for target in targets}
+    caller = Caller(Budget(Treasury(names, max_usd=900.0), spending=True), Patience(3, 0.5))
+    return Pool({"extract": targets}, Ledger(store), caller, lambda text: len(text.split()))
+
+
+def target(endpoint: str = "e", weight: float = 1.0) -> PricedModel:
+    return PricedModel(endpoint, Silent(), price=(1e6, 1e6, 2e6), weight=weight)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path))
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    made = Collector("this run")
+    token = collecting.set(made)
+    yield made
+    collecting.reset(token)
+
+
+def noted(collector: Collector) -> list[tuple[BatchCall, dict[str, object]]]:
+    return [(call, json.loads(line)) for call, line in read_calls(collector.content())]
+
+
+async def test_a_missing_reply_is_noted_once_with_what_it_can_cost(store: Store, collector: Collector) -> None:
+    asked = pool(store, target())
+    for _ in range(2):
+        with pytest.raises(Deferred):
+            await asked.ask(question("line\tend\n\u2028\r here"), str)
+    ((call, line),) = noted(collector)
+    n_input = 3 + 2 * 4  # words, and what is around a message and the whole
+    assert (call.endpoint, call.role, call.most_tokens) == ("e", "extract", n_input + 50)
+    assert call.most_usd == pytest.approx((n_input + 2 * 50) / 2)
+    assert line == {
+        "custom_id": f"{call.key}.{n_input}",
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": {"said": "line\tend\n\u2028\r here"},
+    }
+    assert parse_custom_id(str(line["custom_id"])) == (call.key, n_input)
+
+
+@pytest.mark.parametrize(("limit", "n_output"), [(700, 700), (None, 8192)])
+async def test_a_reply_without_a_limit_of_its_own_can_have_its_endpoint_s(
+    store: Store, collector: Collector, limit: int | None, n_output: int
+) -> None:
+    asked = pool(store, replace(target(), max_reply_tokens=limit))
+    with pytest.raises(Deferred):
+        await asked.ask(replace(question(), max_tokens=None), str)
+    ((call, _),) = noted(collector)
+    n_input = 2 + 2 * 4
+    assert call.most_tokens == n_input + n_output
+    assert call.most_usd == pytest.approx((n_input + 2 * n_output) / 2)
+
+
+async def test_calls_are_shared_among_the_endpoints_of_a_model(store: Store, collector: Collector) -> None:
+    asked = pool(store, target("small"), target("large", weight=3.0))
+    for number in range(200):
+        with pytest.raises(Deferred):
+            await asked.ask(question(f"question {number}"), str)
+    n_large = sum(call.endpoint == "large" for call, _ in noted(collector))
+    assert 130 < n_large < 170
+
+
+async def test_an_endpoint_that_takes_no_batches_is_asked(store: Store, collector: Collector) -> None:
+    class Plain:
+        name = "plain"
+        stream, close = Silent.stream, Silent.close
+
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            return REPLY
+
+    asked = pool(store, replace(target(), model=Plain()))  # type: ignore[arg-type]
+    assert await asked.ask(question(), lambda reply: reply.text) == "fine"
+    assert len(collector) == 0
+
+
+async def test_a_reply_from_a_batch_costs_half(store: Store, collector: Collector) -> None:
+    asked = pool(store, target())
+    with pytest.raises(Deferred):
+        await asked.ask(question(), str)
+    ((call, _),) = noted(collector)
+    await Ledger(store).put(call.key, batch_record_of(REPLY, "e", "this run"))
+    meter = Meter()
+    token = current_meter.set(meter)
+    try:
+        assert await pool(store, target()).ask(question(), lambda reply: reply.text) == "fine"
+    finally:
+        current_meter.reset(token)
+    (use,) = meter.uses.values()
+    assert (use.calls, use.ledger_hits, use.cost_usd, use.sent_cost_usd) == (1, 1, (10 + 2 * 5) / 2, 0.0)
+
+
+@pytest.mark.parametrize(("again", "n_asked"), [(False, 3), (True, 4)])
+async def test_refused_replies_count_as_attempts(store: Store, collector: Collector, again: bool, n_asked: int) -> None:
+    """Where dead letters are tried again, replies that this run asked for count and the one of before does not."""
+
+    def refuse(reply: ChatReply) -> str:
+        raise Malformed("never right")
+
+    runs = iter(["an earlier run", "this run", "this run", "this run", "this run"])
+    token = retrying.set(again)
+    try:
+        for n_noted in range(1, 6):
+            try:
+                found = await pool(store, target()).ask(question(), refuse)
+                break
+            except Deferred:
+                call, line = noted(collector)[-1]
+                assert len(collector) == n_noted
+                await Ledger(store).put(call.key, batch_record_of(REPLY, "e", next(runs)))
+        else:
+            raise AssertionError("it was asked without end")
+    finally:
+        retrying.reset(token)
+    assert isinstance(found, Rejected)
+    assert found.attempts == len(collector) == n_asked
+    assert "never right" in str(line["body"])  # each attempt tells the model why the one before was refused
+
+
+async def test_what_batches_cost_is_taken_from_what_single_calls_may(store: Store) -> None:
+    class Talking(Silent):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            return REPLY
+
+    treasury = Treasury({"e": Allowance(None, None, 8)}, max_usd=200.0)
+    one = replace(target(), model=Talking())
+    caller = Caller(Budget(treasury, spending=True), Patience(3, 0.5))
+    asked = Pool({"extract": [one]}, Ledger(store), caller, lambda text: len(text.split()))
+    assert await asked.ask(question("the first"), lambda reply: reply.text) == "fine"  # it costs 20 and can cost 110
+    treasury.charge(1000, 100.0)
+    with pytest.raises(BudgetReached, match=r"\$120\.0000 spent"):
+        await asked.ask(question("the second"), str)

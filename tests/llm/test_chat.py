@@ -1,0 +1,223 @@
+"""Which model answers, what its reply is stored under, and what is not stored at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.core.prompts.reply_parsing import Malformed
+from hirag_dist.errors import BudgetReached, RateLimited, RequestRejected
+from hirag_dist.llm.chat import Pool, PricedModel, ledger_key, request_hash
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.limits.client import Budget
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.reply_store import Ledger, stats
+from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.storage.store import Store
+from hirag_dist.types import ChatReply, ChatRequest, Message
+
+
+class Named:
+    """Answers with its own name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.n_calls = 0
+        self.n_closed = 0
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.n_calls += 1
+        return ChatReply(self.name, input_tokens=10, cached_tokens=4, output_tokens=5)
+
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+        for letter in self.name:
+            yield letter
+
+    async def close(self) -> None:
+        self.n_closed += 1
+
+
+def question(number: int = 0) -> ChatRequest:
+    return ChatRequest("extract", (Message("user", f"question {number}"),), unit="u")
+
+
+def pool(ledger: Ledger | None, *models: PricedModel) -> Pool:
+    return Pool(
+        {"extract": models, "report": models},
+        ledger,
+        Caller(Budget(Treasury({"e": Allowance(None, None, 100)})), Patience(2, 0.5)),
+        lambda text: len(text.split()),
+    )
+
+
+def text_of(reply: ChatReply) -> str:
+    return reply.text
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(Store(str(tmp_path)))
+
+
+async def test_the_request_alone_chooses_among_models_by_their_weights() -> None:
+    shared = pool(None, PricedModel("e", Named("a")), PricedModel("e", Named("b"), weight=3.0))
+    answers = [await shared.ask(question(number), text_of) for number in range(400)]
+    counts = Counter(answers)
+    assert set(counts) == {"a", "b"}
+    assert 60 <= counts["a"] <= 140
+    again = pool(None, PricedModel("e", Named("a")), PricedModel("e", Named("b"), weight=3.0))
+    assert [again.model_name(question(number)) for number in range(400)] == answers
+
+
+async def test_every_attempt_stays_with_the_model_of_the_first() -> None:
+    shared = pool(None, PricedModel("e", Named("a")), PricedModel("e", Named("b")))
+    for number in range(20):
+        seen: list[str] = []
+
+        def refuse(reply: ChatReply, seen: list[str] = seen) -> str:
+            seen.append(reply.text)
+            raise Malformed("no")
+
+        await shared.ask(question(number), refuse)
+        assert len(seen) == 2
+        assert len(set(seen)) == 1
+
+
+async def test_built_in_models_leave_nothing_in_the_ledger(ledger: Ledger, tmp_path: Path) -> None:
+    model = Named("builtin")
+    computing = pool(ledger, PricedModel("no endpoint", model, paid=False))
+    assert [await computing.ask(question(), text_of) for _ in range(2)] == ["builtin"] * 2
+    assert (model.n_calls, stats(Store(str(tmp_path))).records) == (2, 0)
+
+
+async def test_without_a_ledger_nothing_is_kept_and_limits_hold() -> None:
+    model = Named("m")
+    answering = pool(None, PricedModel("e", model))
+    assert [await answering.ask(question(), text_of) for _ in range(2)] == ["m"] * 2
+    assert model.n_calls == 2
+    assert "".join([piece async for piece in answering.stream(question())]) == "m"
+    await answering.close()
+    assert model.n_closed == 1, "a model of several roles is closed once"
+
+
+def test_the_ledger_key_depends_on_all_that_decides_the_reply_and_on_nothing_else() -> None:
+    chosen = PricedModel("e", Named("m"), settings="t=0")
+    first = question()
+    key = ledger_key(first, chosen, 0)
+    same = [
+        ledger_key(replace(first, role="report", unit="other", round=3), chosen, 0),
+        ledger_key(first, replace(chosen, endpoint="f", price=(1.0, 2.0, 3.0)), 0),
+    ]
+    other = [
+        ledger_key(question(1), chosen, 0),
+        ledger_key(replace(first, messages=(Message("system", "question 0"),)), chosen, 0),
+        ledger_key(replace(first, form="extract-graph"), chosen, 0),
+        ledger_key(replace(first, max_tokens=5), chosen, 0),
+        ledger_key(first, replace(chosen, settings="t=1"), 0),
+        ledger_key(first, replace(chosen, model=Named("n")), 0),
+        ledger_key(first, chosen, 1),
+    ]
+    assert set(same) == {key}
+    assert len({key, *other}) == 1 + len(other)
+
+
+def test_messages_do_not_run_into_each_other() -> None:
+    one = replace(question(), messages=(Message("user", "ab"), Message("user", "c")))
+    other = replace(question(), messages=(Message("user", "a"), Message("user", "bc")))
+    assert request_hash(one) != request_hash(other)
+
+
+async def test_costs_are_counted_with_the_cache_price(ledger: Ledger) -> None:
+    priced = PricedModel("e", Named("m"), price=(1e6, 0.5e6, 2e6))
+    meter = Meter()
+    token = current_meter.set(meter)
+    await pool(ledger, priced).ask(question(), text_of)
+    current_meter.reset(token)
+    use = next(iter(meter.uses.values()))
+    assert use.cost_usd == use.sent_cost_usd == 6 * 1.0 + 4 * 0.5 + 5 * 2.0
+    back = Meter.from_rows(meter.rows())
+    back.add(meter)
+    assert back.use("extract", "m", "e").calls == 2
+
+
+async def test_a_429_holds_up_every_call_to_its_endpoint(ledger: Ledger) -> None:
+    """The first call is told to wait 20 ms; no call begins before they are over."""
+    begun: list[float] = []
+
+    class Limited(Named):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            begun.append(asyncio.get_running_loop().time())
+            if len(begun) == 1:
+                raise RateLimited("slow down", retry_after_s=0.02)
+            return await super().complete(request)
+
+    limited = pool(ledger, PricedModel("e", Limited("m")))
+    first = asyncio.ensure_future(limited.ask(question(0), text_of))
+    while not begun:
+        await asyncio.sleep(0)
+    second = asyncio.ensure_future(limited.ask(question(1), text_of))
+    assert await asyncio.gather(first, second) == ["m", "m"]
+    assert min(begun[1:]) - begun[0] >= 0.019
+
+
+async def test_the_most_that_a_reply_can_have_is_its_endpoint_s_limit(ledger: Ledger) -> None:
+    """A call of five words and a reply of at most 100 tokens fits a limit of 130; one of 8192 would not."""
+    treasury = Treasury({"e": Allowance(None, None, 100)}, max_tokens=130)
+    caller = Caller(Budget(treasury, spending=True), Patience(2, 0.5))
+    small = Pool({"extract": [PricedModel("e", Named("m"), max_reply_tokens=100)]}, ledger, caller, len)
+    assert await small.ask(question(), text_of) == "m"
+    large = Pool({"extract": [PricedModel("e", Named("n"))]}, ledger, caller, len)
+    with pytest.raises(BudgetReached, match="may use 82"):
+        await large.ask(question(), text_of)
+
+
+async def test_of_equal_requests_never_two_are_on_their_way(ledger: Ledger) -> None:
+    """The first fails; those that waited for it go one after another."""
+    present = most = 0
+
+    class Failing(Named):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            nonlocal present, most
+            present += 1
+            most = max(most, present)
+            await asyncio.sleep(0)
+            present -= 1
+            self.n_calls += 1
+            if self.n_calls == 1:
+                raise RequestRejected("not this one")
+            return await super().complete(request)
+
+    asking = pool(ledger, PricedModel("e", Failing("m")))
+    outcomes = await asyncio.gather(*(asking.ask(question(), text_of) for _ in range(6)))
+    assert most == 1
+    assert sum(each == "m" for each in outcomes) == 5
+
+
+async def test_of_two_copies_the_reply_that_is_used_is_the_one_that_counts_later(ledger: Ledger) -> None:
+    """Both copies of a straggler come at the same moment; whichever was stored first is this run's reply, too."""
+    for number in range(12):
+        second_is_there = asyncio.Event()
+
+        class Slow(Named):
+            said = 0
+
+            async def complete(self, request: ChatRequest, there: asyncio.Event = second_is_there) -> ChatReply:
+                Slow.said += 1
+                own = Slow.said
+                if own == 1:
+                    await there.wait()
+                there.set()
+                return ChatReply(f"copy {own}", input_tokens=1, output_tokens=1)
+
+        caller = Caller(Budget(Treasury({"e": Allowance(None, None, 9)})), Patience(2, 0.5, hedge_s=0.001))
+        hedging = Pool({"extract": [PricedModel("e", Slow("m"))]}, ledger, caller, len)
+        used = await hedging.ask(question(number), text_of)
+        await caller.close()
+        again = Pool({"extract": [PricedModel("e", Named("m"))]}, ledger, caller, len)
+        assert used == await again.ask(question(number), text_of)

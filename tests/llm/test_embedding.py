@@ -1,0 +1,423 @@
+"""Embeddings are paid once, a permit a request, and none that was sent is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hirag_dist.errors import BudgetReached, ModelError, ModelUnavailable, RateLimited, RequestRejected
+from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.limits.client import Budget
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.llm.usage import Meter, Use, current_meter
+from hirag_dist.storage.store import Store
+from hirag_dist.types import FloatMatrix
+
+Act = Callable[[list[str]], Awaitable[object] | None]
+
+
+def by_length(texts: Sequence[str]) -> FloatMatrix:
+    return np.array([[len(text), 1] for text in texts], np.float32)
+
+
+class Lengths:
+    """Embeds a text by its length, a token a character, after doing what a test wants done at each request."""
+
+    dim = 2
+    batch_size, batch_tokens = 3, 1000
+
+    def __init__(
+        self,
+        act: Act = lambda texts: None,
+        name: str = "lengths",
+        used: Callable[[Sequence[str]], int | None] = lambda texts: None,
+        vectors: Callable[[Sequence[str]], FloatMatrix] = by_length,
+    ) -> None:
+        self.name = name
+        self.calls: list[list[str]] = []
+        self._act, self._used, self._vectors = act, used, vectors
+
+    def fitted(self, text: str) -> tuple[str, int]:
+        return text[:200], min(len(text), 200)
+
+    async def request(self, texts: Sequence[str]) -> Embedded:
+        self.calls.append(list(texts))
+        waiting = self._act(list(texts))
+        if waiting is not None:
+            await waiting
+        return Embedded(self._vectors(texts), self._used(texts))
+
+    async def close(self) -> None:
+        pass
+
+
+class Hold:
+    """Lets requests wait: `arrived` when one is under way, until `go_on` is set."""
+
+    def __init__(self) -> None:
+        self.arrived, self.go_on = asyncio.Event(), asyncio.Event()
+
+    def __call__(self, texts: list[str]) -> Awaitable[object]:
+        self.arrived.set()
+        return self.go_on.wait()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path))
+
+
+def embedder(
+    store: Store | None,
+    inner: Lengths,
+    patience: Patience = Patience(3, 0.3),  # noqa: B008 - it is frozen
+    max_usd: float | None = None,
+    at_a_time: int = 8,
+) -> LedgerEmbedder:
+    treasury = Treasury({"e": Allowance(None, None, at_a_time)}, max_usd=max_usd)
+    caller = Caller(Budget(treasury, spending=max_usd is not None), patience)
+    return LedgerEmbedder(PricedEmbedder("e", inner, 1e6), Ledger(store) if store else None, caller)
+
+
+async def metered(embedding: LedgerEmbedder, texts: Sequence[str]) -> Use:
+    """Return what embedding texts puts on the bill."""
+    meter = Meter()
+    token = current_meter.set(meter)
+    try:
+        await embedding.embed(texts)
+    finally:
+        current_meter.reset(token)
+    return next(iter(meter.uses.values()))
+
+
+async def records(store: Store, embedding: LedgerEmbedder, texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what is durable of texts."""
+    keys = [embedding._key(text) for text in texts]
+    found = await Ledger(store).get_many(keys)
+    return [found[key] for key in keys if key in found]
+
+
+async def test_texts_are_asked_for_in_batches_and_equal_ones_once(store: Store) -> None:
+    inner = Lengths()
+    vectors = await embedder(store, inner).embed(["a", "bb", "a", "", "ccc", "dddd", "a"])
+    assert vectors.dtype == np.float32
+    assert vectors[:, 0].tolist() == [1, 2, 1, 0, 3, 4, 1]
+    assert vectors[3].tolist() == [0, 0], "an empty text is a row of zeros, and not asked for"
+    assert sorted(map(len, inner.calls)) == [1, 3]
+    assert (await embedder(store, inner).embed([])).shape == (0, 2)
+
+
+async def test_vectors_of_another_model_are_not_taken(store: Store) -> None:
+    await embedder(store, Lengths()).embed(["a"])
+    other = Lengths(name="other")
+    await embedder(store, other).embed(["a"])
+    assert other.calls == [["a"]]
+
+
+async def test_a_request_keeps_to_the_number_of_texts_and_of_tokens(store: Store) -> None:
+    inner = Lengths()
+    inner.batch_tokens = 10
+    await embedder(store, inner).embed(["aaaaa", "bbbbb", "c", "d", "e", "f", "g" * 300, "h"])
+    assert inner.calls == [["aaaaa", "bbbbb"], ["c", "d", "e"], ["f"], ["g" * 200], ["h"]]
+
+
+async def test_a_permit_is_for_one_request(store: Store) -> None:
+    under_way = most = 0
+
+    async def count(texts: list[str]) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+
+    inner = Lengths(lambda texts: count(texts))
+    inner.batch_tokens = 3
+    embedding = embedder(store, inner, at_a_time=2)
+    assert (await metered(embedding, ["a", "bb", "ccc", "d", "eee"])).calls == len(inner.calls) == 4
+    assert most == 2
+
+
+async def test_the_vectors_of_a_request_are_durable_while_others_are_under_way(store: Store) -> None:
+    hold = Hold()
+    inner = Lengths(lambda texts: hold(texts) if "dddd" in texts else None)
+    embedding = embedder(store, inner)
+    running = asyncio.ensure_future(embedding.embed(["a", "bb", "ccc", "dddd"]))
+    await hold.arrived.wait()
+    assert (await embedding.embed(["ccc"]))[0, 0] == 3, "who wants a text of an ended request need not wait"
+    assert len(await records(store, embedding, ["a", "bb", "ccc", "dddd"])) == 3
+    hold.go_on.set()
+    assert (await running)[:, 0].tolist() == [1, 2, 3, 4]
+    assert len(inner.calls) == 2
+
+
+async def test_the_meter_tells_what_was_sent_from_what_was_there(store: Store) -> None:
+    await embedder(store, Lengths()).embed(["a", "bb"])
+    use = await metered(embedder(store, Lengths()), ["a", "bb", "ccc"])
+    assert (use.calls, use.ledger_hits, use.sent_tokens, use.sent_cost_usd) == (2, 1, 3, 3.0)
+
+
+async def test_the_bill_is_the_endpoints(store: Store) -> None:
+    embedding = embedder(store, Lengths(used=lambda texts: 20))
+    use = await metered(embedding, ["a", "bb", "ccc"])
+    assert (use.input_tokens, use.sent_tokens, use.cost_usd, use.sent_cost_usd) == (20, 20, 20.0, 20.0)
+    kept = await records(store, embedding, ["a", "bb", "ccc"])
+    assert [record["tokens"] for record in kept] == [3, 7, 10], "in proportion to 1 : 2 : 3, and 20 in all"
+    again = await metered(embedder(store, Lengths()), ["a", "bb", "ccc"])
+    assert (again.input_tokens, again.cost_usd, again.sent_tokens) == (20, 20.0, 0)
+
+
+async def test_a_spending_limit_goes_by_what_the_endpoint_says_that_it_used(store: Store) -> None:
+    inner = Lengths(used=lambda texts: 10 * sum(map(len, texts)))
+    limited = embedder(store, inner, max_usd=75.0)  # a dollar a token
+    await limited.embed(["abc"])
+    await limited.embed(["de"])
+    with pytest.raises(BudgetReached, match=r"\$50"):
+        await limited.embed(["ghi"])  # 3 by our count, 30 as the endpoint counts
+    assert inner.calls == [["abc"], ["de"]]
+
+
+async def test_what_was_sent_is_on_the_bill_of_a_task_that_gave_up(store: Store) -> None:
+    hold = Hold()
+    meter = Meter()
+    token = current_meter.set(meter)
+    embedding = asyncio.ensure_future(embedder(store, Lengths(hold, used=lambda texts: 7)).embed(["abc"]))
+    current_meter.reset(token)
+    await hold.arrived.wait()
+    embedding.cancel()
+    await asyncio.sleep(0)
+    hold.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await embedding
+    assert meter.spent() == (7, 7.0)
+
+
+async def test_a_retryable_fault_is_waited_out(store: Store) -> None:
+    def fail_twice(texts: list[str]) -> None:
+        if len(inner.calls) < 3:
+            raise RateLimited("slow down", retry_after_s=0.005)
+
+    inner = Lengths(fail_twice)
+    assert (await embedder(store, inner).embed(["abc"]))[0, 0] == 3
+    assert inner.calls == [["abc"]] * 3
+
+
+@pytest.mark.parametrize("error", [ModelUnavailable("gone"), RequestRejected("wrong key", fatal=True)])
+async def test_what_cannot_be_waited_out_rises(store: Store, error: Exception) -> None:
+    def fail(texts: list[str]) -> None:
+        raise error
+
+    inner = Lengths(fail)
+    with pytest.raises(type(error)) as caught:
+        await embedder(store, inner, Patience(3, 0.0)).embed(["a", "b"])
+    assert str(caught.value) == str(error), "no text is to blame for it"
+    assert len(inner.calls) == 1
+
+
+async def test_batches_beside_a_failed_one_are_stored(store: Store) -> None:
+    def fail_first(texts: list[str]) -> None:
+        if "a" in texts:
+            raise RequestRejected("wrong key", fatal=True)
+
+    with pytest.raises(RequestRejected):
+        await embedder(store, Lengths(fail_first)).embed(["a", "bb", "ccc", "dddd", "eeeee", "ffffff"])
+    again = Lengths()
+    await embedder(store, again).embed(["a", "bb", "ccc", "dddd", "eeeee", "ffffff"])
+    assert again.calls == [["a", "bb", "ccc"]]
+
+
+async def test_a_request_that_is_refused_for_its_size_is_halved(store: Store) -> None:
+    def refuse_many(texts: list[str]) -> None:
+        if len(texts) > 2:
+            raise RequestRejected("too much")
+
+    inner = Lengths(refuse_many)
+    inner.batch_size = 5
+    vectors = await embedder(store, inner).embed(["a", "bb", "ccc", "dddd", "eeeee"])
+    assert vectors[:, 0].tolist() == [1, 2, 3, 4, 5]
+    assert [len(call) for call in inner.calls] == [5, 2, 3, 1, 2]
+
+
+async def test_a_text_that_is_refused_alone_is_named(store: Store) -> None:
+    def refuse(texts: list[str]) -> None:
+        if any(text.startswith("bad") for text in texts):
+            raise RequestRejected("answered 400: no")
+
+    inner = Lengths(refuse)
+    inner.batch_size = 8
+    texts = ["a", "bb", "ccc", "bad\n" + "words " * 100, "dddd"]
+    with pytest.raises(RequestRejected) as caught:
+        await embedder(store, inner).embed(texts)
+    said = str(caught.value)
+    assert "begins 'bad words words" in said
+    assert "answered 400: no; change that text, or set llm.roles.embed" in said
+    assert len(said) < 300
+    assert not caught.value.fatal
+    again = Lengths()
+    await embedder(store, again).embed(["a", "bb", "ccc"])
+    assert again.calls == [], "what was answered before is kept"
+
+
+async def test_where_all_texts_are_refused_few_requests_show_it(store: Store) -> None:
+    def refuse(texts: list[str]) -> None:
+        raise RequestRejected("no")
+
+    inner = Lengths(refuse)
+    inner.batch_size = 128
+    with pytest.raises(RequestRejected, match="begins 'text 0'"):
+        await embedder(store, inner).embed([f"text {number}" for number in range(128)])
+    assert len(inner.calls) == 8
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["with a ledger", "without"])
+async def test_equal_questions_at_once_are_one_call(store: Store, kept: bool) -> None:
+    hold = Hold()
+    inner = Lengths(hold)
+    embedding = embedder(store if kept else None, inner)
+    asking = [asyncio.ensure_future(embedding.embed(["abc"])) for _ in range(40)]
+    await hold.arrived.wait()
+    hold.go_on.set()
+    answers = await asyncio.gather(*asking)
+    assert inner.calls == [["abc"]]
+    assert {answer.tobytes() for answer in answers} == {by_length(["abc"]).tobytes()}
+
+
+async def test_a_text_of_several_callers_is_on_every_bill_and_sent_once(store: Store) -> None:
+    inner = Lengths()
+    embedding = embedder(store, inner)
+    uses = await asyncio.gather(*(metered(embedding, ["abc", text]) for text in ("d", "ee")))
+    assert sorted(inner.calls) == [["abc", "d"], ["ee"]]
+    assert [(use.input_tokens, use.cost_usd) for use in uses] == [(4, 4.0), (5, 5.0)]
+    assert sum(use.sent_tokens for use in uses) == 6
+
+
+async def test_who_waits_for_a_call_that_fails_asks_itself(store: Store) -> None:
+    def fail_first(texts: list[str]) -> None:
+        if len(inner.calls) == 1:
+            raise RequestRejected("no")
+
+    inner = Lengths(fail_first)
+    embedding = embedder(None, inner)
+    asking = [embedding.embed(["abc"]) for _ in range(5)]
+    first, *others = await asyncio.gather(*asking, return_exceptions=True)
+    assert isinstance(first, RequestRejected)
+    assert [answer.tolist() for answer in others if not isinstance(answer, BaseException)] == [[[3, 1]]] * 4
+
+
+async def test_equal_questions_do_not_fail_one_after_the_other() -> None:
+    together = asyncio.Barrier(4)
+
+    async def fail(texts: list[str]) -> None:
+        if len(inner.calls) > 1:
+            await together.wait()  # passed only if the other four are asked at the same time
+        raise RequestRejected("no")
+
+    inner = Lengths(fail)
+    embedding = embedder(None, inner)
+    async with asyncio.timeout(20):
+        outcomes = await asyncio.gather(*(embedding.embed(["abc"]) for _ in range(5)), return_exceptions=True)
+    assert all(isinstance(outcome, RequestRejected) for outcome in outcomes)
+    assert len(inner.calls) == 5
+
+
+async def test_a_question_that_is_given_up_before_it_was_sent_is_sent_by_one_of_the_others() -> None:
+    hold = Hold()
+    inner = Lengths(hold)
+    embedding = embedder(None, inner, at_a_time=1)
+    in_the_way = asyncio.ensure_future(embedding.embed(["first"]))
+    await hold.arrived.wait()
+    leader, *others = [asyncio.ensure_future(embedding.embed(["abc"])) for _ in range(5)]
+    await asyncio.sleep(0)
+    leader.cancel()
+    hold.go_on.set()
+    assert [answer.tolist() for answer in await asyncio.gather(*others)] == [[[3, 1]]] * 4
+    assert inner.calls == [["first"], ["abc"]]
+    await in_the_way
+    assert leader.cancelled()
+
+
+async def test_a_question_that_is_given_up_once_sent_is_answered_for_the_others() -> None:
+    hold = Hold()
+    inner = Lengths(hold)
+    embedding = embedder(None, inner)
+    leader, *others = [asyncio.ensure_future(embedding.embed(["abc"])) for _ in range(5)]
+    await hold.arrived.wait()
+    leader.cancel()
+    await asyncio.sleep(0)
+    hold.go_on.set()
+    assert [answer.tolist() for answer in await asyncio.gather(*others)] == [[[3, 1]]] * 4
+    assert inner.calls == [["abc"]]
+    with pytest.raises(asyncio.CancelledError):
+        await leader
+
+
+async def test_a_call_that_was_sent_is_stored_although_its_task_gave_up(store: Store) -> None:
+    hold = Hold()
+    embedding = asyncio.ensure_future(embedder(store, Lengths(hold)).embed(["abc"]))
+    await hold.arrived.wait()
+    embedding.cancel()
+    await asyncio.sleep(0)
+    hold.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await embedding
+    again = Lengths()
+    assert (await embedder(store, again).embed(["abc"]))[0, 0] == 3
+    assert again.calls == []
+
+
+async def test_no_call_passes_the_spending_limit(store: Store) -> None:
+    inner = Lengths()
+    limited = embedder(store, inner, max_usd=4.0)  # a dollar a character here
+    await limited.embed(["abc"])
+    with pytest.raises(BudgetReached):
+        await limited.embed(["de"])
+    assert (await limited.embed(["abc", "f"]))[:, 0].tolist() == [3, 1], "what is in the ledger costs nothing"
+    assert inner.calls == [["abc"], ["f"]]
+
+
+async def test_vectors_are_used_bit_for_bit_as_they_are_stored(store: Store) -> None:
+    bits = np.random.default_rng(7).integers(0, 2**32, (3, 2), np.uint32)
+    bits[0] = 1, 0x80000000  # the smallest number there is, and minus zero
+    odd = bits.view(np.float32)
+    texts = ["a", "bb", "ccc"]
+    embedding = embedder(store, Lengths(vectors=lambda texts: np.asfortranarray(odd)))
+    used = await embedding.embed(texts)
+    assert used.tobytes() == odd.tobytes()
+    assert [record["vector"] for record in await records(store, embedding, texts)] == [row.tobytes() for row in odd]
+    assert (await embedder(store, Lengths()).embed(texts)).tobytes() == odd.tobytes()
+
+
+async def test_of_two_copies_of_a_request_the_one_that_is_stored_is_used(store: Store) -> None:
+    both = asyncio.Barrier(2)
+    inner = Lengths(
+        lambda texts: both.wait(),  # neither copy is answered before the other is sent
+        vectors=lambda texts: np.random.default_rng().random((len(texts), 2), np.float32),
+    )
+    times = iter([2.0, 1.0])  # a clock that is set back: of two stored copies the second would count
+    caller = Caller(Budget(Treasury({"e": Allowance(None, None, 8)})), Patience(3, 0.3, hedge_s=0.01))
+    ledger = Ledger(store, clock=lambda: next(times))
+    embedding = LedgerEmbedder(PricedEmbedder("e", inner), ledger, caller)
+    used = await embedding.embed(["abc"])
+    await caller.close()
+    assert len(inner.calls) == 2
+    assert [record["vector"] for record in await records(store, embedding, ["abc"])] == [used.tobytes()]
+
+
+async def test_a_failure_beside_text_that_is_waited_for_leaves_no_turn_behind(store: Store) -> None:
+    def fail(texts: list[str]) -> None:
+        if "bad" in texts:
+            raise ModelError("gone")
+
+    inner = Lengths(fail)
+    embedding = embedder(store, inner)
+    outcomes = await asyncio.gather(embedding.embed(["bad"]), embedding.embed(["bad", "fine"]), return_exceptions=True)
+    assert all(isinstance(outcome, ModelError) for outcome in outcomes)
+    assert embedding._turns == {}

@@ -1,0 +1,185 @@
+"""The pool: a reply is paid once, stored before use, asked again when refused, and never lost."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.core.prompts.reply_parsing import Malformed
+from hirag_dist.errors import BudgetReached, HiragError, ModelUnavailable, RateLimited, RequestRejected, StoreError
+from hirag_dist.llm.chat import Pool, PricedModel
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.limits.client import Budget
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.storage.store import Store
+from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
+
+
+class Model:
+    """Answers by a function of the request; counts what it was asked."""
+
+    def __init__(self, answer: Callable[[ChatRequest, int], ChatReply]) -> None:
+        self.name = "model"
+        self.asked: list[ChatRequest] = []
+        self._answer = answer
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        return self._answer(request, len(self.asked))
+
+    async def stream(self, request: ChatRequest):  # type: ignore[no-untyped-def]
+        yield (await self.complete(request)).text
+
+    async def close(self) -> None:
+        self.asked.clear()
+
+
+def reply(text: str) -> ChatReply:
+    return ChatReply(text, input_tokens=10, output_tokens=5)
+
+
+def question(text: str = "hello") -> ChatRequest:
+    return ChatRequest("extract", (Message("user", text),), unit="u")
+
+
+def pool(model: Model, store: Store, attempts: int = 3, **limits: float) -> Pool:
+    treasury = Treasury({"e": Allowance(None, None, 8)}, **limits)  # type: ignore[arg-type]
+    priced = PricedModel("e", model, price=(1e6, 1e6, 1e6))
+    caller = Caller(Budget(treasury, spending=bool(limits)), Patience(attempts, 0.5))
+    return Pool({"extract": [priced]}, Ledger(store), caller, len)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path))
+
+
+async def test_a_reply_is_paid_once_across_runs(store: Store) -> None:
+    model = Model(lambda request, n: reply("yes"))
+    first = await pool(model, store).ask(question(), lambda r: r.text)
+    meter = Meter()
+    token = current_meter.set(meter)
+    second = await pool(model, store).ask(question(), lambda r: r.text)
+    current_meter.reset(token)
+    assert (first, second, len(model.asked)) == ("yes", "yes", 1)
+    use = next(iter(meter.uses.values()))
+    assert (use.calls, use.ledger_hits, use.input_tokens, use.sent_tokens) == (1, 1, 10, 0)
+
+
+async def test_two_equal_requests_at_once_are_paid_once(store: Store) -> None:
+    model = Model(lambda request, n: reply("yes"))
+    asking = pool(model, store)
+    answers = await asyncio.gather(*(asking.ask(question(), lambda r: r.text) for _ in range(5)))
+    assert answers == ["yes"] * 5
+    assert len(model.asked) == 1
+
+
+async def test_a_refused_reply_is_asked_again_with_the_reason(store: Store) -> None:
+    model = Model(lambda request, n: reply("bad" if n == 1 else "good"))
+
+    def accept(answer: ChatReply) -> str:
+        if answer.text == "bad":
+            raise Malformed("it is bad")
+        return answer.text
+
+    assert await pool(model, store).ask(question(), accept) == "good"
+    assert [message.role for message in model.asked[1].messages] == ["user", "assistant", "user"]
+    assert "it is bad" in model.asked[1].messages[-1].content
+    assert await pool(model, store).ask(question(), accept) == "good"
+    assert len(model.asked) == 2
+
+
+async def test_after_the_last_attempt_the_unit_is_rejected(store: Store) -> None:
+    model = Model(lambda request, n: reply(f"bad {n}"))
+
+    def accept(answer: ChatReply) -> str:
+        raise Malformed("never right")
+
+    result = await pool(model, store, attempts=2).ask(question(), accept)
+    assert isinstance(result, Rejected)
+    assert (result.reason, result.attempts, result.reply) == ("never right", 2, "bad 2")
+    assert "hello" in result.request
+
+
+async def test_an_endpoint_that_comes_back_is_waited_for(store: Store) -> None:
+    def answer(request: ChatRequest, n: int) -> ChatReply:
+        if n == 1:
+            raise RateLimited("slow down", retry_after_s=0.01)
+        return reply("yes")
+
+    model = Model(answer)
+    assert await pool(model, store).ask(question(), lambda r: r.text) == "yes"
+    assert len(model.asked) == 2
+
+
+async def test_an_endpoint_that_stays_away_ends_the_run(store: Store) -> None:
+    def answer(request: ChatRequest, n: int) -> ChatReply:
+        raise ModelUnavailable("gone")
+
+    with pytest.raises(ModelUnavailable, match="gone"):
+        await pool(Model(answer), store).ask(question(), lambda r: r.text)
+
+
+async def test_a_wrong_key_ends_the_run_and_a_wrong_request_only_its_unit(store: Store) -> None:
+    def refuse(fatal: bool) -> Model:
+        def answer(request: ChatRequest, n: int) -> ChatReply:
+            raise RequestRejected("no", fatal=fatal)
+
+        return Model(answer)
+
+    with pytest.raises(RequestRejected):
+        await pool(refuse(True), store).ask(question(), lambda r: r.text)
+    assert isinstance(await pool(refuse(False), store).ask(question(), lambda r: r.text), Rejected)
+
+
+async def test_a_call_that_was_sent_is_stored_although_its_task_gave_up(store: Store) -> None:
+    sent, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Model):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            sent.set()
+            await go_on.wait()
+            return await super().complete(request)
+
+    model = Slow(lambda request, n: reply("late"))
+    asking = asyncio.ensure_future(pool(model, store).ask(question(), lambda r: r.text))
+    await sent.wait()
+    asking.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    again = Model(lambda request, n: reply("paid twice"))
+    assert await pool(again, store).ask(question(), lambda r: r.text) == "late"
+
+
+async def test_no_call_passes_the_spending_limit(store: Store) -> None:
+    model = Model(lambda request, n: reply("yes"))
+    limited = pool(model, store, max_usd=8230.0)  # a call may cost 11 + 8192 dollars, and costs 15
+    assert await limited.ask(question("one"), lambda r: r.text) == "yes"
+    assert await limited.ask(question("two"), lambda r: r.text) == "yes"
+    with pytest.raises(BudgetReached, match=r"max-usd 8230 was passed \(\$30"):
+        await limited.ask(question("three"), lambda r: r.text)
+    assert len(model.asked) == 2
+
+
+async def test_a_reply_that_cannot_be_stored_is_not_used(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    asking = pool(Model(lambda request, n: reply("yes")), store)
+    (tmp_path / "ledger").write_text("in the way")
+    with pytest.raises(StoreError):
+        await asking.ask(question(), lambda r: r.text)
+
+
+def test_every_error_can_travel_between_processes() -> None:
+    import pickle
+
+    for error in (RateLimited("m", 2.5), RequestRejected("m", fatal=True), BudgetReached("m"), HiragError("m")):
+        back = pickle.loads(pickle.dumps(error))
+        assert type(back) is type(error)
+        assert str(back) == "m"
+        assert vars(back) == vars(error)

@@ -1,0 +1,352 @@
+"""Which endpoint is called, when it is called again, and when it is given up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
+from hirag_dist.llm.limits.adaptive import Allowance
+from hirag_dist.llm.limits.client import Budget
+from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.retrying import Answered, Caller, Need, Patience
+from hirag_dist.llm.usage import Meter, current_meter
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    endpoint: str
+    weight: float = 1.0
+    name: str = "model"
+
+
+class World:
+    """Endpoints by a script, and a clock that moves when somebody sleeps."""
+
+    def __init__(self, script: Callable[[str, int], Any], patience: Patience, *endpoints: Endpoint) -> None:
+        self.now = 0.0
+        self.endpoints = endpoints or (Endpoint("a"),)
+        treasury = Treasury({each.endpoint: Allowance(None, None, 50) for each in self.endpoints}, clock=self.clock)
+        self.caller = Caller(Budget(treasury, clock=self.clock), patience, self.clock, self.sleep)
+        self.asked: list[str] = []
+        self.stored: list[str] = []
+        self.slept: list[float] = []
+        self._script = script
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+    async def send(self, target: Endpoint) -> Answered[str]:
+        self.asked.append(target.endpoint)
+        said = self._script(target.endpoint, len(self.asked))
+        if isinstance(said, asyncio.Event):
+            await said.wait()
+            said = "late"
+        if isinstance(said, Exception):
+            self.now += 1.0
+            raise said
+        return Answered(said, 10, 0.0)
+
+    async def store(self, target: Endpoint, reply: str) -> None:
+        self.stored.append(reply)
+
+    async def call(self, last_resort: bool = True) -> tuple[str, str]:
+        async with asyncio.timeout(10):
+            target, reply = await self.caller.call(
+                self.endpoints, self.send, self.store, lambda target: Need(10, 10, 0.0), "extract", last_resort
+            )
+        return target.endpoint, reply
+
+
+def down(endpoint: str) -> ModelUnavailable:
+    return ModelUnavailable(f"{endpoint} is out of reach")
+
+
+async def test_calls_are_shared_by_weight() -> None:
+    gate = asyncio.Event()
+    world = World(lambda endpoint, n: gate, Patience(), Endpoint("a", 3.0), Endpoint("b", 1.0))
+    calls = [asyncio.ensure_future(world.call()) for _ in range(40)]
+    for _ in range(400):
+        await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(*calls)
+    assert Counter(world.asked) == {"a": 30, "b": 10}
+
+
+async def test_an_endpoint_that_fails_is_replaced_and_comes_back() -> None:
+    well = {"a": False}
+    world = World(
+        lambda endpoint, n: f"from {endpoint}" if well.get(endpoint, True) else down(endpoint),
+        Patience(outage_s=60),
+        Endpoint("a", 100.0),
+        Endpoint("b", 1.0),
+    )
+    for _ in range(5):
+        assert (await world.call())[0] == "b"
+    assert Counter(world.asked)["a"] == 3  # then it was left alone
+    well["a"] = True
+    world.now += 100
+    assert (await world.call())[0] == "a"
+
+
+async def test_an_outage_is_waited_out_and_then_rises() -> None:
+    world = World(lambda endpoint, n: "back" if n > 8 else down(endpoint), Patience(outage_s=300))
+    assert await world.call() == ("a", "back")
+    meter = Meter()
+    token = current_meter.set(meter)
+    world = World(lambda endpoint, n: down(endpoint), Patience(outage_s=300))
+    with pytest.raises(ModelUnavailable, match="a is out of reach"):
+        await world.call()
+    current_meter.reset(token)
+    assert 300 < world.now < 400
+    assert meter.use("extract", "model", "a").failed == len(world.asked) > 5
+
+
+async def test_calls_that_fail_together_are_one_outage() -> None:
+    """However many were in flight or waited for their turn when it went down, it is tried again within seconds."""
+    world = World(lambda endpoint, n: down(endpoint), Patience(outage_s=0))
+    failures = await asyncio.gather(*(world.call() for _ in range(40)), return_exceptions=True)
+    assert len(world.asked) == 40
+    assert {type(each) for each in failures} == {ModelUnavailable}
+    assert world.caller.pick(world.endpoints) is not None
+
+
+async def test_whoever_waits_for_an_endpoint_soon_sees_that_it_is_back() -> None:
+    gate = asyncio.Event()
+    world = World(lambda endpoint, n: down(endpoint) if n <= 3 else gate, Patience(outage_s=0))
+    await asyncio.gather(*(world.call() for _ in range(3)), return_exceptions=True)
+    world.now += 5
+    trying = asyncio.ensure_future(world.call())
+    while len(world.asked) < 4:
+        await asyncio.sleep(0)
+    world.slept.clear()
+    waiting = asyncio.ensure_future(world.call())
+    while not world.slept:
+        await asyncio.sleep(0)
+    gate.set()
+    assert await asyncio.gather(trying, waiting) == [("a", "late")] * 2
+    assert max(world.slept) <= 0.5
+
+
+async def test_another_model_is_left_the_call_sooner() -> None:
+    world = World(lambda endpoint, n: down(endpoint), Patience(outage_s=600, failover_s=30))
+    with pytest.raises(ModelUnavailable):
+        await world.call(last_resort=False)
+    assert 30 < world.now < 120
+    with pytest.raises(ModelError):  # known to be out: the next call does not wait for it
+        await world.call(last_resort=False)
+
+
+async def test_an_endpoint_that_refuses_our_key_is_not_asked_again() -> None:
+    def script(endpoint: str, n: int) -> object:
+        return RequestRejected("401", fatal=True) if endpoint == "a" else "yes"
+
+    world = World(script, Patience(), Endpoint("a", 9.0), Endpoint("b"))
+    assert [(await world.call())[0] for _ in range(4)] == ["b"] * 4
+    assert world.asked == ["a", "b", "b", "b", "b"]
+    alone = World(script, Patience())
+    for _ in range(2):
+        with pytest.raises(RequestRejected, match="401"):
+            await alone.call()
+    assert alone.asked == ["a"]
+
+
+async def test_a_request_at_fault_is_rejected_and_the_endpoint_stays_well() -> None:
+    world = World(lambda endpoint, n: RequestRejected("400: too long") if n == 1 else "yes", Patience())
+    with pytest.raises(RequestRejected, match="too long"):
+        await world.call()
+    assert await world.call() == ("a", "yes")
+
+
+@pytest.mark.parametrize(("failure", "tries"), [(TimedOut("no answer in time"), 3), (ModelUnavailable("500"), 10)])
+async def test_a_request_that_alone_fails_every_time_is_given_up(failure: ModelUnavailable, tries: int) -> None:
+    """Others are answered in between: it is not the endpoint."""
+    bad = asyncio.Event()
+
+    def script(endpoint: str, n: int) -> object:
+        return failure if bad.is_set() else "yes"
+
+    world = World(script, Patience(attempts=3, outage_s=1e9))
+    original = world.sleep
+
+    async def sleep(seconds: float) -> None:
+        bad.clear()
+        await world.call()
+        bad.set()
+        await original(seconds)
+
+    world.caller._sleep = sleep
+    await world.call()
+    bad.set()
+    before = world.asked.count("a")
+    if isinstance(failure, TimedOut):  # it is asked again at once, so the others come from beside it
+        asking = asyncio.ensure_future(world.call())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        world.caller._health["a"].answered_at = 1e6
+        with pytest.raises(RequestRejected, match="no reply in 3 tries while other requests had theirs"):
+            await asking
+        assert world.asked.count("a") - before == tries
+    else:
+        with pytest.raises(RequestRejected, match=f"no reply in {tries} tries"):
+            await world.call()
+
+
+async def test_a_hung_endpoint_is_an_outage_and_not_the_request_s_fault() -> None:
+    world = World(lambda endpoint, n: TimedOut("no answer in time"), Patience(attempts=2, outage_s=50))
+    with pytest.raises(TimedOut):
+        await world.call()
+    assert len(world.asked) > 2
+
+
+async def test_a_deadline_ends_a_unit() -> None:
+    world = World(lambda endpoint, n: down(endpoint), Patience(outage_s=1e9, deadline_s=20))
+    with pytest.raises(RequestRejected, match="within the deadline of 20 s: a is out of reach"):
+        await world.call()
+    assert world.now < 36
+
+
+async def test_429s_are_counted_and_are_no_failures() -> None:
+    meter = Meter()
+    token = current_meter.set(meter)
+    world = World(lambda endpoint, n: RateLimited("slow down", 0.0, "requests") if n < 6 else "yes", Patience())
+    assert await world.call() == ("a", "yes")
+    current_meter.reset(token)
+    use = meter.use("extract", "model", "a")
+    assert (use.rate_limited, use.failed) == (5, 0)
+
+
+async def test_a_straggler_is_sent_a_second_time_and_both_replies_are_kept() -> None:
+    slow = asyncio.Event()
+    world = World(lambda endpoint, n: slow if n == 1 else "quick", Patience(hedge_s=0.01), Endpoint("a"), Endpoint("b"))
+    endpoint, reply = await world.call()
+    assert (reply, world.stored) == ("quick", ["quick"])
+    assert endpoint != world.asked[0]
+    slow.set()
+    await world.caller.close()
+    assert world.stored == ["quick", "late"]
+
+
+async def test_a_reply_is_stored_before_it_is_used_and_after_its_slot_is_free() -> None:
+    world = World(lambda endpoint, n: "yes", Patience())
+    seen: list[int] = []
+
+    async def store(target: Endpoint, reply: str) -> None:
+        seen.append(world.caller.budget.load("a"))
+
+    await world.caller.call(world.endpoints, world.send, store, lambda target: Need(1, 1, 0.0), "extract")
+    assert seen == [0]
+
+
+async def test_a_call_that_waits_for_its_turn_has_no_second_copy() -> None:
+    """Of ten calls through one slot none is sent twice: the time counts from sending."""
+    treasury = Treasury({"a": Allowance(None, None, 1)})
+    caller = Caller(Budget(treasury), Patience(hedge_s=0.05))
+    asked = 0
+
+    async def send(target: Endpoint) -> Answered[str]:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0.02)
+        return Answered("yes", 1, 0.0)
+
+    async def store(target: Endpoint, reply: str) -> None:
+        pass
+
+    calls = (caller.call([Endpoint("a")], send, store, lambda target: Need(1, 1, 0.0), "extract") for _ in range(10))
+    await asyncio.gather(*calls)
+    await caller.close()
+    assert asked == 10
+
+
+async def test_whoever_gives_up_sends_no_copy_and_none_that_waits() -> None:
+    gate = asyncio.Event()
+    world = World(lambda endpoint, n: gate, Patience(hedge_s=60), Endpoint("a"))
+    world.caller.budget = Budget(Treasury({"a": Allowance(None, None, 1)}))
+    calls = [asyncio.ensure_future(world.call()) for _ in range(5)]
+    while not world.asked:
+        await asyncio.sleep(0)
+    for each in calls:
+        each.cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    await world.caller.close()
+    assert all(isinstance(each, asyncio.CancelledError) for each in outcomes)
+    assert (world.asked, world.stored) == (["a"], ["late"])
+
+
+async def test_an_endpoint_that_asks_for_an_hour_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hirag_dist.llm.retrying._LONG_PAUSE_S", 0.02)
+    world = World(
+        lambda endpoint, n: RateLimited("tomorrow", 3600.0, "requests") if endpoint == "a" else "yes",
+        Patience(),
+        Endpoint("a", 100.0),
+        Endpoint("b"),
+    )
+    assert [await world.call() for _ in range(3)] == [("b", "yes")] * 3
+    assert world.asked == ["a", "b", "b", "b"]
+
+
+async def test_an_hour_of_silence_is_longer_than_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hirag_dist.llm.retrying._LONG_PAUSE_S", 0.02)
+    patience = Patience(outage_s=0.2)
+    caller = Caller(Budget(Treasury({"a": Allowance(None, None, 5)})), patience)
+
+    async def send(target: Endpoint) -> Answered[str]:
+        raise RateLimited("tomorrow", 3600.0, "requests")
+
+    async def store(target: Endpoint, reply: str) -> None:
+        pass
+
+    with pytest.raises(RateLimited, match="tomorrow"):
+        async with asyncio.timeout(10):
+            await caller.call([Endpoint("a")], send, store, lambda target: Need(1, 1, 0.0), "extract")
+    await caller.close()
+
+
+async def test_a_time_out_may_be_billed_and_counts_as_the_most_that_it_can_cost() -> None:
+    treasury = Treasury({"a": Allowance(None, None, 5)}, max_tokens=100)
+    caller = Caller(Budget(treasury), Patience())
+    failures = [TimedOut("no answer in time"), ModelUnavailable("503")]
+
+    async def send(target: Endpoint) -> Answered[str]:
+        if failures:
+            raise failures.pop(0)
+        return Answered("yes", 5, 0.0)
+
+    async def store(target: Endpoint, reply: str) -> None:
+        pass
+
+    await caller.call([Endpoint("a")], send, store, lambda target: Need(10, 40, 0.0), "extract")
+    async with asyncio.timeout(5):
+        while treasury.spent()[0] != 40 + 5:
+            await asyncio.sleep(0.01)
+    await caller.close()
+
+
+async def test_a_question_whose_asker_is_gone_is_not_waited_for() -> None:
+    world = World(lambda endpoint, n: asyncio.Event(), Patience())
+    world.caller._keeps = False
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await world.caller.call(world.endpoints, world.send, world.store, lambda target: Need(1, 1, 0.0), "answer")
+
+
+async def test_calls_that_were_queued_before_an_outage_are_no_further_failures() -> None:
+    """Six calls through one slot meet the outage: three put the endpoint aside, the others say no more."""
+    world = World(lambda endpoint, n: down(endpoint), Patience(outage_s=0))
+    world.caller.budget = Budget(Treasury({"a": Allowance(None, None, 1)}, clock=world.clock), clock=world.clock)
+    await asyncio.gather(*(world.call() for _ in range(6)), return_exceptions=True)
+    assert len(world.asked) == 6
+    assert world.caller._health["a"].failures == 3

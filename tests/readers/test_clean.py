@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hirag_dist.readers import clean_text
+
+
+@pytest.mark.parametrize(
+    ("dirty", "clean"),
+    [
+        ("\ufeffAlice", "Alice"),
+        ("a\r\nb\rc\nd", "a\nb\nc\nd"),
+        ("page\x0cpage\x0bline\x85end", "page\npage\nline\nend"),
+        ("A\x00l\x01i\x1bc\x7fe\x9f\tBob", "Alice\tBob"),
+        ("\ud800x\udfff", "\ufffdx\ufffd"),
+        ("e\u0301 \u00e9 \u200bzero \ufeffinside \u202erl \U0001f469\u200d\U0001f467 \ufb01 \u2028", None),
+    ],
+)
+def test_only_what_is_no_text_goes(dirty: str, clean: str | None) -> None:
+    assert clean_text(dirty) == (dirty if clean is None else clean)
+
+
+def test_clean_text_is_idempotent_and_encodes() -> None:
+    every = "".join(map(chr, range(0x3000))) + "\ud800"
+    once = clean_text(every)
+    assert clean_text(once) == once
+    once.encode()
+
+
+def test_a_line_of_megabytes_is_fast() -> None:
+    line = "Alice met Bob. " * 1_000_000
+    start = time.perf_counter()
+    assert clean_text(line) == line
+    assert time.perf_counter() - start < 5

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.errors import InputError
+from hirag_dist.readers import ReadOptions, Unreadable, find_inputs, read_source
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """docs/ with text, a picture, hidden things and a folder below it."""
+    docs = tmp_path / "docs"
+    for name in (
+        "b.txt",
+        "a.md",
+        "pic.png",
+        ".hidden.txt",
+        "sub/c.jsonl.gz",
+        "sub/ünï code.txt",
+        ".git/d.txt",
+        "README",
+    ):
+        (docs / name).parent.mkdir(parents=True, exist_ok=True)
+        (docs / name).write_text("Alice met Bob.")
+    return docs
+
+
+def names(inputs: list[str], folder: Path) -> list[str]:
+    return [os.path.relpath(os.path.abspath(file.display), folder) for file in find_inputs(inputs)]
+
+
+def test_a_folder_is_walked_sorted_without_hidden_names(folder: Path) -> None:
+    assert names([str(folder)], folder) == [
+        "README",
+        "a.md",
+        "b.txt",
+        "pic.png",
+        "sub/ünï code.txt",
+        "sub/c.jsonl.gz",
+    ]
+    files = find_inputs([str(folder)])
+    assert [file.format for file in files] == ["txt", "md", "txt", "unsupported", "txt", "jsonl"]
+    assert [file.compression for file in files] == [None, None, None, None, None, "gz"]
+    assert all(file.size_bytes == 14 and file.uri.startswith("file:///") for file in files)
+    assert [file.uri for file in files] == sorted(file.uri for file in files)
+
+
+def test_an_unsupported_file_is_accounted_for(folder: Path) -> None:
+    picture = next(file for file in find_inputs([str(folder)]) if file.format == "unsupported")
+    assert list(read_source(picture, ReadOptions())) == [Unreadable(picture.uri, 0, "unsupported file type .png")]
+
+
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("*.txt", ["b.txt"]),
+        ("**/*.txt", ["b.txt", "sub/ünï code.txt"]),
+        ("**", ["README", "a.md", "b.txt", "pic.png", "sub/ünï code.txt", "sub/c.jsonl.gz"]),
+        ("[ab].*", ["a.md", "b.txt"]),
+        ("[!a].???", ["b.txt"]),
+        ("s*/*", ["sub/ünï code.txt", "sub/c.jsonl.gz"]),
+        (".h*", [".hidden.txt"]),
+    ],
+)
+def test_globs(folder: Path, glob: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert names([f"{folder}/{glob}"], folder) == expected
+    monkeypatch.chdir(folder)
+    assert names([glob], folder) == expected
+
+
+def test_the_same_file_named_in_every_way_is_listed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    ways = [
+        str(folder),
+        "b.txt",
+        "./b.txt",
+        "sub/../b.txt",
+        (folder / "b.txt").as_uri(),
+        "*.txt",
+        f"{folder}/",
+    ]
+    assert len(find_inputs(ways)) == 6
+    assert find_inputs(ways) == sorted(find_inputs(ways), key=lambda file: file.uri)
+    (one,) = find_inputs(["./b.txt"])
+    assert one.display == "b.txt"
+
+
+def test_a_file_uri_is_percent_decoded(folder: Path) -> None:
+    path = folder / "sub" / "ünï code.txt"
+    assert find_inputs([path.as_uri()]) == find_inputs([str(path)])
+    (found,) = read_source(find_inputs([str(path)])[0], ReadOptions())
+    assert not isinstance(found, Unreadable)
+    assert (found.title, found.uri) == ("ünï code", path.as_uri())
+
+
+def test_a_file_that_exists_is_no_glob(tmp_path: Path) -> None:
+    (tmp_path / "a[1]*.txt").write_text("x")
+    assert len(find_inputs([str(tmp_path / "a[1]*.txt")])) == 1
+
+
+def test_a_named_file_of_unknown_type_is_read_as_text(tmp_path: Path) -> None:
+    (tmp_path / "notes.log").write_text("Alice met Bob.")
+    assert [file.format for file in find_inputs([str(tmp_path / "notes.log")])] == ["txt"]
+    assert [file.format for file in find_inputs([str(tmp_path / "*.log")])] == ["txt"]
+
+
+def test_links_that_go_round_or_nowhere(folder: Path) -> None:
+    (folder / "sub" / "up").symlink_to(folder)
+    (folder / "gone.txt").symlink_to(folder / "nowhere")
+    found = find_inputs([str(folder)])
+    assert len(found) == 7
+    gone = next(file for file in found if file.display.endswith("gone.txt"))
+    assert [each.reason for each in read_source(gone, ReadOptions()) if isinstance(each, Unreadable)] == [
+        "the file is not there any more"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([], "no input"),
+        (["docs/nothing.txt"], "does not exist"),
+        (["docs/*.pdf"], "matches no file"),
+        (["docs/.git"], None),
+        (["empty"], "holds no file; what can be read"),
+        (["pictures"], r"holds nothing but \.png; what can be read"),
+        (["/dev/null"], "no file that can be read"),
+        (["zzz://bucket/key"], "zzz://bucket/key cannot be reached"),
+        (["file:///no/such/file"], "does not exist"),
+    ],
+)
+def test_inputs_that_name_nothing(
+    folder: Path, inputs: list[str], message: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    Path("empty").mkdir()
+    Path("pictures").mkdir()
+    Path("pictures/a.png").write_bytes(b"")
+    if message is None:
+        assert len(find_inputs(inputs)) == 1  # a hidden folder that is named is walked
+        return
+    with pytest.raises(InputError, match=message) as caught:
+        find_inputs(inputs)
+    assert "\n" not in str(caught.value)

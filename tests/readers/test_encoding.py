@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import codecs
+import time
+
+import pytest
+
+from hirag_dist.readers.encoding import NotText, decode_text
+
+CHINESE = "孙悟空大闹天宫，玉皇大帝请如来佛祖。"
+TRADITIONAL = "人人生而自由,在尊嚴和權利上一律平等。"
+JAPANESE = "吾輩は猫である。名前はまだ無い。"
+KOREAN = "모든 인간은 태어날 때부터 자유로우며 존엄하다."
+RUSSIAN = "Все люди рождаются свободными и равными."
+GREEK = "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι"
+HEBREW = "כל בני האדם נולדו בני חורין"
+ARABIC = "يولد جميع الناس أحراراً متساوين"
+THAI = "มนุษย์ทั้งหลายเกิดมามีอิสระ"
+POLISH = "Wszyscy ludzie rodzą się wolni i równi pod względem swej godności"
+CZECH = "Všichni lidé rodí se svobodní a sobě rovní"
+TURKISH = "Bütün insanlar hür, haysiyet ve haklar bakımından eşit doğarlar"
+FRENCH = "Tous les êtres humains naissent libres et égaux en dignité"
+ENGLISH = "Marley’s grave — “Humbug!” he said; it cost £5."
+
+
+@pytest.mark.parametrize(
+    ("text", "codec"),
+    [
+        (CHINESE, "gb18030"),
+        (CHINESE[:3], "gb18030"),
+        (TRADITIONAL, "big5"),
+        (JAPANESE, "cp932"),
+        (JAPANESE, "euc_jp"),
+        (JAPANESE, "iso2022_jp"),
+        (KOREAN, "cp949"),
+        (RUSSIAN, "cp1251"),
+        (RUSSIAN, "koi8_r"),
+        (RUSSIAN, "cp866"),
+        (GREEK, "cp1253"),
+        (HEBREW, "cp1255"),
+        (ARABIC, "cp1256"),
+        (THAI, "cp874"),
+        (POLISH, "cp1250"),
+        (CZECH, "cp1250"),
+        (TURKISH, "cp1254"),
+        (FRENCH, "cp1252"),
+        (FRENCH, "mac_roman"),
+        (ENGLISH, "cp1252"),
+    ],
+)
+def test_a_line_in_a_legacy_encoding(text: str, codec: str) -> None:
+    assert decode_text(text.encode(codec)) == text
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("mark", [True, False])
+def test_unicode_with_and_without_a_byte_order_mark(codec: str, mark: bool) -> None:
+    assert decode_text((("\ufeff" if mark else "") + ENGLISH).encode(codec)).removeprefix("\ufeff") == ENGLISH
+
+
+def test_utf16_cut_in_the_middle_of_a_character() -> None:
+    assert decode_text(codecs.BOM_UTF16_LE + "Bob".encode("utf-16-le") + b"x") == "Bob\ufffd"
+
+
+def test_several_encodings_in_one_file() -> None:
+    lines = [ENGLISH.encode(), ENGLISH.encode("cp1252"), CHINESE[:3].encode("gb18030"), ENGLISH.encode()]
+    assert decode_text(b"\n".join(lines)).split("\n") == [ENGLISH, ENGLISH, CHINESE[:3], ENGLISH]
+
+
+def test_damaged_utf8_keeps_the_rest() -> None:
+    damaged = (FRENCH + " " + RUSSIAN).encode().replace(" ê".encode(), b" \xff\xc3\xaa")
+    assert decode_text(damaged) == (FRENCH + " " + RUSSIAN).replace(" ê", " \ufffdê")
+
+
+def test_surrogates_written_as_utf8() -> None:
+    pair = "\U0001f600".encode("utf-16-be").decode("utf-16-be")
+    cesu = b"\xed\xa0\xbd\xed\xb8\x80 and \xed\xa0\x80 alone"
+    assert decode_text(cesu) == f"{pair} and \ufffd alone"
+
+
+def test_a_declared_charset_is_believed_unless_the_bytes_are_utf8() -> None:
+    assert decode_text(b"\xe9\xe8", "ISO-8859-1") == "éè"
+    assert decode_text("é".encode(), "big5") == "é"
+    assert decode_text("Привет, мир".encode("cp1251"), "no-such-charset") == "Привет, мир"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x89PNG\r\n\x1a\n" + bytes(range(256)),
+        b"PK\x03\x04" + bytes(100),
+        bytes(5000),
+        bytes(range(256)) * 20,
+    ],
+)
+def test_binary_is_refused(data: bytes) -> None:
+    with pytest.raises(NotText, match="binary"):
+        decode_text(data)
+
+
+def test_some_control_characters_are_no_reason_to_refuse() -> None:
+    assert decode_text(b"Alice\x00 works at \x00Acme\x00 Corp.\x00\n\x00\x00").count("\x00") == 6
+
+
+def test_megabytes_in_a_legacy_encoding_are_fast() -> None:
+    text = (CHINESE + "\n") * 50_000
+    start = time.perf_counter()
+    assert decode_text(text.encode("gb18030")) == text
+    assert decode_text(text.replace("\n", " ").encode("gb18030")) == text.replace("\n", " ")
+    assert time.perf_counter() - start < 20

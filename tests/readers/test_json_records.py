@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hirag_dist.readers import Document
+
+Read = Callable[..., list[Any]]
+
+
+def texts(found: list[Any]) -> list[tuple[str, str]]:
+    assert all(isinstance(each, Document) for each in found), found
+    assert [each.record for each in found] == list(range(len(found)))
+    return [(each.title, each.text) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (["one", "two"], [("d#0", "one"), ("d#1", "two")]),
+        ([{"text": "one"}, {"Content": "two", "title": "T"}], [("d#0", "one"), ("T", "two")]),
+        ({"text": "one", "meta": ["x"]}, [("d", "one")]),
+        ({"id1": "one", "id2": "two"}, [("id1", "one"), ("id2", "two")]),
+        (
+            {"id1": {"content": "one"}, "id2": {"content": "two", "title": "T"}},
+            [("id1", "one"), ("T", "two")],
+        ),
+        ({"version": 1, "anything": ["one"]}, [("d#0", "one")]),
+        ({"data": [{"text": "one"}], "authors": ["A"]}, [("d#0", "one")]),
+        ({"documents": ["one"], "n": 1}, [("d#0", "one")]),
+        ("one", [("d", "one")]),
+    ],
+)
+def test_shapes_of_json(read: Read, value: object, expected: list[tuple[str, str]]) -> None:
+    assert texts(read("d.json", json.dumps(value))) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "the text is empty"),
+        ("[]", "the list is empty"),
+        ("{}", "no field named"),
+        ("12", "the file holds a number, not a list or an object"),
+        ('["a", 1, null]', None),
+        ('{"title": "T", "summary": "S"}', "no field named text, .*; there is: title, summary"),
+        ('{"a": ["x"], "b": ["y"]}', r"several lists \(a, b\)"),
+        ('{"text": 5}', "field 'text' is a number, not a string"),
+        ('[{"text": " \\n"}]', "the text is empty"),
+        ('[{"text": null}]', "no field named"),
+        ('[\n{"a": }]', r"not valid JSON: Expecting value \(line 2, column 7\)"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_json_without_documents(read: Read, content: str, reason: str | None) -> None:
+    found = read("d.json", content)
+    if reason is None:
+        assert [getattr(each, "reason", "") for each in found] == [
+            "",
+            "the record is a number, not an object or a string",
+            "the record is null, not an object or a string",
+        ]
+    else:
+        (one,) = found
+        assert re.search(reason, one.reason), one.reason
+
+
+def test_json_lines_keep_what_is_good(read: Read) -> None:
+    lines = b'\xef\xbb\xbf{"text": "one"}\r\n\r\nnot json\n   \n["list"]\n{"text": "caf\xe9"}\n"two"\n'
+    lines += b'{"x": 1}\n{"text": "three"}'
+    found = read("d.jsonl", lines)
+    assert [each.record for each in found] == list(range(7))
+    assert [getattr(each, "text", "-") for each in found] == ["one", "-", "-", "café", "two", "-", "three"]
+    assert found[1].reason == "line 3 is not valid JSON: Expecting value (column 1)"
+
+
+def test_json_lines_in_a_json_file_and_in_utf16(read: Read) -> None:
+    lines = '{"text": "one"}\n{"text": "two — 二"}\n'
+    assert texts(read("d.json", lines)) == [("d#0", "one"), ("d#1", "two — 二")]
+    assert texts(read("d.ndjson", ("\ufeff" + lines).encode("utf-16-le"))) == [
+        ("d#0", "one"),
+        ("d#1", "two — 二"),
+    ]
+
+
+def test_surrogates_line_separators_and_huge_numbers(read: Read) -> None:
+    digits = "9" * 10_000
+    (found,) = read("d.jsonl", f'{{"text": "a\\ud800\\u0000b\u2028c", "n": {digits}, "n": {digits}}}')
+    assert found.text == "a\ufffdb\u2028c"
+
+
+def test_fields_by_option(read: Read) -> None:
+    line = '{"text": "no", "Main": "yes", "head": "T\\nU", "who": ["a", "b", "a", " "]}'
+    (found,) = read("d.jsonl", line, text_field="main", title_field="head", label_field="who")
+    assert (found.text, found.title, found.labels) == ("yes", "T U", ("a", "b"))
+    (missing,) = read("d.jsonl", line, text_field="body")
+    assert "no field 'body'" in missing.reason
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ('"hr"', ("hr",)),
+        ('["a", 1]', ("a", "1")),
+        ("null", ()),
+        ('""', ()),
+        ("7", ("7",)),
+        ('"a, b"', ("a, b",)),
+        ("{}", None),
+        ("[[]]", None),
+    ],
+)
+def test_labels(read: Read, labels: str, expected: tuple[str, ...] | None) -> None:
+    (found,) = read("d.jsonl", f'{{"text": "x", "label": {labels}, "tags": ["no"]}}')
+    assert getattr(found, "labels", None) == expected
+
+
+def test_a_named_label_field_that_is_absent_hides_the_record(read: Read) -> None:
+    found = read("d.jsonl", '{"text": "a", "acl": "x"}\n{"text": "b"}\n{"text": "c", "acl": null}', label_field="acl")
+    assert [getattr(each, "labels", None) for each in found] == [("x",), None, ()]
+    assert found[1].reason.startswith("no field 'acl' with the labels; ")
+
+
+def test_a_line_beyond_the_limit_costs_the_rest(read: Read) -> None:
+    found = read("d.jsonl", '{"text": "one"}\n{"text": "' + "x" * 1000 + '"}\n', max_document_bytes=500)
+    assert [each.record for each in found] == [0, 1]
+    assert "longer than 500 bytes" in found[1].reason

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hirag_dist.readers import Unreadable
+
+Read = Callable[..., list[Any]]
+
+
+def test_front_matter_gives_title_and_labels_and_goes(read: Read) -> None:
+    (found,) = read(
+        "a.md", "---\r\ntitle: Stave One\r\nlabels: [staff, hr]\r\n---\r\n\r\n# Ghost\n\n*Marley* was dead.\n"
+    )
+    assert (found.title, found.labels, found.text) == (
+        "Stave One",
+        ("staff", "hr"),
+        "# Ghost\n\n*Marley* was dead.\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("intro\n\n# First #\n\n# Second\n", "First"),
+        ("```sh\n# no heading\n```\n# Real\n", "Real"),
+        ("## second level only\n", "a"),
+        ("#hashtag\n", "a"),
+    ],
+)
+def test_the_first_heading_is_the_title(read: Read, text: str, title: str) -> None:
+    (found,) = read("a.md", text)
+    assert (found.title, found.text) == (title, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\nno: [yaml\n---\ntext",
+        "---\njust words\n---\ntext",
+        "---\n\na rule, never closed",
+        "text\n---\na: b\n---\n",
+    ],
+)
+def test_what_is_no_front_matter_stays(read: Read, text: str) -> None:
+    (found,) = read("a.markdown", text)
+    assert found.text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\nacl: [x\n---\ntext",
+        "---\ntitle: a: b\n\nLabels: [x]\n---\ntext",
+        "---\ntitle: t\nlabel: x\n\nnever closed",
+        "---\n- 'acl' : x\n  - y\nlabels : x\n...\ntext",
+    ],
+)
+def test_damaged_front_matter_that_names_labels_makes_no_public_document(read: Read, text: str) -> None:
+    (found,) = read("a.md", text)
+    assert isinstance(found, Unreadable)
+    assert found.reason == "its front matter names labels and is not valid YAML between two lines of ---"
+
+
+def test_labels_that_are_none_make_the_file_unreadable(read: Read) -> None:
+    (found,) = read("a.md", "---\nacl: {a: b}\n---\ntext")
+    assert isinstance(found, Unreadable)
+    assert found.reason == "the labels are neither a string nor a list of strings"
+
+
+def test_front_matter_alone_is_no_text(read: Read) -> None:
+    (found,) = read("a.md", "---\ntitle: nothing else\n---\n")
+    assert found.reason == "the text is empty"

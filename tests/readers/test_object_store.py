@@ -1,0 +1,60 @@
+"""Reading from an S3 server on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyarrow import fs
+
+from hirag_dist.errors import InputError
+from hirag_dist.readers import Document, ReadOptions, find_inputs, read_source
+
+moto_server = pytest.importorskip("moto.server")
+
+
+@pytest.fixture(scope="module")
+def query() -> Iterator[str]:
+    """The query of URIs on the server, whose bucket holds five files."""
+    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    _, port = server.get_host_and_port()
+    options = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
+    store, _ = fs.FileSystem.from_uri(f"s3://key:secret@bucket/?{options}")
+    store.create_dir("bucket")
+    for name in ("docs/a.txt", "docs/ü b.md", "docs/sub/c.txt", "docs/.hidden.txt", "docs/pic.png"):
+        with store.open_output_stream(f"bucket/{name}") as stream:
+            stream.write(b"Alice met Bob.")
+    yield options
+    server.stop()
+
+
+def shown(name: str, query: str) -> list[str]:
+    return [file.display for file in find_inputs([f"s3://key:secret@bucket/{name}?{query}"])]
+
+
+def test_folders_globs_and_files(query: str) -> None:
+    every = ["s3://bucket/docs/a.txt", "s3://bucket/docs/pic.png", "s3://bucket/docs/sub/c.txt"]
+    assert shown("docs", query) == ["s3://bucket/docs/%C3%BC%20b.md", *every]
+    assert shown("docs/", query) == shown("docs", query)
+    assert shown("docs/*.txt", query) == every[:1]
+    assert shown("docs/**/*.txt", query) == [every[0], every[2]]
+    assert shown("docs/a.txt", query) == every[:1]
+
+
+def test_documents_hold_no_credentials(query: str) -> None:
+    for source in find_inputs([f"s3://key:secret@bucket/docs/**/[aüc]*?{query}"]):
+        (found,) = read_source(source, ReadOptions())
+        assert isinstance(found, Document)
+        assert found.text == "Alice met Bob."
+        assert found.title in ("a", "ü b", "c")
+        assert found.uri == source.display
+        assert "secret" not in repr(found)
+
+
+@pytest.mark.parametrize("name", ["nothing", "docs/*.pdf", "docs/none.txt"])
+def test_what_is_not_there(query: str, name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        shown(name, query)
+    assert f"s3://bucket/{name}" in str(caught.value)
+    assert "secret" not in str(caught.value)

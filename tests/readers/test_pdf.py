@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hirag_dist.readers.pdf import join_pages
+
+Read = Callable[..., list[Any]]
+
+
+def make_pdf(pages: list[list[str]], title: str = "", extra: str = "") -> bytes:
+    """Return a PDF with lines of text in Helvetica."""
+    kids = " ".join(f"{4 + 2 * index} 0 R" for index in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for lines in pages:
+        content = "BT /F1 10 Tf 14 TL 50 750 Td " + " ".join(f"({line}) Tj T*" for line in lines) + " ET"
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R "
+            "/Resources << /Font << /F1 3 0 R >> >> >>"
+        )
+        objects.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
+    objects.append(f"<< /Title ({title}) >>")
+    body, offsets = "%PDF-1.4\n", []
+    for number, each in enumerate(objects, start=1):
+        offsets.append(len(body))
+        body += f"{number} 0 obj\n{each}\nendobj\n"
+    table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
+    trailer = f"<< /Size {len(objects) + 1} /Root 1 0 R /Info {len(objects)} 0 R {extra} >>"
+    return (
+        f"{body}xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
+        f"trailer\n{trailer}\nstartxref\n{len(body)}\n%%EOF\n"
+    ).encode("latin-1")
+
+
+def test_the_text_layer_is_read(read: Read) -> None:
+    (found,) = read("a.pdf", make_pdf([["Alice met Bob."], ["Bob left."]], title="Report"))
+    assert (found.title, found.text) == ("Report", "Alice met Bob.\n\nBob left.")
+    assert read("a.pdf", make_pdf([["Alice"]]))[0].title == "a"
+
+
+def test_a_pdf_by_another_name(read: Read) -> None:
+    assert read("a.txt", make_pdf([["Alice met Bob."]]))[0].text == "Alice met Bob."
+
+
+def test_pdfs_that_cannot_be_read(read: Read) -> None:
+    good = make_pdf([["Alice met Bob."]])
+    locked = make_pdf(
+        [["Alice"]],
+        extra=f"/ID [<00> <00>] /Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <{'41' * 32}> /U <{'42' * 32}> >>",
+    )
+    reasons = {
+        good[:200]: "the PDF is damaged or truncated",
+        b"Alice met Bob.": "the file is no PDF",
+        b"": "the file is empty",
+        make_pdf([[]]): "the PDF has no text layer; run OCR first",
+        locked: "the PDF is encrypted; remove its password first",
+    }
+    for data, reason in reasons.items():
+        assert [each.reason for each in read("a.pdf", data)] == [reason]
+
+
+def test_lines_of_a_paragraph_are_joined() -> None:
+    page = (
+        "Heading\r\nThe quick brown fox jumps over the lazy dog and then it\r\n"
+        "runs away from here as fast as it can, over\r\nthe hill.\r\n"
+        "1. An item that is about as long as the other lines\r\n2. Another item\r\n7"
+    )
+    assert join_pages([page]).split("\n") == [
+        "Heading",
+        "The quick brown fox jumps over the lazy dog and then it runs away from here as fast as it can, over the hill.",
+        "1. An item that is about as long as the other lines",
+        "2. Another item",
+        "7",
+    ]
+
+
+def test_hyphens_at_line_ends() -> None:
+    assert join_pages(["trans\x02action"]) == "transaction"
+    assert join_pages(["a proof\x02of-work system"]) == "a proof-of-work system"
+    assert join_pages(["a well\x02known one", "the well-known one"]).startswith("a well-known one")
+    assert join_pages(["the Franco\x02Prussian war"]) == "the Franco-Prussian war"
+
+
+def test_pages_and_scripts_without_spaces() -> None:
+    assert join_pages(["it goes on", "to the next page."]) == "it goes on to the next page."
+    assert join_pages(["It ends.", "and begins"]) == "It ends.\n\nand begins"
+    assert join_pages(["覆载群生仰至仁发明万物皆成善欲知造化会元功须看西游释厄传\n盖闻天地之数"]).count("\n") == 0
+    assert join_pages(["oﬃce ﬁnds"]) == "office finds"

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import itertools
+import lzma
+import os
+import pickle
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hirag_dist.readers import Document, ReadOptions, Unreadable, find_inputs, read_source
+
+Read = Callable[..., list[Any]]
+
+
+def arrow(codec: str) -> Callable[[bytes], bytes]:
+    def compress(data: bytes) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, codec) as stream:
+            stream.write(data)
+        return bytes(sink.getvalue().to_pybytes())
+
+    return compress
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": arrow("zstd"),
+    ".lz4": arrow("lz4"),
+}
+
+
+def contents() -> dict[str, bytes]:
+    table = io.BytesIO()
+    pq.write_table(pa.table({"text": ["Alice met Bob."]}), table)
+    return {
+        ".txt": b"Alice met Bob.",
+        ".md": b"Alice met Bob.",
+        ".html": b"<p>Alice met Bob.</p>",
+        ".json": b'["Alice met Bob."]',
+        ".jsonl": b'{"text": "Alice met Bob."}\n',
+        ".csv": b"text\nAlice met Bob.\n",
+        ".tsv": b"text\nAlice met Bob.\n",
+        ".parquet": table.getvalue(),
+    }
+
+
+@pytest.mark.parametrize("extension", list(contents()))
+@pytest.mark.parametrize("compression", ["", *COMPRESS])
+def test_every_format_in_every_compression(read: Read, extension: str, compression: str) -> None:
+    data = contents()[extension]
+    (found,) = read(f"d{extension}{compression}", COMPRESS[compression](data) if compression else data)
+    assert isinstance(found, Document)
+    assert found.text == "Alice met Bob."
+    assert found.title in ("d", "d#0")
+
+
+@pytest.mark.parametrize("compression", list(COMPRESS))
+def test_damaged_compression_keeps_what_came_before(read: Read, compression: str) -> None:
+    lines = b"".join(b'{"text": "%s"}\n' % os.urandom(5000).hex().encode() for _ in range(300))
+    data = COMPRESS[compression](lines)
+    found = read(f"d.jsonl{compression}", data[: int(len(data) * 0.9)])
+    assert isinstance(found[0], Document)
+    assert isinstance(found[-1], Unreadable)
+    assert [each.record for each in found] == list(range(len(found)))
+    (junk,) = read(f"d.txt{compression}", b"this is no compressed data at all")
+    assert isinstance(junk, Unreadable)
+
+
+def test_compressed_streams_one_after_the_other(read: Read) -> None:
+    for compression, compress in COMPRESS.items():
+        assert read(f"d.txt{compression}", compress(b"Alice ") + compress(b"met Bob."))[0].text == "Alice met Bob."
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "the text is empty"),
+        (b" \t\r\n \n\x0c\n", "the text is empty"),
+        (bytes(3000), "the content is binary, not text"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "the content is binary, not text"),
+        (b"x" * 4001, "the content is larger than 4000 bytes; split it or raise the limit"),
+    ],
+)
+def test_texts_that_cannot_be_read(read: Read, data: bytes, reason: str) -> None:
+    (found,) = read("a.txt", data, max_document_bytes=4000)
+    assert (found.record, found.reason) == (0, reason)
+
+
+def test_a_file_that_went_or_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("x")
+    (source,) = find_inputs([str(path)])
+    path.unlink()
+    assert [each.reason for each in read_source(source, ReadOptions()) if isinstance(each, Unreadable)] == [
+        "the file is not there any more"
+    ]
+    path.mkdir()
+    (found,) = read_source(source, ReadOptions())
+    assert isinstance(found, Unreadable)
+    assert str(tmp_path) not in found.reason or "cannot be read" in found.reason
+
+
+def test_reading_is_lazy_and_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "big.jsonl"
+    line = '{"text": "' + "Alice met Bob. " * 100 + '"}\n'
+    path.write_text(line * 20_000)  # 30 MB
+    (source,) = find_inputs([str(path)])
+    tracemalloc.start()
+    count = sum(isinstance(each, Document) for each in read_source(source, ReadOptions()))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 20_000
+    assert peak_bytes < 16 << 20
+    first = read_source(source, ReadOptions())
+    assert len(list(itertools.islice(first, 2))) == 2
+    first.close()  # type: ignore[attr-defined]
+
+
+def test_records_pickle(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Alice")
+    (source,) = find_inputs([str(tmp_path)])
+    things = (
+        source,
+        ReadOptions(text_field="t"),
+        *read_source(source, ReadOptions()),
+        Unreadable("u", 0, "r"),
+    )
+    assert pickle.loads(pickle.dumps(things)) == things

@@ -1,0 +1,96 @@
+"""Records with any fields: every format gives the same ones, and what is broken says so."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hirag_dist.readers import Row, Unreadable, find_inputs, read_rows
+
+ROWS = [{"id": "a", "n": 1, "gold": ["x", "y"]}, {"id": "b", "n": None, "gold": []}]
+
+
+def rows(file: Path) -> list[Row | Unreadable]:
+    (source,) = find_inputs([str(file)])
+    return list(read_rows(source))
+
+
+def fields(file: Path) -> list[object]:
+    return [row.fields if isinstance(row, Row) else row.reason for row in rows(file)]
+
+
+def test_json_lines_json_and_parquet_are_the_same(tmp_path: Path) -> None:
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    (tmp_path / "a.jsonl").write_text(lines)
+    (tmp_path / "lines.json").write_text(lines)
+    (tmp_path / "list.json").write_text(json.dumps(ROWS))
+    (tmp_path / "under.json").write_text(json.dumps({"version": 2, "data": ROWS}))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
+    (tmp_path / "a.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
+    for file in tmp_path.iterdir():
+        assert fields(file) == ROWS, file.name
+
+
+def test_a_map_gives_its_keys_as_ids(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"q1": {"text": "one"}, "q2": {"text": "two", "id": "own"}}))
+    assert fields(tmp_path / "a.json") == [{"id": "q1", "text": "one"}, {"id": "own", "text": "two"}]
+
+
+def test_one_object_is_one_record(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"question": "Who?", "gold": ["a", "b"]}))
+    assert fields(tmp_path / "a.json") == [{"question": "Who?", "gold": ["a", "b"]}]
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("a.csv", ","), ("a.tsv", "\t"), ("b.csv", ";")])
+def test_cells_are_text_and_empty_ones_nothing(tmp_path: Path, name: str, delimiter: str) -> None:
+    table = [["id", "question"], ["1", '"Who, and; what\n?"'], ["2", ""], ["3"]]
+    (tmp_path / name).write_text("\n".join(delimiter.join(row) for row in table) + "\n")
+    text = "Who, and; what\n?"
+    assert fields(tmp_path / name) == [
+        {"id": "1", "question": text},
+        {"id": "2", "question": None},
+        {"id": "3", "question": None},
+    ]
+
+
+def test_a_broken_record_costs_itself(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n{broken\n\n[1]\n{"id": 2}\n')
+    first, broken, listed, last = rows(tmp_path / "a.jsonl")
+    assert isinstance(first, Row)
+    assert first.fields == {"id": 1}
+    assert isinstance(broken, Unreadable)
+    assert "line 2 is not valid JSON" in broken.reason
+    assert isinstance(listed, Unreadable)
+    assert (listed.record, listed.reason) == (2, "the record is a list, not an object")
+    assert isinstance(last, Row)
+    assert (last.record, last.fields) == (3, {"id": 2})
+
+
+def test_a_row_with_too_many_fields_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,q\n1,a\n2,b,c\n3,d\n")
+    assert fields(tmp_path / "a.csv")[1] == "the row has 3 fields, the header 2: quote fields that hold the delimiter"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("a.jsonl", b"", "no records"),
+        ("a.json", b"7", "a number, not a list"),
+        ("a.json", b"{", "not valid JSON"),
+        ("a.json.gz", gzip.compress(b"[]", mtime=0)[:12], "truncated"),
+        ("a.parquet", b"PAR1", "cannot be read"),
+        ("a.txt", b"Who?", "txt has no records"),
+        ("a.csv", b"\x00\x01\x02\xff\xfe\x00\x00", ""),
+    ],
+)
+def test_files_that_hold_no_records(tmp_path: Path, name: str, data: bytes, reason: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    (found,) = rows(tmp_path / name)
+    assert isinstance(found, Unreadable)
+    assert reason in found.reason

@@ -1,0 +1,470 @@
+"""Questions to a snapshot made by hand.
+
+Layer 0 is a path a – b – c – d and a lone e; S in layer 1 stands for a and b. Their vectors are the axes of a small
+space, but for b, which lies between a and c. Communities: left (a, b, S), right (c, d), lone (e, without a report).
+Chunk k0 speaks of a and b, k1 of c and d, k2 of e.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hirag_dist import schemas
+from hirag_dist.config.model import Retrieval as RetrievalConfig
+from hirag_dist.core.graph.csr import build_graph
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.errors import InvalidQuery
+from hirag_dist.llm.endpoints.scripted import ScriptedModel
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.search import MODES
+from hirag_dist.retrieval.vector_index.memory import MemoryVectors
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.snapshot.writer import write_snapshot
+from hirag_dist.storage.store import Store
+from hirag_dist.types import ChatRequest, FloatMatrix, Query
+
+AXES = {
+    "a": (1.0, 0, 0, 0, 0),
+    "b": (0.8, 0.6, 0, 0, 0),
+    "c": (0, 1.0, 0, 0, 0),
+    "d": (0, 0, 1.0, 0, 0),
+    "e": (0, 0, 0, 1.0, 0),
+    "S": (0, 0, 0, 0, 1.0),
+}
+COMMUNITIES = {"left": ["a", "b", "S"], "right": ["c", "d"], "lone": ["e"]}
+CHUNKS = {"k0": "ab", "k1": "cd", "k2": "e"}
+
+
+class Axes:
+    """An embedder that knows the names of the entities."""
+
+    name = "axes"
+    dim = 5
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.hangs = False
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        if self.hangs:
+            await asyncio.Event().wait()
+        self.asked.extend(texts)
+        return np.array([AXES[text.removesuffix("?")] for text in texts], np.float32)
+
+
+class Answers:
+    """The answering role, played by a script."""
+
+    def __init__(self, script: Callable[[ChatRequest], str]) -> None:
+        self.model = ScriptedModel(script)
+        self.stream = self.model.stream
+        self.close = self.model.close
+
+    def model_name(self, request: ChatRequest) -> str:
+        return "scripted"
+
+
+def entity(name: str) -> dict[str, Any]:
+    return {
+        "entity_id": name,
+        "layer": int(name == "S"),
+        "name": name.upper(),
+        "type": "concept",
+        "description": f"About {name}.",
+        "described": True,
+        "n_mentions": 1,
+        "chunk_ids": [chunk for chunk, names in CHUNKS.items() if name in names],
+    }
+
+
+def relation(source: str, target: str, weight: float, kind: str = "extracted", name: str = "") -> dict[str, Any]:
+    own = name or f"{source}-{target}"
+    return {
+        "relation_id": own,
+        "source_id": source,
+        "target_id": target,
+        "kind": kind,
+        "layer": 0,
+        "description": f"{source} and {target}",
+        "weight": weight,
+        "chunk_ids": [chunk for chunk, names in CHUNKS.items() if source in names and target in names],
+    }
+
+
+def community(name: str) -> dict[str, Any]:
+    numbers = {"level": 0, "n_entities": len(COMMUNITIES[name]), "n_relations": 1}
+    return {
+        "community_id": name,
+        "parent_id": None,
+        "is_leaf": True,
+        "entity_ids": sorted(COMMUNITIES[name]),
+    } | numbers
+
+
+def report(name: str) -> dict[str, Any]:
+    finding = {"summary": "They meet.", "explanation": "Often.", "entity_ids": [], "relation_ids": []}
+    return {
+        "community_id": name,
+        "level": 0,
+        "title": f"The {name}",
+        "summary": f"What the {name} is.",
+        "rating": 5.0,
+        "rating_explanation": "",
+        "findings": [finding],
+        "origin": "model",
+        "n_dropped_references": 0,
+    }
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Snapshot:
+    relations = [
+        relation("a", "b", 4.0),
+        relation("a", "b", 1.0, name="a-b again"),
+        relation("b", "c", 3.0),
+        relation("c", "d", 2.0),
+        relation("a", "S", 1.0, "summary"),
+        relation("b", "S", 1.0, "summary"),
+    ]
+    documents = [{"document_id": "doc", "uri": "doc.txt", "record": 0, "title": "Doc"}]
+    documents[0] |= {"source_ids": ["doc"], "labels": [], "n_chars": 30}
+    chunks = [
+        {"chunk_id": own, "document_id": "doc", "position": at, "start": 10 * at, "end": 10 * at + 10, "n_tokens": 3}
+        | {"text": f"Text of {own}."}
+        for at, own in enumerate(CHUNKS)
+    ]
+    layers = [
+        {name: 0 for name in schemas.LAYERS.names}
+        | {"layer": layer, "n_entities": count, "sparsity": None, "change_rate": None, "decision": "made by hand"}
+        for layer, count in ((0, 5), (1, 1))
+    ]
+    rows: dict[str, list[dict[str, Any]]] = {
+        "documents": [document | {"text": "x" * 30} for document in documents],
+        "chunks": chunks,
+        "entities": [entity(name) for name in AXES],
+        "relations": sorted(relations, key=lambda row: str(row["relation_id"])),
+        "clusters": [],
+        "layers": layers,
+        "communities": [community(name) for name in sorted(COMMUNITIES)],
+        "reports": [report("left"), report("right")],
+        "usage": [],
+        "rejects": [],
+    }
+    tables = {name: pa.Table.from_pylist(rows[name], getattr(schemas, name.upper())) for name in rows}
+    graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
+    arrays = {
+        "graph/indptr": graph.indptr,
+        "graph/indices": graph.indices,
+        "graph/weights": graph.weights,
+        "graph/relation_rows": graph.relation_rows,
+        "vectors/entities": np.array(list(AXES.values()), np.float32),
+        "vectors/chunks": np.array([AXES["a"], AXES["c"], AXES["e"]], np.float32),
+    }
+    store = Store(str(tmp_path))
+    manifest = write_snapshot(store, tables, arrays, embedder="axes", complete=True, build={}, notes={})
+    return open_snapshot(store, manifest.snapshot_id)
+
+
+class Bench:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        config: RetrievalConfig | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.embedder = Axes()
+        self.answers = Answers(lambda request: "It is so [E1][S1], they say [E77].")
+        self.engine = QueryEngine(
+            snapshot,
+            MemoryVectors(snapshot),
+            self.embedder,
+            self.answers,
+            config or RetrievalConfig(),
+            Prompts(),
+            lambda text: len(text.split()),
+            clock=clock,
+        )
+
+    async def ask(self, question: str = "a?", mode: str = "hirag", **more: Any) -> Any:
+        return await self.engine.retrieve(Query(question, mode, **more))
+
+
+@pytest.fixture
+def bench(snapshot: Snapshot) -> Bench:
+    return Bench(snapshot)
+
+
+def ids(items: Sequence[Any], field: str = "entity_id") -> list[str]:
+    return [getattr(item, field) for item in items]
+
+
+async def test_local_entities_by_similarity_ties_by_row(bench: Bench) -> None:
+    found = await bench.ask(top_n=4)
+    assert ids(found.local) == ["a", "b", "c", "d"]
+    assert [item.score for item in found.local] == pytest.approx([1.0, 0.8, 0.0, 0.0])
+    assert (await bench.ask("S?", top_n=1)).local[0].layer == 1
+
+
+async def test_communities_by_hits_then_similarity(bench: Bench) -> None:
+    found = await bench.ask("c?", top_n=3)  # c, b, and a by its row
+    assert ids(found.local) == ["c", "b", "a"]
+    assert [(item.community_id, item.hits) for item in found.communities] == [("left", 2), ("right", 1)]
+    assert [item.score for item in found.communities] == pytest.approx([0.6, 1.0])
+    assert found.communities[0].title == "The left"
+    assert ids((await bench.ask("e?", top_n=2)).communities, "community_id") == ["left"]  # lone has no report
+
+
+async def test_key_entities_walk_the_communities_in_order(bench: Bench) -> None:
+    """Eq. 14–16, worked by hand."""
+    found = await bench.ask("c?", top_n=3, top_m=1)
+    assert ids(found.key_entities) == ["b", "c"]  # left's best, then right's
+    assert [path.entity_ids for path in found.paths] == [("b", "c")]
+    assert ids(found.triples, "relation_id") == ["b-c"]
+    found = await bench.ask("a?", top_n=3, top_m=2)
+    assert ids(found.key_entities) == ["a", "b", "c", "d"]
+    assert [(path.source_id, path.target_id) for path in found.paths] == [("a", "b"), ("b", "c"), ("c", "d")]
+    assert set(ids(found.triples, "relation_id")) == {"a-b", "a-b again", "b-c", "c-d"}
+    scores = [triple.score for triple in found.triples]
+    assert scores == sorted(scores, reverse=True)
+    assert ids(found.triples, "relation_id")[:2] == ["a-b", "a-b again"]  # the heavier first
+
+
+async def test_triples_near_the_question_come_first_or_follow_the_paths(bench: Bench, snapshot: Snapshot) -> None:
+    asked = {"question": "d?", "top_n": 5, "top_m": 2}
+    found = await bench.ask(**asked)
+    assert ids(found.key_entities) == ["d", "c", "a", "b", "e"]
+    assert ids(found.triples, "relation_id") == ["c-d", "a-b", "b-c", "a-b again"]
+    assert [triple.score for triple in found.triples] == pytest.approx([0.5, 0.0, 0.0, 0.0])  # d is c-d's nearer end
+    plain = Bench(snapshot, RetrievalConfig(bridge_ranking="plain"))
+    walked = await plain.ask(**asked)  # d – c, c – b – a, a – b
+    assert ids(walked.triples, "relation_id") == ["c-d", "b-c", "a-b", "a-b again"]
+    assert {one.relation_id: one.score for one in walked.triples} == {
+        one.relation_id: one.score for one in found.triples
+    }
+
+
+async def test_a_path_goes_through_what_lies_between(bench: Bench) -> None:
+    found = await bench.ask("a?", top_n=4, top_m=1)
+    assert ids(found.key_entities) == ["a", "c"]
+    (path,) = found.paths
+    assert (path.entity_ids, path.entity_names) == (("a", "b", "c"), ("A", "B", "C"))
+    assert set(ids(found.triples, "relation_id")) == {"a-b", "a-b again", "b-c"}
+
+
+async def test_a_pair_that_nothing_joins_is_told(bench: Bench) -> None:
+    found = await bench.ask("e?", top_n=2, top_m=1)
+    assert ids(found.key_entities) == ["e", "a"]
+    (path,) = found.paths
+    assert not path.connected
+    assert (path.source_id, path.target_id) == ("e", "a")
+    assert found.triples == ()
+
+
+PARTS = ("local", "communities", "key_entities", "sources")
+
+
+@pytest.mark.parametrize(
+    ("mode", "present"),
+    [
+        ("hirag", {"local", "communities", "key_entities", "sources"}),
+        ("local", {"local", "sources"}),
+        ("global", {"communities", "sources"}),
+        ("bridge", {"key_entities", "sources"}),
+        ("nobridge", {"local", "communities", "sources"}),
+        ("naive", {"sources"}),
+        ("flat", {"local", "sources"}),
+        ("graphrag-local", {"local", "communities", "sources"}),
+    ],
+)
+async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[str]) -> None:
+    found = await bench.ask("a?", mode)
+    assert {part for part in PARTS if getattr(found, part)} == present
+    assert bool(found.paths) == ("key_entities" in present)
+    assert bool(found.triples) == ("key_entities" in present or mode == "graphrag-local")
+    assert (found.mode, found.question, found.partial) == (mode, "a?", ())
+    assert found.context
+    relations = {"a-b", "a-b again", "b-c", "c-d", "a-S", "b-S"}
+    assert set(found.context_refs.values()) <= {*AXES, *COMMUNITIES, *CHUNKS, *relations}
+
+
+def test_every_mode_is_tested_above() -> None:
+    assert len(MODES) == 8
+
+
+async def test_flat_looks_at_layer_0_alone(bench: Bench) -> None:
+    assert "S" in ids((await bench.ask("S?", "local")).local)
+    assert ids((await bench.ask("S?", "flat")).local) == ["a", "b", "c", "d", "e"]
+
+
+async def test_local_search_of_graphrag_is_of_layer_0_and_what_hangs_on_it(bench: Bench) -> None:
+    found = await bench.ask("a?", "graphrag-local", top_n=2)
+    assert ids(found.local) == ["a", "b"]
+    assert ids(found.triples, "relation_id") == ["a-b", "a-b again", "b-c"], "none to the summary entity S"
+    assert ids(found.communities, "community_id") == ["left"]
+    assert ids(found.sources, "chunk_id") == ["k0"]
+    assert (found.key_entities, found.paths) == ((), ())
+    assert "## Relations" in found.context
+    assert set(found.timings_ms) == {"embed", "search", "communities", "bridge", "sources", "render", "total"}
+    nearer = await bench.ask("c?", "graphrag-local", top_n=2)
+    assert ids(nearer.local) == ["c", "b"]
+    assert ids(nearer.sources, "chunk_id") == ["k1", "k0"], "in the order of the entities"
+
+
+async def test_local_search_without_time_for_relations_still_has_sources(snapshot: Snapshot) -> None:
+    now = [0.0]
+    bench = Bench(snapshot, clock=lambda: now[0])
+    asked = Query("a?", "graphrag-local")
+    levels = []
+    async for level, so_far in bench.engine.retrieve_stream(asked, deadline_s=1.0):
+        now[0] += 5.0 * (level == "global")
+        levels.append((level, so_far))
+    (*_, (last, found)) = levels
+    assert last == "done"
+    assert found.partial == ("bridge",)
+    assert found.triples == ()
+    assert ids(found.sources, "chunk_id") == ["k0", "k1", "k2"]
+
+
+async def test_naive_ranks_chunks_by_their_own_vectors(bench: Bench) -> None:
+    found = await bench.ask("c?", "naive")
+    assert ids(found.sources, "chunk_id") == ["k1", "k0", "k2"]
+    assert found.sources[0].score == pytest.approx(1.0)
+    assert (found.sources[0].start, found.sources[0].end, found.sources[0].title) == (10, 20, "Doc")
+
+
+async def test_a_summary_entity_finds_sources_through_its_members(bench: Bench) -> None:
+    found = await bench.ask("S?", "local", top_n=1)
+    assert ids(found.local) == ["S"]
+    assert ids(found.sources, "chunk_id")[0] == "k0"
+
+
+async def test_sources_come_from_what_the_question_names(snapshot: Snapshot) -> None:
+    """The question is near a alone; e, of chunk k2, is joined to nothing and stands in its words."""
+    bench = Bench(snapshot, RetrievalConfig(top_n=1, source_fusion=False))
+    near = AXES["a"]
+    asked = await bench.ask("What is near?", "local", vector=np.array(near, np.float32))
+    assert ids(asked.sources, "chunk_id") == ["k0", "k1"]
+    named = await bench.ask("What is E?", "local", vector=np.array(near, np.float32))
+    assert ids(named.sources, "chunk_id") == ["k2", "k0", "k1"]
+
+
+async def test_the_nearest_chunks_are_sources_where_they_are_asked_for(snapshot: Snapshot) -> None:
+    near = np.array([0, 0.1, 0, 0.9, 0], np.float32)  # to chunk k2, and then to k1
+    alone, fused = (Bench(snapshot, RetrievalConfig(top_n=1, source_fusion=fusion)) for fusion in (False, True))
+    for mode in ("hirag", "flat"):
+        assert "k1" not in ids((await alone.ask("?", mode, vector=near)).sources, "chunk_id")
+        assert ids((await fused.ask("?", mode, vector=near)).sources, "chunk_id")[:2] == ["k2", "k1"]
+
+
+async def test_times_of_every_part(bench: Bench) -> None:
+    parts = {"embed", "search", "communities", "bridge", "sources", "render", "total"}
+    times = (await bench.ask()).timings_ms
+    assert set(times) == parts
+    assert all(value >= 0 for value in times.values())
+    assert times["total"] >= max(value for name, value in times.items() if name != "total")
+
+
+async def test_a_deadline_that_is_over_leaves_levels_out_and_says_which(bench: Bench) -> None:
+    found = await bench.engine.retrieve(Query("a?"), deadline_s=0.0)
+    assert found.partial == ("local", "global", "bridge")
+    assert (found.local, found.communities, found.paths) == ((), (), ())
+    whole = await bench.engine.retrieve(Query("a?"), deadline_s=60.0)
+    assert whole.partial == ()
+
+
+async def test_a_deadline_between_levels_keeps_what_was_found(snapshot: Snapshot) -> None:
+    now = [0.0]
+    bench = Bench(snapshot, clock=lambda: now[0])
+    last = None
+    async for level, so_far in bench.engine.retrieve_stream(Query("a?"), deadline_s=1.0):
+        now[0] += 5.0 * (level == "global")
+        last = so_far
+    assert last is not None
+    assert last.partial == ("bridge",)
+    assert all((last.local, last.communities, last.sources, last.context))
+    assert (last.key_entities, last.paths, last.triples) == ((), (), ())
+
+
+@pytest.mark.parametrize(("mode", "cut"), [("hirag", ("local", "global", "bridge")), ("naive", ("sources",))])
+async def test_an_embedder_that_takes_too_long_is_not_waited_for(
+    snapshot: Snapshot, mode: str, cut: tuple[str, ...]
+) -> None:
+    bench = Bench(snapshot)
+    bench.embedder.hangs = True
+    found = await bench.engine.retrieve(Query("a?", mode), deadline_s=0.01)
+    assert found.partial == cut
+    assert (found.local, found.sources, found.context) == ((), (), "")
+    assert "total" in found.timings_ms
+
+
+async def test_levels_come_one_by_one(bench: Bench) -> None:
+    seen = [(level, bool(so_far.context)) async for level, so_far in bench.engine.retrieve_stream(Query("a?"))]
+    assert seen == [("local", False), ("global", False), ("bridge", False), ("done", True)]
+
+
+async def test_a_callers_own_vector_is_used_and_scaled(bench: Bench) -> None:
+    found = await bench.ask("what is near c", vector=np.array([0, 7, 0, 0, 0], np.float32), top_n=2)
+    assert ids(found.local) == ["c", "b"]
+    assert found.local[0].score == pytest.approx(1.0)
+    assert bench.embedder.asked == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"question": "  "}, "question: it is empty"),
+        ({"mode": "globl"}, "mode: there is no 'globl'"),
+        ({"top_n": 0}, "top_n: "),
+        ({"top_m": 101}, "top_m: "),
+        ({"top_c": -1}, "top_c: "),
+        ({"context_tokens": 3}, "context_tokens: "),
+        ({"community_level": "deep"}, "community_level: "),
+        ({"vector": np.zeros(4, np.float32)}, "vector: 4 numbers; this index has 5 dimensions"),
+        ({"vector": np.zeros((1, 5), np.float32)}, "vector: "),
+    ],
+)
+async def test_wrong_questions(bench: Bench, wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidQuery, match=said):
+        await bench.engine.retrieve(Query(**({"question": "a?"} | wrong)))
+
+
+def test_another_embedder_than_the_indexs(snapshot: Snapshot) -> None:
+    class Other(Axes):
+        name = "other"
+
+    model = Answers(lambda request: "")
+    with pytest.raises(InvalidQuery, match=r"built with embedder axes of 5 dimensions, and other"):
+        QueryEngine(snapshot, MemoryVectors(snapshot), Other(), model, RetrievalConfig(), Prompts(), len)
+
+
+async def test_an_answer_with_its_citations(bench: Bench) -> None:
+    pieces = [piece async for piece in bench.engine.answer_stream(Query("a?"))]
+    answer = pieces[-1]
+    assert answer.text == "It is so [E1][S1], they say."
+    assert [(one.ref, one.kind, one.id) for one in answer.citations] == [("E1", "entity", "a"), ("S1", "chunk", "k0")]
+    assert answer.dropped_citations == 1
+    assert "".join(piece for piece in pieces if isinstance(piece, str)).startswith("It is so [E1]")
+    (request,) = bench.answers.model.requests
+    assert "Text of k0." in request.messages[1].content
+    assert answer.model == "scripted"
+
+
+async def test_no_context_no_call(bench: Bench) -> None:
+    answer = await bench.engine.answer(Query("a?"), deadline_s=0.0)
+    assert answer.text == "I do not know"
+    assert answer.citations == ()
+    assert bench.answers.model.requests == []
+
+
+async def test_the_context_keeps_to_its_budget(bench: Bench) -> None:
+    found = await bench.ask(context_tokens=200)
+    assert 0 < found.context_tokens <= 200
+    assert bench.engine.info.counts["entities"] == 6

@@ -1,0 +1,416 @@
+"""Milvus beside an index: rebuilt when lost or half filled, filled by one process, a Lite file owned by one."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from milvus_lite.server_manager import server_manager_instance
+from numpy.typing import NDArray
+from pymilvus import MilvusClient, MilvusException
+
+from hirag_dist.config.model import Config, Vectors
+from hirag_dist.errors import BackendUnavailable, ConfigError
+from hirag_dist.retrieval.vector_index.factory import make_vector_index
+from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
+from hirag_dist.retrieval.vector_index.milvus.collection import Field, Filling, key_of
+from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index
+from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.storage.snapshot.writer import make_current
+
+ROOT = Path(__file__).parents[3]
+OWNER = """
+import sys
+from hirag_dist.retrieval.vector_index.milvus import open_milvus_lite
+from hirag_dist.config.model import Vectors
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
+held = open_milvus_lite(open_snapshot(Store(sys.argv[1]), sys.argv[2]), Vectors())
+print("held", flush=True)
+sys.stdin.read()
+held.close()
+"""
+
+
+def _contract() -> ModuleType:
+    """The module with the snapshot that the contract searches."""
+    spec = importlib.util.spec_from_file_location(
+        "vector_contract", ROOT / "tests" / "contracts" / "test_vector_index.py"
+    )
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Snapshot:
+    made: Snapshot = _contract().make_snapshot(tmp_path, uuid.uuid4().hex)
+    return made
+
+
+def rows_near(index: MilvusVectors, vector: NDArray[np.float32], limit: int = 12) -> list[int]:
+    return list(asyncio.run(index.search(vector, limit))[0].tolist())
+
+
+def nearest(snapshot: Snapshot) -> list[int]:
+    index = open_milvus_lite(snapshot, Vectors())
+    try:
+        return rows_near(index, snapshot.entity_vectors[7])
+    finally:
+        index.close()
+
+
+def client(snapshot: Snapshot) -> Any:
+    assert snapshot.store.local
+    (snapshot.store.local / "milvus").mkdir(exist_ok=True)
+    return MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
+
+
+def name_of(snapshot: Snapshot) -> str:
+    return collection_name(snapshot.manifest.snapshot_id)
+
+
+def test_a_lost_collection_is_made_again(snapshot: Snapshot) -> None:
+    before = nearest(snapshot)
+    held = client(snapshot)
+    held.drop_collection(name_of(snapshot))
+    held.close()
+    assert nearest(snapshot) == before
+    snapshot.store.delete("milvus")
+    assert nearest(snapshot) == before
+
+
+def test_a_half_filled_collection_is_made_again(snapshot: Snapshot) -> None:
+    before = nearest(snapshot)
+    held = client(snapshot)
+    name = name_of(snapshot)
+    held.delete(name, filter="row < 30")
+    held.flush(name)
+    held.close()
+    assert nearest(snapshot) == before
+
+
+def test_a_collection_that_is_whole_is_kept(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "hirag_dist.retrieval.vector_index.milvus")
+    nearest(snapshot)
+    nearest(snapshot)
+    assert [record.message for record in caplog.records] == [
+        f"filling Milvus collection {name_of(snapshot)} with 87 vectors"
+    ]
+
+
+@pytest.fixture
+def owner(snapshot: Snapshot) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the Lite file."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, snapshot.store.root, snapshot.manifest.snapshot_id],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.communicate(timeout=120)
+
+
+def test_one_process_owns_the_file(snapshot: Snapshot, owner: subprocess.Popen[str]) -> None:
+    with pytest.raises(BackendUnavailable, match=r"another process owns the Milvus Lite file.*query --server"):
+        open_milvus_lite(snapshot, Vectors())
+    named = Config.model_validate({"vectors": {"backend": "milvus-lite"}})
+    with pytest.raises(BackendUnavailable, match="another process owns"):
+        make_vector_index(named, snapshot)
+    assert make_vector_index(Config(), snapshot).name == "memory"  # auto may choose
+    owner.communicate(timeout=120)
+    chosen = make_vector_index(Config(), snapshot)
+    assert chosen.name == "milvus-lite"
+    chosen.close()
+
+
+def test_a_server_that_is_not_there(snapshot: Snapshot) -> None:
+    with pytest.raises(BackendUnavailable, match=r"no Milvus answers at http://127\.0\.0\.1:9"):
+        open_milvus(snapshot, Vectors(uri="http://127.0.0.1:9", timeout_s=1))
+    for uri in ("http://ada:secret@127.0.0.1:9", "http://ada:secret@127.0.0.1:port", "ada:secret@127.0.0.1:9"):
+        with pytest.raises(BackendUnavailable, match=r"no Milvus answers at (http://)?127\.0\.0\.1") as raised:
+            open_milvus(snapshot, Vectors(uri=uri, timeout_s=1))
+        assert "secret" not in str(raised.value)
+    with pytest.raises(ConfigError, match=r"vectors\.uri"):
+        make_vector_index(Config.model_validate({"vectors": {"backend": "milvus"}}), snapshot)
+
+
+def test_lite_has_no_index_of_that_name(snapshot: Snapshot) -> None:
+    with pytest.raises(ConfigError, match="Milvus Lite does not have it"):
+        open_milvus_lite(snapshot, Vectors(index="diskann"))
+    assert not (snapshot.store.local or Path()).joinpath("milvus").exists()
+
+
+def test_an_index_that_is_there_is_kept(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
+    open_milvus_lite(snapshot, Vectors(index="hnsw", index_params={"M": 8})).close()
+    opened = open_milvus_lite(snapshot, Vectors(index="flat"))
+    assert opened.index == "hnsw"
+    opened.close()
+    assert caplog.messages == [
+        f"Milvus collection {name_of(snapshot)} has index hnsw, and vectors.index is flat: drop the collection to have "
+        "it built anew"
+    ]
+
+
+def test_the_old_snapshots_searches_go_on_when_its_successor_closes(snapshot: Snapshot, tmp_path: Path) -> None:
+    """Both are in one Lite file, which one process serves."""
+    old = open_milvus_lite(snapshot, Vectors())
+    before = rows_near(old, snapshot.entity_vectors[7])
+    other: Snapshot = _contract().make_snapshot(tmp_path, "other")
+    new = open_milvus_lite(other, Vectors())
+    new.close()
+    assert rows_near(old, snapshot.entity_vectors[7]) == before
+    old.close()
+
+
+async def test_searches_that_come_together_find_what_each_finds_alone(snapshot: Snapshot) -> None:
+    index = open_milvus_lite(snapshot, Vectors())
+    asked = [(row, limit, layer) for row in range(30) for limit in (3, 9) for layer in (None, 0)]
+    together = await asyncio.gather(*(index.search(snapshot.entity_vectors[row], *rest) for row, *rest in asked))
+    for (row, *rest), (rows, scores) in zip(asked, together, strict=True):
+        alone_rows, alone_scores = await index.search(snapshot.entity_vectors[row], *rest)
+        assert rows.tolist() == alone_rows.tolist()
+        assert scores.tolist() == alone_scores.tolist()
+    index.close()
+
+
+async def test_a_collection_that_is_gone(snapshot: Snapshot) -> None:
+    index = open_milvus_lite(snapshot, Vectors(timeout_s=2))
+    held = client(snapshot)
+    held.drop_collection(name_of(snapshot))
+    with pytest.raises(BackendUnavailable, match="Milvus Lite does not search"):
+        await index.search(snapshot.entity_vectors[7], 3)
+    held.close()
+    index.close()
+
+
+class Wire:
+    """A TCP connection to a server that can be cut and mended."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._open: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def mend(self) -> None:
+        self._server = await asyncio.start_server(self._join, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        assert self._server
+        self._server.close()
+        for writer in self._open:
+            writer.transport.abort()
+        self._open.clear()
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        self._open += [writer, back]
+        await asyncio.gather(self._pump(reader, back), self._pump(there, writer), return_exceptions=True)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+
+async def test_a_lost_connection_is_said_and_made_again(snapshot: Snapshot, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    uri = server_manager_instance.start_and_get_uri(str(tmp_path / "own" / "milvus.db"))
+    assert uri
+    wire = Wire(int(uri.rpartition(":")[2]))
+    await wire.mend()
+    config = Vectors(uri=f"http://127.0.0.1:{wire.port}", timeout_s=1.0)
+    index = await asyncio.to_thread(open_milvus, snapshot, config)
+    before = await index.search(snapshot.entity_vectors[7], 5)
+    await wire.cut()
+    with pytest.raises(BackendUnavailable, match=rf"Milvus at http://127\.0\.0\.1:{wire.port} does not search"):
+        await index.search(snapshot.entity_vectors[7], 5)
+    await wire.mend()
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                again = await index.search(snapshot.entity_vectors[7], 5)
+                break
+            except BackendUnavailable:  # the channel tries again within a second
+                await asyncio.sleep(0.05)
+    assert again[0].tolist() == before[0].tolist()
+    await wire.cut()
+    await wire.mend()
+    assert (await index.search(snapshot.entity_vectors[7], 5))[0].tolist() == before[0].tolist()
+    index.close()
+    await wire.cut()
+
+
+class Clock:
+    """Time that passes when somebody sleeps, and what happens then."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def now(self) -> float:
+        return self.seconds
+
+    def pause(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.meanwhile()
+
+
+def filling(snapshot: Snapshot, clock: Clock) -> Filling:
+    """As at a server, where others may be filling too; Lite keeps the same rules of names and aliases."""
+    choice = choose_index("auto", {}, len(snapshot.entity_vectors), lite=False)
+    return Filling(client(snapshot), snapshot, choice, lite=False, now=clock.now, pause=clock.pause)
+
+
+def test_who_finds_a_fill_under_way_waits_and_uses_it(snapshot: Snapshot) -> None:
+    first, clock = filling(snapshot, Clock()), Clock()
+    first.ensure()
+    second = filling(snapshot, clock)
+    held = second.client
+    held.create_alias(name_of(snapshot), name_of(snapshot) + "_filling")  # not there yet, as far as names tell
+    held.rename_collection(name_of(snapshot), "for_now")
+
+    def ends() -> None:
+        if clock.seconds > 200:
+            held.rename_collection("for_now", name_of(snapshot))
+            held.drop_alias(name_of(snapshot) + "_filling")
+            clock.meanwhile = lambda: None
+        else:  # it lives
+            held.create_alias("for_now", f"beat_{clock.seconds:.0f}")
+
+    clock.meanwhile = ends
+    second.ensure()
+    assert clock.seconds == pytest.approx(201)
+    assert held.list_collections() == [name_of(snapshot)]
+
+
+def test_a_fill_that_was_killed_is_begun_anew(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    filled = filling(snapshot, clock)
+    held = filled.client
+    killed = f"{name_of(snapshot)}_fill_killed"
+    held.create_collection(killed, dimension=8)
+    held.create_alias(killed, f"{name_of(snapshot)}_filling")
+    filled.ensure()
+    assert 60 < clock.seconds < 65
+    assert "has stopped: filling it anew" in caplog.text
+    assert held.list_collections() == [name_of(snapshot)]
+    assert held.list_aliases(name_of(snapshot))["aliases"] == []
+    assert int(held.get_collection_stats(name_of(snapshot))["row_count"]) == len(snapshot.entity_vectors)
+
+
+class SlowFlush:
+    """A client whose flush lasts until somebody has shown three times that the fill lives."""
+
+    def __init__(self, held: Any) -> None:
+        self._held = held
+        self.beats: list[str] = []
+        self._shown = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._held, name)
+
+    def create_alias(self, collection: str, alias: str) -> None:
+        self._held.create_alias(collection, alias)
+        if alias.startswith(collection):
+            self.beats.append(alias)
+            if len(self.beats) == 3:
+                self._shown.set()
+
+    def flush(self, name: str, **options: Any) -> None:
+        assert self._shown.wait(30), "nothing shows that a fill lives while Milvus flushes"
+        self._held.flush(name, **options)
+
+
+def test_a_fill_shows_that_it_lives_while_milvus_flushes(snapshot: Snapshot) -> None:
+    filled = filling(snapshot, Clock())
+    filled.client, filled.beat_s = SlowFlush(filled.client), 0.01
+    filled.ensure()
+    assert len(set(filled.client.beats)) >= 3
+    assert filled.client.list_aliases(name_of(snapshot))["aliases"] == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "milvus-beat"]
+
+
+def test_other_fields_are_another_collection() -> None:
+    """A service of another version must not drop what this one is searching."""
+    own = [Field("layer", "INT32")]
+    others = ([Field("layer", "INT64")], [*own, Field("kind", "INT32")], [Field("layer", "INT32", {"max_length": 8})])
+    assert len({key_of(own), key_of(own, "other numbers"), *map(key_of, others)}) == 5
+    assert collection_name("s") == f"hirag_s_{key_of(own)}"
+
+
+def test_lite_clears_away_a_fill_that_was_killed(snapshot: Snapshot) -> None:
+    held = client(snapshot)
+    held.create_collection(f"{name_of(snapshot)}_fill_killed", dimension=8)
+    open_milvus_lite(snapshot, Vectors()).close()
+    assert held.list_collections() == [name_of(snapshot)]
+
+
+def test_a_claim_that_nobody_may_make(snapshot: Snapshot) -> None:
+    """An alias that Milvus refuses for another reason than another process must not be waited for for ever."""
+    filled = filling(snapshot, Clock())
+    filled.client.create_collection(f"{name_of(snapshot)}_filling", dimension=8)
+    with pytest.raises(MilvusException):
+        filled.ensure()
+    assert filled.client.list_collections() == [f"{name_of(snapshot)}_filling"]
+
+
+FILLER = """
+import sys
+from hirag_dist.retrieval.vector_index.milvus import open_milvus
+from hirag_dist.config.model import Vectors
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
+open_milvus(open_snapshot(Store(sys.argv[1]), sys.argv[2]), Vectors(uri=sys.argv[3])).close()
+"""
+
+
+@pytest.mark.server
+def test_processes_fill_a_servers_collection_once(snapshot: Snapshot, milvus_uri: str) -> None:
+    command = [sys.executable, "-c", FILLER, snapshot.store.root, snapshot.manifest.snapshot_id, milvus_uri]
+    processes = [
+        subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE) for _ in range(3)
+    ]
+    ended = [(process.communicate(timeout=200)[1], process.returncode) for process in processes]
+    assert [code for _, code in ended] == [0, 0, 0], ended
+    held = MilvusClient(milvus_uri)
+    own = [name for name in held.list_collections() if snapshot.manifest.snapshot_id in name]
+    assert own == [name_of(snapshot)]
+    assert held.list_aliases(name_of(snapshot))["aliases"] == []
+    held.drop_collection(name_of(snapshot))
+    held.close()
+
+
+@pytest.mark.server
+def test_the_alias_follows_what_is_current(snapshot: Snapshot, tmp_path: Path, milvus_uri: str) -> None:
+    alias = f"people_{uuid.uuid4().hex[:8]}"
+    config = Config.model_validate({"vectors": {"backend": "milvus", "uri": milvus_uri, "alias": alias}})
+    other: Snapshot = _contract().make_snapshot(tmp_path, "other" + uuid.uuid4().hex)
+    held = MilvusClient(milvus_uri)
+    for opened, current in ((snapshot, snapshot), (other, snapshot), (other, other)):
+        make_current(current.store, current.manifest.snapshot_id)
+        make_vector_index(config, opened).close()
+        assert held.describe_alias(alias)["collection_name"] == name_of(current)
+    held.drop_alias(alias)
+    for each in (snapshot, other):
+        held.drop_collection(name_of(each))
+    held.close()

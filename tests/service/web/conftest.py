@@ -1,0 +1,108 @@
+"""A service with an engine that does as it is told, the page in front of it, and a real browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from hirag_dist.service.web.options import PageOptions
+from hirag_dist.service.web.run import Page
+from tests.service.fixtures import certificates, fakes
+
+__all__ = ["certificates", "fakes"]
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@dataclass
+class Served:
+    """A page that is served, and the engine behind it."""
+
+    url: str
+    engine: Any
+    page: Page
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def serve(fakes: Any) -> AsyncIterator[Callable[..., Awaitable[Served]]]:
+    """Starts a service around an engine, and a page with the options `page`; other keywords are `ServerOptions`."""
+    async with AsyncExitStack() as stack:
+
+        async def serve(engine: Any = None, page: dict[str, Any] | None = None, **options: Any) -> Served:
+            engine = fakes.FakeEngine() if engine is None else engine
+            services = fakes.Services()
+            stack.push_async_callback(services.stop)
+            address = (await services.start(engine, **options)).address
+            chosen = PageOptions(**({"listen": "127.0.0.1:0"} | (page or {})))
+            served = await stack.enter_async_context(Page(chosen, address))
+            return Served(served.url, engine, served)
+
+        yield serve
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Any]:
+    """A headless Chromium. Where there is none the test is skipped, in CI it fails: tools/browser.sh installs it."""
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    try:
+        from playwright.async_api import async_playwright
+    except ImportError:
+        missing: str | None = "playwright is not installed: make dev-env"
+    else:
+        missing = None if path else "no Chromium: run tools/browser.sh"
+    if missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    async with async_playwright() as playwright:
+        sandbox = [] if os.getuid() else ["--no-sandbox"]  # root has no sandbox
+        launched = await playwright.chromium.launch(executable_path=path, args=sandbox)
+        yield launched
+        await launched.close()
+
+
+@dataclass
+class Visit:
+    """A page in a tab of its own, with what went wrong in it."""
+
+    page: Any
+    faults: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.set_default_timeout(20_000)
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("console", self._heard)
+        self.page.on("dialog", lambda dialog: self.faults.append(f"dialog {dialog.message}"))
+
+    def _heard(self, message: Any) -> None:
+        if message.type == "error" and "the server responded with a status of" not in message.text:
+            self.faults.append(message.text)
+
+    async def ask(self, question: str = "Who lit the lamp?") -> Any:
+        await self.page.fill("#question", question)
+        await self.page.press("#question", "Enter")
+        return self.page
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(browser: Any) -> AsyncIterator[Callable[..., Awaitable[Visit]]]:
+    """Opens a page, keywords as for a browser's context; at the end, nothing may have gone wrong in any."""
+    visits: list[Visit] = []
+
+    async def visit(url: str, **options: Any) -> Visit:
+        context = await browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
+        visits.append(Visit(await context.new_page()))
+        await visits[-1].page.goto(url)
+        return visits[-1]
+
+    yield visit
+    for one in visits:
+        await one.page.context.close()
+        assert not one.faults, one.faults

@@ -1,0 +1,455 @@
+"""The page's server without a browser: who is let in, what is passed on, and what errors become."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import yarl
+
+from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable, RateLimited
+from hirag_dist.service.web.options import PageOptions
+from hirag_dist.service.web.run import Page, serve_page
+from hirag_dist.wire.error_status import Limited, Overloaded
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+Serve = Callable[..., Any]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def ask(http: aiohttp.ClientSession, url: str, **body: Any) -> tuple[int, list[Any]]:
+    """Status, and the objects of the lines."""
+    async with http.post(f"{url}api/ask", json={"question": "Who lit the lamp?"} | body) as response:
+        return response.status, [json.loads(line) async for line in response.content]
+
+
+async def test_an_answer_in_lines(serve: Serve, http: Any, fakes: Any) -> None:
+    served = await serve()
+    status, lines = await ask(http, served.url)
+    assert status == 200
+    assert [line["type"] for line in lines] == ["retrieval", "text", "text", "answer"]
+    assert lines[0]["level"] == "done"
+    assert lines[0]["retrieval"]["local"][0]["name"] == "Lighthouse"
+    assert lines[0]["retrieval"]["context"] == ""
+    assert "".join(line["text"] for line in lines[1:3]) == fakes.ANSWER.text
+    assert lines[-1]["answer"]["citations"] == [{"ref": "E2", "kind": "entity", "id": "e2", "title": "Wärterin"}]
+    assert "retrieval" not in lines[-1]["answer"]
+
+
+async def test_levels_in_lines(serve: Serve, http: Any) -> None:
+    _, lines = await ask(http, (await serve()).url, answer=False)
+    assert [line["level"] for line in lines] == ["local", "global", "bridge", "sources", "done"]
+
+
+async def test_what_the_index_holds(serve: Serve, http: Any) -> None:
+    async with http.post(f"{(await serve()).url}api/describe", json={}) as response:
+        assert response.headers["Cache-Control"] == "no-store"
+        assert (await response.json())["info"]["counts"] == {"documents": 3, "entities": 2**40}
+
+
+async def test_everything_asked_reaches_the_engine(serve: Serve, http: Any) -> None:
+    served = await serve()
+    await ask(
+        http,
+        served.url,
+        mode="bridge",
+        top_n=3,
+        top_m=4,
+        top_c=5,
+        community_level="leaf",
+        context_tokens=600,
+        labels=["a", "b"],
+        timeout_s=2.0,
+    )
+    query, deadline_s = served.engine.queries[0], served.engine.deadlines[0]
+    assert (query.mode, query.top_n, query.top_m, query.top_c) == ("bridge", 3, 4, 5)
+    assert (query.community_level, query.context_tokens, query.labels) == ("leaf", 600, ("a", "b"))
+    assert 1 < deadline_s <= 2
+
+
+async def test_numbers_that_json_does_not_have(serve: Serve, http: Any, fakes: Any) -> None:
+    odd = replace(fakes.WHOLE.local[0], score=float("nan"))
+    _, lines = await ask(http, (await serve(fakes.FakeEngine(whole=replace(fakes.WHOLE, local=(odd,))))).url)
+    assert lines[0]["retrieval"]["local"][0]["score"] is None
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (InvalidQuery("top_n must be at least 1"), 400, "InvalidQuery"),
+        (Overloaded("busy"), 429, "Overloaded"),
+        (Limited("spent", retry_after_s=7.5), 429, "Limited"),
+        (BackendUnavailable("no Milvus"), 503, "BackendUnavailable"),
+    ],
+)
+async def test_errors_before_anything_was_found(serve: Serve, http: Any, error: Any, status: int, kind: str) -> None:
+    served = await serve()
+
+    async def fails(query: Any, *, deadline_s: float | None = None) -> Any:
+        raise error
+        yield
+
+    served.engine.answer_stream = fails
+    after = getattr(error, "retry_after_s", None)
+    async with http.post(f"{served.url}api/ask", json={"question": "q", "timeout_s": 5}) as response:
+        assert response.status == status
+        assert response.headers.get("Retry-After") == (None if after is None else "8")
+        assert (await response.json())["error"] == {"kind": kind, "message": str(error), "retry_after_s": after}
+
+
+async def test_an_error_after_the_retrieval_is_a_line(serve: Serve, http: Any) -> None:
+    served = await serve()
+    served.engine.error = RateLimited("the model's endpoint asks for a pause", 7.0)
+    status, lines = await ask(http, served.url)
+    assert status == 200
+    assert [line["type"] for line in lines] == ["retrieval", "error"]
+    assert lines[1]["error"] == {
+        "kind": "RateLimited",
+        "message": "the model's endpoint asks for a pause",
+        "retry_after_s": 7.0,
+    }
+    served.engine.error = ModelUnavailable("out")
+    assert (await ask(http, served.url))[1][-1]["error"]["kind"] == "ModelUnavailable"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "the request: Invalid JSON"),
+        (b"{not json", "the request: Invalid JSON"),
+        (b"[]", "the request: Input should be an object"),
+        (b"{}", "question: Field required"),
+        (b'{"question": 7}', "question: Input should be a valid string"),
+        (b'{"question": "q", "vector": [1]}', "vector: Extra inputs"),
+        (b'{"question": "q", "top_n": "many"}', "top_n: Input should be a valid integer"),
+        (b'{"question": "q", "top_n": 99999999999999999999}', "top_n"),
+        (b'{"question": "q", "timeout_s": -1}', "timeout_s: Input should be greater than 0"),
+        (b'{"question": "q", "labels": [' + b'"l",' * 64 + b'"l"]}', "labels"),
+        (b'{"question": "\\ud800"}', ""),
+        (b'{"question": " "}', "question"),
+        (b'{"question": "q", "mode": "fast"}', "mode"),
+        (b"[" * 30_000, "the request: Invalid JSON"),
+    ],
+)
+async def test_malformed_questions(serve: Serve, http: Any, body: bytes, words: str) -> None:
+    served = await serve()
+    headers = {"Content-Type": "application/json"}
+    async with http.post(f"{served.url}api/ask", data=body, headers=headers) as response:
+        assert response.status == 400
+        error = (await response.json())["error"]
+    assert error["kind"] == "InvalidQuery"
+    assert words in error["message"]
+    assert not served.engine.queries
+
+
+async def test_a_question_that_is_too_long(serve: Serve, http: Any) -> None:
+    status, (line,) = await ask(http, (await serve()).url, question="why? " * 20_000)
+    assert status == 413
+    assert "shorten the question" in line["error"]["message"]
+
+
+async def test_tokens_are_passed_on_one_by_one(serve: Serve, http: Any, fakes: Any, tmp_path: Path) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("ada").add("bob")
+    url = (await serve(callers_file=callers.path)).url
+    for token, status in (("ada-token", 200), ("eve-token", 401), ("bob-token", 200), (None, 401)):
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        async with http.post(f"{url}api/ask", json={"question": "q"}, headers=headers) as response:
+            assert response.status == status
+            assert response.headers["X-Request-Id"] if status == 200 else True
+    for wrong in ("Basic YTpi", "Bearer", "Bearer " + "x" * 5000, "Bearer schlüssel"):
+        raw = {"Authorization": wrong.encode().decode("latin-1")}
+        async with http.post(f"{url}api/ask", json={"question": "q"}, headers=raw) as response:
+            assert response.status == 400
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:9999"}, 200),  # forwarded by ssh
+        ({"Host": "[::1]:80"}, 200),
+        ({"Host": "evil.example"}, 421),  # its name was made to resolve to this machine
+        ({"Host": "127.0.0.1.evil.example"}, 421),
+        ({"Host": "localhost@evil.example"}, 421),
+        ({"Host": ""}, 421),
+        ({"Host": "[::1"}, 421),
+        ({"Origin": "http://localhost:8000", "Host": "localhost:8000"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://localhost:8001", "Host": "localhost:8000"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+    ],
+)
+async def test_requests_that_a_foreign_page_could_make(serve: Serve, http: Any, headers: Any, status: int) -> None:
+    served = await serve()
+    sent = {"Content-Type": "application/json"} | headers
+    async with http.post(f"{served.url}api/ask", data=b'{"question": "q"}', headers=sent) as response:
+        assert response.status == status
+    assert len(served.engine.queries) == (status == 200)
+
+
+async def test_every_reply_says_how_it_may_be_used(serve: Serve, http: Any) -> None:
+    url = (await serve()).url
+    for method, path, status in (
+        ("GET", "", 200),
+        ("GET", "static/app.js", 200),
+        ("GET", "static/../run.py", 404),
+        ("GET", "static/%2e%2e%2frun.py", 404),
+        ("GET", "nowhere", 404),
+        ("GET", "api/ask", 405),
+        ("POST", "api/ask", 400),
+    ):
+        options = {"data": b"", "headers": {"Content-Type": "application/json"}} if method == "POST" else {}
+        async with http.request(method, f"{url}{path}", **options) as response:
+            assert response.status == status, path
+            policy = response.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert response.headers["X-Frame-Options"] == "DENY"
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+            assert response.headers["Server"] == "hirag-dist"
+            assert "Access-Control-Allow-Origin" not in response.headers
+
+
+async def test_a_file_is_sent_once(serve: Serve, http: Any) -> None:
+    url = (await serve()).url
+    async with http.get(f"{url}static/page.css") as response:
+        tag = response.headers["ETag"]
+        assert response.content_type == "text/css"
+    async with http.get(f"{url}static/page.css", headers={"If-None-Match": tag}) as response:
+        assert response.status == 304
+
+
+async def test_the_page_refers_to_its_own_files_only(serve: Serve, http: Any) -> None:
+    url = (await serve()).url
+    async with http.get(url) as response:
+        text = await response.text()
+    assert "http:" not in text
+    assert "https:" not in text
+    assert "<style" not in text
+    assert " style=" not in text
+    assert " onclick" not in text
+
+
+async def test_a_visitor_who_leaves_stops_the_work(serve: Serve, http: Any) -> None:
+    served = await serve()
+    served.engine.gate = asyncio.Event()
+    async with http.post(f"{served.url}api/ask", json={"question": "q"}) as response:
+        await response.content.readline()
+        await served.engine.started.wait()
+    async with asyncio.timeout(10):
+        await served.engine.cancelled.wait()
+
+
+async def test_more_questions_than_the_page_takes(serve: Serve, http: Any) -> None:
+    served = await serve(page={"max_streams": 1})
+    served.engine.gate = asyncio.Event()
+    asking = asyncio.create_task(ask(http, served.url))
+    await served.engine.started.wait()
+    status, (line,) = await ask(http, served.url)
+    assert (status, line["error"]["kind"]) == (429, "Overloaded")
+    served.engine.gate.set()
+    assert (await asking)[0] == 200
+    assert (await ask(http, served.url))[0] == 200
+
+
+async def test_a_request_that_does_not_arrive(serve: Serve, http: Any) -> None:
+    served = await serve(page={"body_s": 0.05, "max_streams": 1})
+    host, port = served.url.removeprefix("http://").rstrip("/").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = f"POST /api/ask HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
+    writer.write(head.encode() + b"{")
+    async with asyncio.timeout(20):
+        assert b"504" in await reader.readline()
+    writer.close()
+    assert (await ask(http, served.url))[0] == 200
+
+
+async def test_a_visitor_who_does_not_read(serve: Serve, http: Any, fakes: Any, caplog: Any) -> None:
+    long = replace(fakes.WHOLE.sources[0], text="x" * 12_000_000)
+    served = await serve(
+        fakes.FakeEngine(whole=replace(fakes.WHOLE, sources=(long,))), page={"stall_s": 0.05, "max_streams": 1}
+    )
+    host, port = served.url.removeprefix("http://").rstrip("/").split(":")
+    body = b'{"question": "q"}'
+    head = (
+        f"POST /api/ask HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    )
+    _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+    writer.write(head.encode() + b"\r\n" + body)
+    async with asyncio.timeout(20):
+        while "who does not read" not in caplog.text:
+            await asyncio.sleep(0)
+    writer.transport.abort()
+    served.engine.whole = fakes.WHOLE
+    assert (await ask(http, served.url))[0] == 200  # the place is free again
+
+
+async def test_over_tls_to_a_service_with_tls(
+    serve: Serve, http: Any, certificates: dict[str, str], tmp_path: Path
+) -> None:
+    own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
+    served = await serve(page=own, **own)
+    assert served.url.startswith("https://")
+    trust = ssl.create_default_context(cafile=certificates["ca.pem"])
+    async with http.post(f"{served.url}api/ask", json={"question": "q"}, ssl=trust) as response:
+        assert response.status == 200
+        assert response.headers["Strict-Transport-Security"]
+    async with http.get(served.url, ssl=trust, headers={"Host": "elsewhere"}) as response:
+        assert response.status == 421
+
+
+async def test_mutual_tls(serve: Serve, http: Any, certificates: dict[str, str]) -> None:
+    own = {name: certificates[file] for name, file in {"tls_cert": "server.pem", "tls_key": "server.key"}.items()}
+    own["tls_client_ca"] = certificates["ca.pem"]
+    client = {"client_cert": certificates["client.pem"], "client_key": certificates["client.key"]}
+    served = await serve(page=own | client, **own)
+    trust = ssl.create_default_context(cafile=certificates["ca.pem"])
+    with pytest.raises(aiohttp.ClientError):
+        await http.get(served.url, ssl=trust)
+    trust = ssl.create_default_context(cafile=certificates["ca.pem"])
+    trust.load_cert_chain(certificates["client.pem"], certificates["client.key"])
+    async with http.post(f"{served.url}api/ask", json={"question": "q"}, ssl=trust) as response:
+        assert response.status == 200
+
+
+async def test_new_authorities_of_browsers_are_taken_up(
+    serve: Serve, http: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path
+) -> None:
+    """Who has a certificate of the new one gets in without a restart; who has one of the old one does not any more."""
+    own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
+    authority = tmp_path / "ca.pem"
+    shutil.copy(certificates["ca.pem"], authority)
+    client = {"client_cert": certificates["client.pem"], "client_key": certificates["client.key"]}
+    served = await serve(page=own | client | {"tls_client_ca": str(authority)}, **own)
+    (tmp_path / "other").mkdir()
+    other = fakes.certificates(tmp_path / "other")
+    trusts = []
+    for paths in (certificates, other):
+        trust = ssl.create_default_context(cafile=certificates["ca.pem"])
+        trust.load_cert_chain(paths["client.pem"], paths["client.key"])
+        trusts.append(trust)
+
+    async def who_gets_in() -> list[bool]:
+        found = []
+        for trust in trusts:
+            try:
+                async with http.get(served.url, ssl=trust, headers={"Connection": "close"}) as response:
+                    found.append(response.status == 200)
+            except aiohttp.ClientError:
+                found.append(False)
+        return found
+
+    assert await who_gets_in() == [True, False]
+    shutil.copy(other["ca.pem"], authority)
+    assert served.page.renew()
+    assert await who_gets_in() == [False, True]
+
+
+async def test_the_page_asks_for_nobody_in_its_own_name(
+    serve: Serve, http: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path
+) -> None:
+    own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
+    own["tls_client_ca"] = certificates["ca.pem"]
+    client = {"client_cert": certificates["client.pem"], "client_key": certificates["client.key"]}
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("ada").add("page", certificates=["client"], labels="all")
+    served = await serve(page=own | client | {"callers": True}, callers_file=callers.path, **own)
+    trust = ssl.create_default_context(cafile=certificates["ca.pem"])
+    trust.load_cert_chain(certificates["client.pem"], certificates["client.key"])
+    for token, status in ((None, 401), ("eve-token", 401), ("ada-token", 200)):
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        async with http.post(f"{served.url}api/ask", json={"question": "q"}, headers=headers, ssl=trust) as response:
+            assert response.status == status
+    assert [query.reach for query in served.engine.queries] == [frozenset()]  # ada's, not the certificate's
+
+
+async def test_a_new_certificate_is_taken_up(
+    serve: Serve, http: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path, caplog: Any
+) -> None:
+    paths = {"tls_cert": str(tmp_path / "cert.pem"), "tls_key": str(tmp_path / "key.pem")}
+    shutil.copy(certificates["server.pem"], paths["tls_cert"])
+    shutil.copy(certificates["server.key"], paths["tls_key"])
+    served = await serve(page=paths, tls_cert=certificates["server.pem"], tls_key=certificates["server.key"])
+
+    async def works(authority: str) -> bool:
+        trust = ssl.create_default_context(cafile=authority)
+        try:
+            async with http.get(served.url, ssl=trust, headers={"Connection": "close"}) as response:
+                return bool(response.status == 200)
+        except aiohttp.ClientConnectorCertificateError:
+            return False
+
+    other = tmp_path / "other"
+    other.mkdir()
+    renewed = fakes.certificates(other)
+    assert await works(certificates["ca.pem"])
+    Path(paths["tls_cert"]).write_text("half a certifi")
+    for _ in range(2):
+        assert not served.page.renew()
+    assert [record.levelname for record in caplog.records if "stays in force" in record.message] == ["ERROR"]
+    assert await works(certificates["ca.pem"])
+    shutil.copy(renewed["server.pem"], paths["tls_cert"])
+    shutil.copy(renewed["server.key"], paths["tls_key"])
+    assert served.page.renew()
+    assert await works(renewed["ca.pem"])
+    assert not await works(certificates["ca.pem"])
+
+
+async def test_what_a_stranger_asks_for_makes_no_line_of_the_log(serve: Serve, http: Any, caplog: Any) -> None:
+    url = (await serve()).url
+    path = "%0a2026-11-21%20INFO%20nothing%20to%20see" + "x" * 4000
+    async with http.get(yarl.URL(f"{url}{path}", encoded=True), headers={"Host": "evil.example"}) as response:
+        assert response.status == 421
+    (line,) = [record.getMessage() for record in caplog.records if "refused" in record.message]
+    assert "\n" not in line
+    assert "2026-11-21 INFO nothing" in line
+    assert len(line) < 500
+
+
+async def test_an_address_that_is_taken(serve: Serve) -> None:
+    url = (await serve()).url
+    address = url.removeprefix("http://").rstrip("/")
+    with pytest.raises(BackendUnavailable, match=f"the page cannot listen on {address}: the port is in use"):
+        async with Page(PageOptions(address), "127.0.0.1:1"):
+            pass
+
+
+async def test_a_service_that_is_not_there(http: Any) -> None:
+    async with Page(PageOptions("127.0.0.1:0"), "127.0.0.1:1") as page:
+        status, (line,) = await ask(http, page.url, timeout_s=0.5)
+        assert status in (503, 504)
+        assert line["error"]["kind"] in ("ServiceError", "DeadlinePassed")
+        async with http.get(page.url) as response:
+            assert response.status == 200  # and its script explains
+
+
+async def test_serving_until_told_to_stop(http: Any) -> None:
+    stop, urls = asyncio.Event(), asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_page(PageOptions("127.0.0.1:0"), "127.0.0.1:1", urls.set_result, stop))
+    url = await urls
+    async with http.get(url) as response:
+        assert response.status == 200
+    stop.set()
+    await serving
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await http.get(url)

@@ -1,0 +1,59 @@
+"""The clients that a page asks with: one in use, those before it closed when their questions have ended."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hirag_dist.client import AsyncHiragClient
+from hirag_dist.service.web.client_pool import Clients
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Client(AsyncHiragClient):
+    """One that tells when it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1:1")
+        self.closed = asyncio.Event()
+
+    async def close(self) -> None:
+        await super().close()
+        self.closed.set()
+
+
+async def test_a_replaced_client_is_closed_when_its_last_question_ends() -> None:
+    clients, first, second = Clients(), Client(), Client()
+    clients.put(first)
+    with clients.lease() as before, clients.lease():
+        clients.put(second)
+        with clients.lease() as after:
+            assert (before, after) == (first, second)
+        await asyncio.sleep(0)
+        assert not first.closed.is_set()
+    await asyncio.wait_for(first.closed.wait(), 10)
+    assert not second.closed.is_set()
+    await clients.close()
+    assert second.closed.is_set()
+
+
+async def test_a_replaced_client_that_nobody_uses_is_closed_at_once() -> None:
+    clients, made = Clients(), [Client() for _ in range(5)]
+    for client in made:
+        clients.put(client)
+    for client in made[:-1]:
+        await asyncio.wait_for(client.closed.wait(), 10)
+    assert not made[-1].closed.is_set()
+    await clients.close()
+
+
+async def test_the_end_closes_those_in_use_too() -> None:
+    clients, first, second = Clients(), Client(), Client()
+    clients.put(first)
+    with clients.lease():
+        clients.put(second)
+        await clients.close()
+        assert first.closed.is_set()
+    assert second.closed.is_set()

@@ -1,0 +1,77 @@
+"""Where the page may listen, and what its process brings with it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from hirag_dist.errors import ConfigError
+from hirag_dist.service.web.certificates import expected_name, names_in
+from hirag_dist.service.web.options import PageOptions, reached_at, url_of
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"listen": "0.0.0.0:80"}, "opens the index to the network: give tls_cert and tls_key and a callers_file"),
+        ({"listen": "10.0.0.1:80", "callers": True}, "opens the index to the network"),
+        ({"listen": "[::]:80", "tls_cert": "c", "tls_key": "k"}, "opens the index to the network"),
+        ({"listen": "127.0.0.1"}, "HOST:PORT"),
+        ({"listen": "127.0.0.1:0", "tls_cert": "c"}, "both tls_cert and tls_key"),
+        ({"listen": "127.0.0.1:0", "client_cert": "c"}, "both http_client_cert and http_client_key"),
+        (
+            {"listen": "127.0.0.1:0", "tls_cert": "c", "tls_key": "k", "tls_client_ca": "a"},
+            "give http_client_cert and http_client_key",
+        ),
+    ],
+)
+def test_options_that_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words.replace("[", r"\[")):
+        PageOptions(**options)
+
+
+def test_options_that_open_the_page_to_the_network() -> None:
+    PageOptions("0.0.0.0:443", tls_cert="c", tls_key="k", callers=True)
+
+
+@pytest.mark.parametrize(
+    ("address", "target", "url"),
+    [
+        ("127.0.0.1:80", "127.0.0.1:80", "http://127.0.0.1:80/"),
+        ("[::1]:80", "[::1]:80", "http://[::1]:80/"),
+        ("localhost:80", "localhost:80", "http://localhost:80/"),
+    ],
+)
+def test_addresses_on_loopback(address: str, target: str, url: str) -> None:
+    assert reached_at(address) == target
+    assert url_of(PageOptions(address)) == url
+
+
+def test_a_service_on_all_addresses_is_reached_on_this_machine() -> None:
+    assert (reached_at("0.0.0.0:50051"), reached_at("[::]:50051")) == ("127.0.0.1:50051", "[::1]:50051")
+    assert reached_at("10.0.0.7:50051") == "10.0.0.7:50051"
+
+
+def test_the_names_in_a_certificate(certificates: dict[str, str]) -> None:
+    assert names_in(certificates["server.pem"], certificates["server.key"]) == ("localhost", "127.0.0.1")
+    with pytest.raises(ConfigError, match="TLS cannot be set up from"):
+        names_in(certificates["server.pem"], certificates["client.key"])
+    with pytest.raises(ConfigError, match="TLS cannot be set up from missing"):
+        names_in("missing", certificates["server.key"])
+
+
+def test_a_name_that_a_certificate_is_accepted_under() -> None:
+    assert expected_name(("*.example.org", "127.0.0.1")) == "page.example.org"
+    assert expected_name(("10.0.0.7",)) == "10.0.0.7"
+    assert expected_name(()) is None
+
+
+def test_the_process_of_the_page_brings_nothing_of_the_engine() -> None:
+    code = "import hirag_dist.cli._page_process, json, sys; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert modules.isdisjoint({"ray", "pymilvus", "numba", "scipy", "sklearn", "pyarrow", "openai"})

@@ -1,0 +1,191 @@
+"""An index as a caller sees it, method by method, against the documents in reach."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from hirag_dist.core.access.labels import HIDDEN, MIXED
+from hirag_dist.core.retrieval.levels import RankedCommunity
+from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
+from hirag_dist.storage.access.filtered_index import LabelledIndex, SeenIndex
+from hirag_dist.storage.access.label_files import Mentions
+from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.snapshot.reader import Snapshot
+from tests.labelled_builds import build
+from tests.leaky_builds import HIDDEN as WORD
+from tests.leaky_builds import corpus, script
+from tests.toy_builds import Bench, rows
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    return build(Bench(tmp_path_factory.mktemp("index")), corpus(1), script)
+
+
+@pytest.fixture(scope="module")
+def whole(snapshot: Snapshot) -> LoadedIndex:
+    return LoadedIndex(snapshot)
+
+
+@pytest.fixture(scope="module")
+def seen(snapshot: Snapshot, whole: LoadedIndex) -> SeenIndex:
+    found = LabelledIndex(whole, snapshot).seen_by(frozenset())
+    assert isinstance(found, SeenIndex)
+    return found
+
+
+def in_reach(snapshot: Snapshot) -> list[bool]:
+    """Of each chunk."""
+    public = {row["document_id"] for row in rows(snapshot, "documents") if not row["labels"]}
+    return [row["document_id"] in public for row in rows(snapshot, "chunks")]
+
+
+def chunks_of(whole: LoadedIndex, relation: int) -> list[int]:
+    bounds = whole.origins.relation_indptr
+    chunks: list[int] = whole.origins.relation_chunks[bounds[relation] : bounds[relation + 1]].tolist()
+    return chunks
+
+
+def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    reached = in_reach(snapshot)
+    assert seen.seen_chunks is not None
+    assert seen.seen_chunks.tolist() == reached
+    rows = seen.known_relations(np.arange(len(whole.ends)))
+    query = np.random.default_rng(2).normal(size=whole.vectors.shape[1]).astype(np.float32)
+    found = nearest_chunks(seen.origins, seen.chunk_vectors, rows, query, seen.seen_chunks)
+    for row, score in zip(rows.tolist(), found.tolist(), strict=True):
+        near = [float(whole.chunk_vectors[chunk] @ query) for chunk in chunks_of(whole, row) if reached[chunk]]
+        assert score == pytest.approx(max(near, default=0.0), abs=1e-5)
+    assert (found != nearest_chunks(whole.origins, whole.chunk_vectors, rows, query)).any()
+
+
+def test_chunks_that_are_near_a_question(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    reached = in_reach(snapshot)
+    query = np.random.default_rng(3).normal(size=whole.vectors.shape[1]).astype(np.float32)
+    order = sorted(range(len(reached)), key=lambda row: -float(whole.chunk_vectors[row] @ query))
+    rows, scores = seen.nearest_chunks(query, 4)
+    assert rows.tolist() == [row for row in order if reached[row]][:4]
+    assert scores == pytest.approx(whole.chunk_vectors[rows] @ query, abs=1e-5)
+    assert whole.nearest_chunks(query, 4)[0].tolist() == order[:4]
+
+
+def test_entities_that_a_question_names(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    names = {row["name"]: at for at, row in enumerate(rows(snapshot, "entities")) if not row["layer"]}
+    secret = next(name for name in names if name.startswith(WORD))
+    public = next(name for name in names if not name.startswith(WORD))
+    question = f"Is {public.upper()} what {secret} is?"
+    assert whole.named_in(question) == [names[public], names[secret]]
+    assert seen.named_in(question) == [names[public]]
+    assert whole.named_in("Is this so?") == []
+
+
+def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    admission = seen.admission
+    mixed = np.flatnonzero(admission.relation_states[admission.relation_patterns] == MIXED)
+    assert len(mixed)
+    assert (seen.relation_weights(mixed) < whole.relation_weights(mixed)).all()
+    ends = set(whole.ends[mixed].ravel().tolist())
+    told, written = (
+        index.triples([(row, 0.5) for row in mixed.tolist()], index.named(ends)) for index in (seen, whole)
+    )
+    for item, other in zip(told, written, strict=True):
+        assert WORD not in item.description
+        assert item.relation_id == other.relation_id
+        assert item.weight < other.weight
+        assert item.description != other.description
+
+
+def test_texts_of_entities(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    admission = seen.admission
+    states = admission.entity_states[admission.entity_patterns]
+    rows_seen = np.flatnonzero(states != HIDDEN).tolist()
+    told = seen.entities([(row, None) for row in rows_seen])
+    written = whole.entities([(row, None) for row in rows_seen])
+    for row, item, other in zip(rows_seen, told, written, strict=True):
+        assert WORD not in item.description
+        assert (item == other) == (states[row] != MIXED)
+        assert (item.entity_id, item.layer) == (other.entity_id, other.layer)
+    assert seen.entities([(row, None) for row in rows_seen]) == told, "the same when they are asked for again"
+
+
+def test_a_hub_is_told_from_its_first_mentions(seen: SeenIndex) -> None:
+    sets = np.zeros(2600, np.int32)
+    sets[:50] = 1
+    numbers = np.zeros(2600, np.bool_)
+    texts = seen._relations  # not read here
+    hub = Mentions(np.array([3, 8], np.int32), np.array([0, 1100, 2600]), sets, sets, numbers, texts)
+    owners, places = hub.told(np.array([3, 8]), np.array([True, False]))
+    assert places.tolist() == [*range(50, 1050), *range(1100, 2100)]
+    assert owners.tolist() == [0] * 1000 + [1] * 1000
+
+
+def test_records_that_are_told_anew(whole: LoadedIndex, seen: SeenIndex) -> None:
+    admission = seen.admission
+    entities = np.flatnonzero(admission.entity_states[admission.entity_patterns] != HIDDEN).tolist()
+    anew = {row for row in entities if seen.tells_anew("local", row)}
+    assert anew == {row for row in entities if seen.entities([(row, None)]) != whole.entities([(row, None)])}
+    relations = seen.known_relations(np.arange(len(whole.ends)))
+    for row in relations.tolist():
+        ends = set(whole.ends[row].tolist())
+        told, written = (index.triples([(row, 0.5)], index.named(ends)) for index in (seen, whole))
+        assert told == written or seen.tells_anew("bridge", row)
+    assert not any(seen.tells_anew(level, 0) for level in ("global", "sources"))
+    assert not any(whole.tells_anew("local", row) for row in anew)
+
+
+def test_reports_and_ratings(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    found = 0
+    for community in range(len(whole.communities.levels)):
+        ranked = RankedCommunity(community, 1, 0.5)
+        item = seen.community(ranked)
+        assert item is None or item == whole.community(ranked)
+        assert seen.communities.ratings[community] == (0.0 if item is None else item.rating)
+        found += item is None
+    assert found
+
+
+def test_nearness_of_entities(whole: LoadedIndex, seen: SeenIndex) -> None:
+    admission = seen.admission
+    mixed = np.flatnonzero(admission.entity_states[admission.entity_patterns] == MIXED)
+    query = np.random.default_rng(1).normal(size=whole.vectors.shape[1]).astype(np.float32)
+    parts = [int(np.flatnonzero((admission.part_entities == row) & (admission.part_sets == 0))[0]) for row in mixed]
+    expected = admission.part_vectors[parts] @ query  # of the one set in reach
+    assert seen.similarities(mixed, query) == pytest.approx(expected, abs=1e-5)
+    assert (seen.similarities(mixed, query) != whole.similarities(mixed, query)).any()
+
+
+def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+    known = set(seen.known_relations(np.arange(len(whole.ends))).tolist())
+    admission = seen.admission
+    hidden = admission.entity_states[admission.entity_patterns] == HIDDEN
+    reached = in_reach(snapshot)
+    for row, relation in enumerate(rows(snapshot, "relations")):
+        stated = relation["kind"] != "extracted" or any(reached[chunk] for chunk in chunks_of(whole, row))
+        assert (row in known) == (stated and not hidden[whole.ends[row]].any())
+
+
+def test_callers_who_may_see_the_same_share_a_view(snapshot: Snapshot, whole: LoadedIndex) -> None:
+    labelled = LabelledIndex(whole, snapshot)
+    assert labelled.seen_by(frozenset({"a"})) is labelled.seen_by(frozenset({"b", "c"}))
+    assert labelled.seen_by(frozenset({"secret"})) is whole
+    assert labelled.seen_by(None) is whole
+    assert isinstance(labelled.seen_by(None, ["secret"]), SeenIndex)
+    assert labelled.seen_by(frozenset(), ["secret"]) is None
+    assert labelled.seen_by(None, ["nobody carries it"]) is None
+
+
+def test_a_view_that_nobody_keeps_is_gone_at_once(snapshot: Snapshot, whole: LoadedIndex) -> None:
+    labelled = LabelledIndex(whole, snapshot)
+    found = labelled.seen_by(frozenset())
+    assert found is not None
+    view = weakref.ref(found)
+    gc.disable()  # what is in a cycle waits for the collector, and keeps the files of an index mapped
+    try:
+        del labelled, found
+        assert view() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,272 @@
+"""Serving files against the tables that they are derived from, read row by row."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from tests.storage import snapshots
+
+from hirag_dist import schemas
+from hirag_dist.core.graph.csr import build_graph
+from hirag_dist.core.reports.material import report_text
+from hirag_dist.core.retrieval.context import community_text, entity_text, relation_text, source_text
+from hirag_dist.core.retrieval.entity_linking import Names, found_names, words
+from hirag_dist.core.retrieval.vector_scoring import encode
+from hirag_dist.core.text.tokens import counter
+from hirag_dist.storage.serving import writer
+from hirag_dist.storage.serving.mmap_files import ServingFiles
+from hirag_dist.storage.serving.token_counts import TOKENIZER
+from hirag_dist.storage.serving.writer import FILES, parallel_relations, write_serving
+from hirag_dist.storage.store import Store
+
+
+def random_tables(seed: int) -> dict[str, pa.Table]:
+    """Tables with parallel relations and loops, and with ids that name nothing, as an imported graph may have."""
+    draw = random.Random(seed)
+    chunks = [f"k{at}" for at in range(draw.randrange(8))]
+    documents = [f"d{at}" for at in range(3)]
+    names = [f"e{at:02}" for at in range(draw.randrange(2, 20))]
+
+    def some(of: Sequence[str], k: int) -> list[str]:
+        return draw.sample(list(of), min(k, len(of)))
+
+    entities = [snapshots.entity(name, draw.randrange(2), name.upper(), some([*chunks, "gone"], 3)) for name in names]
+    relations = [
+        {
+            "relation_id": f"r{at:03}",
+            "source_id": draw.choice([*names, "gone"]),
+            "target_id": draw.choice(names),
+            "kind": draw.choice(["extracted", "summary"]),
+            "layer": 0,
+            "description": f"About {at}.",
+            "weight": float(draw.randrange(1, 4)),
+            "chunk_ids": some([*chunks, "gone"], 2),
+        }
+        for at in range(draw.randrange(60))
+    ]
+    communities = [
+        {
+            "community_id": f"c{draw.random()}",
+            "level": draw.randrange(3),
+            "parent_id": None,
+            "is_leaf": True,
+            "n_entities": 1,
+            "n_relations": 0,
+            "entity_ids": some([*names, "gone"], draw.randrange(1, 9)),
+        }
+        for _ in range(draw.randrange(6))
+    ]
+    reports = [
+        {
+            "community_id": row["community_id"],
+            "level": row["level"],
+            "title": f"Title {at}",
+            "summary": f"Summary {at}.",
+            "rating": float(at + 1),
+            "rating_explanation": "",
+            "findings": [{"summary": "It is so.", "explanation": "Often.", "entity_ids": [], "relation_ids": []}],
+            "origin": "model",
+            "n_dropped_references": 0,
+        }
+        for at, row in enumerate(some(communities, 4))
+    ]
+    rows: dict[str, list[dict[str, Any]]] = {
+        "documents": [
+            {"document_id": own, "uri": f"{own}.txt", "record": 0, "title": own.upper(), "source_ids": []}
+            | {"labels": [], "n_chars": 1, "text": "x"}
+            for own in documents
+        ],
+        "chunks": [
+            {"chunk_id": own, "document_id": draw.choice([*documents, "gone"]), "position": at, "start": at}
+            | {"end": 9 * at, "n_tokens": 2, "text": f"Text of {own}."}
+            for at, own in enumerate(chunks)
+        ],
+        "entities": entities,
+        "relations": relations,
+        "communities": communities,
+        "reports": reports,
+    }
+    return {name: pa.Table.from_pylist(rows[name], getattr(schemas, name.upper())) for name in rows}
+
+
+def vectors_of(tables: dict[str, pa.Table], what: str = "entities") -> NDArray[np.float32]:
+    rng = np.random.default_rng(tables[what].num_rows)
+    return rng.normal(size=(tables[what].num_rows, 5)).astype(np.float32)
+
+
+def served(folder: Path, tables: dict[str, pa.Table]) -> ServingFiles:
+    def batches(name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if name in tables:
+            yield from tables[name].select(columns).to_batches(max_chunksize=3)
+
+    write_serving(batches, vectors_of(tables), vectors_of(tables, "chunks"), Store(str(folder)).create)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
+    return ServingFiles(folder)
+
+
+def lists(files: ServingFiles, indptr: str, rows: str) -> list[list[int]]:
+    bounds, values = files.array(indptr), files.array(rows)
+    return [values[a:b].tolist() for a, b in pairwise(bounds.tolist())]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_number_and_text_is_that_of_the_tables(tmp_path: Path, seed: int) -> None:
+    tables = random_tables(seed)
+    files = served(tmp_path / "out", tables)
+    rows = {name: table.to_pylist() for name, table in tables.items()}
+    place = {
+        name: {row[f"{_singular(name)}_id"]: at for at, row in enumerate(rows[name])}
+        for name in ("documents", "chunks", "entities")
+    }
+    for file, name, columns in (
+        (writer.ENTITIES, "entities", ["entity_id", "name", "type", "description"]),
+        (writer.RELATIONS, "relations", ["relation_id", "kind", "description"]),
+        (writer.CHUNKS, "chunks", ["chunk_id", "document_id", "text"]),
+        (writer.DOCUMENTS, "documents", ["document_id", "title", "uri"]),
+        (writer.COMMUNITIES, "communities", ["community_id"]),
+    ):
+        for column in columns:
+            found = files.texts(file).values(column, range(len(rows[name])))
+            assert found == [row[column] for row in rows[name]]
+    assert files.texts(writer.REPORTS).values("text", range(len(rows["reports"]))) == list(
+        map(report_text, rows["reports"])
+    )
+    assert files.array("entity_layers").tolist() == [row["layer"] for row in rows["entities"]]
+    for name in ("entities", "relations"):
+        found = lists(files, f"{_singular(name)}_chunks_indptr", f"{_singular(name)}_chunks")
+        assert found == [
+            [place["chunks"][own] for own in row["chunk_ids"] if own in place["chunks"]] for row in rows[name]
+        ]
+    assert files.array("relation_ends").tolist() == [
+        [place["entities"].get(row["source_id"], -1), place["entities"].get(row["target_id"], -1)]
+        for row in rows["relations"]
+    ]
+    assert files.array("relation_weights").tolist() == [row["weight"] for row in rows["relations"]]
+    assert files.array("chunk_documents").tolist() == [
+        place["documents"].get(row["document_id"], -1) for row in rows["chunks"]
+    ]
+    assert files.array("chunk_spans").tolist() == [[row["start"], row["end"]] for row in rows["chunks"]]
+    titles = {row["document_id"]: row["title"] for row in rows["documents"]}
+    count = counter(TOKENIZER)
+    assert files.array("chunk_tokens").tolist() == [
+        count(source_text(titles.get(row["document_id"], ""), row["start"], row["end"], row["text"]))
+        for row in rows["chunks"]
+    ]
+    names = {row["entity_id"]: row["name"] for row in rows["entities"]}
+    assert files.array("entity_tokens").tolist() == [
+        count(entity_text(row["name"], row["type"], row["layer"], row["description"])) for row in rows["entities"]
+    ]
+    assert files.array("relation_tokens").tolist() == [
+        count(relation_text(names.get(row["source_id"], ""), names.get(row["target_id"], ""), row["description"]))
+        for row in rows["relations"]
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_chunks_know_their_entities_and_names_whose_they_are(tmp_path: Path, seed: int) -> None:
+    tables = random_tables(seed)
+    files = served(tmp_path / "out", tables)
+    mentioned_in = lists(files, "entity_chunks_indptr", "entity_chunks")
+    assert lists(files, "chunk_entities_indptr", "chunk_entities") == [
+        [entity for entity, own in enumerate(mentioned_in) if chunk in own]
+        for chunk in range(tables["chunks"].num_rows)
+    ]
+    names = Names(files.array("entity_name_keys"), files.array("entity_name_rows"))
+    rows = tables["entities"].to_pylist()
+    for place, row in enumerate(rows):
+        found = [phrase.row for phrase in found_names(names, words(row["name"]))]
+        assert (place in found) == (row["layer"] == 0)
+    codes = encode(vectors_of(tables, "chunks"))
+    for part, wanted in zip(("codes", "scales", "errors"), codes, strict=True):
+        assert files.array(f"chunk_{part}").tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_components_and_codes_are_those_of_the_graph_and_the_vectors(tmp_path: Path, seed: int) -> None:
+    tables = random_tables(seed)
+    files = served(tmp_path / "out", tables)
+    ids = tables["entities"]["entity_id"].to_pylist()
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(ids)
+    for row in tables["relations"].to_pylist():
+        if row["source_id"] in graph:
+            graph.add_edge(row["source_id"], row["target_id"])
+    labels = files.array("entity_components").tolist()
+    found = {frozenset(name for name, label in zip(ids, labels, strict=True) if label == one) for one in set(labels)}
+    assert found == set(map(frozenset, nx.connected_components(graph)))
+    codes = encode(vectors_of(tables))
+    for name, array in codes._asdict().items():
+        assert files.array(f"entity_{name}").tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_communities_have_their_members_reports_and_order(tmp_path: Path, seed: int) -> None:
+    tables = random_tables(seed)
+    files = served(tmp_path / "out", tables)
+    communities, reports = tables["communities"].to_pylist(), tables["reports"].to_pylist()
+    entities = {own: at for at, own in enumerate(tables["entities"]["entity_id"].to_pylist())}
+    members = [sorted(entities[own] for own in row["entity_ids"] if own in entities) for row in communities]
+    assert lists(files, "community_indptr", "community_members") == members
+    assert lists(files, "entity_communities_indptr", "entity_communities") == [
+        sorted(
+            (at for at, rows in enumerate(members) if row in rows), key=lambda at: (int(communities[at]["level"]), at)
+        )
+        for row in range(len(entities))
+    ]
+    by_id = sorted(range(len(communities)), key=lambda at: str(communities[at]["community_id"]))
+    assert files.array("community_order").tolist() == [by_id.index(at) for at in range(len(communities))]
+    place = {row["community_id"]: at for at, row in enumerate(reports)}
+    count = counter(TOKENIZER)
+    assert files.array("community_tokens").tolist() == [
+        count(community_text(row["title"], row["level"], row["rating"], report_text(row)))
+        if (row := reports[place[own]] if (own := community["community_id"]) in place else None)
+        else 0
+        for community in communities
+    ]
+    assert files.array("community_reports").tolist() == [place.get(row["community_id"], -1) for row in communities]
+    assert files.array("community_ratings").tolist() == [
+        reports[place[row["community_id"]]]["rating"] if row["community_id"] in place else 0.0 for row in communities
+    ]
+
+
+@pytest.mark.parametrize(("n_entities", "n_relations"), [(1, 0), (2, 1), (2, 9), (4, 30), (40, 60), (3000, 500)])
+def test_further_relations_of_a_pair_are_found_by_the_one_in_the_graph(n_entities: int, n_relations: int) -> None:
+    draw = random.Random(n_relations)
+    names = [f"e{at}" for at in range(n_entities)]
+    ends = [(draw.randrange(-1, n_entities), draw.randrange(n_entities)) for _ in range(n_relations)]
+    weights = [float(draw.randrange(1, 4)) for _ in ends]
+    by_pair: dict[tuple[int, int], list[int]] = {}
+    for row, (source, target) in enumerate(ends):
+        if source != target and source >= 0:
+            by_pair.setdefault((min(source, target), max(source, target)), []).append(row)
+    of, indptr, rows = parallel_relations(np.array(ends, np.int32).reshape(-1, 2), np.array(weights))
+    found = {int(of[at]): rows[indptr[at] : indptr[at + 1]].tolist() for at in range(len(of))}
+    assert of.tolist() == sorted(found)
+    relations = pa.table(
+        {
+            "source_id": ["gone" if source < 0 else names[source] for source, _ in ends],
+            "target_id": [names[target] for _, target in ends],
+            "weight": weights,
+        },
+        pa.schema([("source_id", pa.string()), ("target_id", pa.string()), ("weight", pa.float64())]),
+    )
+    graph = build_graph(pa.chunked_array([names]), relations)
+    expected = {}
+    for pair in by_pair.values():
+        if len(pair) > 1:
+            (head,) = set(pair) & set(graph.relation_rows.tolist())
+            expected[head] = sorted(set(pair) - {head}, key=lambda row: (-weights[row], row))
+    assert found == expected
+
+
+def _singular(name: str) -> str:
+    return "entity" if name == "entities" else name.removesuffix("s")

@@ -1,0 +1,320 @@
+"""Where a snapshot's files are mapped: in place, copied from an object store, or derived where they are missing."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from pyarrow import fs
+from tests.storage import snapshots
+
+from hirag_dist.errors import SnapshotCorrupt, StoreError
+from hirag_dist.storage.layout import snapshot_path
+from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.serving.writer import FILES, SERVING
+from hirag_dist.storage.snapshot.cache import Place, user_cache
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files of the test's own."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def older(store: Store) -> Store:
+    """An index whose snapshot was published without serving files."""
+    return _without_serving(store, snapshots.publish(store).snapshot_id)
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Store:
+    """The tiny snapshot on a store that is not a folder here."""
+    snapshots.publish(Store(str(tmp_path / "published")))
+    store = Store("mock:///index")
+    fs.copy_files(str(tmp_path / "published"), store.root, fs.LocalFileSystem(), store._fs)
+    assert store.local is None
+    return store
+
+
+def _without_serving(store: Store, own: str) -> Store:
+    folder = Path(store.root) / snapshot_path(own)
+    shutil.rmtree(folder / SERVING)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"] = {name: entry for name, entry in manifest["files"].items() if not name.startswith(SERVING)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return store
+
+
+def names(snapshot: Snapshot) -> list[str]:
+    return [item.name for item in LoadedIndex(snapshot).entities([(row, 1.0) for row in range(4)])]
+
+
+NAMES = ["Scrooge", "Marley", "London", "London people"]
+
+
+def test_serving_files_are_published_and_listed_but_change_no_id(store: Store) -> None:
+    manifest = snapshots.publish(store)
+    assert {f"{SERVING}/{name}" for name in FILES} <= set(manifest.files)
+    assert not any(name.startswith(SERVING) for name in manifest.content)
+    assert names(open_snapshot(store, full_check=True)) == NAMES
+    assert not (Path(store.root) / "cache").exists()
+
+
+def test_a_local_snapshot_without_them_gets_them_beside_it_once(older: Store) -> None:
+    made = Path(older.root) / "cache" / open_snapshot(older).manifest.snapshot_id / SERVING
+    assert names(open_snapshot(older)) == NAMES
+    assert sorted(path.name for path in made.iterdir()) == sorted(FILES)
+    first = made.stat().st_ino
+    assert names(open_snapshot(older)) == NAMES
+    assert made.stat().st_ino == first
+    assert [path.name for path in made.parent.iterdir()] == [SERVING]
+
+
+def test_derived_files_that_somebody_removed_are_made_again(older: Store) -> None:
+    assert names(open_snapshot(older)) == NAMES
+    (made,) = (Path(older.root) / "cache").glob(f"*/{SERVING}")
+    (made / "entity_codes.npy").unlink()
+    assert names(open_snapshot(older)) == NAMES
+    assert sorted(path.name for path in made.iterdir()) == sorted(FILES)
+
+
+def test_derived_files_are_those_that_are_published(store: Store) -> None:
+    own = snapshots.publish(store).snapshot_id
+    folder = Path(store.root) / snapshot_path(own) / SERVING
+    published = {path.name: path.read_bytes() for path in folder.iterdir()}
+    snapshot = open_snapshot(_without_serving(store, own))
+    made = Place(store, snapshot.manifest).serving()
+    assert {path.name: path.read_bytes() for path in made.iterdir()} == published
+
+
+def test_an_index_that_cannot_be_written_to_gets_them_among_the_temporary_files(older: Store, temporary: Path) -> None:
+    (Path(older.root) / "cache").write_text("a file where the folder would be")
+    assert names(open_snapshot(older)) == NAMES
+    (made,) = temporary.glob(f"hirag-dist-{os.getuid()}/*/*/{SERVING}")
+    assert len(list(made.iterdir())) == len(FILES)
+
+
+def test_a_configured_cache_folder_is_used(older: Store, tmp_path: Path) -> None:
+    assert names(open_snapshot(older).cached_in(str(tmp_path / "mine"))) == NAMES
+    assert list((tmp_path / "mine").glob(f"*/*/{SERVING}"))
+    assert not (Path(older.root) / "cache").exists()
+
+
+def test_a_cache_folder_that_cannot_be_made_is_said(older: Store, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(StoreError, match=r"service\.cache_dir"):
+        names(open_snapshot(older).cached_in(str(tmp_path / "taken")))
+
+
+def test_somebody_elses_temporary_folder_is_not_trusted(temporary: Path) -> None:
+    folder = temporary / f"hirag-dist-{os.getuid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(StoreError, match="open to others"):
+        user_cache()
+
+
+def test_openings_at_once_derive_once_and_all_can_read(older: Store) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(lambda _: names(open_snapshot(older)), range(12))) == [NAMES] * 12
+    (folder,) = (path for path in (Path(older.root) / "cache").iterdir() if path.is_dir())
+    assert [path.name for path in folder.iterdir()] == [SERVING]
+
+
+def test_a_damaged_table_leaves_nothing_half_made(older: Store) -> None:
+    snapshot = open_snapshot(older)
+    file = Path(older.root) / snapshot.folder / "relations.parquet"
+    file.write_bytes(b"PAR1" + file.read_bytes()[4:-40] + b"x" * 40)
+    with pytest.raises((SnapshotCorrupt, StoreError), match="relations"):
+        names(snapshot)
+    assert list((Path(older.root) / "cache" / snapshot.manifest.snapshot_id).iterdir()) == []
+
+
+def _half_made(cache: Path) -> list[str]:
+    return [path.name for path in cache.rglob(".tmp-*")]
+
+
+def test_what_killed_processes_left_half_made_goes(older: Store, remote: Store, tmp_path: Path) -> None:
+    """A service that is killed again and again while it copies or derives must not fill the disk."""
+    derived = Path(older.root) / "cache" / open_snapshot(older).manifest.snapshot_id
+    (derived / f".tmp-{SERVING}-1234").mkdir(parents=True)
+    (derived / f".tmp-{SERVING}-1234" / "entities.arrow").write_bytes(b"half")
+    assert names(open_snapshot(older)) == NAMES
+    assert _half_made(derived) == []
+    snapshot = open_snapshot(remote).cached_in(str(tmp_path / "cache"))
+    vectors = Place(remote, snapshot.manifest, str(tmp_path / "cache")).path("vectors/entities.npy")
+    (vectors.parent / ".tmp-entities.npy-1234").write_bytes(b"half")
+    assert names(snapshot) == NAMES
+    assert _half_made(tmp_path / "cache") == []
+
+
+def test_who_copies_is_left_alone_by_who_sweeps(older: Store) -> None:
+    cache = Path(older.root) / "cache"
+    for at in range(5):
+        (cache / f"old{at}" / SERVING).mkdir(parents=True)
+        hours = 3600 * (at + 2)
+        os.utime(cache / f"old{at}", (time.time() - hours, time.time() - hours))
+    with (cache / ".old4.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as a process that has been copying for hours
+        assert names(open_snapshot(older)) == NAMES
+        assert (cache / "old4").exists()
+    assert not (cache / "old3").exists()
+
+
+def test_a_lock_that_was_swept_is_taken_anew(older: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits at a lock file that is swept must not write beside who took the next one."""
+    snapshot = open_snapshot(older)
+    lock = Path(older.root) / "cache" / f".{snapshot.manifest.snapshot_id}.lock"
+    flock = fcntl.flock
+    locked = []
+
+    def swept_meanwhile(file: BinaryIO, how: int) -> None:
+        if not locked:
+            lock.unlink()
+        locked.append(os.fstat(file.fileno()).st_ino)
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", swept_meanwhile)
+    Place(older, snapshot.manifest).serving()
+    assert len(locked) == 2
+    assert locked[1] == lock.stat().st_ino
+
+
+def test_a_cache_that_cannot_be_kept_is_said(older: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "utime", full)
+    with pytest.raises(StoreError, match=r"No space left on device; set service\.cache_dir"):
+        names(open_snapshot(older))
+
+
+def test_files_of_an_object_store_are_copied_once_and_mapped(remote: Store, tmp_path: Path) -> None:
+    snapshot = open_snapshot(remote).cached_in(str(tmp_path / "cache"))
+    assert names(snapshot) == NAMES
+    assert snapshot.entity_vectors.tolist() == open_snapshot(remote).entity_vectors.tolist()
+    for path in [f"{SERVING}/{name}" for name in FILES] + ["graph/indices.npy", "vectors/chunks.npy"]:
+        remote.delete(f"{snapshot.folder}/{path}")
+    again = Snapshot(remote, snapshot.manifest, str(tmp_path / "cache"))
+    assert names(again) == NAMES
+    assert LoadedIndex(again).graph.indices.tolist() == snapshot.graph.indices.tolist()
+
+
+def test_a_copy_that_was_altered_is_made_again(remote: Store, tmp_path: Path) -> None:
+    snapshot = open_snapshot(remote).cached_in(str(tmp_path))
+    assert names(snapshot) == NAMES
+    (copy,) = tmp_path.glob(f"*/*/{SERVING}/entities.arrow")
+    whole = copy.read_bytes()
+    copy.write_bytes(whole.replace(b"Marley", b"Harley"))
+    assert names(Snapshot(remote, snapshot.manifest, str(tmp_path))) == NAMES
+    assert copy.read_bytes() == whole
+
+
+def test_a_file_altered_on_the_object_store_is_not_taken(remote: Store, tmp_path: Path) -> None:
+    snapshot = open_snapshot(remote).cached_in(str(tmp_path))
+    path = f"{snapshot.folder}/{SERVING}/entities.arrow"
+    remote.write_bytes(path, remote.read_bytes(path).replace(b"Marley", b"Harley"))
+    with pytest.raises(SnapshotCorrupt, match="altered"):
+        names(snapshot)
+    assert not list(tmp_path.glob(f"*/*/{SERVING}/*entities.arrow*"))
+
+
+def test_serving_files_are_derived_for_an_object_store_too(remote: Store, tmp_path: Path) -> None:
+    snapshot = open_snapshot(remote)
+    listed = {name: entry for name, entry in snapshot.manifest.files.items() if not name.startswith(SERVING)}
+    manifest = snapshot.manifest.model_copy(update={"files": listed})
+    assert names(Snapshot(remote, manifest, str(tmp_path))) == NAMES
+
+
+def test_what_nobody_opened_for_long_leaves_the_cache(older: Store) -> None:
+    cache = Path(older.root) / "cache"
+    for at in range(5):
+        (cache / f"old{at}" / SERVING).mkdir(parents=True)
+        hours = 3600 * (at + 2)
+        os.utime(cache / f"old{at}", (time.time() - hours, time.time() - hours))
+    (cache / "lately").mkdir()
+    assert names(open_snapshot(older)) == NAMES
+    left = {path.name for path in cache.iterdir() if path.is_dir()}
+    assert left == {open_snapshot(older).manifest.snapshot_id, "lately", "old0"}
+
+
+def _held(cache: Path) -> int:
+    return sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
+
+
+def test_a_cache_without_room_is_not_overfilled(remote: Store, tmp_path: Path) -> None:
+    """What is beyond the limit gets a pod evicted, whatever it serves; so nothing is copied that does not fit."""
+    cache = tmp_path / "cache"
+    assert names(open_snapshot(remote).cached_in(str(cache))) == NAMES
+    enough = _held(cache)
+    shutil.rmtree(cache)
+    assert names(open_snapshot(remote).cached_in(str(cache), enough)) == NAMES
+    for limit in (enough - 1, 1):
+        shutil.rmtree(cache)
+        with pytest.raises((SnapshotCorrupt, StoreError), match=rf"service\.cache_bytes is {limit:,}; "):
+            names(open_snapshot(remote).cached_in(str(cache), limit))
+        assert _held(cache) <= limit
+
+
+def test_what_is_derived_counts_too(older: Store, tmp_path: Path) -> None:
+    snapshot = open_snapshot(older)
+    cache = tmp_path / "cache"
+    assert names(snapshot.cached_in(str(cache))) == NAMES
+    enough = _held(cache)
+    shutil.rmtree(cache)
+    with pytest.raises((SnapshotCorrupt, StoreError), match=r"service\.cache_bytes"):
+        names(snapshot.cached_in(str(cache), enough - 1))
+    assert _half_made(cache) == []
+    assert names(snapshot.cached_in(str(cache), enough)) == NAMES
+
+
+def _cached_before(folder: Path, name: str, minutes: int) -> None:
+    (folder / name).mkdir()
+    (folder / name / "vectors.npy").write_bytes(b"0" * 1000)
+    os.utime(folder / name, (time.time() - 60 * minutes,) * 2)
+
+
+def test_older_snapshots_make_room_and_the_one_in_use_does_not(remote: Store, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    snapshot = open_snapshot(remote)
+    assert names(snapshot.cached_in(str(cache))) == NAMES
+    enough = _held(cache)
+    (own,) = cache.glob(f"*/{snapshot.manifest.snapshot_id}")
+    shutil.rmtree(own)
+    for minutes, name in ((1, "in-use"), (2, "older"), (3, "oldest")):
+        _cached_before(own.parent, name, minutes)
+    assert names(snapshot.cached_in(str(cache), enough + 1500)) == NAMES
+    left = sorted(path.name for path in own.parent.iterdir() if path.is_dir())
+    assert left == sorted([own.name, "in-use"])
+
+
+def test_one_that_was_refused_goes_before_the_one_in_use(remote: Store, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    snapshot = open_snapshot(remote)
+    assert names(snapshot.cached_in(str(cache))) == NAMES
+    (own,) = cache.glob(f"*/{snapshot.manifest.snapshot_id}")
+    enough = _held(cache)
+    shutil.rmtree(own)
+    _cached_before(own.parent, "in-use", 60)
+    with pytest.raises((SnapshotCorrupt, StoreError), match=r"service\.cache_bytes"):
+        names(snapshot.cached_in(str(cache), enough))  # some of its files fit beside the other, not all
+    assert any(own.iterdir())
+    own.rename(own.with_name("refused"))
+    assert names(snapshot.cached_in(str(cache), enough + 1000)) == NAMES
+    left = sorted(path.name for path in own.parent.iterdir() if path.is_dir())
+    assert left == sorted([own.name, "in-use"])

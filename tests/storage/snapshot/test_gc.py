@@ -1,0 +1,163 @@
+"""Old snapshots go, with all that was made from them; what somebody may be using stays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.storage import snapshots
+
+from hirag_dist.errors import IndexBusy, SnapshotNotFound
+from hirag_dist.storage.layout import BUILD, CURRENT, LIVES, MANIFEST, snapshot_path
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.gc import Plan, Rule, collections_of, plan_pruning, prune
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
+
+DAY = 86_400.0
+BEGIN = 1_700_000_000.0
+
+
+class Killed(BaseException):
+    pass
+
+
+class Shelf:
+    """Collections in memory; the process may end before it drops one."""
+
+    where = "a shelf"
+
+    def __init__(self, *names: str) -> None:
+        self.names = set(names)
+        self.dies = False
+
+    def of(self, snapshot_ids: Sequence[str]) -> list[str]:
+        return sorted(name for name in self.names if name.partition("_")[0] in snapshot_ids)
+
+    def snapshots(self) -> set[str]:
+        return {name.partition("_")[0] for name in self.names}
+
+    def drop(self, name: str) -> None:
+        if self.dies:
+            raise Killed
+        self.names.remove(name)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "index"))
+
+
+@pytest.fixture
+def ids(store: Store) -> list[str]:
+    """Five snapshots that went live a day after another, the last one four days after BEGIN."""
+    made = []
+    for day in range(5):
+        made.append(snapshots.publish(store, snapshots.tiny_tables(f" On day {day}.")).snapshot_id)
+        store.write_json(LIVES, {"lives": [[own_id, BEGIN + at * DAY] for at, own_id in enumerate(made)]})
+        went_live(store, BEGIN + day * DAY)
+    return made
+
+
+def went_live(store: Store, at: float) -> None:
+    os.utime(Path(store.root) / CURRENT, (at, at))
+
+
+def going(store: Store, *, keep: int = 0, days: float = 1.0, today: float = 5.0) -> list[str]:
+    plan = plan_pruning(store, Rule(keep, days * DAY), BEGIN + today * DAY)
+    return [one.snapshot_id for one in plan.snapshots]
+
+
+def carry_out(store: Store, plan: Plan, shelf: Shelf, *, shared: bool = True) -> None:
+    with BuildLock(store) as lock:
+        prune(store, lock, plan, [(shelf, collections_of(plan, shelf, shared=shared))])
+
+
+def test_what_has_not_been_current_for_long_goes(store: Store, ids: list[str]) -> None:
+    assert going(store) == ids[:4]
+    assert going(store, days=1.5) == ids[:3]
+    assert going(store, keep=1) == ids[:3], "the one before the current one, to go back to"
+    assert going(store, keep=9) == []
+    assert going(store, days=0, today=4.0) == ids[:4], "the current one stays, whatever the rule"
+
+
+def test_the_snapshot_of_the_last_build_stays(store: Store, ids: list[str]) -> None:
+    store.write_json(BUILD, {"snapshot": ids[1]})
+    assert going(store) == [ids[0], *ids[2:4]]
+    store.write_bytes(BUILD, b"{")
+    assert going(store) == ids[:4]
+
+
+def test_one_that_was_made_current_by_hand_stays(store: Store, ids: list[str]) -> None:
+    store.write_bytes(CURRENT, ids[1].encode())
+    went_live(store, BEGIN + 4.5 * DAY)
+    assert going(store) == [ids[0], *ids[2:4]], "and the one before it has not been away for a day"
+
+
+def test_an_index_without_a_list_goes_by_when_the_current_one_went_live(store: Store, ids: list[str]) -> None:
+    for own_id in ids:
+        os.utime(Path(store.root) / snapshot_path(own_id) / MANIFEST, (BEGIN, BEGIN))
+    store.delete(LIVES)
+    assert going(store, today=4.9) == []
+    assert sorted(going(store, today=5.0)) == sorted(ids[:4])
+
+
+def test_where_none_is_served_nothing_goes(store: Store, ids: list[str]) -> None:
+    store.write_bytes(CURRENT, b"another")
+    with pytest.raises(SnapshotNotFound, match="none is removed"):
+        going(store)
+    store.delete(CURRENT)
+    with pytest.raises(SnapshotNotFound, match="none is removed"):
+        going(store)
+
+
+def test_all_that_was_made_from_a_snapshot_goes_with_it(store: Store, ids: list[str]) -> None:
+    for name in (*ids, "gone"):
+        store.write_bytes(f"cache/{name}/serving-1/entities.arrow", b"derived")
+        store.write_bytes(f"cache/.{name}.lock", b"")
+    shelf = Shelf(f"{ids[0]}_1", f"{ids[0]}_2", f"{ids[1]}_1", f"{ids[4]}_1", "another_1")
+    plan = plan_pruning(store, Rule(2, DAY), BEGIN + 5 * DAY)
+    assert [one.snapshot_id for one in plan.snapshots] == ids[:2]
+    in_folder = sum(file.stat().st_size for file in (Path(store.root) / snapshot_path(ids[0])).rglob("*.*"))
+    assert plan.snapshots[0].size_bytes == in_folder + len("derived")
+    assert store.names("snapshots") == sorted(ids), "a plan removes nothing"
+    carry_out(store, plan, shelf)
+    assert shelf.names == {f"{ids[4]}_1", "another_1"}
+    assert store.names("snapshots") == sorted(ids[2:])
+    assert store.names("cache") == sorted([*ids[2:], *(f".{own_id}.lock" for own_id in ids[2:])])
+    assert open_snapshot(store, full_check=True).manifest.snapshot_id == ids[4]
+    assert going(store, keep=2) == []
+    assert going(store) == ids[2:4]
+
+
+def test_collections_whose_snapshots_are_gone_go_where_no_other_index_has_any(store: Store, ids: list[str]) -> None:
+    shelf = Shelf("another_1", f"{ids[0]}_1", f"{ids[4]}_1")
+    plan = plan_pruning(store, Rule(9), BEGIN + 5 * DAY)
+    assert collections_of(plan, shelf, shared=True) == []
+    assert collections_of(plan, shelf, shared=False) == ["another_1"]
+
+
+def test_what_a_killed_run_left_goes_with_the_next(store: Store, ids: list[str]) -> None:
+    shelf = Shelf(f"{ids[0]}_1")
+    shelf.dies = True
+    with pytest.raises(Killed):
+        carry_out(store, plan_pruning(store, Rule(3), BEGIN + 5 * DAY), shelf)
+    assert not store.exists(f"{snapshot_path(ids[0])}/{MANIFEST}"), "nobody opens what is half removed"
+    shelf.dies = False
+    plan = plan_pruning(store, Rule(9), BEGIN + 5 * DAY)
+    assert [(one.snapshot_id, one.retired_at) for one in plan.snapshots] == [(ids[0], None)]
+    carry_out(store, plan, shelf)
+    assert shelf.names == set()
+    assert store.names("snapshots") == sorted(ids[1:])
+
+
+def test_one_that_goes_live_meanwhile_stays(store: Store, ids: list[str]) -> None:
+    plan = plan_pruning(store, Rule(3), BEGIN + 5 * DAY)
+    store.write_bytes(CURRENT, ids[0].encode())
+    shelf = Shelf(f"{ids[0]}_1")
+    with pytest.raises(IndexBusy, match="went live meanwhile"):
+        carry_out(store, plan, shelf)
+    assert open_snapshot(store, full_check=True).manifest.snapshot_id == ids[0]
+    assert shelf.names

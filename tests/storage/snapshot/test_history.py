@@ -1,0 +1,110 @@
+"""Since when a snapshot is not current any more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hirag_dist.storage.layout import CURRENT, LIVES, MANIFEST, snapshot_path
+from hirag_dist.storage.snapshot.history import forget, gone_back_to, note_current, retired_at
+from hirag_dist.storage.snapshot.writer import make_current
+from hirag_dist.storage.store import Store
+
+
+def live(store: Store, own_id: str, at: float, *, by_hand: bool = False) -> None:
+    if by_hand:
+        store.write_bytes(CURRENT, own_id.encode())
+    else:
+        make_current(store, own_id)
+        store.write_json(LIVES, {"lives": [*store.read_json(LIVES)["lives"][:-1], [own_id, at]]})
+    os.utime(Path(store.root) / CURRENT, (at, at))
+
+
+def ends(store: Store, *ids: str) -> list[float | None]:
+    lives = note_current(store)
+    return [retired_at(store, own_id, lives) for own_id in ids]
+
+
+def test_a_snapshot_ends_when_the_next_one_goes_live(store: Store) -> None:
+    for at, own_id in enumerate("abc"):
+        live(store, own_id, 100.0 * at)
+    make_current(store, "c")  # again: it has been current since 200
+    assert ends(store, "a", "b", "c") == [100.0, 200.0, None]
+
+
+def test_what_somebody_wrote_by_hand_counts(store: Store) -> None:
+    live(store, "a", 100.0)
+    live(store, "b", 200.0)
+    live(store, "a", 300.0, by_hand=True)
+    assert ends(store, "a", "b") == [None, 300.0]
+    live(store, "c", 400.0)
+    assert ends(store, "a", "b", "c") == [400.0, 300.0, None]
+
+
+def test_what_was_never_noted_ended_before_the_list_begins_and_not_before_it_was_published(store: Store) -> None:
+    for own_id, at in (("old", 50.0), ("late", 700.0)):
+        path = f"{snapshot_path(own_id)}/{MANIFEST}"
+        store.write_bytes(path, b"{}")
+        os.utime(Path(store.root) / path, (at, at))
+    live(store, "a", 100.0)
+    assert ends(store, "old", "late") == [100.0, 700.0]
+
+
+def test_who_is_forgotten_shortens_no_other_ones_life(store: Store) -> None:
+    for at, own_id in enumerate("abcd"):
+        live(store, own_id, 100.0 * at)
+    note_current(store)
+    forget(store, {"b"})
+    assert store.read_json(LIVES)["lives"] == [["a", 0.0], ["c", 200.0], ["d", 300.0]]
+    assert ends(store, "a", "c", "d") == [200.0, 300.0, None]
+
+
+def test_a_damaged_list_keeps_nothing_from_going_live(store: Store) -> None:
+    live(store, "a", 100.0)
+    for damaged in (b"{", b"[1]", b'{"lives": [["a"]]}', b'{"lives": 7}'):
+        store.write_bytes(LIVES, damaged)
+        assert ends(store, "a") == [None]
+        live(store, "b", 200.0)
+        assert ends(store, "a", "b") == [200.0, None]
+        live(store, "a", 100.0)
+
+
+def published(store: Store, *ids: str) -> None:
+    for own_id in ids:
+        store.write_bytes(f"{snapshot_path(own_id)}/{MANIFEST}", b"{}")
+
+
+def test_going_back_by_hand_is_seen_and_going_forward_by_a_command_is_not(store: Store) -> None:
+    published(store, "a", "b")
+    make_current(store, "a")
+    make_current(store, "b")
+    assert gone_back_to(store, "b") is None
+    store.write_bytes(CURRENT, b"a\n")
+    assert gone_back_to(store, "b") == "a"
+    assert gone_back_to(store, "c") is None  # a snapshot that nobody went back from
+    note_current(store)  # as `prune` does
+    assert gone_back_to(store, "b") == "a"
+    forget(store, {"x"})
+    assert gone_back_to(store, "b") == "a"
+    make_current(store, "b")  # forward again
+    make_current(store, "a")  # a build of what there was before: not by hand
+    assert gone_back_to(store, "b") is None
+
+
+def test_a_current_that_names_nothing_to_go_back_to(store: Store) -> None:
+    published(store, "a", "b", "never current")
+    make_current(store, "gone")
+    make_current(store, "b")
+    for written in ("gone", "never current", ""):
+        store.write_bytes(CURRENT, written.encode())
+        note_current(store)
+        assert gone_back_to(store, "b") is None
+    store.delete(CURRENT)
+    assert gone_back_to(store, "b") is None
+
+
+def test_a_list_from_before_this_was_noted(store: Store) -> None:
+    published(store, "a", "b")
+    store.write_json(LIVES, {"lives": [["a", 1.0], ["b", 2.0]]})
+    store.write_bytes(CURRENT, b"a")
+    assert gone_back_to(store, "b") is None

@@ -1,0 +1,113 @@
+"""A tiny snapshot, described in words: two people in a city, told by one document, summarised once."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hirag_dist import schemas
+from hirag_dist.core.entities.merging import inter_layer_relation
+from hirag_dist.core.graph.communities import community_table
+from hirag_dist.core.graph.csr import build_graph
+from hirag_dist.storage.snapshot.manifest import Manifest
+from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
+from hirag_dist.storage.store import Store
+
+
+def entity(own: str, layer: int, name: str, chunk_ids: list[str]) -> dict[str, Any]:
+    """Return a row of ENTITIES."""
+    return {
+        "entity_id": own,
+        "layer": layer,
+        "name": name,
+        "type": "concept",
+        "description": f"About {name}.",
+        "described": True,
+        "n_mentions": 1,
+        "chunk_ids": chunk_ids,
+    }
+
+
+def tiny_tables(note: str = "") -> dict[str, pa.Table]:
+    """Return every table of a snapshot."""
+    text = f"Scrooge and Marley lived in London.{note}"
+    entities = [
+        entity("e1", 0, "Scrooge", ["k1"]),
+        entity("e2", 0, "Marley", ["k1"]),
+        entity("e3", 0, "London", ["k1"]),
+        entity("e4", 1, "London people", []),
+    ]
+    relations = [
+        inter_layer_relation("extracted", "e1", "e2", 0, "Partners.", 5.0) | {"chunk_ids": ["k1"]},
+        inter_layer_relation("summary", "e1", "e4", 0, "Covered.", 1.0),
+        inter_layer_relation("summary", "e3", "e4", 0, "Covered.", 2.0),
+    ]
+    tables = {name: getattr(schemas, name.upper()).empty_table() for name in ("clusters", "usage", "rejects", "layers")}
+    tables["documents"] = pa.Table.from_pylist(
+        [
+            {
+                "document_id": "d1",
+                "uri": "carol.txt",
+                "record": 0,
+                "title": "Carol",
+                "source_ids": ["carol"],
+                "labels": [],
+                "n_chars": len(text),
+                "text": text,
+            }
+        ],
+        schemas.DOCUMENTS,
+    )
+    tables["chunks"] = pa.Table.from_pylist(
+        [
+            {
+                "chunk_id": "k1",
+                "document_id": "d1",
+                "position": 0,
+                "start": 0,
+                "end": len(text),
+                "n_tokens": 9,
+                "text": text,
+            }
+        ],
+        schemas.CHUNKS,
+    )
+    tables["entities"] = pa.Table.from_pylist(entities, schemas.ENTITIES)
+    tables["relations"] = pa.Table.from_pylist(relations, schemas.RELATIONS).sort_by("relation_id")
+    graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
+    tables["communities"] = community_table([np.zeros(4, np.int64)], graph, tables["entities"]["entity_id"])
+    tables["reports"] = pa.Table.from_pylist(
+        [
+            {
+                "community_id": tables["communities"]["community_id"][0].as_py(),
+                "level": 0,
+                "title": "Scrooge's London",
+                "summary": "Who lived there.",
+                "rating": 4.0,
+                "rating_explanation": "",
+                "findings": [],
+                "origin": "model",
+                "n_dropped_references": 0,
+            }
+        ],
+        schemas.REPORTS,
+    )
+    return tables
+
+
+def publish(store: Store, tables: dict[str, pa.Table] | None = None, live: bool = True) -> Manifest:
+    """Write the tiny snapshot, with vectors along the axes: entity i points along axis i."""
+    tables = tables or tiny_tables()
+    graph = build_graph(tables["entities"]["entity_id"], tables["relations"])
+    arrays: dict[str, Any] = {
+        "graph/indptr": graph.indptr,
+        "graph/indices": graph.indices,
+        "graph/weights": graph.weights,
+        "graph/relation_rows": graph.relation_rows,
+        "vectors/entities": np.eye(4, dtype=np.float32),
+        "vectors/chunks": np.full((1, 4), 0.5, np.float32),
+    }
+    manifest = write_snapshot(store, tables, arrays, embedder="axes", complete=True, build={}, notes={})
+    if live:
+        make_current(store, manifest.snapshot_id)
+    return manifest

@@ -1,0 +1,86 @@
+"""A digest depends on what a table says and on nothing else."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hirag_dist.storage.digest import table_digest
+
+ROWS = [
+    {"s": "a", "i": 1, "f": 0.5, "b": True, "l": ["x", "y"], "t": [{"k": "v", "n": 1}]},
+    {"s": "", "i": None, "f": None, "b": None, "l": [], "t": []},
+    {"s": None, "i": 3, "f": -1.0, "b": False, "l": ["z"], "t": [{"k": None, "n": 2}]},
+]
+TABLE = pa.Table.from_pylist(ROWS)
+
+
+def test_chunking_and_slicing_do_not_show() -> None:
+    pieces = pa.concat_tables([TABLE.slice(0, 1), TABLE.slice(1, 2)])
+    padded = pa.concat_tables([TABLE.slice(2, 1), TABLE]).combine_chunks().slice(1)
+    assert table_digest(pieces) == table_digest(TABLE) == table_digest(padded)
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "value"),
+    [
+        (0, "s", "b"),
+        (1, "s", None),
+        (2, "s", ""),
+        (1, "i", 0),
+        (1, "b", False),
+        (0, "l", ["xy"]),
+        (1, "l", None),
+        (0, "t", [{"k": "v", "n": 2}]),
+        (2, "t", [{"k": "", "n": 2}]),
+    ],
+)
+def test_any_change_shows(row: int, column: str, value: object) -> None:
+    rows = [dict(item) for item in ROWS]
+    rows[row][column] = value
+    assert table_digest(pa.Table.from_pylist(rows, TABLE.schema)) != table_digest(TABLE)
+
+
+def test_order_and_names_show() -> None:
+    assert table_digest(TABLE.take([1, 0, 2])) != table_digest(TABLE)
+    assert table_digest(TABLE.rename_columns(["z", "i", "f", "b", "l", "t"])) != table_digest(TABLE)
+
+
+def test_text_does_not_flow_between_rows() -> None:
+    assert table_digest(pa.table({"s": ["ab", "c"]})) != table_digest(pa.table({"s": ["a", "bc"]}))
+
+
+KIND = pa.schema(
+    [
+        ("s", pa.string()),
+        ("l", pa.list_(pa.string())),
+        ("t", pa.list_(pa.struct([("k", pa.string()), ("l", pa.list_(pa.string()))]))),
+        ("b", pa.bool_()),
+        ("i", pa.int32()),
+        ("f", pa.float32()),
+        ("v", pa.binary()),
+    ]
+)
+WORDS = st.none() | st.text("ab", max_size=2)
+LISTS = st.none() | st.lists(WORDS, max_size=2)
+ROW = st.fixed_dictionaries(
+    {
+        "s": WORDS,
+        "l": LISTS,
+        "t": st.none() | st.lists(st.fixed_dictionaries({"k": WORDS, "l": LISTS}), max_size=2),
+        "b": st.none() | st.booleans(),
+        "i": st.none() | st.integers(0, 2),
+        "f": st.none() | st.sampled_from([0.0, 1.5]),
+        "v": st.none() | st.binary(max_size=2),
+    }
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(one=st.lists(ROW, max_size=4), other=st.lists(ROW, max_size=4), cut=st.integers(0, 4))
+def test_equal_rows_and_only_these_have_equal_digests(one: list[object], other: list[object], cut: int) -> None:
+    table = pa.Table.from_pylist(one, KIND)
+    pieces = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
+    shifted = pa.concat_tables([pa.Table.from_pylist(other, KIND), table]).combine_chunks().slice(len(other))
+    assert table_digest(pieces) == table_digest(shifted) == table_digest(table)
+    assert (table_digest(pa.Table.from_pylist(other, KIND)) == table_digest(table)) == (one == other)

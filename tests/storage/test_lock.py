@@ -1,0 +1,298 @@
+"""One build at a time: a live holder is respected, a dead one is not waited for, a late one publishes nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.errors import IndexBusy, StoreError
+from hirag_dist.storage.lock import BuildLock, Pace
+from hirag_dist.storage.store import Store
+
+HOLDER = """
+import sys
+from hirag_dist.errors import IndexBusy
+from hirag_dist.storage.lock import BuildLock, Pace
+from hirag_dist.storage.store import Store
+store = Store(sys.argv[1])
+with BuildLock(store, pace=Pace(beat_s=0.02)) as lock:
+    print("held", flush=True)
+    for line in sys.stdin:
+        try:
+            with lock.fenced():
+                store.write_bytes("current", line.encode())
+            print("published", flush=True)
+        except IndexBusy as error:
+            print(error, flush=True)
+print("left", flush=True)
+"""
+
+
+class Clock:
+    """A clock that is moved on by whoever sleeps."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+        self.slept = 0.0
+        self.meanwhile = lambda: None
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept += seconds
+        self.meanwhile()
+
+
+def holder(**changes: Any) -> dict[str, Any]:
+    known = {"host": "elsewhere", "pid": 1, "since": "2030-01-01T00:00:00Z", "token": "t", "beat": time.time()}
+    return known | {"epoch": 5} | changes
+
+
+def dead_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def start_holder(store: Store) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HOLDER, store.root]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def tell(process: subprocess.Popen[str], line: str) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    print(line, file=process.stdin, flush=True)
+    return process.stdout.readline().strip()
+
+
+class TestHolding:
+    def test_the_lock_is_there_while_it_is_held(self, store: Store) -> None:
+        with BuildLock(store) as lock:
+            found = store.read_json("run.lock")
+            assert (found["pid"], found["host"]) == (os.getpid(), socket.gethostname())
+            lock.check()
+        assert not store.exists("run.lock")
+
+    def test_the_lock_goes_when_the_build_fails(self, store: Store) -> None:
+        with pytest.raises(RuntimeError), BuildLock(store):
+            raise RuntimeError
+        assert not store.exists("run.lock")
+
+    def test_epochs_rise_even_where_the_lock_was_removed_between(self, store: Store) -> None:
+        clock = Clock()
+        epochs = []
+        for _ in range(3):
+            with BuildLock(store, clock=clock):
+                epochs.append(store.read_json("run.lock")["epoch"])
+            clock.now += 0.01
+        store.write_json("run.lock", holder(epoch=epochs[-1] + 10**6, beat=0.0))
+        with BuildLock(store, clock=clock):
+            epochs.append(store.read_json("run.lock")["epoch"])
+        assert epochs == sorted(set(epochs))
+
+    def test_the_heart_beats(self, store: Store) -> None:
+        clock = Clock()
+        with BuildLock(store, clock=clock, pace=Pace(beat_s=0.005)) as lock:
+            since = store.read_json("run.lock")
+            clock.now += 100
+            give_up_at = time.monotonic() + 120
+            while (now := store.read_json("run.lock"))["beat"] < since["beat"] + 100:
+                assert time.monotonic() < give_up_at
+            assert {**now, "beat": 0} == {**since, "beat": 0}
+            lock.check()
+
+
+class TestBusy:
+    def test_a_live_process_is_respected_and_a_killed_one_is_not(self, store: Store) -> None:
+        with start_holder(store) as process:
+            said = f"process {process.pid} on {socket.gethostname()} since .*, last heard of [0-9]+ s ago; wait for it"
+            with pytest.raises(IndexBusy, match=said):
+                BuildLock(store).__enter__()
+            assert store.read_json("run.lock")["pid"] == process.pid, "the holder keeps it"
+            process.kill()
+            process.wait()
+            with BuildLock(store):
+                assert store.read_json("run.lock")["pid"] == os.getpid()
+
+    def test_a_dead_process_of_this_machine_is_not_waited_for(self, store: Store) -> None:
+        store.write_json("run.lock", holder(host=socket.gethostname(), pid=dead_pid()))
+        with BuildLock(store):
+            assert store.read_json("run.lock")["pid"] == os.getpid()
+
+    def test_another_machine_is_believed_as_long_as_its_heart_beats(self, store: Store) -> None:
+        store.write_json("run.lock", holder())
+        with pytest.raises(IndexBusy, match="on elsewhere"):
+            BuildLock(store).__enter__()
+        store.write_json("run.lock", holder(beat=time.time() - 61))
+        with BuildLock(store):
+            pass
+
+    @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"pid": 1}', b'{"beat": "x"}', b"\xff"])
+    def test_a_damaged_lock_is_taken_over(self, store: Store, data: bytes) -> None:
+        store.write_bytes("run.lock", data)
+        with BuildLock(store):
+            assert store.read_json("run.lock")["pid"] == os.getpid()
+
+    def test_the_lock_of_an_earlier_version_is_understood(self, store: Store) -> None:
+        earlier = holder()
+        del earlier["epoch"]
+        store.write_json("run.lock", earlier)
+        with pytest.raises(IndexBusy, match="on elsewhere"):
+            BuildLock(store).__enter__()
+
+
+class TestWaiting:
+    def test_it_waits_until_the_other_ends(self, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+        clock = Clock()
+        store.write_json("run.lock", holder(beat=clock.now))
+
+        def meanwhile() -> None:
+            if clock.slept > 3:
+                store.delete("run.lock")
+
+        clock.meanwhile = meanwhile
+        with BuildLock(store, 20.0, clock=clock, sleep=clock.sleep) as lock:
+            lock.check()
+        assert 3 < clock.slept < 5
+        assert [record.message for record in caplog.records if "waiting up to 20 s" in record.message]
+
+    def test_it_waits_until_the_other_is_dead(self, store: Store) -> None:
+        clock = Clock()
+        store.write_json("run.lock", holder(beat=clock.now))
+        with BuildLock(store, 100.0, clock=clock, sleep=clock.sleep):
+            assert 59 < clock.slept < 62
+
+    def test_it_gives_up_in_time(self, store: Store) -> None:
+        clock = Clock()
+        store.write_json("run.lock", holder(beat=clock.now))
+        with pytest.raises(IndexBusy, match="is being built by process 1 on elsewhere"):
+            BuildLock(store, 7.5, clock=clock, sleep=clock.sleep).__enter__()
+        assert clock.slept == 7.5
+
+
+class TestTakenOver:
+    def test_a_lock_that_was_taken_over_is_left_to_its_new_holder(self, store: Store) -> None:
+        later = holder(token="other", epoch=10**15)
+        with BuildLock(store) as lock:
+            store.write_json("run.lock", later)
+            with pytest.raises(IndexBusy, match=r"taken over by process 1 on elsewhere .*; what it paid for is kept"):
+                lock.check()
+        assert store.read_json("run.lock") == later
+
+    def test_the_heartbeat_does_not_take_it_back(self, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+        later = holder(token="other", epoch=10**15)
+        with BuildLock(store, pace=Pace(beat_s=0.005)) as lock:
+            give_up_at = time.monotonic() + 120
+            while not [record for record in caplog.records if "taken over" in record.message]:
+                store.write_json("run.lock", later)  # again: a beat may just have been on its way over it
+                assert time.monotonic() < give_up_at
+                time.sleep(0.01)
+            store.delete("run.lock")  # even when the other has ended: the index is not as it was
+            with pytest.raises(IndexBusy, match="taken over"):
+                lock.check()
+        assert not store.exists("run.lock")
+
+    def test_a_lock_that_is_gone_was_taken_over_by_one_that_has_ended(self, store: Store) -> None:
+        with BuildLock(store) as lock:
+            store.delete("run.lock")
+            with pytest.raises(IndexBusy, match="the lock is gone"):
+                lock.check()
+
+    def test_a_late_write_of_an_earlier_holder_is_undone(self, store: Store) -> None:
+        with BuildLock(store) as lock:
+            own = store.read_json("run.lock")
+            store.write_json("run.lock", holder(token="earlier", epoch=own["epoch"] - 1))
+            lock.check()
+            assert store.read_json("run.lock")["token"] == own["token"]
+
+    def test_a_storage_that_is_out_of_reach_is_no_take_over(self, store: Store) -> None:
+        class Flaky(Store):
+            down = False
+
+            def read_bytes(self, path: str) -> bytes:
+                if self.down:
+                    raise StoreError("out of reach")
+                return super().read_bytes(path)
+
+        flaky = Flaky(store.root)
+        with BuildLock(flaky) as lock:
+            flaky.down = True
+            with pytest.raises(StoreError, match="out of reach"):
+                lock.check()
+            flaky.down = False
+            lock.check()
+
+    def test_a_builder_that_was_stopped_and_wakes_publishes_nothing(self, store: Store) -> None:
+        with start_holder(store) as process:
+            assert tell(process, "one") == "published"
+            process.send_signal(signal.SIGSTOP)
+            os.waitpid(process.pid, os.WUNTRACED)
+            clock = Clock()
+            clock.now += 61
+            with BuildLock(store, clock=clock, sleep=clock.sleep) as lock:
+                own = store.read_json("run.lock")
+                process.send_signal(signal.SIGCONT)
+                assert "taken over by process" in tell(process, "late")
+                assert store.read_bytes("current") == b"one\n"
+                lock.check()
+                assert store.read_json("run.lock")["token"] == own["token"]
+                assert process.stdin is not None
+                process.stdin.close()
+                assert process.stdout is not None
+                assert process.stdout.readline() == "left\n"
+                lock.check()
+
+    def test_nobody_takes_over_in_the_middle_of_a_fence(self, store: Store) -> None:
+        clock = Clock()
+        with BuildLock(store) as lock, lock.fenced():
+            clock.now += 1000
+            with pytest.raises(IndexBusy, match="stopped while it was publishing"):
+                BuildLock(store, clock=clock, sleep=clock.sleep).__enter__()
+        with BuildLock(store, clock=clock):
+            pass
+
+
+def test_on_an_object_store_one_of_two_that_start_together_wins(tmp_path: Path) -> None:
+    """There each writes, waits, and looks whose lock is there. Played on a folder that says it is none."""
+
+    class Objects(Store):
+        @property
+        def local(self) -> None:
+            return None
+
+        def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
+            Path(self.root, path).write_bytes(data)
+
+    store = Objects(str(tmp_path))
+    clock = Clock()
+    second = BuildLock(store, clock=clock, sleep=clock.sleep)
+    won: list[bool] = []
+
+    def meanwhile() -> None:  # while the first waits, the second, which had looked before it wrote, writes
+        if not won:
+            won.append(True)
+            store.delete("run.lock")
+            second.__enter__()
+
+    clock.meanwhile = meanwhile
+    with pytest.raises(IndexBusy, match="started at the same moment"):
+        BuildLock(store, clock=clock, sleep=clock.sleep).__enter__()
+    second.check()
+    second.__exit__(None, None, None)
+    assert not store.exists("run.lock")
+    with BuildLock(store, clock=clock, sleep=clock.sleep) as third:
+        third.check()

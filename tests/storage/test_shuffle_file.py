@@ -1,0 +1,68 @@
+"""A file of numbered pieces, of which each is read alone."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hirag_dist.errors import StoreError
+from hirag_dist.storage.shuffle_file import read_piece, write_pieces
+from hirag_dist.storage.store import Store
+
+SCHEMA = pa.schema(
+    [
+        pa.field("word", pa.string(), nullable=False),
+        pa.field("ids", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False),
+    ]
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path))
+
+
+def table(*words: str) -> pa.Table:
+    return pa.table({"word": list(words), "ids": [[word] * 2 for word in words]}, schema=SCHEMA)
+
+
+def test_pieces_come_back_by_number(store: Store) -> None:
+    whole = table("a", "b", "c", "d")
+    pieces = [whole.slice(0, 0), whole.slice(0, 1), whole.slice(1, 3), whole.slice(4, 0)]
+    write_pieces(store, "folder/file.pieces", pieces)
+    for number, piece in enumerate(pieces):
+        found = read_piece(store, "folder/file.pieces", number, SCHEMA)
+        assert found.equals(piece)
+        assert found.schema.equals(SCHEMA)
+
+
+def test_nothing_at_all(store: Store) -> None:
+    write_pieces(store, "file", [SCHEMA.empty_table()] * 3)
+    assert [read_piece(store, "file", number, SCHEMA).num_rows for number in range(3)] == [0, 0, 0]
+
+
+def test_a_piece_is_read_without_the_others(store: Store) -> None:
+    write_pieces(store, "file", [table("a" * 1000), table("b"), table("c" * 1000)])
+    data = bytearray(store.read_bytes("file"))
+    bounds = [int.from_bytes(data[at : at + 8], "little") for at in range(0, 32, 8)]
+    assert (bounds[0], bounds[3]) == (32, len(data))
+    for start, stop in ((bounds[0], bounds[1]), (bounds[2], bounds[3])):
+        data[start:stop] = bytes(stop - start)
+    store.write_bytes("file", bytes(data))
+    assert read_piece(store, "file", 1, SCHEMA).equals(table("b"))
+    for number in (0, 2):
+        with pytest.raises(StoreError, match=r"file is damaged or gone; remove it and run again"):
+            read_piece(store, "file", number, SCHEMA)
+
+
+def test_a_file_that_ends_too_soon(store: Store) -> None:
+    write_pieces(store, "file", [table("a"), table("b")])
+    store.write_bytes("file", store.read_bytes("file")[:20])
+    for number in (0, 1):
+        with pytest.raises(StoreError, match="file is damaged"):
+            read_piece(store, "file", number, SCHEMA)
+
+
+def test_a_file_that_is_not_there(store: Store) -> None:
+    with pytest.raises(StoreError, match="it is not there"):
+        read_piece(store, "file", 0, SCHEMA)

@@ -1,0 +1,126 @@
+"""Tables and matrices that are sorted on disk."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hirag_dist.errors import StoreError
+from hirag_dist.storage.spill import Scratch, scratch
+
+SCHEMA = pa.schema(
+    [
+        pa.field("layer", pa.int32(), nullable=False),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("text", pa.string()),
+        pa.field("of", pa.list_(pa.string()), nullable=False),
+        pa.field("found", pa.list_(pa.struct([pa.field("what", pa.string()), pa.field("ids", pa.list_(pa.string()))]))),
+        pa.field("sure", pa.bool_()),
+    ]
+)
+
+
+def tables(n_parts: int, rng: np.random.Generator) -> list[pa.Table]:
+    """Some rows a part, none in some, keys that repeat, and nulls."""
+    parts = []
+    for number in range(n_parts):
+        rows = [
+            {
+                "layer": int(rng.integers(2)),
+                "name": f"n{rng.integers(20):02d}",
+                "text": None if rng.random() < 0.3 else "ä" * int(rng.integers(50)),
+                "of": [f"{number}-{at}"] * int(rng.integers(3)),
+                "found": [{"what": f"{number}.{at}", "ids": ["x"] * int(rng.integers(2))}],
+                "sure": bool(rng.integers(2)),
+            }
+            for at in range(int(rng.integers(6)))
+        ]
+        parts.append(pa.Table.from_pylist(rows, SCHEMA))
+    return parts
+
+
+@pytest.mark.parametrize("by", [("layer", "name"), ("name",), ()])
+@pytest.mark.parametrize("piece_bytes", [1 << 30, 200, 1])
+def test_a_table_comes_as_if_sorted_in_memory(tmp_path: Path, by: tuple[str, ...], piece_bytes: int) -> None:
+    parts = tables(40, np.random.default_rng(1))
+    whole = pa.concat_tables(parts)
+    expected = whole.sort_by([(name, "ascending") for name in by]) if by else whole
+    found = Scratch(tmp_path, piece_bytes).table(iter(parts), SCHEMA, by)
+    assert found.schema == SCHEMA
+    assert found.to_pylist() == expected.to_pylist()
+    pieces = found["text"].num_chunks
+    assert pieces == 1 if piece_bytes == 1 << 30 else pieces > 1
+    assert list(tmp_path.iterdir()) == []  # mapped, and gone with the last use
+
+
+def test_a_large_column_is_put_in_order_a_block_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hirag_dist.storage.spill._BLOCK_BYTES", 64)
+    parts = tables(40, np.random.default_rng(2))
+    found = Scratch(tmp_path).table(parts, SCHEMA, ("layer", "name"))
+    expected = pa.concat_tables(parts).sort_by([("layer", "ascending"), ("name", "ascending")])
+    assert found.to_pylist() == expected.to_pylist()
+    assert found["text"].num_chunks == 1
+
+
+@pytest.mark.parametrize("parts", [[], [SCHEMA.empty_table()]])
+def test_a_table_of_nothing(tmp_path: Path, parts: list[pa.Table]) -> None:
+    for by in (("name",), ()):
+        found = Scratch(tmp_path).table(parts, SCHEMA, by)
+        assert (found.num_rows, found.schema) == (0, SCHEMA)
+
+
+def test_a_matrix_and_its_rows_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hirag_dist.storage.spill._BLOCK_BYTES", 3 * 4 * 2)  # two rows
+    folder = Scratch(tmp_path)
+    whole = np.arange(21, dtype=np.float32).reshape(7, 3)
+    matrix = folder.matrix(iter([whole[:2], whole[2:2], whole[2:]]), 3)
+    assert np.array_equal(matrix, whole)
+    rows = np.array([6, 0, 3, 3, 1])
+    assert np.array_equal(folder.ordered(matrix, rows), whole[rows])
+    assert folder.ordered(matrix, rows[:0]).shape == (0, 3)
+    assert folder.matrix([], 3).shape == (0, 3)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_goes_also_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def stopped() -> Any:
+        yield tables(1, np.random.default_rng(3))[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), scratch() as folder:
+        folder.table(stopped(), SCHEMA)
+    assert list(tmp_path.iterdir()) == []
+
+
+class OnFullDevice:
+    """A folder in which every name is a device that is full."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __truediv__(self, name: str) -> Path:
+        (self._folder / name).symlink_to("/dev/full")
+        return self._folder / name
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device here")
+def test_a_full_disk_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    full = Scratch(OnFullDevice(tmp_path))  # type: ignore[arg-type]
+    said = r"^cannot publish: .* the disk is full; let TMPDIR name .* run again, finished work is kept$"
+    with pytest.raises(StoreError, match=said):
+        full.table(tables(40, np.random.default_rng(4)), SCHEMA, ("name",))
+    with pytest.raises(StoreError, match=said):
+        full.matrix([np.zeros((100_000, 3), np.float32)], 3)
+
+
+def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(StoreError, match="let TMPDIR name a folder"), scratch():
+        pass

@@ -1,0 +1,324 @@
+"""A file of an index is there whole or not at all, and every fault of the filesystem is said in plain words."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hirag_dist.errors import StoreError
+from hirag_dist.storage.store import Store
+
+TABLE = pa.table({"a": [1, 2], "b": ["x", None]})
+
+
+class Unwritable:
+    """A buffer that cannot be had: writing it fails half way through, as a full disk does."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+def test_what_was_written_is_read_back(store: Store) -> None:
+    assert not store.exists("a/b.bin")
+    assert store.size("a/b.bin") is None
+    store.write_bytes("a/b.bin", b"0123456789")
+    store.write_json("a/ü.json", {"z": [1, None], "a": "é"})
+    store.write_table("t.parquet", TABLE)
+    assert store.read_bytes("a/b.bin") == b"0123456789"
+    assert store.read_range("a/b.bin", 3, 4) == b"3456"
+    assert store.read_json("a/ü.json") == {"z": [1, None], "a": "é"}
+    assert store.read_table("t.parquet").equals(TABLE)
+    assert store.read_table("t.parquet", columns=["b"]).column_names == ["b"]
+    assert store.size("a/b.bin") == 10
+    assert store.exists("a")
+    assert store.size("a") is None, "a folder is no file"
+    assert store.names("a") == ["b.bin", "ü.json"]
+    assert store.names("nothing") == []
+
+
+def test_parquet_paths_that_look_like_partitions_add_no_column(store: Store) -> None:
+    store.write_table("work/key=7/t.parquet", TABLE)
+    assert store.read_table("work/key=7/t.parquet").column_names == ["a", "b"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(store: Store) -> None:
+    store.write_bytes("current", b"old")
+    with pytest.raises(TypeError):
+        store.write_bytes("current", Unwritable(3))  # type: ignore[arg-type]
+    assert store.read_bytes("current") == b"old"
+    assert os.listdir(store.root) == ["current"]
+
+
+def test_a_process_killed_before_the_rename_leaves_the_old_file(store: Store) -> None:
+    store.write_bytes("snapshots/a/t.parquet", b"old")
+    script = (
+        "import os, sys\n"
+        "from hirag_dist.storage.store import Store\n"
+        "store = Store(sys.argv[1])\n"
+        "with store._landing('snapshots/a/t.parquet') as beside:\n"
+        "    open(beside, 'wb').write(b'half')\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, store.root], check=False)
+    assert ended.returncode == -9
+    assert store.read_bytes("snapshots/a/t.parquet") == b"old"
+    assert store.names("snapshots/a") == ["t.parquet"], "what the killed process left is not shown"
+    store.write_bytes("snapshots/a/t.parquet", b"new")
+    assert store.read_bytes("snapshots/a/t.parquet") == b"new"
+
+
+def test_writing_without_replacing_keeps_what_is_there(store: Store) -> None:
+    store.write_bytes("a", b"first")
+    store.write_bytes("a", b"second", replace=False)
+    store.write_bytes("b", b"second", replace=False)
+    assert (store.read_bytes("a"), store.read_bytes("b")) == (b"first", b"second")
+
+
+def test_appending_says_where_the_bytes_are(store: Store) -> None:
+    assert store.append("ledger/one.jsonl", b"abc\n") == ("ledger/one.jsonl", 0)
+    assert store.append("ledger/one.jsonl", b"defg\n") == ("ledger/one.jsonl", 4)
+    assert store.read_bytes("ledger/one.jsonl") == b"abc\ndefg\n"
+
+
+def test_appends_of_many_threads_do_not_mix(store: Store) -> None:
+    def append(number: int) -> tuple[bytes, str, int]:
+        data = f"{number}:{'x' * (number % 50)}\n".encode()
+        return data, *store.append("ledger/one.jsonl", data)
+
+    with ThreadPoolExecutor(8) as threads:
+        placed = list(threads.map(append, range(400)))
+    assert all(store.read_range(file, offset, len(data)) == data for data, file, offset in placed)
+    assert store.size("ledger/one.jsonl") == sum(len(data) for data, _, _ in placed)
+
+
+def test_deleting_files_folders_and_nothing(store: Store) -> None:
+    store.write_bytes("a/b/c", b"x")
+    store.write_bytes("d", b"x")
+    store.delete("d")
+    store.delete("a")
+    store.delete("never")
+    assert store.names("") == []
+
+
+def test_checking_for_writability_leaves_no_trace(store: Store) -> None:
+    store.check_writable()
+    assert store.names("") == []
+
+
+def test_a_store_travels_to_other_processes(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write_bytes("a", b"x")
+    assert pickle.loads(pickle.dumps(store)).read_bytes("a") == b"x"
+    by_uri = Store(f"file://{store.root}/")
+    assert by_uri.local == Path(store.root)
+    assert pickle.loads(pickle.dumps(by_uri)).read_bytes("a") == b"x"
+    monkeypatch.chdir(tmp_path)
+    relative = Store("index")
+    monkeypatch.chdir("/")
+    assert relative.read_bytes("a") == b"x", "a relative path is of where the store was opened"
+    assert pickle.loads(pickle.dumps(relative)).read_bytes("a") == b"x"
+
+
+@pytest.mark.parametrize("verb", ["read_bytes", "read_table", "read_json"])
+def test_a_missing_file_is_said_to_be_missing(store: Store, verb: str) -> None:
+    with pytest.raises(StoreError, match=r"cannot read .*index/no/t.parquet: it is not there"):
+        getattr(store, verb)("no/t.parquet")
+    with pytest.raises(StoreError, match="it is not there"):
+        store.read_range("no/t.parquet", 0, 1)
+
+
+def test_damaged_files_are_said_to_be_damaged(store: Store) -> None:
+    store.write_bytes("t.parquet", b"PAR1 not really")
+    store.write_bytes("t.json", b"{")
+    with pytest.raises(StoreError, match=r"cannot read .*t\.parquet: "):
+        store.read_table("t.parquet")
+    with pytest.raises(StoreError, match=r"t\.json is damaged"):
+        store.read_json("t.json")
+
+
+def test_a_file_in_the_place_of_the_folder_is_a_store_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    store = Store(str(tmp_path / "file"))
+    for act in (
+        lambda: store.write_bytes("a", b"x"),
+        lambda: store.append("a", b"x"),
+        lambda: store.write_table("t.parquet", TABLE),
+    ):
+        with pytest.raises(StoreError, match=r"cannot write .*: a file is in the place of a folder on that path"):
+            act()
+    with pytest.raises(StoreError, match=r"file cannot be an index folder: a file is in the place"):
+        store.check_writable()
+    with pytest.raises(StoreError, match="cannot list"):
+        store.names("")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_is_said_in_plain_words(store: Store) -> None:
+    store.append("ledger/other.jsonl", b"x\n")
+    os.symlink("/dev/full", Path(store.root) / "ledger" / "one.jsonl")
+    with pytest.raises(StoreError, match="the disk is full; free space and run again, finished work is kept"):
+        store.append("ledger/one.jsonl", b"abc\n")
+
+
+FORBIDDEN = """
+import os, sys
+os.chmod(sys.argv[1], 0o555)
+if os.geteuid() == 0:
+    os.setresuid(65534, 65534, 65534)
+for act in ("write_bytes", "append"):
+    try:
+        getattr(store, act)("a/b", b"x")
+    except StoreError as error:
+        print(error)
+"""
+
+
+def test_a_folder_that_may_not_be_written_to_is_said_in_plain_words(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for parent in [folder, *folder.parents]:  # another user must be able to come here at all
+        if os.stat(parent).st_uid == os.geteuid() and parent != Path("/"):
+            os.chmod(parent, os.stat(parent).st_mode | 0o055)
+    head = "import sys\nfrom hirag_dist.errors import StoreError\nfrom hirag_dist.storage.store import Store\n"
+    script = head + "store = Store(sys.argv[1])\nstore.exists('a')\n" + FORBIDDEN
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True, timeout=240
+    )
+    folder.chmod(0o755)
+    assert ended.stdout.splitlines() == [f"cannot write {folder}/a/b: permission denied"] * 2
+
+
+@pytest.mark.parametrize("uri", ["nonsense://bucket/x", "s3:/"])
+def test_a_uri_of_no_filesystem_is_refused(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "://" in uri:
+        with pytest.raises(StoreError, match="cannot open nonsense://bucket/x"):
+            Store(uri)
+    else:
+        assert Store(uri).local == tmp_path / "s3:"
+
+
+def test_messages_hold_no_credentials() -> None:
+    store = Store("s3://key:s3cret@bucket/a/index/?endpoint_override=127.0.0.1:1&scheme=http&region=x")
+    assert store.uri == "s3://bucket/a/index"
+    assert Store("file:///tmp/index").uri == "file:///tmp/index"
+    with pytest.raises(StoreError) as caught:
+        Store("s3://key:s3cret@bucket/index?no_such_option=1")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_an_object_store_keeps_the_same_promises() -> None:
+    moto_server = pytest.importorskip("moto.server")
+    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    try:
+        _, port = server.get_host_and_port()
+        options = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
+        store = Store(f"s3://key:secret@bucket/some/index?{options}")
+        assert store.local is None
+        store._fs.create_dir("bucket")
+        store.write_bytes("a/b.bin", b"0123456789")
+        store.write_table("t.parquet", TABLE)
+        assert store.read_range("a/b.bin", 3, 4) == b"3456"
+        assert store.read_table("t.parquet").equals(TABLE)
+        assert store.names("a") == ["b.bin"]
+        first, second = store.append("ledger/one.jsonl", b"abc\n"), store.append("ledger/one.jsonl", b"de\n")
+        assert first[0] != second[0], "each append is an object of its own"
+        assert sorted(store.read_bytes(f"ledger/{name}") for name in store.names("ledger")) == [b"abc\n", b"de\n"]
+        assert pickle.loads(pickle.dumps(store)).size("a/b.bin") == 10
+        store.check_writable()
+        store.delete("a/b.bin")
+        assert store.size("a/b.bin") is None
+        with pytest.raises(StoreError, match="not there") as caught:
+            store.read_bytes("a/b.bin")
+        assert "secret" not in str(caught.value)
+    finally:
+        server.stop()
+
+
+def test_a_listing_has_files_with_their_sizes(store: Store) -> None:
+    assert store.entries("a") == {}
+    store.write_bytes("a/one", b"abc")
+    store.write_bytes("a/folder/two", b"")
+    (Path(store.root) / "a" / ".tmp-three").write_bytes(b"half")
+    found = store.entries("a")
+    assert {name: entry.size for name, entry in found.items()} == {"one": 3}
+    assert found["one"].modified == pytest.approx(os.stat(Path(store.root) / "a" / "one").st_mtime)
+
+
+def test_a_file_that_is_created_piece_by_piece_is_there_whole_or_not_at_all(store: Store) -> None:
+    with store.create("a/one") as stream:
+        stream.write(b"ab")
+        assert not store.exists("a/one")
+        stream.write(b"cd")
+    assert store.read_bytes("a/one") == b"abcd"
+
+    def fail() -> None:
+        with store.create("a/one") as stream:
+            stream.write(b"x")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert store.read_bytes("a/one") == b"abcd"
+    assert [file.name for file in (Path(store.root) / "a").iterdir()] == ["one"]
+
+
+def test_a_file_is_held_by_one_until_it_lets_go(store: Store) -> None:
+    assert store.hold("a/log") is None
+    held = store.hold("a/log", create=True)
+    assert held is not None
+    assert store.hold("a/log") is store.hold("a/log", create=True) is None
+    held.release()
+    held.release()
+    again = store.hold("a/log")
+    assert again is not None
+    store.delete("a/log")
+    assert store.hold("a/log") is None
+    fresh = store.hold("a/log", create=True)
+    assert fresh is not None, "another file by now"
+    again.release()
+    fresh.release()
+
+
+def test_a_held_file_is_let_go_when_its_process_is_killed(store: Store) -> None:
+    code = (
+        "import sys; from hirag_dist.storage.store import Store; held = Store(sys.argv[1]).hold('log', create=True);"
+        "print(held is not None, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, store.root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        assert store.hold("log") is None
+        process.kill()
+        process.wait()
+    held = store.hold("log")
+    assert held is not None
+    held.release()
+
+
+def test_some_rows_of_a_large_file_are_read_without_the_rest_of_it(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    words = pa.table({"n": list(range(2000)), "text": [f"{n} {'lorem ipsum ' * 400}{n}" for n in range(2000)]})
+    store.write_table("big.parquet", words)
+    for start, stop in ((0, 16), (900, 916), (1990, 2000), (0, 2000), (5, 5), (700, 1500)):
+        assert store.read_rows("big.parquet", start, stop).equals(words.slice(start, stop - start).combine_chunks())
+    assert store.read_rows("big.parquet", 3, 5, ["n"]).column_names == ["n"]
+    groups = pq.ParquetFile(tmp_path / "big.parquet").metadata
+    assert groups.num_row_groups > 1
+    last = groups.row_group(groups.num_row_groups - 1).column(1)
+    with open(tmp_path / "big.parquet", "r+b") as file:  # what is not needed may even be damaged
+        file.seek(last.dictionary_page_offset or last.data_page_offset)
+        file.write(bytes(last.total_compressed_size))
+    assert store.read_rows("big.parquet", 0, 16)["n"].to_pylist() == list(range(16))
+    with pytest.raises(StoreError):
+        store.read_rows("big.parquet", 1990, 2000)

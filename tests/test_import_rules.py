@@ -1,0 +1,150 @@
+"""The import fence: a module imports lower ranks, its own package, or (rank 0) its peers; libraries have rooms."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "hirag_dist"
+
+RANKS = (  # lowest first; a module imports lower ranks, its own package, or (rank 0) its peers
+    "errors schemas types protocols config",
+    "core",
+    "readers storage compute wire",
+    "client llm interop",
+    "execution",
+    "indexing retrieval service inspection testing",
+    "composition",
+    "evaluation",
+    "cli",
+)
+RANK = {name: rank for rank, names in enumerate(RANKS) for name in names.split()}
+ROOT_MODULES = {"__init__", "__main__"}  # these import any rank
+
+_GRPC = ("service/", "client/", "wire/", "retrieval/vector_index/milvus/")  # pymilvus raises grpc errors
+_GPU = ("compute/gpu.py",)
+FENCED = {  # library: where it may be imported, by the beginning of the path
+    "ray": ("execution/ray/",),
+    "grpc": _GRPC,
+    "grpc_health": _GRPC,
+    "grpc_reflection": _GRPC,
+    "grpc_status": _GRPC,
+    "prometheus_client": ("service/",),
+    "opentelemetry": ("service/tracing.py",),
+    "pymilvus": ("retrieval/vector_index/milvus/",),
+    "milvus_lite": ("retrieval/vector_index/milvus/",),
+    "cuml": _GPU,
+    "cugraph": _GPU,
+    "cupy": _GPU,
+    "cudf": _GPU,
+    "umap": ("compute/umap.py",),
+    "pynndescent": ("compute/umap.py",),
+    "openai": ("llm/endpoints/openai",),
+    "aiohttp": ("llm/endpoints/openai", "testing/simulator/", "service/web/"),
+}
+
+# core is pure: tables and arrays in, the same out
+CORE_LIBRARIES = {"numpy", "scipy", "pyarrow", "numba", "sklearn"}
+NOT_IN_CORE = {
+    *("os", "pathlib", "io", "logging", "time", "socket", "asyncio", "subprocess", "open", "print", "input"),
+    *(f"pyarrow.{module}" for module in ("fs", "parquet", "dataset", "csv", "json", "feather", "orc", "ipc", "flight")),
+}
+
+
+def imports(path: Path, root: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and dotted name of every import, those inside functions too, and of the built-in ways to do I/O."""
+    package = ("hirag_dist", *path.relative_to(root).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*base, *filter(None, [node.module])))
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Name) and node.id in ("open", "print", "input"):
+            yield node.lineno, node.id
+
+
+def fault(here: str, name: str) -> str | None:
+    """Return why the file at `here` may not import `name`, or None."""
+    own = here.split("/")[0].removesuffix(".py")
+    top, _, rest = name.partition(".")
+    below = rest.split(".")[0]
+    if top in FENCED and not here.startswith(FENCED[top]):
+        return f"{top} belongs in {' or '.join(FENCED[top])}"
+    if own == "core" and top != "hirag_dist":
+        if top in NOT_IN_CORE or f"{top}.{below}" in NOT_IN_CORE:
+            return "core is pure"
+        allowed = CORE_LIBRARIES | sys.stdlib_module_names | ({"tiktoken"} if here == "core/text/tokens.py" else set())
+        if top not in allowed:
+            return f"core takes nothing but {', '.join(sorted(CORE_LIBRARIES))}"
+    if top == "hirag_dist" and own not in ROOT_MODULES and below not in ("", own, "__version__"):
+        if unranked := {own, below} - RANK.keys():
+            return f"no rank for {', '.join(sorted(unranked))} in tests/test_import_rules.py"
+        if RANK[below] >= RANK[own] and not RANK[below] == RANK[own] == 0:
+            return f"{own} has rank {RANK[own]}, {below} has {RANK[below]}"
+    return None
+
+
+def faults(path: Path, root: Path = ROOT) -> list[str]:
+    here = path.relative_to(root).as_posix()
+    found = [(line, name, fault(here, name)) for line, name in imports(path, root)]
+    return [f"hirag_dist/{here}:{line} {name}: {why}" for line, name, why in found if why]
+
+
+MODULES = sorted(path for path in ROOT.rglob("*.py") if "_pb" not in path.parts)
+
+
+def test_every_module_keeps_the_import_rules() -> None:
+    broken = [line for path in MODULES for line in faults(path)]
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    ("here", "code", "why"),
+    [
+        ("storage/lock.py", "from hirag_dist.execution.stage import Services", "storage has rank 2, execution has 4"),
+        ("storage/lock.py", "from ..indexing.pipeline import Build", "storage has rank 2, indexing has 5"),
+        (
+            "indexing/hierarchy.py",
+            "def run():\n    from hirag_dist import composition",
+            "indexing has rank 5, composition has 6",
+        ),
+        ("retrieval/engine.py", "import hirag_dist.inspection", "retrieval has rank 5, inspection has 5"),
+        ("attic/old.py", "import hirag_dist.core", "no rank for attic"),
+        ("indexing/stages/chunk.py", "import ray", "ray belongs in"),
+        ("service/server.py", "def f():\n    import aiohttp.web", "aiohttp belongs in"),
+        ("core/graph/csr.py", "from os import path", "core is pure"),
+        ("core/graph/csr.py", "from pyarrow import parquet", "core is pure"),
+        ("core/graph/csr.py", "text = open('x').read()", "core is pure"),
+        ("core/graph/csr.py", "import tiktoken", "core takes nothing but"),
+    ],
+)
+def test_a_planted_import_is_caught(tmp_path: Path, here: str, code: str, why: str) -> None:
+    planted = tmp_path / here
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_text(code, encoding="utf-8")
+    (found,) = faults(planted, tmp_path)
+    assert found.startswith(f"hirag_dist/{here}:")
+    assert why in found
+
+
+@pytest.mark.parametrize(
+    ("here", "code"),
+    [
+        (
+            "core/text/tokens.py",
+            "import lzma, tiktoken, numpy as np\nfrom hirag_dist.types import Chunk\nfrom .text import x",
+        ),
+        ("execution/ray/resident_shards.py", "import ray\nfrom hirag_dist.execution.stage import Services"),
+        ("schemas.py", "from hirag_dist.types import Chunk"),
+        ("cli/main.py", "from hirag_dist import __version__, indexing"),
+    ],
+)
+def test_imports_that_keep_the_rules_pass(tmp_path: Path, here: str, code: str) -> None:
+    planted = tmp_path / here
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.write_text(code, encoding="utf-8")
+    assert faults(planted, tmp_path) == []

@@ -1,0 +1,278 @@
+"""The simulated endpoint as its callers see it: the real openai client, and plain HTTP for what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import aiohttp
+import numpy as np
+import openai
+import pytest
+
+from hirag_dist.core.prompts.templates import SCHEMAS, Prompts, describe_request
+from hirag_dist.core.text.tokens import counter
+from hirag_dist.errors import RateLimited
+from hirag_dist.llm.endpoints.hashing import HashingEmbedder
+from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
+from hirag_dist.llm.endpoints.openai_client import EndpointSettings
+from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
+from hirag_dist.llm.rule_based import reply_to
+from hirag_dist.testing.simulator import Simulator, SimulatorOptions
+from hirag_dist.testing.simulator.app import Endpoint
+from hirag_dist.types import FloatMatrix
+
+REQUEST = describe_request("Scrooge", "person", ["Scrooge is a miser.", "Scrooge lives in London."], Prompts(), 60)
+MESSAGES: list[Any] = [{"role": message.role, "content": message.content} for message in REQUEST.messages]
+LOOPBACK = "127.0.0.1:0"
+
+
+@pytest.fixture
+async def simulator() -> AsyncIterator[Simulator]:
+    async with Simulator(SimulatorOptions(listen=LOOPBACK)) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(simulator: Simulator) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(api_key="any", base_url=simulator.base_url, max_retries=0) as made:
+        yield made
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def test_completes_as_the_model_in_process(client: openai.AsyncOpenAI) -> None:
+    reply = await client.chat.completions.create(model="some", messages=MESSAGES)
+    text = reply_to(REQUEST.messages, None)
+    assert (reply.choices[0].message.content, reply.choices[0].finish_reason) == (text, "stop")
+    assert (reply.model, reply.object) == ("some", "chat.completion")
+    assert reply.id.startswith("chatcmpl-")
+    count = counter("o200k_base")
+    assert reply.usage is not None
+    assert reply.usage.prompt_tokens == sum(count(message.content) + 4 for message in REQUEST.messages) + 3
+    assert reply.usage.completion_tokens == count(text)
+    assert reply.usage.prompt_tokens_details is not None
+    assert reply.usage.prompt_tokens_details.cached_tokens == 0
+
+
+async def test_streams_the_same(client: openai.AsyncOpenAI) -> None:
+    stream = await client.chat.completions.create(
+        model="some", messages=MESSAGES, stream=True, stream_options={"include_usage": True}
+    )
+    chunks = [chunk async for chunk in stream]
+    text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert text == reply_to(REQUEST.messages, None)
+    assert chunks[-2].choices[0].finish_reason == "stop"
+    assert chunks[-1].usage is not None
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+async def test_a_schema_of_ours_gives_its_form_another_its_smallest_value(client: openai.AsyncOpenAI) -> None:
+    report = [
+        {"role": "system", "content": "Task: report\n\nWrite."},
+        {"role": "user", "content": "<entities>\nE1. Scrooge (person): a miser.\n</entities>"},
+    ]
+
+    async def ask(name: str, schema: Any) -> dict[str, Any]:
+        described: Any = {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": schema}}
+        reply = await client.chat.completions.create(model="m", messages=report, response_format=described)  # type: ignore[arg-type]
+        found: dict[str, Any] = json.loads(reply.choices[0].message.content or "")
+        return found
+
+    assert set(await ask("report", SCHEMAS["report"])) == set(SCHEMAS["report"]["properties"])
+    assert await ask("mine", {"type": "object", "properties": {"n": {"type": "integer"}}}) == {"n": 0}
+
+
+async def test_an_endpoint_may_bring_what_it_says_to_schemas_of_others() -> None:
+    options = SimulatorOptions(listen=LOOPBACK)
+    endpoint = Endpoint(options, structured=lambda messages, schema: json.dumps([messages[0].content, *schema]))
+    described: Any = {"type": "json_schema", "json_schema": {"name": "mine", "schema": {"type": "string"}}}
+    async with (
+        Simulator(options, endpoint) as running,
+        openai.AsyncOpenAI(api_key="any", base_url=running.base_url, max_retries=0) as client,
+    ):
+        asked: list[Any] = [{"role": "user", "content": "Which?"}]
+        reply = await client.chat.completions.create(model="m", messages=asked, response_format=described)
+    assert reply.choices[0].message.content == '["Which?", "type"]'
+
+
+async def test_content_may_come_in_parts(client: openai.AsyncOpenAI) -> None:
+    parts: list[Any] = [
+        {"role": "developer", "content": MESSAGES[0]["content"]},
+        {"role": "user", "content": [{"type": "text", "text": MESSAGES[1]["content"]}]},
+    ]
+    reply = await client.chat.completions.create(model="m", messages=parts)
+    assert reply.choices[0].message.content == reply_to(REQUEST.messages, None)
+
+
+@pytest.mark.parametrize("texts", ["one text", ["one text", "another", " "]])
+async def test_embeds_in_both_encodings(client: openai.AsyncOpenAI, texts: str | list[str]) -> None:
+    floats = await client.embeddings.create(model="e", input=texts, encoding_format="float")
+    packed = await client.embeddings.create(model="e", input=texts, encoding_format="base64")
+    expected = await HashingEmbedder().embed([texts] if isinstance(texts, str) else texts)
+    np.testing.assert_allclose([item.embedding for item in floats.data], expected, atol=1e-7)
+    raw: list[Any] = [item.embedding for item in packed.data]
+    decoded = [np.frombuffer(base64.b64decode(row), "<f4") for row in raw]
+    np.testing.assert_allclose(decoded, expected, atol=1e-7)
+    assert floats.usage.total_tokens > 0
+
+
+async def test_lists_its_models(client: openai.AsyncOpenAI) -> None:
+    assert {model.id async for model in client.models.list()} == {"extractive", "hashing"}
+
+
+async def test_supports_forms(simulator: Simulator) -> None:
+    chat = OpenAiChat(EndpointSettings("s", simulator.base_url, "", "m"), len)
+    assert await chat.supports_forms()
+    await chat.close()
+
+
+async def test_says_how_it_does(client: openai.AsyncOpenAI, simulator: Simulator, http: aiohttp.ClientSession) -> None:
+    root = simulator.base_url.removesuffix("/v1")
+    await asyncio.gather(*(client.chat.completions.create(model="m", messages=MESSAGES) for _ in range(3)))
+    await client.embeddings.create(model="e", input="text")
+    with pytest.raises(openai.BadRequestError):
+        await client.embeddings.create(model="e", input=[])
+    async with http.get(f"{root}/stats") as response:
+        stats = await response.json()
+    chat, embeddings = stats["endpoints"]["/v1/chat/completions"], stats["endpoints"]["/v1/embeddings"]
+    assert (chat["calls"], chat["rate_limited"], chat["errors"], chat["in_flight"]) == (3, 0, 0, 0)
+    assert chat["input_tokens"] > chat["output_tokens"] > 0
+    assert (embeddings["calls"], embeddings["errors"]) == (1, 1)
+    assert stats["total"]["calls"] == 4
+    async with http.get(f"{root}/healthz") as response:
+        assert await response.json() == {"status": "ok"}
+
+
+BAD_BODIES: list[tuple[str, Any, str]] = [
+    ("chat/completions", "{", "parse the JSON"),
+    ("chat/completions", [], "must be an object"),
+    ("chat/completions", {"messages": MESSAGES}, "'model'"),
+    ("chat/completions", {"model": "", "messages": MESSAGES}, "model"),
+    ("chat/completions", {"model": "m"}, "'messages'"),
+    ("chat/completions", {"model": "m", "messages": []}, "'messages'"),
+    ("chat/completions", {"model": "m", "messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
+    ("chat/completions", {"model": "m", "messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
+    ("chat/completions", {"model": "m", "messages": [{"role": "user", "content": [{"type": "image"}]}]}, "content"),
+    ("chat/completions", {"model": "m", "messages": MESSAGES, "stream": "yes"}, "'stream'"),
+    ("chat/completions", {"model": "m", "messages": MESSAGES, "max_tokens": True}, "'max_tokens'"),
+    ("chat/completions", {"model": "m", "messages": MESSAGES, "max_tokens": 0}, "'max_tokens'"),
+    ("chat/completions", {"model": "m", "messages": MESSAGES, "response_format": {"type": "xml"}}, "response_format"),
+    ("chat/completions", {"model": "m", "messages": [{"role": "user", "content": "hello"}]}, "needs a language model"),
+    ("embeddings", {"model": "m"}, "'input'"),
+    ("embeddings", {"model": "m", "input": [1, 2]}, "'input'"),
+    ("embeddings", {"model": "m", "input": [""]}, "'input'"),
+    ("embeddings", {"model": "m", "input": "x", "encoding_format": "hex"}, "encoding_format"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "said"), BAD_BODIES)
+async def test_wrong_bodies(simulator: Simulator, http: aiohttp.ClientSession, path: str, body: Any, said: str) -> None:
+    data = body if isinstance(body, str) else json.dumps(body)
+    async with http.post(f"{simulator.base_url}/{path}", data=data) as response:
+        error = (await response.json())["error"]
+    assert (response.status, error["type"]) == (400, "invalid_request_error")
+    assert said in error["message"]
+    assert set(error) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "completions", 404),
+        ("GET", "chat/completions", 405),
+        ("POST", "models", 405),
+        ("GET", "../nowhere", 404),
+    ],
+)
+async def test_wrong_paths(
+    simulator: Simulator, http: aiohttp.ClientSession, method: str, path: str, status: int
+) -> None:
+    async with http.request(method, f"{simulator.base_url}/{path}") as response:
+        assert response.status == status
+        assert (await response.json())["error"]["message"]
+
+
+async def test_wants_its_key() -> None:
+    async with Simulator(SimulatorOptions(listen=LOOPBACK, api_key="right-key")) as simulator:
+        for key, allowed in (("right-key", True), ("wrong-key", False)):
+            async with openai.AsyncOpenAI(api_key=key, base_url=simulator.base_url, max_retries=0) as client:
+                if allowed:
+                    await client.chat.completions.create(model="m", messages=MESSAGES)
+                else:
+                    with pytest.raises(openai.AuthenticationError, match="Incorrect API key") as caught:
+                        await client.chat.completions.create(model="m", messages=MESSAGES)
+                    assert "wrong-key" not in str(caught.value)
+        async with aiohttp.ClientSession() as http, http.get(f"{simulator.base_url}/models") as response:
+            assert response.status == 401
+        async with aiohttp.ClientSession() as http, http.get(simulator.base_url[:-3] + "/healthz") as response:
+            assert response.status == 200
+
+
+async def test_above_its_limit_it_says_when_to_come_back() -> None:
+    options = SimulatorOptions(listen=LOOPBACK, rpm=1.0, tpm=100_000.0)
+    async with Simulator(options) as simulator:
+        chat = OpenAiChat(EndpointSettings("s", simulator.base_url, "", "m"), len)
+        await chat.complete(REQUEST)
+        assert chat.rate_limits is not None
+        assert (chat.rate_limits.requests, chat.rate_limits.remaining_requests) == (1.0, 0.0)
+        with pytest.raises(RateLimited, match="Rate limit reached for requests") as caught:
+            await chat.complete(REQUEST)
+        assert caught.value.retry_after_s == pytest.approx(60.0, abs=10.0)
+        assert simulator.endpoint.stats()["total"]["rate_limited"] == 1
+        await chat.close()
+
+
+class HeldEmbedder(HashingEmbedder):
+    """Embeds when it is let go; says when a caller waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = asyncio.Semaphore(0)
+        self.go = asyncio.Event()
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        self.waiting.release()
+        await self.go.wait()
+        return self.embed_now(texts)
+
+
+async def test_takes_so_many_at_a_time_and_no_more() -> None:
+    options = SimulatorOptions(listen=LOOPBACK, max_concurrent=2)
+    held = HeldEmbedder()
+    async with Simulator(options, Endpoint(options, embedder=held)) as simulator:
+        settings = EndpointSettings("s", simulator.base_url, "", "m")
+        embedder = OpenAiEmbedder(settings, held.dim, len, lambda text, n_tokens: text)
+        calls = [asyncio.create_task(embedder.embed([text])) for text in ("one", "two")]
+        for _ in calls:
+            await held.waiting.acquire()
+        with pytest.raises(RateLimited, match="concurrent requests: limit 2") as caught:
+            await embedder.embed(["three"])
+        assert caught.value.retry_after_s == 0.05
+        held.go.set()
+        await asyncio.gather(*calls)
+        await embedder.embed(["three"])
+        stats = simulator.endpoint.stats()["total"]
+        assert (stats["calls"], stats["rate_limited"], stats["most_in_flight"]) == (3, 1, 2)
+        await embedder.close()
+
+
+async def test_a_failure_of_the_model_is_a_500(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(messages: object, form: object, seed: object) -> str:
+        raise ZeroDivisionError
+
+    options = SimulatorOptions(listen=LOOPBACK)
+    async with (
+        Simulator(options, Endpoint(options, reply=fail)) as simulator,
+        openai.AsyncOpenAI(api_key="k", base_url=simulator.base_url, max_retries=0) as client,
+    ):
+        with pytest.raises(openai.InternalServerError, match="had an error"):
+            await client.chat.completions.create(model="m", messages=MESSAGES)
+    assert "ZeroDivisionError" in caplog.text
