@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import typer
 from pymilvus import MilvusClient
-from tests.storage import snapshots
 from typer.testing import CliRunner
 
 from hirag_dist.cli.prune import register
@@ -21,6 +20,7 @@ from hirag_dist.storage.layout import LIVES
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
+from tests.storage import snapshots
 
 app = typer.Typer()
 register(app)

@@ -30,7 +30,7 @@ from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.batch_api import BatchCall, BatchLine, BatchState, Collector
 from hirag_dist.llm.chat import PricedModel
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
-from hirag_dist.llm.reply_store import stats
+from hirag_dist.llm.reply_store import survey
 from hirag_dist.llm.usage import Meter
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
@@ -188,7 +188,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def n_replies(store: Store) -> int:
-    return stats(store).records
+    return survey(store).records
 
 
 def test_a_batch_comes_home_and_leaves_nothing_behind(store: Store) -> None:

@@ -16,7 +16,7 @@ from hirag_dist.llm.chat import Pool, PricedModel, ledger_key, request_hash
 from hirag_dist.llm.limits.adaptive import Allowance
 from hirag_dist.llm.limits.client import Budget
 from hirag_dist.llm.limits.coordinator import Treasury
-from hirag_dist.llm.reply_store import Ledger, stats
+from hirag_dist.llm.reply_store import Ledger, survey
 from hirag_dist.llm.retrying import Caller, Patience
 from hirag_dist.llm.usage import Meter, current_meter
 from hirag_dist.storage.store import Store
@@ -93,7 +93,7 @@ async def test_built_in_models_leave_nothing_in_the_ledger(ledger: Ledger, tmp_p
     model = Named("builtin")
     computing = pool(ledger, PricedModel("no endpoint", model, paid=False))
     assert [await computing.ask(question(), text_of) for _ in range(2)] == ["builtin"] * 2
-    assert (model.n_calls, stats(Store(str(tmp_path))).records) == (2, 0)
+    assert (model.n_calls, survey(Store(str(tmp_path))).records) == (2, 0)
 
 
 async def test_without_a_ledger_nothing_is_kept_and_limits_hold() -> None:

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.errors import StoreError
-from hirag_dist.llm.reply_store import Compacted, Ledger, Sizes, compact, stats
+from hirag_dist.llm.reply_store import Compacted, Ledger, Sizes, compact, survey
 from hirag_dist.llm.reply_store.block_format import Record, pack_block
 from hirag_dist.llm.reply_store.reader import View
 from hirag_dist.llm.reply_store.segment import write_segment
@@ -83,7 +83,7 @@ class TestWhatItDoes:
         assert done.merges
         assert everything(store, range(200)) == list(range(190))
         assert len({name[:16] for name in names(store, ".seg")}) < 5
-        assert stats(store).records < 9 * 30, "most of what was there twice is there once"
+        assert survey(store).records < 9 * 30, "most of what was there twice is there once"
 
     def test_segments_are_bounded_and_share_no_range_of_keys(self, store: Store) -> None:
         for number in range(3):
@@ -128,7 +128,7 @@ class TestWhatItDoes:
         view.refresh()
         found = view.find([record(n).key for n in range(30)])
         assert [found[record(n).key].at for n in range(6)] == [0.5, 2.0, 1.0, 0.5, 1.0, 2.0]
-        assert stats(store).records == 30
+        assert survey(store).records == 30
 
 
 class TestOldFormat:
@@ -196,7 +196,7 @@ asyncio.run(main())
             assert compact(store, sizes=Sizes(least_logs=1)).logs == 0
             process.kill()
         assert compact(store, sizes=Sizes(least_logs=1)).logs == 1
-        assert stats(store).records == 1
+        assert survey(store).records == 1
 
 
 class Killed(BaseException):
@@ -268,14 +268,14 @@ def test_killed_at_every_operation(tmp_path: Path, after: bool) -> None:
         compact(store, sizes=replace(TINY, least_logs=1))
         assert everything(store, range(200)) == whole
         assert names(store, ".log") == names(store, "jsonl") == []
-        assert stats(store).n_bytes < 40_000
+        assert survey(store).n_bytes < 40_000
     assert deaths > 50
 
 
 def test_killed_again_and_again_on_one_folder(store: Store) -> None:
     """What killed compactions leave behind is merged first, so it does not pile up."""
     planted(store)
-    before = stats(store).n_bytes
+    before = survey(store).n_bytes
     deaths = 0
     for turn in range(150):
         put_log(store, 100 + turn, [record(n) for n in range(turn % 9 * 10, turn % 9 * 10 + 10)])
@@ -284,7 +284,7 @@ def test_killed_again_and_again_on_one_folder(store: Store) -> None:
             compact(dying, sizes=TINY)
         except Killed:
             deaths += 1
-        assert stats(store).n_bytes < 6 * before
+        assert survey(store).n_bytes < 6 * before
     assert deaths > 15
     assert len(everything(store, range(200))) == 190
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.storage import snapshots
 
 from hirag_dist import schemas
 from hirag_dist.core.entities.claim_text import claim_text
@@ -19,6 +18,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
 from hirag_dist.storage.store import Store
 from tests.labelled_builds import build
+from tests.storage import snapshots
 from tests.toy_builds import Bench, rows
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.storage import snapshots
 
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.storage.serving.mapped_index import LoadedIndex
 from hirag_dist.storage.serving.mmap_files import ReadAhead, as_bytes, map_array
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
+from tests.storage import snapshots
 
 
 def resident(path: Path) -> int:

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
-from tests.storage import snapshots
 
 from hirag_dist import schemas
 from hirag_dist.core.graph.csr import build_graph
@@ -27,6 +26,7 @@ from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.serving.token_counts import TOKENIZER
 from hirag_dist.storage.serving.writer import FILES, parallel_relations, write_serving
 from hirag_dist.storage.store import Store
+from tests.storage import snapshots
 
 
 def random_tables(seed: int) -> dict[str, pa.Table]:

@@ -15,7 +15,6 @@ from typing import BinaryIO
 
 import pytest
 from pyarrow import fs
-from tests.storage import snapshots
 
 from hirag_dist.errors import SnapshotCorrupt, StoreError
 from hirag_dist.storage.layout import snapshot_path
@@ -24,6 +23,7 @@ from hirag_dist.storage.serving.writer import FILES, SERVING
 from hirag_dist.storage.snapshot.cache import Place, user_cache
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
+from tests.storage import snapshots
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.storage import snapshots
 
 from hirag_dist.errors import IndexBusy, SnapshotNotFound
 from hirag_dist.storage.layout import BUILD, CURRENT, LIVES, MANIFEST, snapshot_path
@@ -15,6 +14,7 @@ from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.gc import Plan, Rule, collections_of, plan_pruning, prune
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
+from tests.storage import snapshots
 
 DAY = 86_400.0
 BEGIN = 1_700_000_000.0
