@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.jsonl import rows_of
-from hirag_dist.cli._build import Order, build
-from hirag_dist.cli._build_records import Given
+from hirag_dist.cli._build import BuildOptions, build
+from hirag_dist.cli._build_records import BuildArguments
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
-from hirag_dist.config.model import Config, Retrieval
+from hirag_dist.config.model import Config, RetrievalConfig
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.evaluation.metrics.statistics import bootstrap_mean
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
@@ -39,7 +39,7 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import Query, TripleItem
 
 FIRST = (5, 10, 20, 60)
-RANKINGS = get_args(Retrieval.model_fields["bridge_ranking"].annotation)
+RANKINGS = get_args(RetrievalConfig.model_fields["bridge_ranking"].annotation)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def built(config: Config, folder: Path, index: Path, work: Path) -> Snapshot:
             for row in rows_of(folder / "corpus.jsonl"):
                 text = f"{row['title']}\n{row['text']}"
                 out.write(json.dumps({"id": row["passage_id"], "title": row["title"], "text": text}) + "\n")
-        order = Order("index", Given.index([str(passages)], config))
+        order = BuildOptions("index", BuildArguments.index([str(passages)], config))
         build(config, store, order, lambda made: made.index([str(passages)]))
     return open_snapshot(store)
 

@@ -18,7 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _SAMPLE_S = 0.5
 _ANSWER_S = 5.0
-_KINDS = {"ray::Worker": "workers", "ray::TreasuryActor": "treasury"}
+_KINDS = {"ray::Worker": "workers", "ray::QuotaActor": "treasury"}
 
 
 class Probe:

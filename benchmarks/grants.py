@@ -18,10 +18,10 @@ from typing import Any
 
 import ray
 
-from hirag_dist.execution.ray.quota_actor import RemoteTreasury, TreasuryActor
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.client import Budget, Lender
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.execution.ray.quota_actor import QuotaActor, RemoteQuotaCoordinator
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.client import QuotaClient, RateLimiter
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 
 
 class Worker:
@@ -32,7 +32,7 @@ class Worker:
 
     async def grants(self, n_calls: int, in_flight: int) -> None:
         """Acquire and end so many calls."""
-        await take(RemoteTreasury(ray.get_actor(self._treasury)), uuid.uuid4().hex, n_calls, in_flight)
+        await take(RemoteQuotaCoordinator(ray.get_actor(self._treasury)), uuid.uuid4().hex, n_calls, in_flight)
 
     async def calls(self, n_calls: int, in_flight: int) -> None:
         """Make so many calls to the actor itself."""
@@ -45,9 +45,9 @@ class Worker:
         await asyncio.gather(*(work(n_calls // in_flight) for _ in range(in_flight)))
 
 
-async def take(lender: Lender, holder: str, n_calls: int, in_flight: int) -> None:
+async def take(lender: QuotaClient, holder: str, n_calls: int, in_flight: int) -> None:
     """Acquire and end so many calls."""
-    budget = Budget(lender, holder)
+    budget = RateLimiter(lender, holder)
 
     async def work(n: int) -> None:
         for _ in range(n):
@@ -59,9 +59,9 @@ async def take(lender: Lender, holder: str, n_calls: int, in_flight: int) -> Non
     budget.close()
 
 
-def treasury() -> Treasury:
+def treasury() -> QuotaCoordinator:
     """Return one whose limits never bind."""
-    return Treasury({"e": Allowance(1e9, 1e12, 10_000)})
+    return QuotaCoordinator({"e": EndpointLimits(1e9, 1e12, 10_000)})
 
 
 def main() -> None:
@@ -76,7 +76,7 @@ def main() -> None:
     ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     for n_workers in (1, 2, 4):
         name = uuid.uuid4().hex
-        actor: Any = ray.remote(TreasuryActor)
+        actor: Any = ray.remote(QuotaActor)
         held = actor.options(name=name, num_cpus=0, max_concurrency=10_000).remote(treasury)
         kind: Any = ray.remote(Worker)
         workers = [kind.options(num_cpus=1).remote(name) for _ in range(n_workers)]

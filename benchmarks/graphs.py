@@ -21,8 +21,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.cli._build import Order, build
-from hirag_dist.cli._build_records import Given
+from hirag_dist.cli._build import BuildOptions, build
+from hirag_dist.cli._build_records import BuildArguments
 from hirag_dist.cli.inspect import inspect_snapshot
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
@@ -120,10 +120,10 @@ def inspect_index(path: Path, config: Config, store: Store) -> Inspection:
     """Index a corpus or import a graph; return the snapshot in numbers."""
     if path.is_dir():
         graph = read_working_folder(str(path), counter(config.tokenizer))
-        order = Order("import", Given.imported(str(path), graph.left_out, config))
+        order = BuildOptions("import", BuildArguments.imported(str(path), graph.left_out, config))
         result, _ = build(config, store, order, lambda made: made.index_graph(graph))
     else:
-        order = Order("index", Given.index([str(path)], config))
+        order = BuildOptions("index", BuildArguments.index([str(path)], config))
         result, _ = build(config, store, order, lambda made: made.index([str(path)]))
     return inspect_snapshot(open_snapshot(store, result.manifest.snapshot_id))
 

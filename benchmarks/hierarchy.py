@@ -38,11 +38,16 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
 from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.config.model import Clustering, Config
+from hirag_dist.config.model import ClusteringConfig, Config
 from hirag_dist.core.clustering.gaussian_mixture import standardise
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import Memberships, Part, SoftClusters, component_grid, soft_clusters
-from hirag_dist.core.clustering.sparsity import Limits, cluster_sparsity, stop_after_clustering, stop_before_clustering
+from hirag_dist.core.clustering.sparsity import (
+    StopLimits,
+    cluster_sparsity,
+    stop_after_clustering,
+    stop_before_clustering,
+)
 from hirag_dist.storage.store import Store
 
 MB = 1e6
@@ -111,7 +116,7 @@ def _call(part: Part) -> Memberships:
     return _cluster(part)
 
 
-def ours(planted: Planted, clustering: Clustering, workers: int) -> tuple[dict[str, Any], SoftClusters, Any]:
+def ours(planted: Planted, clustering: ClusteringConfig, workers: int) -> tuple[dict[str, Any], SoftClusters, Any]:
     """Reduce and cluster; return the figures, the clusters and the components."""
     marks: list[float] = []
     settings = settings_of(clustering)
@@ -143,7 +148,7 @@ def ours(planted: Planted, clustering: Clustering, workers: int) -> tuple[dict[s
 
 
 def through_stages(
-    planted: Planted, folder: Path, clustering: Clustering, workers: int
+    planted: Planted, folder: Path, clustering: ClusteringConfig, workers: int
 ) -> tuple[dict[str, Any], csr_array]:
     """Cluster by the stages of a build, on Ray's workers or in this process with none; return figures and clusters."""
     store = Store(str(folder / "store"))
@@ -152,12 +157,12 @@ def through_stages(
     return figures, members(*memberships(table), len(planted.vectors))
 
 
-def settings_of(clustering: Clustering) -> ClusterSettings:
+def settings_of(clustering: ClusteringConfig) -> ClusterSettings:
     """Return the settings that a build would use."""
     return ClusterSettings(clustering.target_size, clustering.max_size, clustering.threshold, 0, clustering.covariance)
 
 
-def scikit_learn(reduced: Any, clustering: Clustering, kind: str) -> tuple[dict[str, Any], csr_array]:
+def scikit_learn(reduced: Any, clustering: ClusteringConfig, kind: str) -> tuple[dict[str, Any], csr_array]:
     """Fit scikit-learn's mixtures over the same grid, choose by its BIC, assign by the same threshold."""
     rows = standardise(reduced)
     started = time.perf_counter()
@@ -211,11 +216,11 @@ def thresholded(shares: Any, threshold: float) -> csr_array:
     return members(np.unique(clusters, return_inverse=True)[1], rows, len(shares))
 
 
-def layers(n_rows: int, dim: int, clustering: Clustering, stop: str, workers: int) -> Iterator[dict[str, Any]]:
+def layers(n_rows: int, dim: int, clustering: ClusteringConfig, stop: str, workers: int) -> Iterator[dict[str, Any]]:
     """Grow a hierarchy of planted vectors; a summary's vector is the mean of its members with some noise."""
     rng = np.random.default_rng(1)
     defaults = Config()
-    limits = Limits(stop, defaults.min_change_rate, clustering.target_size, defaults.max_layers)
+    limits = StopLimits(stop, defaults.min_change_rate, clustering.target_size, defaults.max_layers)
     with tempfile.TemporaryDirectory() as folder:
         vectors: Any = plant(Path(folder), n_rows, dim).vectors
         below, sparsities, layer = None, [], 0
@@ -247,15 +252,15 @@ def main() -> None:
     parser.add_argument("--spread", type=float, default=SPREAD, help="of a cluster's rows, in that of the centres")
     parser.add_argument("--workers", type=int, default=2, help="processes that cells are spread over")
     parser.add_argument("--executor", choices=("inline", "ray"), help="use a build's stages; rows past one shard")
-    parser.add_argument("--reduce-dims", type=int, default=Clustering().reduce_dims)
-    parser.add_argument("--covariance", default=Clustering().covariance)
+    parser.add_argument("--reduce-dims", type=int, default=ClusteringConfig().reduce_dims)
+    parser.add_argument("--covariance", default=ClusteringConfig().covariance)
     parser.add_argument("--sklearn-rows", type=int, default=5000, help="scikit-learn's mixtures up to so many rows")
     parser.add_argument("--reference-rows", type=int, default=5000, help="the reference's method up to so many rows")
     parser.add_argument("--reference-whole", type=int, default=20_000, help="rows past which only three k are timed")
     parser.add_argument("--layers", type=int, default=0, help="vectors to grow a whole hierarchy from, both stop rules")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", module="sklearn")  # that EM has not converged: the reference does not mind
-    clustering = Clustering(reduce_dims=options.reduce_dims, covariance=options.covariance)
+    clustering = ClusteringConfig(reduce_dims=options.reduce_dims, covariance=options.covariance)
     for dim in options.dims:
         times = []
         for n_rows in options.rows:

@@ -30,8 +30,8 @@ import networkx as nx
 import pyarrow.parquet as pq
 
 from benchmarks.jsonl import rows_of
-from hirag_dist.cli._build import Order, build
-from hirag_dist.cli._build_records import Given
+from hirag_dist.cli._build import BuildOptions, build
+from hirag_dist.cli._build_records import BuildArguments
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
@@ -133,7 +133,7 @@ def measured(config: Config, folder: Path, held: Mapping[str, int], index: Path,
     graph = read_working_folder(str(folder), counter(config.tokenizer), choice == "keep")
     read_s = time.perf_counter() - started
     store = Store(str(index))
-    order = Order("import", Given.imported(str(folder), graph.left_out, config, choice))
+    order = BuildOptions("import", BuildArguments.imported(str(folder), graph.left_out, config, choice))
     result, _ = build(config, store, order, lambda made: made.index_graph(graph))
     seconds = time.perf_counter() - started
     snapshot = open_snapshot(store, result.manifest.snapshot_id)

@@ -30,19 +30,19 @@ from numpy.typing import NDArray
 from planted import plant
 
 from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.config.model import Clustering
+from hirag_dist.config.model import ClusteringConfig
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
-from hirag_dist.execution.dataset import Dataset, Part
+from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.runner import Run
 from hirag_dist.execution.stage import Services
-from hirag_dist.indexing.layer_clustering import Clustering as How
+from hirag_dist.indexing.layer_clustering import LayerClusteringOptions as How
 from hirag_dist.indexing.layer_clustering import cluster_layer
 from hirag_dist.indexing.stages.embed import vector_table
-from hirag_dist.llm.limits.client import Lender
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.limits.client import QuotaClient
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor
 from hirag_dist.schemas import ENTITIES, VECTORS
 from hirag_dist.storage.digest import table_digest
@@ -151,7 +151,7 @@ def write_layer(store: Store, vectors: NDArray[np.float32]) -> None:
 
 
 def cluster_stages(
-    store: Store, workers: int, settings: ClusterSettings, reduce_dims: int = Clustering().reduce_dims
+    store: Store, workers: int, settings: ClusterSettings, reduce_dims: int = ClusteringConfig().reduce_dims
 ) -> tuple[dict[str, Any], pa.Table]:
     """Cluster what `write_layer` wrote, on so many workers of Ray, or inline with none; return figures and CLUSTERS.
 
@@ -160,7 +160,9 @@ def cluster_stages(
     """
     given = store.read_json("layer.json")
     schemas = {"vectors": VECTORS, "entities": ENTITIES}
-    layer = {name: Dataset(schemas[name], tuple(Part(*part) for part in given["parts"][name])) for name in schemas}
+    layer = {
+        name: Dataset(schemas[name], tuple(DatasetPart(*part) for part in given["parts"][name])) for name in schemas
+    }
     seconds: dict[str, float] = {}
 
     def listen(event: object) -> None:
@@ -196,11 +198,11 @@ def memberships(clusters: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64
 def make_executor(workers: int) -> Executor:
     """Return an executor whose workers know no models."""
     if not workers:
-        return InlineExecutor(lambda: make_services(Treasury({}), ""))
-    return RayExecutor(make_services, lambda: Treasury({}), workers=workers)
+        return InlineExecutor(lambda: make_services(QuotaCoordinator({}), ""))
+    return RayExecutor(make_services, lambda: QuotaCoordinator({}), workers=workers)
 
 
-def make_services(lender: Lender, holder: str) -> Services:
+def make_services(lender: QuotaClient, holder: str) -> Services:
     """Return what clustering asks of a worker."""
     unused: Any = None
     return Services(unused, unused, lambda name: CpuKernels(), unused, len)

@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from hirag_dist.llm.reply_store import Ledger, compact, survey
+from hirag_dist.llm.reply_store import Ledger, compact, ledger_size
 from hirag_dist.storage.store import Store
 
 N_GETS = 2000
@@ -83,7 +83,10 @@ async def put_all(store: Store, n_records: int, vectors: bool) -> dict[str, Any]
     started = time.perf_counter()
     await ledger.close()
     spent += time.perf_counter() - started
-    return {"puts_a_second": round(n_records / spent), "file_bytes_a_record": round(survey(store).n_bytes / n_records)}
+    return {
+        "puts_a_second": round(n_records / spent),
+        "file_bytes_a_record": round(ledger_size(store).n_bytes / n_records),
+    }
 
 
 def in_a_process(folder: str, n_records: int) -> dict[str, Any]:

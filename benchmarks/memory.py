@@ -42,12 +42,12 @@ from hirag_dist.indexing.stages.chunk import ChunkDocuments
 from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.merge import MergeEntities, MergeRelations
 from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
-from hirag_dist.llm.chat import Pool, PricedModel
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.client import Budget, Lender
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.chat import EndpointPool, PricedModel
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.client import QuotaClient, RateLimiter
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
 from hirag_dist.protocols import Executor
 from hirag_dist.readers import ReadOptions
 from hirag_dist.storage.digest import table_digest
@@ -202,18 +202,21 @@ def make_executor(store: Store, executor: str, workers: int) -> Executor:
     return RayExecutor(partial(make_services, store), make_treasury, workers=workers, in_flight=lambda n: IN_FLIGHT)
 
 
-def make_treasury() -> Treasury:
+def make_treasury() -> QuotaCoordinator:
     """Return a budget that allows as many calls as the tasks in flight can have."""
-    return Treasury({"parrot": Allowance(None, None, 64)})
+    return QuotaCoordinator({"parrot": EndpointLimits(None, None, 64)})
 
 
-def make_services(store: Store, lender: Lender, holder: str) -> Services:
+def make_services(store: Store, lender: QuotaClient, holder: str) -> Services:
     """Return what a worker lends to the stages: a pool over the parrot, and nothing that embeds or clusters."""
     config = Config()
     ledger = Ledger(store)
     count = counter(config.tokenizer)
-    pool = Pool(
-        {"extract": [PricedModel("parrot", Parrot())]}, ledger, Caller(Budget(lender, holder), Patience()), count
+    pool = EndpointPool(
+        {"extract": [PricedModel("parrot", Parrot())]},
+        ledger,
+        RetryingClient(RateLimiter(lender, holder), RetryPolicy()),
+        count,
     )
 
     async def close() -> None:

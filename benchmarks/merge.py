@@ -28,15 +28,15 @@ import pyarrow.compute as pc
 from faulty_runs import workers_below
 from memory import peak_mb
 
-from hirag_dist.execution.dataset import Dataset, Part
+from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.runner import Run
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.merge import MergeEntities
-from hirag_dist.llm.limits.client import Lender
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.limits.client import QuotaClient
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor
 from hirag_dist.schemas import MENTIONS
 from hirag_dist.storage.digest import table_digest
@@ -162,17 +162,17 @@ def measure(store: Store, workers: int) -> dict[str, Any]:
 
 def one_part(path: str, rows: int, digest: str) -> Dataset:
     """Return a file as a dataset."""
-    return Dataset(MENTIONS, (Part(path, rows, digest),))
+    return Dataset(MENTIONS, (DatasetPart(path, rows, digest),))
 
 
 def make_executor(workers: int) -> Executor:
     """Return an executor whose workers know no models."""
     if not workers:
-        return InlineExecutor(lambda: make_services(Treasury({}), ""))
-    return RayExecutor(make_services, lambda: Treasury({}), workers=workers)
+        return InlineExecutor(lambda: make_services(QuotaCoordinator({}), ""))
+    return RayExecutor(make_services, lambda: QuotaCoordinator({}), workers=workers)
 
 
-def make_services(lender: Lender, holder: str) -> Services:
+def make_services(lender: QuotaClient, holder: str) -> Services:
     """Return what merging asks of a worker: nothing."""
     unused: Any = None
     return Services(unused, unused, unused, unused, len)

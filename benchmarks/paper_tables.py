@@ -35,10 +35,10 @@ from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import encoding
-from hirag_dist.evaluation.hierarchy import Hierarchy, hierarchy_of
+from hirag_dist.evaluation.hierarchy import HierarchyDescription, hierarchy_of
 from hirag_dist.evaluation.metrics.statistics import bootstrap_mean
 from hirag_dist.evaluation.metrics.token_recall import recall_in_bridge, rendered_levels, retrieved_levels
-from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.llm.usage import UsageMeter, current_meter
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Query, Retrieval
@@ -93,7 +93,7 @@ def corpus_cells(texts: list[str], encode: Any) -> Iterator[dict[str, Any]]:
 
 
 def cost_cells(
-    hierarchy: Hierarchy, snapshot: Snapshot, found: list[Retrieval], asked: Asked
+    hierarchy: HierarchyDescription, snapshot: Snapshot, found: list[Retrieval], asked: Asked
 ) -> Iterator[dict[str, Any]]:
     """Table 5, HiRAG's row of Mix."""
     total = hierarchy.total
@@ -136,7 +136,7 @@ def coverage_cells(found: list[Retrieval], encode: Any, asked: str) -> Iterator[
                 yield line | {"low": round(mean.low, 2), "high": round(mean.high, 2)}
 
 
-def graph_cells(hierarchy: Hierarchy) -> Iterator[dict[str, Any]]:
+def graph_cells(hierarchy: HierarchyDescription) -> Iterator[dict[str, Any]]:
     """Figures 4 and 5."""
     why = "the figure prints curves over four data sets, no numbers"
     for layer in hierarchy.layers:
@@ -178,7 +178,7 @@ def built(corpus: Path, folder: str) -> str:
 
 
 async def retrieved(config: Config, snapshot: Snapshot, questions: list[str]) -> tuple[list[Retrieval], Asked]:
-    meter = Meter()
+    meter = UsageMeter()
     current_meter.set(meter)
     engine = make_engine(config, snapshot, Prompts())
     try:

@@ -19,11 +19,11 @@ from typing import Any
 
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.evaluation import read_questions
-from hirag_dist.evaluation.answer_collections import AnswerSets, add_recorded
+from hirag_dist.evaluation.answer_collections import AnswerCollections, add_recorded
 from hirag_dist.evaluation.judging import answer_lengths
-from hirag_dist.evaluation.judging_report import Finding, findings_of
+from hirag_dist.evaluation.judging_report import JudgingFinding, findings_of
 from hirag_dist.evaluation.metrics.statistics import Interval
-from hirag_dist.evaluation.metrics.win_rates import Verdicts, length_bias, position_bias
+from hirag_dist.evaluation.metrics.win_rates import VerdictTable, length_bias, position_bias
 from hirag_dist.evaluation.verdict_records import read_verdicts
 from hirag_dist.types import IntVector
 
@@ -60,7 +60,7 @@ def main() -> None:
     )
 
 
-def compare(expected: list[dict[str, Any]], by_row: Verdicts, aligned: Verdicts) -> Iterator[dict[str, Any]]:
+def compare(expected: list[dict[str, Any]], by_row: VerdictTable, aligned: VerdictTable) -> Iterator[dict[str, Any]]:
     """Yield each cell: what the paper has, and what both rules give."""
     found = {rule: by_cell(verdicts) for rule, verdicts in (("published", by_row), ("aligned", aligned))}
     for cell in expected:
@@ -95,7 +95,7 @@ def compare(expected: list[dict[str, Any]], by_row: Verdicts, aligned: Verdicts)
         }
 
 
-def by_cell(verdicts: Verdicts) -> dict[tuple[str, str], Finding]:
+def by_cell(verdicts: VerdictTable) -> dict[tuple[str, str], JudgingFinding]:
     """Return what is found by comparison and criterion."""
     return {(each.pair.name, each.criterion): each for each in findings_of(verdicts)}
 
@@ -106,11 +106,11 @@ def percent(rate: Interval, of_first: bool) -> dict[str, float]:
     return {"value": round(100 * value, 4), "low": round(100 * low, 1), "high": round(100 * high, 1)}
 
 
-def biases(answers: Path, verdicts: Verdicts) -> Iterator[dict[str, Any]]:
+def biases(answers: Path, verdicts: VerdictTable) -> Iterator[dict[str, Any]]:
     """Yield what position and length do to the overall verdicts of each comparison."""
     lengths: dict[int, IntVector] = {}
     if answers.is_dir():
-        sets = AnswerSets()
+        sets = AnswerCollections()
         questions = read_questions(str(answers / "queries.jsonl"))
         add_recorded(sets, [(None, str(answers / "answers.jsonl"))], questions.items)
         lengths = answer_lengths(sets, verdicts, counter("o200k_base"))

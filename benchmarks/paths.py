@@ -20,8 +20,8 @@ import numpy as np
 
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.levels import key_entities, ranked_communities
-from hirag_dist.core.retrieval.vector_scoring import Codes, nearest_of_all
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.core.retrieval.vector_scoring import QuantizedVectors, nearest_of_all
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -37,8 +37,8 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=40)
     arguments = parser.parse_args()
     snapshot = open_snapshot(Store(arguments.index))
-    index = LoadedIndex(snapshot)
-    codes = Codes(*(snapshot.serving.array(f"entity_{part}") for part in ("codes", "scales", "errors")))
+    index = MappedIndex(snapshot)
+    codes = QuantizedVectors(*(snapshot.serving.array(f"entity_{part}") for part in ("codes", "scales", "errors")))
     chains = _chains(index, codes, arguments.questions)
     ours = PathFinder(index.graph, index.components).chain
     started = time.perf_counter()
@@ -64,7 +64,7 @@ def main() -> None:
     )
 
 
-def _chains(index: LoadedIndex, codes: Codes, count: int) -> list[list[int]]:
+def _chains(index: MappedIndex, codes: QuantizedVectors, count: int) -> list[list[int]]:
     """Return the key entities of some questions, in order."""
     rng = np.random.default_rng(0)
     vectors = index.vectors
@@ -78,7 +78,7 @@ def _chains(index: LoadedIndex, codes: Codes, count: int) -> list[list[int]]:
     return chains
 
 
-def _networkit(index: LoadedIndex) -> Chain:
+def _networkit(index: MappedIndex) -> Chain:
     import networkit
 
     csr = index.graph

@@ -30,10 +30,10 @@ import pyarrow as pa
 
 from benchmarks.generated import generate
 from hirag_dist import schemas
-from hirag_dist.execution.dataset import Dataset, Part
+from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.runner import Run
 from hirag_dist.indexing import publish as publish_module
-from hirag_dist.indexing.publish import Parts, publish
+from hirag_dist.indexing.publish import SnapshotContents, publish
 from hirag_dist.indexing.stages.embed import vector_table
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
@@ -107,12 +107,12 @@ def published(place: Path) -> dict[str, Any]:
     noted = Store(str(place)).read_json("parts.json")
 
     def dataset(name: str, schema: pa.Schema) -> Dataset:
-        return Dataset(schema, tuple(Part(path, rows, "") for path, rows in noted["datasets"][name]))
+        return Dataset(schema, tuple(DatasetPart(path, rows, "") for path, rows in noted["datasets"][name]))
 
     known = {name: dataset(name, getattr(schemas, name.upper())) for name in TABLES}
     nothing = {name: Dataset(getattr(schemas, name.upper()), ()) for name in ("rejects", "aliases", "claims")}
     vectors = {f"{one}_vectors": dataset(f"vectors_{many}", schemas.VECTORS) for one, many in _VECTORS}
-    parts = Parts(**known, **nothing, **vectors, layers=schemas.LAYERS.empty_table())
+    parts = SnapshotContents(**known, **nothing, **vectors, layers=schemas.LAYERS.empty_table())
     written: list[float] = []
     write = publish_module.write_snapshot
 

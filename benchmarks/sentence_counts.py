@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from hirag_dist.evaluation import read_questions
-from hirag_dist.evaluation.answer_collections import AnswerSets, add_recorded
+from hirag_dist.evaluation.answer_collections import AnswerCollections, add_recorded
 from hirag_dist.evaluation.claims import ClaimCounts
 from hirag_dist.evaluation.claims_report import claim_results
 from hirag_dist.evaluation.verdict_records import read_verdicts
@@ -27,7 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, metavar="DATA")
     data = parser.parse_args().data
-    sets = AnswerSets()
+    sets = AnswerCollections()
     questions = read_questions(str(data / "qfs_mix" / "queries.jsonl"))
     add_recorded(sets, [(None, str(data / "qfs_mix" / "answers.jsonl"))], questions.items)
     counts = ClaimCounts()

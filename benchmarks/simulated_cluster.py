@@ -1,7 +1,7 @@
 """A cluster in virtual time: the program's own treasury, desks, callers and splitting; the rest is a model.
 
 Real are `llm.limits.coordinator`, `llm.limits.worker`, `llm.limits.client`, `llm.retrying`, `llm.limits.adaptive`, `execution.partitioning`, the actor's
-knowledge of who lives (`execution.ray.quota_actor.TreasuryActor`) and `simulate-llm`'s limits. A model are: time, the
+knowledge of who lives (`execution.ray.quota_actor.QuotaActor`) and `simulate-llm`'s limits. A model are: time, the
 network, the time that Ray's actor takes for a message, the endpoint's latency, deaths, and the driver's choice of a
 worker (the least busy with room, as `execution.ray.worker_pool.Crew` has it).
 """
@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from benchmarks.simulated_parts import Endpoint, Life, Line, SimulatedCrew, TimedTreasury
 from benchmarks.simulated_setup import Fate, Outcome, Setup, jain, least_s
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.execution.dataset import Dataset, Part
+from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.partitioning import plan
-from hirag_dist.execution.ray.quota_actor import TreasuryActor
+from hirag_dist.execution.ray.quota_actor import QuotaActor
 from hirag_dist.execution.task import Task
 from hirag_dist.indexing.stages.extract import ExtractGraph
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.retrying import Answered, Need
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.retrying import CallCost, CallResult
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.store import Store
 
@@ -95,13 +95,13 @@ class Cluster:
         setup = self.setup
         expected = setup.input_tokens + setup.output_tokens
 
-        async def send(target: _Target, step: int) -> Answered[None]:
+        async def send(target: _Target, step: int) -> CallResult[None]:
             await life.here()
             tokens = await self.endpoint.answer(chunk, step)
             await life.here()
             self.given[number] += 1
             limits = setup.rpm, setup.tpm
-            return Answered(None, setup.input_tokens + tokens, 0.0, limits)
+            return CallResult(None, setup.input_tokens + tokens, 0.0, limits)
 
         async def store(target: _Target, value: None, step: int) -> None:
             await asyncio.sleep(setup.store_s)
@@ -114,7 +114,7 @@ class Cluster:
                     [_Target()],
                     lambda target, step=step: send(target, step),  # type: ignore[misc]
                     lambda target, value, step=step: store(target, value, step),  # type: ignore[misc]
-                    lambda target: Need(expected, expected, 0.0),
+                    lambda target: CallCost(expected, expected, 0.0),
                     "extract",
                 )
 
@@ -141,10 +141,10 @@ async def simulate(setup: Setup) -> Outcome:
     random.seed(setup.seed)  # of waits after a refusal
     fate = Fate.drawn(setup)
     loop = asyncio.get_running_loop()
-    allowance = Allowance(setup.rpm, setup.tpm, setup.max_concurrent, setup.burst_s)
+    allowance = EndpointLimits(setup.rpm, setup.tpm, setup.max_concurrent, setup.burst_s)
     treasury = TimedTreasury({ENDPOINT: allowance}, clock=loop.time)
     endpoint = Endpoint(setup, fate)
-    line = Line(TreasuryActor(lambda: treasury), setup)
+    line = Line(QuotaActor(lambda: treasury), setup)
     cluster = Cluster(setup, fate, endpoint, line, SimulatedCrew(setup.workers, line))
     bound_s, by = least_s(setup, fate)
     rng = random.Random(f"{setup.seed}/deaths")
@@ -179,6 +179,6 @@ async def simulate(setup: Setup) -> Outcome:
 
 def _tasks(setup: Setup) -> Iterator[Task]:
     """Return the tasks of the extraction as the program splits it; nothing is read from the store."""
-    chunks = Dataset(CHUNKS, (Part("chunks", setup.chunks, ""),))
+    chunks = Dataset(CHUNKS, (DatasetPart("chunks", setup.chunks, ""),))
     stage = ExtractGraph("two_step", False, 0, (), False, False, Prompts(), ())
     return plan(stage, "extract", Store("nowhere"), {"chunks": chunks}).tasks()

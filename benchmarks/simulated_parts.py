@@ -12,20 +12,20 @@ from typing import Any
 
 from benchmarks.simulated_setup import Fate, Setup
 from hirag_dist.errors import HiragError, RateLimited
-from hirag_dist.execution.ray.quota_actor import TreasuryActor
+from hirag_dist.execution.ray.quota_actor import QuotaActor
 from hirag_dist.execution.ray.worker_pool import least_busy
-from hirag_dist.llm.limits.client import Budget
-from hirag_dist.llm.limits.coordinator import Treasury
-from hirag_dist.llm.limits.protocol import Events, Loan, Order, State, Want
-from hirag_dist.llm.retrying import Caller, Patience
-from hirag_dist.testing.simulator.limits import Gate
+from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.protocol import Lease, LeaseAdjustment, LeaseDemand, UsageReport, WorkerUsage
+from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.testing.simulator.limits import SimulatedLimits
 from hirag_dist.testing.simulator.options import SimulatorOptions
 
 _IN_HAND_S = 0.5  # a loan may be used so much later than it was lent
-_NEVER_RETRIED = Patience(outage_s=math.inf)
+_NEVER_RETRIED = RetryPolicy(outage_s=math.inf)
 
 
-class TimedTreasury(Treasury):
+class TimedTreasury(QuotaCoordinator):
     """The treasury, and how much CPU its code took."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -62,7 +62,7 @@ class Endpoint:
             max_concurrent=setup.max_concurrent,
             burst_s=setup.burst_s + _IN_HAND_S,
         )
-        self._gate = Gate(options, loop.time)
+        self._gate = SimulatedLimits(options, loop.time)
         self._setup, self._fate = setup, fate
         self._clock = loop.time
         self.let_in: list[float] = []
@@ -105,7 +105,7 @@ class Endpoint:
 class Line:
     """The treasury's actor at the end of a wire, one message after another."""
 
-    def __init__(self, actor: TreasuryActor, setup: Setup) -> None:
+    def __init__(self, actor: QuotaActor, setup: Setup) -> None:
         self.actor, self._setup = actor, setup
         self._clock = asyncio.get_running_loop().time
         self._free_at = 0.0
@@ -138,27 +138,29 @@ class Life:
         self.dead = False
         self._line = line
         clock = asyncio.get_running_loop().time
-        self.caller = Caller(Budget(self, self.name, clock=clock), _NEVER_RETRIED, clock)
+        self.caller = RetryingClient(RateLimiter(self, self.name, clock=clock), _NEVER_RETRIED, clock)
 
     async def here(self) -> None:
         """Go on only while alive."""
         if self.dead:
             await asyncio.get_running_loop().create_future()
 
-    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
-        """As `Treasury.ask`."""
+    async def ask(
+        self, holder: str, endpoint: str, state: WorkerUsage, want: LeaseDemand, events: UsageReport
+    ) -> Lease:
+        """As `QuotaCoordinator.ask`."""
         self._line.asks += 1
-        loan: Loan = await self._sent(partial(self._line.actor.ask, holder, endpoint, state, want, events))
+        loan: Lease = await self._sent(partial(self._line.actor.ask, holder, endpoint, state, want, events))
         return loan
 
-    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
-        """As `Treasury.tell`."""
+    async def tell(self, holder: str, endpoint: str, state: WorkerUsage, events: UsageReport) -> LeaseAdjustment:
+        """As `QuotaCoordinator.tell`."""
         self._line.tells += 1
-        order: Order = await self._sent(partial(self._line.actor.tell, holder, endpoint, state, events))
+        order: LeaseAdjustment = await self._sent(partial(self._line.actor.tell, holder, endpoint, state, events))
         return order
 
     async def leave(self, holder: str) -> None:
-        """As `Treasury.leave`."""
+        """As `QuotaCoordinator.leave`."""
         await self._sent(partial(self._line.actor.leave, holder))
 
     async def _sent(self, message: Callable[[], Awaitable[Any]]) -> Any:

@@ -36,7 +36,7 @@ from benchmarks.source_variants import AS_IS, FUSED, Found, Variant, parsed, ran
 from hirag_dist.composition.query import make_engine
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.llm.endpoints.factory import make_embedder
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.types import Query
 
 DEFAULT: Final = (
@@ -84,7 +84,7 @@ async def _measured(case: Case, variants: Mapping[str, Variant]) -> dict[str, Fi
     """Return the figures of every question, by variant."""
     config, snapshot = case.config, case.snapshot
     passages = passages_of_chunks(snapshot, case.passages)
-    index = LoadedIndex(snapshot)
+    index = MappedIndex(snapshot)
     chunk_ids = snapshot.table("chunks")["chunk_id"].to_pylist()
     entity_rows = {own: row for row, own in enumerate(snapshot.table("entities")["entity_id"].to_pylist())}
     relation_rows = {own: row for row, own in enumerate(snapshot.table("relations")["relation_id"].to_pylist())}

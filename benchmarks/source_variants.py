@@ -14,8 +14,8 @@ import numpy as np
 from scipy import sparse
 
 from hirag_dist.core.access.filter import spans
-from hirag_dist.core.graph.pagerank import TOLERANCE, Ways, walk
-from hirag_dist.core.retrieval.source_ranking import NEAREST, Origins, excess, shared
+from hirag_dist.core.graph.pagerank import TOLERANCE, WalkGraph, personalised_pagerank
+from hirag_dist.core.retrieval.source_ranking import NEAREST, RelationProvenance, excess, shared
 from hirag_dist.types import FloatVector, IntVector
 
 AS_IS: Final = "as-is"
@@ -97,20 +97,20 @@ def parsed(spec: str) -> Variant:
     return Variant(**values)
 
 
-def ranked(ways: Ways, origins: Origins, found: Found, variant: Variant) -> list[int]:
+def ranked(ways: WalkGraph, origins: RelationProvenance, found: Found, variant: Variant) -> list[int]:
     """Return the rows of the chunks that a variant finds, best first, ties by row."""
     nodes, shares = _starts(ways, origins, found, variant)
     if variant.ways == "both":
         ways = ways._replace(layer_ends=np.full_like(ways.layer_ends, len(ways.layers)))
     if variant.restart is None:
-        rows, mass = walk(ways, nodes, shares, tolerance=variant.tolerance)
+        rows, mass = personalised_pagerank(ways, nodes, shares, tolerance=variant.tolerance)
     else:
         rows, mass = exact_walk(ways, nodes, shares, variant.restart)
     walked: list[int] = rows[np.lexsort((rows, -mass))].tolist()
     return fused([walked, [row for row, _ in found.chunks]]) if variant.order == "fused" else walked
 
 
-def exact_walk(ways: Ways, nodes: IntVector, shares: FloatVector, restart: float) -> tuple[IntVector, FloatVector]:
+def exact_walk(ways: WalkGraph, nodes: IntVector, shares: FloatVector, restart: float) -> tuple[IntVector, FloatVector]:
     """Return (chunk rows, share of the walk at each) as `core.graph.pagerank` does, by power iteration."""
     n_entities, n_chunks = len(ways.layers), len(ways.chunk_indptr) - 1
     rows = np.repeat(np.arange(n_entities), np.diff(ways.indptr))
@@ -144,7 +144,9 @@ def fused(orders: Sequence[Sequence[int]]) -> list[int]:
     return sorted(sums, key=lambda row: (-sums[row], row))
 
 
-def _starts(ways: Ways, origins: Origins, found: Found, variant: Variant) -> tuple[IntVector, FloatVector]:
+def _starts(
+    ways: WalkGraph, origins: RelationProvenance, found: Found, variant: Variant
+) -> tuple[IntVector, FloatVector]:
     """Return (nodes, shares) of the starting points: what `core.retrieval.source_ranking.Starts` does, with its numbers open."""
 
     def best(kind: str, scored: Scored) -> tuple[IntVector, FloatVector]:

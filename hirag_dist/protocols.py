@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.types import (
-    Admission,
+    AccessFilter,
     Assignment,
     ChatReply,
     ChatRequest,
@@ -19,10 +19,10 @@ from hirag_dist.types import (
     FloatMatrix,
     IntVector,
     Mixture,
+    MixtureStatistics,
     Moments,
     Projection,
     Rejected,
-    Statistics,
 )
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class ChatPool(Protocol):
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         """Return what `accept` makes of the reply.
 
-        `accept` raises `core.prompts.reply_parsing.Malformed` to refuse a reply; it is stored, counted and asked again as the
+        `accept` raises `core.prompts.reply_parsing.MalformedReply` to refuse a reply; it is stored, counted and asked again as the
         next attempt. After the last attempt the result is a `Rejected`.
         """
         ...
@@ -93,7 +93,7 @@ class VectorIndex(Protocol):
         vector: NDArray[np.float32],
         limit: int,
         max_layer: int | None = None,
-        admission: Admission | None = None,
+        admission: AccessFilter | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row.
 
@@ -107,7 +107,7 @@ class VectorIndex(Protocol):
         """
         ...
 
-    def prepare(self, admission: Admission | None = None) -> None:
+    def prepare(self, admission: AccessFilter | None = None) -> None:
         """Compile what searches for such a caller need, so that the first of them does not wait for it."""
         ...
 
@@ -144,7 +144,7 @@ class Kernels(Protocol):
         """Fit a mixture to rows that `core.clustering.gaussian_mixture.standardise` gave. Raises ValueError: fewer rows than components."""
         ...
 
-    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> Statistics:
+    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:
         """Return what the next maximisation needs to know of one shard of finite rows."""
         ...
 
@@ -166,7 +166,7 @@ class Kernels(Protocol):
         ...
 
 
-class Held(Protocol):
+class ResidentShards(Protocol):
     """Shards of data that stay where they were loaded, for algorithms that go round (`Executor.hold`)."""
 
     def each(self, step: Callable[[Any, Any, Any], T], argument: Any) -> Iterator[T]:
@@ -198,7 +198,7 @@ class Executor(Protocol):
 
     def hold(
         self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True, kernels: str = CPU
-    ) -> AbstractContextManager[Held]:
+    ) -> AbstractContextManager[ResidentShards]:
         """Lend shards that stay in the workers while the block lasts, for algorithms that go round.
 
         Where a worker dies its shards are loaded again by others and its steps done again, so results depend neither
@@ -226,7 +226,7 @@ class Executor(Protocol):
         ...
 
 
-class Listener(Protocol):
+class EventListener(Protocol):
     """Is told of progress (`execution.events`)."""
 
     def __call__(self, event: object) -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hirag_dist.config.model import Retrieval as RetrievalConfig
+from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.prompts.templates import DONE, Prompts
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.endpoints.scripted import ScriptedModel

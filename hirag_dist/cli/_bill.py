@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow.compute as pc
 
 from hirag_dist.cli._output import dollars, table
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.storage.snapshot.reader import Snapshot
 
 
 def sent_line(sent: Mapping[str, Any]) -> str:
     """Return what a run sent, as the rest of a sentence."""
-    said = f"sent {many(sent['calls'], 'call')}, {many(sent['tokens'], 'token')}: {dollars(sent['usd'])}"
+    said = f"sent {count_noun(sent['calls'], 'call')}, {count_noun(sent['tokens'], 'token')}: {dollars(sent['usd'])}"
     words = {"rate_limited": ("time 429", "times 429"), "failed": ("failed call", "failed calls")}
-    again = [many(sent[key], *what) for key, what in words.items() if sent[key]]
+    again = [count_noun(sent[key], *what) for key, what in words.items() if sent[key]]
     return f"{said} ({', '.join(again)}, all made again)" if again else said
 
 

@@ -11,20 +11,20 @@ from typing import Any
 import typer
 
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line, tokens_per_corpus_token
-from hirag_dist.cli._build_records import BuildRecord, Given, last_build, note_not_begun, sent_sums
+from hirag_dist.cli._build_records import BuildArguments, BuildRecord, last_build, note_not_begun, sent_sums
 from hirag_dist.cli._output import emit, out, table
-from hirag_dist.cli._progress import Bars
+from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.composition.build import make_batches, make_executor, resolve
 from hirag_dist.compute.factory import has_gpu_workers
 from hirag_dist.config.model import Config
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import IndexBusy, SnapshotError, StoreError
 from hirag_dist.execution.runner import Run
-from hirag_dist.indexing.context import Resolved
+from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.reply_store import Ledger, compact
-from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.llm.usage import UsageMeter, current_meter
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
@@ -43,7 +43,7 @@ def conclude(report: dict[str, Any], json: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Order:
+class BuildOptions:
     """What a run is to do besides its configuration.
 
     Attributes:
@@ -57,7 +57,7 @@ class Order:
     """
 
     action: str
-    given: Given
+    given: BuildArguments
     max_usd: float | None = None
     max_tokens: int | None = None
     fresh: bool = False
@@ -74,11 +74,11 @@ class Order:
 def build(
     config: Config,
     store: Store,
-    order: Order,
+    order: BuildOptions,
     work: Callable[[Build], BuildResult],
     bars: bool = False,
     check: Callable[[Build], None] = lambda made: None,
-) -> tuple[BuildResult, Meter]:
+) -> tuple[BuildResult, UsageMeter]:
     """Run one build under the lock; return its result and what this run itself sent to models.
 
     Args:
@@ -87,9 +87,9 @@ def build(
     """
     prompts = load_prompts(config.prompts)
     store.check_writable()
-    with BuildLock(store, order.wait_s) as lock, Bars(bars) as shown:
+    with BuildLock(store, order.wait_s) as lock, ProgressBars(bars) as shown:
         tidy_ledger(store, lock)
-        probes = Meter()
+        probes = UsageMeter()
         resolved = _resolved(config, store, order, probes, lock)
         executor = make_executor(config, store, order.max_usd, order.max_tokens, resolved.kernels)
         batches = make_batches(config, store, order.max_usd, order.max_tokens, lock.fenced)
@@ -112,7 +112,7 @@ def build(
     return result, run.sent
 
 
-def _resolved(config: Config, store: Store, order: Order, probes: Meter, lock: BuildLock) -> Resolved:
+def _resolved(config: Config, store: Store, order: BuildOptions, probes: UsageMeter, lock: BuildLock) -> ResolvedModels:
     """Ask the models what they can; what that spends goes to `probes`, and that it failed on record."""
     token = current_meter.set(probes)
     try:
@@ -153,7 +153,7 @@ def tidy_ledger(store: Store, lock: BuildLock) -> None:
         log.warning("the ledger was not compacted: %s", error)
 
 
-def summary(store: Store, result: BuildResult, sent: Meter, seconds: float) -> dict[str, Any]:
+def summary(store: Store, result: BuildResult, sent: UsageMeter, seconds: float) -> dict[str, Any]:
     """Return what a build did, as JSON."""
     snapshot = open_snapshot(store, result.manifest.snapshot_id)
     usage = snapshot.table("usage").to_pylist()
@@ -185,9 +185,9 @@ def show(report: dict[str, Any]) -> None:
     else:
         out.print(
             f"Snapshot [bold]{report['snapshot']}[/bold] {'published' if report['changed'] else 'is unchanged'} after "
-            f"{report['seconds']:.1f} s: {many(counts['documents'], 'document')}, {many(counts['chunks'], 'chunk')}, "
-            f"{many(counts['entities'], 'entity', 'entities')}, {many(counts['relations'], 'relation')}, "
-            f"{many(counts['reports'], 'report')}."
+            f"{report['seconds']:.1f} s: {count_noun(counts['documents'], 'document')}, {count_noun(counts['chunks'], 'chunk')}, "
+            f"{count_noun(counts['entities'], 'entity', 'entities')}, {count_noun(counts['relations'], 'relation')}, "
+            f"{count_noun(counts['reports'], 'report')}."
         )
         out.print(layer_table(report["layers"]))
         levels = ", ".join(f"{n:,} at level {level}" for level, n in report["communities_by_level"].items())
@@ -203,11 +203,11 @@ def show(report: dict[str, Any]) -> None:
             f"{report['snapshot']}. To go forward again add --make-current, or write that id into {where}/current."
         )
     if report["dropped"]:
-        gone = many(report["dropped"], "dead letter was", "dead letters were")
+        gone = count_noun(report["dropped"], "dead letter was", "dead letters were")
         out.print(f"{gone} dropped before, and accepted as lost.")
     if not report["complete"]:
         out.print(
-            f"[yellow]Incomplete: {many(report['dead_letters'], 'dead letter')}.[/yellow] `hirag-dist status --index "
+            f"[yellow]Incomplete: {count_noun(report['dead_letters'], 'dead letter')}.[/yellow] `hirag-dist status --index "
             f"{where} --letters` shows all, `hirag-dist retry --index {where}` asks again."
         )
 

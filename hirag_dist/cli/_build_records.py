@@ -14,9 +14,16 @@ import pyarrow as pa
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, HiragError, StoreError
 from hirag_dist.execution.dead_letters import Drops, letter_rows, split_letters, stage_letters
-from hirag_dist.execution.events import KernelsFound, Spent, StageFinished, StageStarted, StageStopped, TaskFinished
-from hirag_dist.indexing.inputs import lasting
-from hirag_dist.llm.usage import Meter, Use
+from hirag_dist.execution.events import (
+    KernelsResolved,
+    StageFailedEvent,
+    StageFinished,
+    StageStarted,
+    TaskFinished,
+    UsageRecorded,
+)
+from hirag_dist.indexing.inputs import portable_uri
+from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import BUILD, BUILDS, DROPPED, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
@@ -29,7 +36,7 @@ _WRITE_EVERY_S = 1.0
 
 
 @dataclass(frozen=True)
-class Given:
+class BuildArguments:
     """What a build was asked to do, so that `retry` can ask again.
 
     Attributes:
@@ -49,16 +56,16 @@ class Given:
     communities: str = "new"
 
     @classmethod
-    def index(cls, inputs: list[str], config: Config) -> Given:
+    def index(cls, inputs: list[str], config: Config) -> BuildArguments:
         """Return what `index` was given."""
-        return cls("index", tuple(map(lasting, inputs)), "", config.reading.model_dump())
+        return cls("index", tuple(map(portable_uri, inputs)), "", config.reading.model_dump())
 
     @classmethod
     def imported(
         cls, folder: str, left_out: tuple[tuple[str, str], ...], config: Config, communities: str = "new"
-    ) -> Given:
+    ) -> BuildArguments:
         """Return what `import` was given."""
-        return cls("import", (), lasting(folder), config.reading.model_dump(), left_out, communities)
+        return cls("import", (), portable_uri(folder), config.reading.model_dump(), left_out, communities)
 
 
 class BuildRecord:
@@ -68,7 +75,7 @@ class BuildRecord:
         self,
         store: Store,
         action: str,
-        given: Given,
+        given: BuildArguments,
         config: Config,
         decisive: Mapping[str, Any],
         limits: Mapping[str, float | None],
@@ -88,9 +95,9 @@ class BuildRecord:
         self._fence = fence
         self._clock = clock
         self._stages: dict[str, dict[str, Any]] = {}
-        self._meters: dict[str, Meter] = {}
-        self._outside: dict[str, Meter] = {}
-        self._sent = Meter()
+        self._meters: dict[str, UsageMeter] = {}
+        self._outside: dict[str, UsageMeter] = {}
+        self._sent = UsageMeter()
         now = datetime.now(UTC)
         self._record: dict[str, Any] = {
             "id": now.strftime("%Y%m%dT%H%M%S.%fZ"),
@@ -108,7 +115,7 @@ class BuildRecord:
     def __call__(self, event: object) -> None:
         """Note what happened."""
         if isinstance(event, StageStarted):
-            self._meters[event.label] = Meter()
+            self._meters[event.label] = UsageMeter()
             self._stages[event.label] = {
                 "stage": event.label,
                 "state": "running",
@@ -124,13 +131,13 @@ class BuildRecord:
             stage["rows_done"] += event.n_rows
             stage["rejects"] += event.rejects
             self._spent(event.label, event.usage)
-        elif isinstance(event, Spent):
+        elif isinstance(event, UsageRecorded):
             self._sent.add(event.usage)
             if event.outside:  # else a stage's bill has it, once a task takes the replies from the ledger
-                self._outside.setdefault(event.label, Meter()).add(event.usage)
-        elif isinstance(event, KernelsFound):
+                self._outside.setdefault(event.label, UsageMeter()).add(event.usage)
+        elif isinstance(event, KernelsResolved):
             self._record["decisive"]["kernels"] = event.name
-        elif isinstance(event, StageStopped):
+        elif isinstance(event, StageFailedEvent):
             self._stages[event.label]["state"] = "stopped"
             self._spent(event.label, event.usage)
         elif isinstance(event, StageFinished):
@@ -165,7 +172,7 @@ class BuildRecord:
                 self.close(state, **said)
             raise
 
-    def _spent(self, label: str, usage: Meter) -> None:
+    def _spent(self, label: str, usage: UsageMeter) -> None:
         self._meters[label].add(usage)
         self._sent.add(usage)
 
@@ -182,10 +189,10 @@ class BuildRecord:
 def note_not_begun(
     store: Store,
     action: str,
-    given: Given,
+    given: BuildArguments,
     config: Config,
     limits: Mapping[str, float | None],
-    sent: Meter,
+    sent: UsageMeter,
     error: BaseException,
     fence: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
@@ -200,7 +207,7 @@ def note_not_begun(
     state, said = _ending(error)
     if before is None:
         record = BuildRecord(store, action, given, config, {}, limits, fence=fence)
-        record(Spent("probes", sent, outside=True))
+        record(UsageRecorded("probes", sent, outside=True))
         record.close(state, **said)
         return
     attempt = {
@@ -223,9 +230,9 @@ def _ending(error: BaseException) -> tuple[str, dict[str, str]]:
     return "failed", {"error": str(error) if isinstance(error, HiragError) else f"{type(error).__name__}: {error}"}
 
 
-def sent_sums(meter: Meter) -> dict[str, Any]:
+def sent_sums(meter: UsageMeter) -> dict[str, Any]:
     """Return what a run itself sent to models, replies from the ledger apart."""
-    total = Use()
+    total = ModelUsage()
     for use in meter.uses.values():
         total.add(use)
     return {

@@ -11,7 +11,7 @@ from typing import Any
 
 from hirag_dist.cli._build_records import IN_SHORT, dead_letters, last_build, published
 from hirag_dist.errors import InputError
-from hirag_dist.execution.dead_letters import Drop, Drops, add_drops, load_drops
+from hirag_dist.execution.dead_letters import DroppedLetter, Drops, add_drops, load_drops
 from hirag_dist.indexing.publish import republish
 from hirag_dist.storage.layout import BUILD, DROPPED, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
@@ -24,7 +24,7 @@ _LETTERS = ("rejects", DROPPED)  # tables
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LetterSelection:
     """Which letters are dropped.
 
     Attributes:
@@ -43,7 +43,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DropResult:
     """What came of it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Dropped:
     current: str | None
 
 
-def drop_letters(store: Store, lock: BuildLock, choice: Choice) -> Dropped:
+def drop_letters(store: Store, lock: BuildLock, choice: LetterSelection) -> DropResult:
     """Accept the loss of the chosen letters of the last build, and publish its snapshot with all accepted losses.
 
     Where nothing is left to choose, but the snapshot lacks losses that were accepted, it is still published: a command
@@ -82,13 +82,13 @@ def drop_letters(store: Store, lock: BuildLock, choice: Choice) -> Dropped:
     if chosen:
         by, at = f"{_user()}@{socket.gethostname()}", datetime.now(UTC).isoformat(timespec="seconds")
         with lock.fenced():
-            add_drops(store, (Drop(one["stage"], one["unit_id"], by, at, choice.why) for one in chosen))
+            add_drops(store, (DroppedLetter(one["stage"], one["unit_id"], by, at, choice.why) for one in chosen))
     manifest, changed = _publish(store, lock, record)
     if not chosen and not changed:
         if still_open:
             raise InputError(_not_there(_said(choice), still_open, store.uri))
         raise InputError(f"{store.uri} has no dead letters to drop")
-    return Dropped(chosen, len(still_open) - len(chosen), manifest, current_id(store))
+    return DropResult(chosen, len(still_open) - len(chosen), manifest, current_id(store))
 
 
 def _publish(store: Store, lock: BuildLock, record: Mapping[str, Any] | None) -> tuple[Manifest | None, bool]:
@@ -139,7 +139,7 @@ def _keys(snapshot: Snapshot, name: str) -> Iterator[tuple[str, str]]:
     return zip(letters["stage"].to_pylist(), letters["unit_id"].to_pylist(), strict=True)
 
 
-def _said(choice: Choice) -> str:
+def _said(choice: LetterSelection) -> str:
     return f"unit {', '.join(sorted(choice.units))}" if choice.units else f"stage {choice.stage!r}"
 
 

@@ -12,11 +12,11 @@ import typer
 from hirag_dist.cli._bill import bill_table, sent_line
 from hirag_dist.cli._options import configuration
 from hirag_dist.cli._output import emit, out, table
-from hirag_dist.cli._progress import Bars
-from hirag_dist.config.model import Config, Retrieval
-from hirag_dist.core.text.normalize import many
+from hirag_dist.cli._progress import ProgressBars
+from hirag_dist.config.model import Config, RetrievalConfig
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
-from hirag_dist.evaluation import Findings, Order, Session, Table, open_session, write_report
+from hirag_dist.evaluation import Findings, Session, SessionOptions, Table, open_session, write_report
 from hirag_dist.evaluation.metrics.statistics import Interval
 from hirag_dist.llm.prompt_files import load_prompts
 
@@ -65,13 +65,15 @@ def comma_list(text: str) -> list[str]:
     return list(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
 
 
-def read_variants(given: list[str] | None, config: str | None, settings: list[str] | None) -> dict[str, Retrieval]:
+def read_variants(
+    given: list[str] | None, config: str | None, settings: list[str] | None
+) -> dict[str, RetrievalConfig]:
     """Return what --variant says: name → settings of retrieval.
 
     Raises:
         ConfigError: no NAME:KEY=VALUE, a name given twice, a key that retrieval has not, a value out of bounds.
     """
-    variants: dict[str, Retrieval] = {}
+    variants: dict[str, RetrievalConfig] = {}
     for text in given or []:
         name, colon, pairs = text.partition(":")
         name = name.strip()
@@ -90,7 +92,7 @@ def read_variants(given: list[str] | None, config: str | None, settings: list[st
 
 
 def evaluate(
-    order: Order, config: Config, work: Callable[[Session], Awaitable[Findings]], json: bool, title: str = ""
+    order: SessionOptions, config: Config, work: Callable[[Session], Awaitable[Findings]], json: bool, title: str = ""
 ) -> None:
     """Run an evaluation and print its outcome; exit with 3 where there are dead letters.
 
@@ -109,20 +111,22 @@ def evaluate(
 
 
 async def _run(
-    order: Order, config: Config, work: Callable[[Session], Awaitable[Findings]], bars: bool
+    order: SessionOptions, config: Config, work: Callable[[Session], Awaitable[Findings]], bars: bool
 ) -> tuple[dict[str, Any], Findings]:
     started = time.perf_counter()
     prompts = load_prompts(config.prompts)
-    with Bars(bars) as shown:
+    with ProgressBars(bars) as shown:
         async with open_session(order, config, prompts, (shown,)) as session:
             findings = await work(session)
             report = await write_report(session, findings, time.perf_counter() - started)
     return report, findings
 
 
-def _show(order: Order, report: Mapping[str, Any], findings: Findings, title: str) -> None:
+def _show(order: SessionOptions, report: Mapping[str, Any], findings: Findings, title: str) -> None:
     found = {name: n for name, n in report["questions"].items() if n}
-    counts = [many(n, _ONE.get(name, name).replace("_", " "), name.replace("_", " ")) for name, n in found.items()]
+    counts = [
+        count_noun(n, _ONE.get(name, name).replace("_", " "), name.replace("_", " ")) for name, n in found.items()
+    ]
     if counts:
         out.print(f"{title or order.kind}: {', '.join(counts)}.", markup=False)
     for each in findings.headline:
@@ -133,14 +137,14 @@ def _show(order: Order, report: Mapping[str, Any], findings: Findings, title: st
         out.print(bill_table([{"stage": row["step"]} | row for row in report["usage"]]))
     units = report["units"]
     out.print(
-        f"{many(units['new'], 'unit')} done in {report['seconds']:.1f} s, {units['from_before']:,} from before; this "
+        f"{count_noun(units['new'], 'unit')} done in {report['seconds']:.1f} s, {units['from_before']:,} from before; this "
         f"run {sent_line(report['this_run'])}."
     )
     letters = report["dead_letters"]
     if letters["count"]:
         first = letters["shown"][0]
         out.print(
-            f"[yellow]Incomplete: {many(letters['count'], 'dead letter')}.[/yellow] No figure counts what has one; "
+            f"[yellow]Incomplete: {count_noun(letters['count'], 'dead letter')}.[/yellow] No figure counts what has one; "
             "the next run tries again."
         )
         out.print(f"The first, {first['step']} {first['id']}: {first['reason']}", markup=False)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from hirag_dist.cli._serve import serve_index
 from hirag_dist.config.model import Config
-from hirag_dist.config.service import Service as ServiceConfig
+from hirag_dist.config.service import ServiceConfig as ServiceConfig
 from hirag_dist.service.options import ServerOptions
-from hirag_dist.service.shared_state import Station
+from hirag_dist.service.shared_state import ServiceState
 from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.run import Page
 
@@ -46,7 +46,7 @@ async def serve_index_and_page(
     options: ServerOptions,
     page: PageOptions,
     ready: Callable[[str, str], None],
-    station: Station,
+    station: ServiceState,
 ) -> None:
     """Serve an index and its page from this process until SIGTERM or SIGINT.
 

@@ -11,7 +11,7 @@ from hirag_dist.service.web.run import serve_page
 
 
 @dataclass(frozen=True)
-class PageWork:
+class PageProcess:
     """A page in a process of its own, as `cli.worker` runs it.
 
     Attributes:

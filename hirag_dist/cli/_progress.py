@@ -9,14 +9,14 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.text import Text
 
 from hirag_dist.cli._output import dollars, err, short
-from hirag_dist.core.text.normalize import many
-from hirag_dist.execution.events import BatchesOut, KernelsFound, StageFinished, StageStarted, TaskFinished
-from hirag_dist.llm.usage import Meter
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.execution.events import BatchesSubmitted, KernelsResolved, StageFinished, StageStarted, TaskFinished
+from hirag_dist.llm.usage import UsageMeter
 
 log = logging.getLogger(__name__)
 
 
-class Bars:
+class ProgressBars:
     """One line a stage on a terminal: done/total, rate, tokens, cost, 429s, time left. Nothing elsewhere."""
 
     def __init__(self, wanted: bool, console: Console = err) -> None:
@@ -31,9 +31,9 @@ class Bars:
             disable=not (wanted and console.is_terminal),
         )
         self._lines: dict[str, TaskID] = {}
-        self._meters: dict[str, Meter] = {}
+        self._meters: dict[str, UsageMeter] = {}
 
-    def __enter__(self) -> Bars:
+    def __enter__(self) -> ProgressBars:
         self._progress.start()
         return self
 
@@ -43,7 +43,7 @@ class Bars:
     def __call__(self, event: object) -> None:
         """Show an event."""
         if isinstance(event, StageStarted):
-            self._meters[event.label] = Meter()
+            self._meters[event.label] = UsageMeter()
             self._lines[event.label] = self._progress.add_task(
                 event.label, total=max(event.n_rows, 1), completed=event.n_rows_done, spent=""
             )
@@ -51,21 +51,23 @@ class Bars:
             self._meters[event.label].add(event.usage)
             spent = spent_line(self._meters[event.label])
             self._progress.update(self._lines[event.label], advance=event.n_rows, spent=spent)
-        elif isinstance(event, BatchesOut):
-            said = f"{many(event.n_calls, 'call is', 'calls are')} out in {many(event.n_batches, 'batch', 'batches')}"
+        elif isinstance(event, BatchesSubmitted):
+            said = f"{count_noun(event.n_calls, 'call is', 'calls are')} out in {count_noun(event.n_batches, 'batch', 'batches')}"
             log.info("%s: %s", event.label, said)
             if event.label in self._lines:
                 self._progress.update(self._lines[event.label], spent=said)
             else:  # of an earlier run: the stage has not begun here
                 self._progress.console.print(f"{event.label}: {said} since an earlier run; waiting for them first")
-        elif isinstance(event, KernelsFound):
+        elif isinstance(event, KernelsResolved):
             log.info("kernels: %s (of a worker with a GPU)", event.name)
         elif isinstance(event, StageFinished):
             if not event.reused:
                 line = self._lines[event.label]
                 self._progress.update(line, completed=max(event.n_rows, 1), total=max(event.n_rows, 1))
             log.info(
-                "%s: %s", event.label, "kept" if event.reused else f"{many(event.n_rows, 'row')}, {event.seconds:.2f} s"
+                "%s: %s",
+                event.label,
+                "kept" if event.reused else f"{count_noun(event.n_rows, 'row')}, {event.seconds:.2f} s",
             )
 
 
@@ -78,7 +80,7 @@ class _Rate(ProgressColumn):
         return Text(f"{short(speed)}/s" if speed else "", style="progress.data.speed")
 
 
-def spent_line(meter: Meter) -> str:
+def spent_line(meter: UsageMeter) -> str:
     """Return tokens, cost and 429s of a stage; nothing where no model was asked."""
     uses = meter.uses.values()
     tokens = sum(use.input_tokens + use.output_tokens for use in uses)

@@ -9,7 +9,7 @@ from rich.padding import Padding
 
 from hirag_dist.cli._output import out, table
 from hirag_dist.core.entities.claim_text import claim_text
-from hirag_dist.core.text.normalize import many, one_line, shorten
+from hirag_dist.core.text.normalize import count_noun, one_line, shorten
 from hirag_dist.types import Answer, MapWork, Retrieval
 
 _PARTS = ("embed", "search", "communities", "bridge", "sources", "render", "gather", "map", "total")
@@ -40,7 +40,7 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
         out.print(table(title, ["community", "level", "hits", "report"], shown_c, right=(1, 2)))
     if retrieval.paths:
         joined = [path for path in retrieval.paths if path.connected]
-        pairs = many(len(retrieval.paths), "pair")
+        pairs = count_noun(len(retrieval.paths), "pair")
         title = f"Bridge: shortest paths between key entities ({len(joined)} of {pairs} connected)"
         out.print(f"[bold]{title}[/bold]")
         longest = sorted(joined, key=lambda path: -len(path.entity_names))[: max(rows // 2, 1)]
@@ -64,34 +64,38 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
     if retrieval.map_work is not None:
         out.print(f"[bold]{work_line(retrieval.map_work)}[/bold]")
         if retrieval.map_work.failed:
-            missing = f"No usable reply for {many(retrieval.map_work.failed, 'part')}: what is there is missing."
+            missing = f"No usable reply for {count_noun(retrieval.map_work.failed, 'part')}: what is there is missing."
             out.print(f"[yellow]{missing}[/yellow]")
         if retrieval.map_work.unreported:
-            bare = many(retrieval.map_work.unreported, "community has", "communities have")
+            bare = count_noun(retrieval.map_work.unreported, "community has", "communities have")
             out.print(
                 f"[yellow]{bare} no report, and what is there was not read; `hirag-dist retry` asks again for those "
                 "that are dead letters.[/yellow]"
             )
     times = ", ".join(f"{part} {retrieval.timings_ms[part]:.1f}" for part in _PARTS if part in retrieval.timings_ms)
-    out.print(f"[dim]ms: {times} · context of {many(retrieval.context_tokens, 'token')}{_called(retrieval)}[/dim]")
+    out.print(
+        f"[dim]ms: {times} · context of {count_noun(retrieval.context_tokens, 'token')}{_called(retrieval)}[/dim]"
+    )
     if retrieval.partial:
         out.print(f"[yellow]Cut off by the deadline: {', '.join(retrieval.partial)}[/yellow]")
 
 
 def plan_line(mode: str, work: MapWork) -> str:
     """Return what a map-reduce is about to cost."""
-    what = f"{many(work.records, 'chunk' if mode == 'ts' else 'report')}, {many(work.part_tokens, 'token')}"
-    return f"{mode}: {what}, read in {many(work.parts, 'part')}: as many calls to the model, and one for the answer."
+    what = f"{count_noun(work.records, 'chunk' if mode == 'ts' else 'report')}, {count_noun(work.part_tokens, 'token')}"
+    return (
+        f"{mode}: {what}, read in {count_noun(work.parts, 'part')}: as many calls to the model, and one for the answer."
+    )
 
 
 def work_line(work: MapWork) -> str:
     """Return what the calls of a map-reduce brought."""
-    kept = [many(work.points, "point")]
+    kept = [count_noun(work.points, "point")]
     if work.left_out:
         kept.append(f"{work.left_out:,} for which there was no room")
     if work.uncited:
         kept.append(f"{work.uncited:,} left out because they cite nothing")
-    calls = f"Map-reduce: {many(work.calls, 'call')} about {many(work.parts, 'part')}, {work.unhelpful:,} without help"
+    calls = f"Map-reduce: {count_noun(work.calls, 'call')} about {count_noun(work.parts, 'part')}, {work.unhelpful:,} without help"
     return f"{calls}; {', '.join(kept)}."
 
 
@@ -106,7 +110,11 @@ def show_answer(answer: Answer) -> None:
     for citation in answer.citations:
         out.print(f"  [{citation.ref}] {shorten(one_line(citation.title), 100)}", markup=False, style="dim")
     if answer.dropped_citations:
-        gone = many(answer.dropped_citations, "reference that named nothing was", "references that named nothing were")
+        gone = count_noun(
+            answer.dropped_citations, "reference that named nothing was", "references that named nothing were"
+        )
         out.print(f"[dim]{gone} removed.[/dim]")
     if answer.model:
-        out.print(f"[dim]{answer.model}: {many(answer.input_tokens, 'token')} in, {answer.output_tokens:,} out[/dim]")
+        out.print(
+            f"[dim]{answer.model}: {count_noun(answer.input_tokens, 'token')} in, {answer.output_tokens:,} out[/dim]"
+        )

@@ -18,11 +18,11 @@ from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.access_log import LOGGER
 from hirag_dist.service.background_open import in_daemon_thread
-from hirag_dist.service.engine_thread import ThreadRunner
-from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.engine_thread import ThreadEngineRunner
+from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import serve as serve_grpc
-from hirag_dist.service.shared_state import Station
+from hirag_dist.service.shared_state import ServiceState
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -114,7 +114,7 @@ async def serve_index(
     options: ServerOptions,
     ready: Callable[[str], None],
     stop: asyncio.Event | None = None,
-    station: Station | None = None,
+    station: ServiceState | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -153,5 +153,5 @@ async def serve_index(
     async def open_engine() -> QueryEngine:
         return await in_daemon_thread(make, lambda engine: asyncio.run(engine.close()))
 
-    holder = EngineHolder(open_engine, lambda: current_id(store), config.service.poll_s, ThreadRunner())
+    holder = SnapshotSwapper(open_engine, lambda: current_id(store), config.service.poll_s, ThreadEngineRunner())
     await serve_grpc(holder, options, ready, stop, station)

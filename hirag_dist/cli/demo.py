@@ -14,14 +14,14 @@ from typing import Annotated
 import typer
 
 from hirag_dist.cli._bill import bill_table
-from hirag_dist.cli._build import Order, build, layer_table, summary
-from hirag_dist.cli._build_records import Given
+from hirag_dist.cli._build import BuildOptions, build, layer_table, summary
+from hirag_dist.cli._build_records import BuildArguments
 from hirag_dist.cli._options import configuration
 from hirag_dist.cli._output import out
 from hirag_dist.cli._render import show_answer, show_retrieval
 from hirag_dist.cli.inspect import write_page
 from hirag_dist.client import HiragClient
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ServiceError
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -70,15 +70,15 @@ def _index(corpus: Path, folder: str, executor: str) -> None:
     store = Store(folder)
     started = time.perf_counter()
     inputs = [str(corpus)]
-    order = Order("index", Given.index(inputs, config))
+    order = BuildOptions("index", BuildArguments.index(inputs, config))
     result, sent = build(config, store, order, lambda made: made.index(inputs), bars=True)
     report = summary(store, result, sent, time.perf_counter() - started)
     counts = report["counts"]
     how = "built" if report["stages_run"] else "already there, nothing to do"
     out.print(
-        f"{many(counts['documents'], 'document')} → {many(counts['chunks'], 'chunk')} → "
-        f"{many(counts['entities'], 'entity', 'entities')} and {many(counts['relations'], 'relation')} → "
-        f"{many(counts['reports'], 'community report')} ({how}, {report['seconds']:.1f} s)"
+        f"{count_noun(counts['documents'], 'document')} → {count_noun(counts['chunks'], 'chunk')} → "
+        f"{count_noun(counts['entities'], 'entity', 'entities')} and {count_noun(counts['relations'], 'relation')} → "
+        f"{count_noun(counts['reports'], 'community report')} ({how}, {report['seconds']:.1f} s)"
     )
     out.print(layer_table(report["layers"]))
     out.print("[dim]Layer 0 is what the texts say; each layer above summarises clusters of the one below.[/dim]")

@@ -21,7 +21,7 @@ from hirag_dist.cli._output import emit, out, use_json
 from hirag_dist.composition.models import CHAT_ROLES, role_endpoints
 from hirag_dist.compute.factory import has_gpu_workers, resolve_kernels
 from hirag_dist.config.model import Config
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder
@@ -36,7 +36,7 @@ _UNTRIED = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """One line: what was looked at, whether it is well, what was seen, and what to do."""
 
     subject: str
@@ -74,13 +74,13 @@ def doctor(
         raise typer.Exit(1)
 
 
-def examine(config: Config, index: str | None) -> list[Finding]:
+def examine(config: Config, index: str | None) -> list[DoctorFinding]:
     """Return the findings, in the order of the flow."""
     findings = [_version(name) for name in ("ray", "pymilvus", "milvus-lite", "grpcio", "numba")]
     findings += [_gpu(), *_mixtures_of_cuml()]
     if has_gpu_workers(config):
         seen = f"up to {config.execution.gpu_workers} workers with a GPU say which, when a build first needs them"
-        findings.append(Finding("kernels", "note", seen))
+        findings.append(DoctorFinding("kernels", "note", seen))
     elif config.kernels in ("gpu", "cupy"):
         findings.append(_check("kernels", lambda: resolve_kernels(config.kernels), "or set kernels: auto"))
     findings.append(_check("tokenizer", lambda: f"{config.tokenizer}, {counter(config.tokenizer)('one two')} tokens"))
@@ -98,39 +98,41 @@ def examine(config: Config, index: str | None) -> list[Finding]:
     return findings
 
 
-def _check(subject: str, look: Callable[[], str], fix: str = "") -> Finding:
+def _check(subject: str, look: Callable[[], str], fix: str = "") -> DoctorFinding:
     try:
-        return Finding(subject, "ok", look())
+        return DoctorFinding(subject, "ok", look())
     except HiragError as error:
-        return Finding(subject, "fault", str(error), fix)
+        return DoctorFinding(subject, "fault", str(error), fix)
 
 
-def _version(name: str) -> Finding:
+def _version(name: str) -> DoctorFinding:
     try:
-        return Finding(name, "ok", importlib.metadata.version(name))
+        return DoctorFinding(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "fault", "not installed", "pip install hirag-dist")
+        return DoctorFinding(name, "fault", "not installed", "pip install hirag-dist")
 
 
-def _gpu() -> Finding:
+def _gpu() -> DoctorFinding:
     """Say what a GPU could do here: notes only, since nothing needs one unless `kernels: gpu` says so."""
     seen = "a driver is here" if shutil.which("nvidia-smi") else "none seen"
     if find_spec("cupy") is None:
         fix = "" if seen == "none seen" else "pip install 'hirag-dist[gpu-cu12]' (or gpu-cu13) to compute on it"
-        return Finding(
+        return DoctorFinding(
             "GPU", "note", f"{seen}, and CuPy is not installed: clustering and communities run on the CPU", fix
         )
     from hirag_dist.compute.gpu import describe_device, device_count
 
     if not device_count():
-        return Finding("GPU", "note", "CuPy is installed and no GPU is visible: see `nvidia-smi`, CUDA_VISIBLE_DEVICES")
+        return DoctorFinding(
+            "GPU", "note", "CuPy is installed and no GPU is visible: see `nvidia-smi`, CUDA_VISIBLE_DEVICES"
+        )
     graphs = "communities by cuGraph" if find_spec("cugraph") else "communities on the CPU (cuGraph is not installed)"
-    return Finding(
+    return DoctorFinding(
         "GPU", "note", f"{describe_device()}: mixtures, PCA and path statistics by CuPy, {graphs}. {_UNTRIED}"
     )
 
 
-def _mixtures_of_cuml() -> list[Finding]:
+def _mixtures_of_cuml() -> list[DoctorFinding]:
     """A line only where cuML has what CuPy code stands in for: it is never used unseen.
 
     Looked for by name: importing cuML takes seconds, and some of its versions want a driver.
@@ -140,7 +142,9 @@ def _mixtures_of_cuml() -> list[Finding]:
     if not any(path.stem == "mixture" for place in places or () for path in Path(place).iterdir()):
         return []
     return [
-        Finding("cuML", "note", "has cuml.mixture, which is not used: mixtures are fitted by this package's own code")
+        DoctorFinding(
+            "cuML", "note", "has cuml.mixture, which is not used: mixtures are fitted by this package's own code"
+        )
     ]
 
 
@@ -174,7 +178,7 @@ async def _chat(name: str, config: Config) -> str:
         reply = await model.complete(request)
         forms = getattr(model, "supports_forms", None)
         structured = f", structured outputs {'on' if await forms() else 'off'}" if forms is not None else ""
-        return f"{model.name} answered ({many(reply.input_tokens, 'token')} in, {reply.output_tokens} out){structured}"
+        return f"{model.name} answered ({count_noun(reply.input_tokens, 'token')} in, {reply.output_tokens} out){structured}"
     finally:
         await model.close()
 
@@ -197,14 +201,14 @@ def _milvus(config: Config) -> str:
     return server_version(str(config.vectors.uri), token)
 
 
-def _disk(folder: str) -> Finding:
+def _disk(folder: str) -> DoctorFinding:
     try:
         free = shutil.disk_usage(folder).free / 1e9
     except OSError:
-        return Finding("disk", "note", f"{folder} is not there yet")
+        return DoctorFinding("disk", "note", f"{folder} is not there yet")
     if free < 1:
-        return Finding("disk", "fault", f"{free:.1f} GB free at {folder}", "free space before you build")
-    return Finding("disk", "ok", f"{free:,.0f} GB free at {folder}")
+        return DoctorFinding("disk", "fault", f"{free:.1f} GB free at {folder}", "free space before you build")
+    return DoctorFinding("disk", "ok", f"{free:,.0f} GB free at {folder}")
 
 
 def _writable(index: str) -> str:

@@ -36,7 +36,7 @@ from hirag_dist.cli.eval_judge import (
     refuse_idle,
 )
 from hirag_dist.errors import ConfigError
-from hirag_dist.evaluation import Order, QuestionFields
+from hirag_dist.evaluation import QuestionFields, SessionOptions
 from hirag_dist.evaluation.claims_run import count_claims, recount_claims
 from hirag_dist.evaluation.judging import ROLE, judge_roles, require_llm
 
@@ -84,7 +84,7 @@ def claims(
             {"--index": index, "--answers": answers, "--questions": questions, "--modes": modes, "--judge": judge},
             "--claims: it asks nobody, and reads no answers",
         )
-        order = Order("claims", out, fresh=fresh)
+        order = SessionOptions("claims", out, fresh=fresh)
         evaluate(order, loaded, partial(recount_claims, paths=recorded, judgements=verdicts), json)
         return
     material = read_material(answers, questions, index, modes, QuestionFields(question_field, question_id_field), limit)
@@ -93,6 +93,6 @@ def claims(
     roles = judge_roles([judge] if judge else [], loaded)
     require_llm("claims", roles or {ROLE: loaded.llm.roles.judge}, loaded)
     variants = read_variants(variant, config, settings)
-    order = Order("claims", out, index, snapshot, variants, roles, max_usd, max_tokens, fresh)
+    order = SessionOptions("claims", out, index, snapshot, variants, roles, max_usd, max_tokens, fresh)
     role = next(iter(roles), ROLE)
     evaluate(order, loaded, partial(count_claims, material=material, role=role, judgements=verdicts), json)

@@ -28,7 +28,7 @@ from hirag_dist.cli._options import (
     configuration,
 )
 from hirag_dist.cli._output import use_json
-from hirag_dist.evaluation import Findings, Order, QuestionFields, Session, read_questions
+from hirag_dist.evaluation import Findings, QuestionFields, Session, SessionOptions, read_questions
 from hirag_dist.evaluation.coverage import evaluate_coverage
 from hirag_dist.storage.store import Store
 
@@ -65,7 +65,9 @@ def coverage(
         return await evaluate_coverage(session, asked, comma_list(modes), seconds)
 
     variants = read_variants(variant, config, settings)
-    evaluate(Order("coverage", out, index, snapshot, variants, {}, max_usd, max_tokens, fresh), loaded, work, json)
+    evaluate(
+        SessionOptions("coverage", out, index, snapshot, variants, {}, max_usd, max_tokens, fresh), loaded, work, json
+    )
 
 
 def build_seconds(store: Store, snapshot_id: str) -> float | None:

@@ -31,10 +31,10 @@ from hirag_dist.cli._options import (
 from hirag_dist.cli._output import use_json
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.errors import ConfigError
-from hirag_dist.evaluation import Order, QuestionFields, Questions, read_questions
+from hirag_dist.evaluation import QuestionFields, Questions, SessionOptions, read_questions
 from hirag_dist.evaluation.answer_collections import answer_sources
-from hirag_dist.evaluation.judge_run import Material, judge_answers, recount
-from hirag_dist.evaluation.judging import ROLE, Judging, criteria_of, judge_roles, require_llm
+from hirag_dist.evaluation.judge_run import AnswerMaterial, judge_answers, recount
+from hirag_dist.evaluation.judging import ROLE, JudgingOptions, criteria_of, judge_roles, require_llm
 
 AnswersOption = Annotated[
     list[str] | None,
@@ -92,15 +92,15 @@ def judge(
     material = read_material(answers, questions, index, modes, QuestionFields(question_field, question_id_field), limit)
     if judgements:
         refuse_idle({"--index": index, "--judge": judges, "--against": against}, "--judgements: it asks nobody")
-        order = Order("judge", out, fresh=fresh)
+        order = SessionOptions("judge", out, fresh=fresh)
         evaluate(order, loaded, partial(recount, paths=judgements, material=material), json)
         return
     if not material.sources and index is None:
         raise ConfigError("give answers to compare: --answers FILE, or --index URI with --modes and --questions")
     roles = judge_roles(judges or [], loaded)
-    judging = Judging(criteria_of(criteria), tuple(roles) or (ROLE,), replicates, against)
+    judging = JudgingOptions(criteria_of(criteria), tuple(roles) or (ROLE,), replicates, against)
     require_llm("judge", roles or {ROLE: loaded.llm.roles.judge}, loaded)
-    order = Order(
+    order = SessionOptions(
         "judge",
         out,
         index,
@@ -121,7 +121,7 @@ def read_material(
     modes: str | None,
     fields: QuestionFields,
     limit: int | None,
-) -> Material:
+) -> AnswerMaterial:
     """Return the answers that the options name, or whose making they order.
 
     Raises:
@@ -135,7 +135,7 @@ def read_material(
     if limit is not None and questions is None:
         raise ConfigError("--limit is of the questions of a file: give it with --questions")
     read = Questions(()) if questions is None else read_questions(questions, fields, limit)
-    return Material(tuple(answer_sources(answers or [])), read, tuple(comma_list(modes or "")))
+    return AnswerMaterial(tuple(answer_sources(answers or [])), read, tuple(comma_list(modes or "")))
 
 
 def refuse_idle(given: dict[str, Any], with_option: str) -> None:

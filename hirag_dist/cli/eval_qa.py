@@ -33,10 +33,10 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import use_json
 from hirag_dist.errors import ConfigError
-from hirag_dist.evaluation import Findings, Order, QuestionFields, Session, read_questions
+from hirag_dist.evaluation import Findings, QuestionFields, Session, SessionOptions, read_questions
 from hirag_dist.evaluation.metrics.answers import DEFINITIONS, REFUSALS
 from hirag_dist.evaluation.qa import AnswerFields, evaluate_answers, score_recorded
-from hirag_dist.evaluation.scoring_rules import Rules
+from hirag_dist.evaluation.scoring_rules import ScoringRules
 
 
 def register(group: typer.Typer) -> None:
@@ -87,7 +87,7 @@ def qa(
     definitions = comma_list(metric)
     if not definitions or not set(definitions) <= DEFINITIONS.keys():
         raise ConfigError(f"--metric {metric}: give one or several of: {', '.join(DEFINITIONS)}")
-    rules = Rules(tuple(definitions), (*REFUSALS, *(refusal or ())), frozenset(comma_list(unanswerable_types)))
+    rules = ScoringRules(tuple(definitions), (*REFUSALS, *(refusal or ())), frozenset(comma_list(unanswerable_types)))
     loaded = configuration(config, settings).config
     named = QuestionFields(
         question=question_field,
@@ -105,5 +105,5 @@ def qa(
 
     fields = AnswerFields(answer_field, answer_id_field, system_field)
     variants = read_variants(variant, config, settings)
-    order = Order("qa", out, index, snapshot, variants, {}, max_usd, max_tokens, fresh)
+    order = SessionOptions("qa", out, index, snapshot, variants, {}, max_usd, max_tokens, fresh)
     evaluate(order, loaded, work, json)

@@ -19,9 +19,14 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import use_json
 from hirag_dist.errors import ConfigError
-from hirag_dist.evaluation import Findings, Order, Session
+from hirag_dist.evaluation import Findings, Session, SessionOptions
 from hirag_dist.evaluation.judging import ROLE, require_llm
-from hirag_dist.evaluation.question_generation import Wanted, describe_corpus, make_questions, question_findings
+from hirag_dist.evaluation.question_generation import (
+    GenerationOptions,
+    describe_corpus,
+    make_questions,
+    question_findings,
+)
 from hirag_dist.readers import clean_text
 
 
@@ -55,7 +60,7 @@ def questions(
     if told is None and index is None:
         raise ConfigError("say what the corpus is about: --description TEXT or @FILE, or --index URI")
     require_llm("questions", {ROLE: loaded.llm.roles.judge}, loaded)
-    wanted = Wanted(personas, tasks, per_task)
+    wanted = GenerationOptions(personas, tasks, per_task)
 
     async def work(session: Session) -> Findings:
         about = told
@@ -64,7 +69,7 @@ def questions(
         assert about is not None
         return question_findings(session, await make_questions(session, about, wanted), about)
 
-    order = Order("questions", out, index, snapshot, max_usd=max_usd, max_tokens=max_tokens, fresh=fresh)
+    order = SessionOptions("questions", out, index, snapshot, max_usd=max_usd, max_tokens=max_tokens, fresh=fresh)
     evaluate(order, loaded, work, json)
 
 

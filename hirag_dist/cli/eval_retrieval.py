@@ -33,7 +33,7 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import use_json
 from hirag_dist.errors import ConfigError
-from hirag_dist.evaluation import Order, QuestionFields, read_questions
+from hirag_dist.evaluation import QuestionFields, SessionOptions, read_questions
 from hirag_dist.evaluation.retrieval import evaluate_retrieval
 
 
@@ -67,7 +67,7 @@ def retrieval(
     loaded = configuration(config, settings).config
     fields = QuestionFields(question=question_field, id=question_id_field, type=type_field, gold=gold_field)
     asked = read_questions(questions, fields, limit)
-    order = Order(
+    order = SessionOptions(
         "retrieval",
         out,
         index,

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from hirag_dist.cli._build import Order, build, conclude, summary
-from hirag_dist.cli._build_records import Given
+from hirag_dist.cli._build import BuildOptions, build, conclude, summary
+from hirag_dist.cli._build_records import BuildArguments
 from hirag_dist.cli._options import (
     BatchOption,
     ConfigOption,
@@ -24,7 +24,7 @@ from hirag_dist.cli._options import (
     running,
 )
 from hirag_dist.cli._output import err, use_json
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.interop.importers import read_working_folder
 from hirag_dist.storage.store import Store
@@ -61,12 +61,12 @@ def import_graph(
     graph = read_working_folder(folder, counter(loaded.tokenizer), communities == "keep")
     if not json:
         err.print(
-            f"{folder} is of kind {graph.kind}: {many(graph.entities.num_rows, 'entity', 'entities')}, "
-            f"{many(graph.relations.num_rows, 'relation')}, {many(graph.chunks.num_rows, 'chunk')}, "
-            f"{many(graph.claims.num_rows, 'claim')}."
+            f"{folder} is of kind {graph.kind}: {count_noun(graph.entities.num_rows, 'entity', 'entities')}, "
+            f"{count_noun(graph.relations.num_rows, 'relation')}, {count_noun(graph.chunks.num_rows, 'chunk')}, "
+            f"{count_noun(graph.claims.num_rows, 'claim')}."
         )
     store = Store(index)
-    given = Given.imported(folder, graph.left_out, loaded, communities)
-    order = Order("import", given, max_usd, max_tokens, forward=make_current)
+    given = BuildArguments.imported(folder, graph.left_out, loaded, communities)
+    order = BuildOptions("import", given, max_usd, max_tokens, forward=make_current)
     result, sent = build(loaded, store, order, lambda made: made.index_graph(graph), bars=not json)
     conclude(summary(store, result, sent, time.perf_counter() - started), json)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli._build import Order, build, conclude, summary
-from hirag_dist.cli._build_records import Given
+from hirag_dist.cli._build import BuildOptions, build, conclude, summary
+from hirag_dist.cli._build_records import BuildArguments
 from hirag_dist.cli._options import (
     BatchOption,
     ConfigOption,
@@ -68,8 +68,14 @@ def index(
     ).config
     started = time.perf_counter()
     store = Store(index)
-    order = Order(
-        "index", Given.index(inputs, loaded), max_usd, max_tokens, fresh=fresh, wait_s=wait, forward=make_current
+    order = BuildOptions(
+        "index",
+        BuildArguments.index(inputs, loaded),
+        max_usd,
+        max_tokens,
+        fresh=fresh,
+        wait_s=wait,
+        forward=make_current,
     )
     result, sent = build(loaded, store, order, lambda made: made.index(inputs, require_complete), bars=not json)
     conclude(summary(store, result, sent, time.perf_counter() - started), json)

@@ -16,8 +16,8 @@ from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
 from hirag_dist.compute.factory import make_kernels, resolve_kernels
 from hirag_dist.core.graph.bfs import hop_distances
-from hirag_dist.core.graph.hierarchy_metrics import PathLengths
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, StoreError
 from hirag_dist.inspection.graph_view import graph_view
 from hirag_dist.inspection.model import Inspection
@@ -90,7 +90,7 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     made = f"made {snapshot.manifest.created_at} with kernels: {kernels}"
     out.print(f"Snapshot {snapshot.manifest.snapshot_id}, {state}, {made}")
     shown = {name: n for name, n in counts.items() if name not in ("usage", "layers", "clusters")}
-    out.print(", ".join(many(n, _ONE.get(name, name.removesuffix("s")), name) for name, n in shown.items()))
+    out.print(", ".join(count_noun(n, _ONE.get(name, name.removesuffix("s")), name) for name, n in shown.items()))
     out.print(layer_table(snapshot.table("layers").to_pylist()))
     shares = [f"{layer.covered:.1%} of layer {layer.layer}" for layer in inspection.layers if layer.covered is not None]
     if shares:
@@ -118,14 +118,16 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
         out.print(ratio_line(ratio))
 
 
-def _paths_line(paths: PathLengths) -> str:
+def _paths_line(paths: PathLengthSample) -> str:
     if not paths.pairs:
         return "Path lengths: no two entities of layer 0 stand in different chunks."
-    how = "all" if paths.exact else f"a sample of {many(paths.sources, 'entity', 'entities')} with every other one,"
+    how = (
+        "all" if paths.exact else f"a sample of {count_noun(paths.sources, 'entity', 'entities')} with every other one,"
+    )
     reached = (1 - missing / paths.pairs for missing in (paths.flat_unreachable, paths.unreachable))
     flat, whole = (f"{share:.1%}" for share in reached)
     said = (
-        f"Path lengths between entities that share no chunk ({how} {many(paths.pairs, 'pair')}): with a path in "
+        f"Path lengths between entities that share no chunk ({how} {count_noun(paths.pairs, 'pair')}): with a path in "
         f"layer 0 {flat}, over all layers {whole}"
     )
     if paths.flat_mean is None:
@@ -143,5 +145,5 @@ def _resolved_table(inspection: Inspection) -> Any:
         for tier in inspection.resolved
         for at, said in enumerate(tier.examples)
     ]
-    title = f"Entity resolution: {many(total, 'name that is', 'names that are')} another name's entity; examples"
+    title = f"Entity resolution: {count_noun(total, 'name that is', 'names that are')} another name's entity; examples"
     return table(title, ["tier", "names", "name", "entity", "why"], rows, right=(1,), spare=(4,))

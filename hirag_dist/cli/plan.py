@@ -9,8 +9,8 @@ import typer
 
 from hirag_dist.cli._options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import dollars, emit, out, table, use_json
-from hirag_dist.core.text.normalize import many
-from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, Plan, make_plan
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, estimate_build
 from hirag_dist.llm.prompt_files import load_prompts
 
 
@@ -31,17 +31,17 @@ def plan(
     """Estimate calls, tokens, cost and time of an index. Makes no call."""
     use_json(json)
     loaded = configuration(config, settings, {"reading.text_field": text_field, "llm.batch": batch or None}).config
-    made = make_plan(inputs, loaded, load_prompts(loaded.prompts), latency_s)
+    made = estimate_build(inputs, loaded, load_prompts(loaded.prompts), latency_s)
     if json:
         emit(asdict(made))
         return
     _show(made, latency_s)
 
 
-def _show(made: Plan, latency_s: float | None) -> None:
+def _show(made: CostEstimate, latency_s: float | None) -> None:
     out.print(
-        f"{many(made.documents, 'document')} ({many(made.duplicates, 'copy', 'copies')} left out, "
-        f"{len(made.unreadable):,} unreadable), {many(made.chunks, 'chunk')}, {many(made.tokens, 'token')}."
+        f"{count_noun(made.documents, 'document')} ({count_noun(made.duplicates, 'copy', 'copies')} left out, "
+        f"{len(made.unreadable):,} unreadable), {count_noun(made.chunks, 'chunk')}, {count_noun(made.tokens, 'token')}."
     )
     for name, reason in made.unreadable[:20]:
         out.print(f"  [yellow]cannot read[/yellow] {name}: {reason}")

@@ -13,12 +13,12 @@ import typer
 
 from hirag_dist.cli._options import ConfigOption, IndexOption, JsonOption, SetOption, WaitOption, configuration
 from hirag_dist.cli._output import emit, err, out, table, use_json
-from hirag_dist.config.model import Vectors
-from hirag_dist.core.text.normalize import many
+from hirag_dist.config.model import VectorsConfig
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.retrieval.vector_index.milvus import Collections, lite_collections, server_collections
+from hirag_dist.retrieval.vector_index.milvus import MilvusCollections, lite_collections, server_collections
 from hirag_dist.storage.lock import BuildLock
-from hirag_dist.storage.snapshot.gc import Plan, Rule, collections_of, plan_pruning, prune, served
+from hirag_dist.storage.snapshot.gc import GcPlan, RetentionPolicy, collections_of, plan_gc, prune, served
 from hirag_dist.storage.store import Store
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -55,12 +55,12 @@ def prune_command(
     the --config of the services: it says at which Milvus server there are collections.
     """
     use_json(json)
-    rule = Rule(keep, seconds(older_than))
+    rule = RetentionPolicy(keep, seconds(older_than))
     vectors = configuration(config, settings).config.vectors
     store = Store(index)
     served(store)  # before the lock, which would make a folder of a mistyped name
     with BuildLock(store, wait) as lock, ExitStack() as stack:
-        plan = plan_pruning(store, rule, time.time())
+        plan = plan_gc(store, rule, time.time())
         places = []
         for collections, shared in _places(store, vectors):
             stack.enter_context(collections)
@@ -89,7 +89,7 @@ def seconds(duration: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def _places(store: Store, vectors: Vectors) -> Iterator[tuple[Collections, bool]]:
+def _places(store: Store, vectors: VectorsConfig) -> Iterator[tuple[MilvusCollections, bool]]:
     """Yield where there may be collections, and whether other indexes have theirs there too."""
     if vectors.uri:
         yield server_collections(vectors), True
@@ -102,7 +102,7 @@ def _places(store: Store, vectors: Vectors) -> Iterator[tuple[Collections, bool]
         yield lite, False
 
 
-def _report(store: Store, plan: Plan, dropped: list[str], dry_run: bool) -> dict[str, object]:
+def _report(store: Store, plan: GcPlan, dropped: list[str], dry_run: bool) -> dict[str, object]:
     return {
         "index": store.uri,
         "dry_run": dry_run,
@@ -117,7 +117,7 @@ def _report(store: Store, plan: Plan, dropped: list[str], dry_run: bool) -> dict
     }
 
 
-def _show(plan: Plan, dropped: list[str], dry_run: bool) -> None:
+def _show(plan: GcPlan, dropped: list[str], dry_run: bool) -> None:
     rows = [
         (one.snapshot_id, _time(one.retired_at) or "never finished", f"{one.size_bytes / 1e6:,.1f}")
         for one in plan.snapshots
@@ -127,9 +127,9 @@ def _show(plan: Plan, dropped: list[str], dry_run: bool) -> None:
         out.print(table(title, ["snapshot", "current until", "MB"], rows, right=(2,)))
     verb = "would go" if dry_run else "removed"
     out.print(
-        f"{many(len(rows), 'snapshot')} and {many(len(dropped), 'collection')} {verb}, "
+        f"{count_noun(len(rows), 'snapshot')} and {count_noun(len(dropped), 'collection')} {verb}, "
         f"{sum(one.size_bytes for one in plan.snapshots) / 1e6:,.1f} MB; "
-        f"{many(len(plan.kept), 'snapshot stays', 'snapshots stay')}."
+        f"{count_noun(len(plan.kept), 'snapshot stays', 'snapshots stay')}."
     )
 
 

@@ -26,7 +26,7 @@ from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json,
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
-from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.llm.usage import UsageMeter, current_meter
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
@@ -152,7 +152,7 @@ def _refuse(given: Mapping[str, Any], with_option: str, why: str) -> None:
 @contextmanager
 def _billed(asked: Query) -> Iterator[dict[str, Any]]:
     """Fill a record of what is sent to models meanwhile, and tell it where it is worth telling, failure or not."""
-    meter, sent = Meter(), dict[str, Any]()
+    meter, sent = UsageMeter(), dict[str, Any]()
     token = current_meter.set(meter)
     try:
         yield sent

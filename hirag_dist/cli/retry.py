@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli._build import Order, build, conclude, summary
-from hirag_dist.cli._build_records import Given, last_build
-from hirag_dist.cli._drop import Choice, drop_letters
+from hirag_dist.cli._build import BuildOptions, build, conclude, summary
+from hirag_dist.cli._build_records import BuildArguments, last_build
+from hirag_dist.cli._drop import LetterSelection, drop_letters
 from hirag_dist.cli._options import (
     BatchOption,
     ConfigOption,
@@ -27,8 +27,8 @@ from hirag_dist.cli._options import (
     running,
 )
 from hirag_dist.cli._output import emit, err, out, use_json
-from hirag_dist.config.model import Config, Reading
-from hirag_dist.core.text.normalize import many
+from hirag_dist.config.model import Config, ReadingConfig
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError, InputError, SnapshotNotFound
 from hirag_dist.indexing.pipeline import Build, BuildResult
@@ -77,13 +77,13 @@ def retry(
             f"{store.uri} holds no record of a build to retry; `hirag-dist index INPUT --index {store.uri}` builds one"
         )
     if drop:
-        _drop(store, Choice(stage, tuple(unit or ()), reason), wait, json)
+        _drop(store, LetterSelection(stage, tuple(unit or ()), reason), wait, json)
         return
     assert record is not None
     loaded = configuration(config, settings, running(executor, workers, batch)).config
     given = _given(record, store)
-    loaded = loaded.model_copy(update={"reading": Reading.model_validate(given.reading)})
-    order = Order("retry", given, max_usd, max_tokens, retry=True, wait_s=wait, forward=make_current)
+    loaded = loaded.model_copy(update={"reading": ReadingConfig.model_validate(given.reading)})
+    order = BuildOptions("retry", given, max_usd, max_tokens, retry=True, wait_s=wait, forward=make_current)
     work = _work(given, loaded, require_complete)
 
     def same(made: Build) -> None:
@@ -94,7 +94,7 @@ def retry(
     conclude(summary(store, result, sent, time.perf_counter() - started), json)
 
 
-def _given(record: Mapping[str, Any], store: Store) -> Given:
+def _given(record: Mapping[str, Any], store: Store) -> BuildArguments:
     found = record.get("given")
     if found is None:
         raise InputError(
@@ -103,10 +103,10 @@ def _given(record: Mapping[str, Any], store: Store) -> Given:
         )
     left_out = tuple((what, why) for what, why in found["left_out"])
     inputs, communities = tuple(found["inputs"]), found.get("communities", "new")
-    return Given(found["command"], inputs, found["folder"], found["reading"], left_out, communities)
+    return BuildArguments(found["command"], inputs, found["folder"], found["reading"], left_out, communities)
 
 
-def _work(given: Given, config: Config, require_complete: bool) -> Callable[[Build], BuildResult]:
+def _work(given: BuildArguments, config: Config, require_complete: bool) -> Callable[[Build], BuildResult]:
     if given.command == "index":
         return lambda made: made.index(given.inputs, require_complete)
     graph = read_working_folder(given.folder, counter(config.tokenizer), given.communities == "keep")
@@ -145,7 +145,7 @@ def _flat(values: Any, prefix: str = "") -> dict[str, str]:
     return {prefix: ", ".join(map(str, values)) if isinstance(values, (list, tuple)) else str(values)}
 
 
-def _drop(store: Store, choice: Choice, wait_s: float, json: bool) -> None:
+def _drop(store: Store, choice: LetterSelection, wait_s: float, json: bool) -> None:
     with BuildLock(store, wait_s) as lock:
         dropped = drop_letters(store, lock, choice)
     manifest = dropped.manifest
@@ -160,7 +160,7 @@ def _drop(store: Store, choice: Choice, wait_s: float, json: bool) -> None:
     if json:
         emit(report)
     else:
-        out.print(f"Dropped {many(len(dropped.letters), 'dead letter')}; {dropped.n_open:,} left.")
+        out.print(f"Dropped {count_noun(len(dropped.letters), 'dead letter')}; {dropped.n_open:,} left.")
         if manifest is not None:
             is_live = dropped.current == manifest.snapshot_id
             served = "" if is_live else f" It is not served: `current` names {dropped.current}, which stays."

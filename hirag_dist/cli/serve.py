@@ -18,17 +18,17 @@ import typer
 from hirag_dist.cli._options import ConfigOption, IndexOption, SetOption, configuration
 from hirag_dist.cli._output import err
 from hirag_dist.cli._page import page_options, serve_index_and_page
-from hirag_dist.cli._page_process import PageWork
+from hirag_dist.cli._page_process import PageProcess
 from hirag_dist.cli._serve import for_several, options_of, processes_of, serve_index
-from hirag_dist.cli.worker import Work
+from hirag_dist.cli.worker import WorkerSettings
 from hirag_dist.config.model import Config
-from hirag_dist.service.caller_quotas import SharedLimits
+from hirag_dist.service.caller_quotas import SharedQuotas
 from hirag_dist.service.channel_options import probe
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics, any_serving
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import split_address
-from hirag_dist.service.shared_state import open_station
-from hirag_dist.service.supervisor import Job, Supervisor, reserve
+from hirag_dist.service.shared_state import open_service_state
+from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
 from hirag_dist.service.web.options import url_of
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -63,7 +63,7 @@ def serve(
         open_snapshot(Store(index), full_check=True)
     n_processes = processes_of(loaded)
     if n_processes == 1:
-        with open_station(loaded.service.state_dir) as station:
+        with open_service_state(loaded.service.state_dir) as station:
             if page is None:
                 asyncio.run(serve_index(loaded, index, options_of(loaded), _announce, station=station))
             else:
@@ -90,7 +90,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Call
         page = page_options(config.service)
         if page is not None:
             page = replace(page, listen=_held(held, page.listen), reuse_port=True)
-        station = held.enter_context(open_station(config.service.state_dir))
+        station = held.enter_context(open_service_state(config.service.state_dir))
         metrics = WorkerMetrics(station.folder, n_processes)
         if alone.metrics_listen is not None:
             serving = partial(any_serving, station.folder)
@@ -101,23 +101,23 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Call
                 return
             metrics.died(place, process_id)
             if config.service.callers_file is not None:
-                SharedLimits(station.limits, place).close()  # what it had at work is not at work any more
+                SharedQuotas(station.limits, place).close()  # what it had at work is not at work any more
 
         options = options_of(config, listen=listen, shared=True)
         levels = {name: logging.getLogger(name).level for name in _LOGGERS}
         debug = "HIRAG_DEBUG" in os.environ
         environ = os.environ | {FOLDER_VARIABLE: str(station.folder)}
 
-        def job(work: Work | PageWork) -> Job:
+        def job(work: WorkerSettings | PageProcess) -> WorkerJob:
             command = (sys.executable, "-m", "hirag_dist.cli.worker")
-            return Job(command, pickle.dumps(work), environ, work.name, aside=isinstance(work, PageWork))
+            return WorkerJob(command, pickle.dumps(work), environ, work.name, aside=isinstance(work, PageProcess))
 
         jobs = [
-            job(Work(config, index, options, station.of(place), f"worker {place + 1}", levels, debug))
+            job(WorkerSettings(config, index, options, station.of(place), f"worker {place + 1}", levels, debug))
             for place in range(n_processes)
         ]
         if page is not None:
-            jobs.append(job(PageWork(page, listen, "page", levels, debug)))
+            jobs.append(job(PageProcess(page, listen, "page", levels, debug)))
         told = ready if page is None else partial(ready, url=url_of(page))
         return Supervisor(jobs, drain_s=alone.drain_delay_s + alone.drain_s, ready=told, died=died).run()
 

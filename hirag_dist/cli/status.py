@@ -12,9 +12,9 @@ from hirag_dist.cli._bill import bill_table, ratio_line, sent_line, tokens_per_c
 from hirag_dist.cli._build_records import IN_SHORT, build_usage, dead_letters, earlier_builds, last_build, published
 from hirag_dist.cli._options import IndexOption, JsonOption
 from hirag_dist.cli._output import dollars, emit, out, short, table, use_json
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
-from hirag_dist.execution.batch_api.records import batches_out
+from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.execution.dead_letters import load_drops
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
@@ -54,7 +54,7 @@ def status(
         "current": current,
         "build": build,
         "snapshots": _snapshots(store),
-        "batches": [asdict(out) for out in batches_out(store)],
+        "batches": [asdict(out) for out in open_batches(store)],
         "dead_letters": dead_letters(store, build, load_drops(store), REJECTS.names if letters or json else IN_SHORT),
         "usage": build_usage(build) if build is not None else [],
     }
@@ -121,11 +121,11 @@ def _show(report: dict[str, Any]) -> None:
         out.print(table("Snapshots (→ is served)", columns, snapshots, right=(3, 4), spare=(4, 2)))
     served: dict[str, Any] = next((one for one in report["snapshots"] if one["snapshot"] == report["current"]), {})
     if (served.get("counts") or {}).get(ALIASES):
-        names = many(served["counts"][ALIASES], "name is", "names are")
+        names = count_noun(served["counts"][ALIASES], "name is", "names are")
         out.print(f"Entity resolution: {names} another name's entity; `hirag-dist inspect` shows some.")
     _show_letter_table(report["dead_letters"], report["index"])
     if report.get("dead_letters_of_current"):
-        out.print(f"The snapshot being served has {many(report['dead_letters_of_current'], 'dead letter')}.")
+        out.print(f"The snapshot being served has {count_noun(report['dead_letters_of_current'], 'dead letter')}.")
     if report["usage"]:
         finished = build is None or build["state"] == "done"
         title = "" if finished else "Bill so far: what these replies cost, whenever they were paid"
@@ -217,7 +217,8 @@ def _show_letters(letters: list[dict[str, Any]]) -> None:
     for one in letters:
         out.rule(style="dim")
         out.print(
-            f"{one['stage']} {one['unit_id']}, {many(one['attempts'], 'try', 'tries')}: {one['reason']}", markup=False
+            f"{one['stage']} {one['unit_id']}, {count_noun(one['attempts'], 'try', 'tries')}: {one['reason']}",
+            markup=False,
         )
         if one["dropped"]:
             gone = one["dropped"]

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from hirag_dist.config.model import Config
 from hirag_dist.errors import HiragError
 from hirag_dist.service.options import ServerOptions
-from hirag_dist.service.shared_state import Station
+from hirag_dist.service.shared_state import ServiceState
 
 if TYPE_CHECKING:
-    from hirag_dist.cli._page_process import PageWork
+    from hirag_dist.cli._page_process import PageProcess
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkerSettings:
     """What a worker serves.
 
     Attributes:
@@ -38,7 +38,7 @@ class Work:
     config: Config
     index: str
     options: ServerOptions
-    station: Station
+    station: ServiceState
     name: str
     levels: dict[str, int]
     debug: bool
@@ -54,7 +54,9 @@ def main() -> None:
     """Serve the work on standard input, report through the descriptor that the last argument names, and exit."""
     from hirag_dist.cli._logs import configure
 
-    work: Work | PageWork = pickle.load(sys.stdin.buffer)  # from the supervisor alone: nobody else holds the pipe
+    work: WorkerSettings | PageProcess = pickle.load(
+        sys.stdin.buffer
+    )  # from the supervisor alone: nobody else holds the pipe
     configure(work.levels, name=work.name)
     with os.fdopen(int(sys.argv[-1]), "w", encoding="utf-8") as reports:
 
@@ -70,7 +72,7 @@ def main() -> None:
             sys.exit(error.exit_code)
 
 
-async def _serve(work: Work | PageWork, ready: Callable[[str], None]) -> None:
+async def _serve(work: WorkerSettings | PageProcess, ready: Callable[[str], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -11,27 +11,27 @@ from hirag_dist.client.asynchronous import AsyncHiragClient
 from hirag_dist.client.common import CallOptions, ClientOptions
 from hirag_dist.client.synchronous import HiragClient
 from hirag_dist.wire.error_status import (
+    AccessRefused,
     DeadlinePassed,
-    Limited,
     NotReady,
     Overloaded,
-    Refused,
+    QuotaExceeded,
+    RequestTooLarge,
     SlowReader,
-    TooLarge,
     Unauthenticated,
 )
 
 __all__ = [
+    "AccessRefused",
     "AsyncHiragClient",
     "CallOptions",
     "ClientOptions",
     "DeadlinePassed",
     "HiragClient",
-    "Limited",
     "NotReady",
     "Overloaded",
-    "Refused",
+    "QuotaExceeded",
+    "RequestTooLarge",
     "SlowReader",
-    "TooLarge",
     "Unauthenticated",
 ]

@@ -16,7 +16,7 @@ from hirag_dist.types import Answer, Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert import answer_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
-from hirag_dist.wire.error_status import REQUEST_ID_KEY, DeadlinePassed, TooLarge, Unauthenticated, error_of
+from hirag_dist.wire.error_status import REQUEST_ID_KEY, DeadlinePassed, RequestTooLarge, Unauthenticated, error_of
 from hirag_dist.wire.queries import query_to_proto
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["QueryService"].full_name
@@ -205,7 +205,7 @@ def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: b
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return DeadlinePassed(f"{target} did not answer in time; allow more with timeout_s")
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in message:
-            return TooLarge(
+            return RequestTooLarge(
                 f"a message is larger than {target} or this client takes; ask with omit_context, omit_source_text or a "
                 f"smaller top_n, top_m or top_c, or raise max_message_bytes here and service.max_message_mib there "
                 f"(gRPC: {message})"

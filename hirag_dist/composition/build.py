@@ -29,11 +29,11 @@ from hirag_dist.execution.batch_api.driver import Batches, BatchSettings, BatchT
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy_executor import LazyExecutor
 from hirag_dist.execution.stage import Services
-from hirag_dist.indexing.context import Resolved
+from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.endpoints.factory import endpoint_settings, make_embedder
-from hirag_dist.llm.limits.client import Budget, Lender
+from hirag_dist.llm.limits.client import QuotaClient, RateLimiter
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import Caller
+from hirag_dist.llm.retrying import RetryingClient
 from hirag_dist.protocols import CPU, Executor
 from hirag_dist.storage.store import Store
 
@@ -55,7 +55,7 @@ def resolve(
     kernels: str | None = None,
     max_usd: float | None = None,
     max_tokens: int | None = None,
-) -> Resolved:
+) -> ResolvedModels:
     """Find out what the endpoints of a build can do: at most one small call a model, none for built-in ones.
 
     Args:
@@ -73,7 +73,7 @@ def resolve(
     structured = asyncio.run(_probe(config, ledger, max_usd, max_tokens))
     models = {role: answerers(config, getattr(config.llm.roles, role)) for role in CHAT_ROLES}
     embedder = make_embedder(config)
-    return Resolved(
+    return ResolvedModels(
         structured={role: all(structured[name] for name in role_endpoints(config, role)) for role in BUILD_ROLES},
         models=models,
         embedder=embedder.name,
@@ -87,7 +87,9 @@ async def _probe(
 ) -> dict[str, bool]:
     used = {name for role in BUILD_ROLES for name in role_endpoints(config, role)}
     spending = max_usd is not None or max_tokens is not None
-    caller = Caller(Budget(make_treasury(config, max_usd, max_tokens), spending=spending), patience(config))
+    caller = RetryingClient(
+        RateLimiter(make_treasury(config, max_usd, max_tokens), spending=spending), patience(config)
+    )
     found: dict[str, bool] = {}
     try:
         for name in sorted(used):
@@ -100,7 +102,7 @@ async def _probe(
 
 
 def make_services(
-    config: Config, store: Store, spending: bool, lender: Lender, holder: str, kernels: str | None = None
+    config: Config, store: Store, spending: bool, lender: QuotaClient, holder: str, kernels: str | None = None
 ) -> Services:
     """Return what a worker lends to stages. Call it inside the worker: clients do not pickle.
 
@@ -113,7 +115,7 @@ def make_services(
     """
     ledger = Ledger(store)
     count = counter(config.tokenizer)
-    caller = Caller(Budget(lender, holder, spending), patience(config))
+    caller = RetryingClient(RateLimiter(lender, holder, spending), patience(config))
     chat = make_pool(config, ledger, caller)
     embedder = limited_embedder(config, ledger, caller)
 

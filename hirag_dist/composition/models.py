@@ -6,16 +6,16 @@ import json
 import logging
 from collections.abc import Mapping
 
-from hirag_dist.config.model import Config, Endpoint, RoleTarget
+from hirag_dist.config.model import Config, EndpointConfig, RoleTarget
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.llm.capabilities import probe_forms
-from hirag_dist.llm.chat import Pool, PricedModel
+from hirag_dist.llm.capabilities import probe_structured_output
+from hirag_dist.llm.chat import EndpointPool, PricedModel
 from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.coordinator import GO_ON, Treasury
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.coordinator import GO_ON, QuotaCoordinator
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
 from hirag_dist.protocols import ChatModel, Embedder
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def _answerer(name: str, weight: float, config: Config) -> str:
     return f"{make_chat_model(name, config).name}{settings}{share}"
 
 
-def _reply_settings(endpoint: Endpoint) -> str:
+def _reply_settings(endpoint: EndpointConfig) -> str:
     return json.dumps([endpoint.temperature, endpoint.extra_body], sort_keys=True)
 
 
@@ -66,14 +66,14 @@ def _priced(name: str, weight: float, model: ChatModel, config: Config) -> Price
     return PricedModel(name, model, _reply_settings(endpoint), prices, paid, weight, endpoint.max_reply_tokens)
 
 
-async def has_forms(name: str, config: Config, ledger: Ledger | None, caller: Caller) -> bool:
+async def has_forms(name: str, config: Config, ledger: Ledger | None, caller: RetryingClient) -> bool:
     """Return whether an endpoint is asked for JSON schemas: as configured, else as it answers a small call."""
     endpoint = config.llm.endpoints[name]
     if endpoint.kind != "openai" or endpoint.output != "auto":
         return endpoint.output == "json_schema"
     target = _priced(name, 1.0, make_chat_model(name, config, caller.budget.spending), config)
     try:
-        found = await probe_forms(target, ledger, caller)
+        found = await probe_structured_output(target, ledger, caller)
     finally:
         await target.model.close()
     log.info("endpoint %s: structured outputs %s", name, "on" if found else "off")
@@ -87,7 +87,7 @@ def make_treasury(
     *,
     sharers: int = 1,
     advice: str = GO_ON,
-) -> Treasury:
+) -> QuotaCoordinator:
     """Return what holds the limits of all endpoints and the run's money; on a cluster one actor has it.
 
     Args:
@@ -95,7 +95,7 @@ def make_treasury(
         advice: what to do at a spending limit, as its error says it.
     """
     allowances = {
-        name: Allowance(
+        name: EndpointLimits(
             None if endpoint.rpm is None else endpoint.rpm / sharers,
             None if endpoint.tpm is None else endpoint.tpm / sharers,
             None if endpoint.max_concurrent is None else max(endpoint.max_concurrent // sharers, 1),
@@ -103,12 +103,12 @@ def make_treasury(
         )
         for name, endpoint in config.llm.endpoints.items()
     }
-    return Treasury(allowances, max_usd, max_tokens, advice=advice)
+    return QuotaCoordinator(allowances, max_usd, max_tokens, advice=advice)
 
 
 def make_pool(
-    config: Config, ledger: Ledger | None, caller: Caller, more_roles: Mapping[str, RoleTarget] | None = None
-) -> Pool:
+    config: Config, ledger: Ledger | None, caller: RetryingClient, more_roles: Mapping[str, RoleTarget] | None = None
+) -> EndpointPool:
     """Compose ledger → retry → limit → endpoint for every role.
 
     Args:
@@ -122,10 +122,10 @@ def make_pool(
             if name not in models:
                 models[name] = make_chat_model(name, config, caller.budget.spending)
             roles.setdefault(role, []).append(_priced(name, weight, models[name], config))
-    return Pool(roles, ledger, caller, counter(config.tokenizer))
+    return EndpointPool(roles, ledger, caller, counter(config.tokenizer))
 
 
-def limited_embedder(config: Config, ledger: Ledger | None, caller: Caller) -> Embedder:
+def limited_embedder(config: Config, ledger: Ledger | None, caller: RetryingClient) -> Embedder:
     """Return the embedder, within the endpoint's limits where it has any."""
     embedder = make_embedder(config)
     if not isinstance(embedder, PaidEmbedder):
@@ -135,7 +135,7 @@ def limited_embedder(config: Config, ledger: Ledger | None, caller: Caller) -> E
     return LedgerEmbedder(target, ledger, caller)
 
 
-def patience(config: Config) -> Patience:
+def patience(config: Config) -> RetryPolicy:
     """Return how long calls are tried, as configured."""
     llm = config.llm
-    return Patience(llm.attempts, llm.patience_s, llm.failover_s, llm.deadline_s, llm.hedge_s)
+    return RetryPolicy(llm.attempts, llm.patience_s, llm.failover_s, llm.deadline_s, llm.hedge_s)

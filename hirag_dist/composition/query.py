@@ -8,10 +8,10 @@ from hirag_dist.composition.models import limited_embedder, make_pool, make_trea
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.llm.chat import Pool
-from hirag_dist.llm.limits.client import Budget
-from hirag_dist.llm.limits.coordinator import Treasury
-from hirag_dist.llm.retrying import Caller
+from hirag_dist.llm.chat import EndpointPool
+from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.retrying import RetryingClient
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.retrieval.question_embedding import QuestionEmbedder
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
@@ -21,7 +21,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot
 class _AnswerPool:
     """Implements `ports.AnswerModel` over the pool of one engine, which leaves the treasury when it is closed."""
 
-    def __init__(self, pool: Pool, treasury: Treasury, holder: str) -> None:
+    def __init__(self, pool: EndpointPool, treasury: QuotaCoordinator, holder: str) -> None:
         self.ask = pool.ask
         self.stream = pool.stream
         self.model_name = pool.model_name
@@ -38,7 +38,7 @@ def make_engine(
     config: Config,
     snapshot: Snapshot,
     prompts: Prompts,
-    treasury: Treasury | None = None,
+    treasury: QuotaCoordinator | None = None,
     *,
     spending: bool = False,
 ) -> QueryEngine:
@@ -56,7 +56,7 @@ def make_engine(
     count = counter(config.tokenizer)
     lender = make_treasury(config) if treasury is None else treasury
     holder = uuid.uuid4().hex
-    caller = Caller(Budget(lender, holder, spending), patience(config), keeps=False)
+    caller = RetryingClient(RateLimiter(lender, holder, spending), patience(config), keeps=False)
     pool = make_pool(config, None, caller)
     embedder = QuestionEmbedder(limited_embedder(config, None, caller))
     snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)

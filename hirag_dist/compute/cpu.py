@@ -17,9 +17,9 @@ from hirag_dist.types import (
     FloatMatrix,
     IntVector,
     Mixture,
+    MixtureStatistics,
     Moments,
     Projection,
-    Statistics,
 )
 
 
@@ -48,7 +48,7 @@ class CpuKernels:
         """Fit a mixture."""
         return gaussian_mixture.expectation_maximisation(np, rows, n_components, seed, covariance)
 
-    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> Statistics:
+    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:
         """Return what the next maximisation needs to know of one shard of rows."""
         return gaussian_mixture.shard_statistics(np, rows, fitted)
 

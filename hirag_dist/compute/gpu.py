@@ -27,9 +27,9 @@ from hirag_dist.types import (
     FloatMatrix,
     IntVector,
     Mixture,
+    MixtureStatistics,
     Moments,
     Projection,
-    Statistics,
 )
 
 _BFS_SHARE = 0.25  # of the memory that is free, for a block of sources
@@ -102,7 +102,7 @@ class _OnCupy:
                 cupy, rows, n_components, seed, covariance, block_rows(n_components)
             )
 
-    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> Statistics:
+    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:
         """Return what the next maximisation needs to know of one shard of rows."""
         with _on_device():
             return gaussian_mixture.shard_statistics(cupy, rows, fitted, block_rows(fitted.n_components))

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, model_validator
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """Known keys that do not change; messages about them leave out what was written, which may be a secret."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -23,4 +23,4 @@ class Section(BaseModel):
 
 
 def _is_section(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Section)
+    return isinstance(kind, type) and issubclass(kind, ConfigSection)

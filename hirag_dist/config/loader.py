@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from hirag_dist.config.model import Config, Endpoint
+from hirag_dist.config.model import Config, EndpointConfig
 from hirag_dist.errors import ConfigError
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -152,7 +152,7 @@ def _nearest(location: tuple[int | str, ...]) -> str:
     model: Any = Config
     parts = list(location[:-1])
     if parts[:2] == ["llm", "endpoints"] and len(parts) > 2:
-        model, parts = Endpoint, parts[3:]
+        model, parts = EndpointConfig, parts[3:]
     for part in parts:
         field = model.model_fields.get(str(part)) if _is_model(model) else None
         model = field.annotation if field is not None else None

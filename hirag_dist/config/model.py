@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from hirag_dist.config.base import Section
-from hirag_dist.config.service import Service
+from hirag_dist.config.base import ConfigSection
+from hirag_dist.config.service import ServiceConfig
 
 ENTITY_TYPES = ("person", "organization", "location", "event", "work", "technology", "product", "concept")
 META_TYPES = ("organization", "person", "location", "event", "technology", "product", "concept", "field", "process")
 
 
-class Price(Section):
+class PriceConfig(ConfigSection):
     """US dollars a million tokens."""
 
     input: float = Field(0.0, ge=0)
@@ -25,7 +25,7 @@ class Price(Section):
     output: float = Field(0.0, ge=0)
 
 
-class Endpoint(Section):
+class EndpointConfig(ConfigSection):
     """One model behind one address, or a built-in one."""
 
     kind: Literal["openai", "extractive", "recorded", "hashing", "minilm"] = Field(
@@ -41,7 +41,7 @@ class Endpoint(Section):
         None, ge=1, description="calls at a time; null: found by trying, from a few on, as rpm and tpm are"
     )
     burst_s: float = Field(10.0, gt=0, description="for how long an allowance that was not used is kept")
-    price: Price = Price()
+    price: PriceConfig = PriceConfig()
     timeout_s: float = Field(180.0, gt=0, description="of one call")
     max_reply_tokens: int | None = Field(
         None, ge=1, description="sent with every request; null: none, or 8192 in a run with a spending limit"
@@ -59,7 +59,7 @@ class Endpoint(Section):
     seed: int = Field(0, ge=0, lt=1 << 63)
 
     @model_validator(mode="after")
-    def _complete(self) -> Endpoint:
+    def _complete(self) -> EndpointConfig:
         if self.kind == "openai" and not (self.base_url and self.model):
             raise ValueError("an endpoint of kind openai needs base_url and model")
         if self.kind == "recorded" and not self.path:
@@ -67,17 +67,17 @@ class Endpoint(Section):
         return self
 
 
-class Share(Section):
+class RoleShare(ConfigSection):
     """One of several endpoints of a role."""
 
     endpoint: str
     weight: float = Field(1.0, gt=0)
 
 
-RoleTarget = str | tuple[Share, ...]
+RoleTarget = str | tuple[RoleShare, ...]
 
 
-class Roles(Section):
+class RolesConfig(ConfigSection):
     """Which endpoint does what: a name, or a list of {endpoint, weight}; a request's hash chooses among several."""
 
     extract: RoleTarget = "builtin"
@@ -88,11 +88,11 @@ class Roles(Section):
     embed: str = "builtin-embedder"
 
 
-class Llm(Section):
+class LlmConfig(ConfigSection):
     """Endpoints, and who plays which role."""
 
-    endpoints: dict[str, Endpoint] = Field(default_factory=dict)
-    roles: Roles = Roles()
+    endpoints: dict[str, EndpointConfig] = Field(default_factory=dict)
+    roles: RolesConfig = RolesConfig()
     attempts: int = Field(3, ge=1, le=10, description="of a unit whose reply is refused, before it is a dead letter")
     patience_s: float = Field(600.0, ge=0, description="how long no endpoint at all may answer before the run fails")
     failover_s: float = Field(
@@ -124,7 +124,7 @@ class Llm(Section):
         return data
 
     @model_validator(mode="after")
-    def _known(self) -> Llm:
+    def _known(self) -> LlmConfig:
         for role, target in self.roles:
             for name in [target] if isinstance(target, str) else [share.endpoint for share in target]:
                 if name not in self.endpoints:
@@ -139,7 +139,7 @@ class Llm(Section):
         return self
 
 
-class Reading(Section):
+class ReadingConfig(ConfigSection):
     """Which fields of JSON, CSV and Parquet records are read; null: the usual names are tried."""
 
     text_field: str | None = None
@@ -151,7 +151,7 @@ class Reading(Section):
 _FULL_DIMS = 64  # a component then has 2,080 covariances
 
 
-class Clustering(Section):
+class ClusteringConfig(ConfigSection):
     """Gaussian mixtures of a layer (Eq. 8)."""
 
     reduction: Literal["pca", "umap"] = Field(
@@ -167,7 +167,7 @@ class Clustering(Section):
     summary_pack_tokens: int = Field(4000, ge=0, description="of clusters that share one call, about; 0: one a call")
 
 
-class Resolution(Section):
+class ResolutionConfig(ConfigSection):
     """Entities of layer 0 under several names made one, in tiers, the cheap and sure ones first."""
 
     enabled: bool = False
@@ -181,7 +181,7 @@ class Resolution(Section):
     pairs_per_call: int = Field(20, ge=1, description="questions that share one call, at most")
 
     @model_validator(mode="after")
-    def _proposing(self) -> Resolution:
+    def _proposing(self) -> ResolutionConfig:
         if not set(self.tiers) - {"llm"}:
             raise ValueError(
                 "no tier proposes anything, llm only answers: write one of normalise, alias and vector at least, as in "
@@ -190,7 +190,7 @@ class Resolution(Section):
         return self
 
 
-class Communities(Section):
+class CommunitiesConfig(ConfigSection):
     """Hierarchical Leiden over all layers, and reports."""
 
     max_size: int = Field(150, ge=2, description="entities; a larger community is split, where it can be")
@@ -200,7 +200,7 @@ class Communities(Section):
     report_pack_tokens: int = Field(8000, ge=0, description="of communities that share one call, about; 0: one a call")
 
 
-class MapReduce(Section):
+class MapReduceConfig(ConfigSection):
     """Answers in the modes graphrag-global and ts, which ask about every part of the corpus."""
 
     max_calls: int = Field(
@@ -211,7 +211,7 @@ class MapReduce(Section):
     seed: int = Field(0, ge=0, lt=1 << 63, description="shuffles what is read")
 
 
-class Retrieval(Section):
+class RetrievalConfig(ConfigSection):
     """Defaults of a question (§4.2 of the paper)."""
 
     mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local"] = "hirag"
@@ -228,10 +228,10 @@ class Retrieval(Section):
     )
     community_level: Annotated[str, BeforeValidator(str)] = Field("leaf", pattern=r"^(leaf|all|\d+)$")
     context_tokens: int = Field(8000, ge=200)
-    map_reduce: MapReduce = MapReduce()
+    map_reduce: MapReduceConfig = MapReduceConfig()
 
 
-class Vectors(Section):
+class VectorsConfig(ConfigSection):
     """What searches the entity vectors."""
 
     backend: Literal["auto", "milvus-lite", "milvus", "memory"] = Field(
@@ -261,7 +261,7 @@ class Vectors(Section):
     )
 
 
-class Execution(Section):
+class ExecutionConfig(ConfigSection):
     """Where the index is built; none of it changes what is built."""
 
     executor: Literal["ray", "inline"] = "ray"
@@ -289,11 +289,11 @@ def _meta_types(given: Any) -> Any:
     return tuple(kinds)
 
 
-class Config(Section):
+class Config(ConfigSection):
     """The whole configuration."""
 
     seed: int = Field(0, ge=0, lt=1 << 63)
-    reading: Reading = Reading()
+    reading: ReadingConfig = ReadingConfig()
     chunking: Literal["sentences", "tokens", "none"] = Field(
         "sentences",
         description="sentences: end at sentence ends; tokens: cut at fixed positions; none: INPUT is chunks",
@@ -319,19 +319,19 @@ class Config(Section):
     stop: Literal["compression", "paper"] = "compression"
     min_change_rate: float = Field(0.05, ge=0, description="ε of Algorithm 1, for stop: paper")
     max_layers: int = Field(8, ge=0, description="summary layers at most; 0: the basic graph alone")
-    resolution: Resolution = Resolution()
-    clustering: Clustering = Clustering()
-    communities: Communities = Communities()
+    resolution: ResolutionConfig = ResolutionConfig()
+    clustering: ClusteringConfig = ClusteringConfig()
+    communities: CommunitiesConfig = CommunitiesConfig()
     kernels: Literal["auto", "cpu", "gpu", "cupy"] = Field(
         "auto",
         description="gpu, or cupy for communities on the CPU: an error where none can be used; auto: a GPU where there "
         "is one, noted in the manifest",
     )
-    llm: Llm = Field(default_factory=lambda: Llm.model_validate({}))
-    retrieval: Retrieval = Retrieval()
-    vectors: Vectors = Vectors()
-    service: Service = Service()
-    execution: Execution = Execution()
+    llm: LlmConfig = Field(default_factory=lambda: LlmConfig.model_validate({}))
+    retrieval: RetrievalConfig = RetrievalConfig()
+    vectors: VectorsConfig = VectorsConfig()
+    service: ServiceConfig = ServiceConfig()
+    execution: ExecutionConfig = ExecutionConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hirag_dist.config.base import Section
+from hirag_dist.config.base import ConfigSection
 
 
 def _labels(given: Any) -> Any:
@@ -22,7 +22,7 @@ def _word(given: Any) -> Any:
     return "off" if given is False else given
 
 
-class Service(Section):
+class ServiceConfig(ConfigSection):
     """The gRPC service."""
 
     listen: str = "127.0.0.1:50051"

@@ -34,7 +34,7 @@ def ranked(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class DistinctValues:
     """The distinct values of each group.
 
     Attributes:
@@ -52,13 +52,13 @@ class Distinct:
         """Return where each group begins, and the last ends, where pairs are sorted by group: (n_groups + 1,)."""
         return np.searchsorted(self.group, np.arange(n_groups + 1))
 
-    def sorted(self, *by: IntVector) -> Distinct:
+    def sorted(self, *by: IntVector) -> DistinctValues:
         """Return the pairs by group, in the group by the first of `by`, then the next."""
         order = np.lexsort((*reversed(by), self.group))
-        return Distinct(self.group[order], self.value[order], self.first[order], self.count[order])
+        return DistinctValues(self.group[order], self.value[order], self.first[order], self.count[order])
 
 
-def distinct(groups: Numbers, values: Numbers) -> Distinct:
+def distinct(groups: Numbers, values: Numbers) -> DistinctValues:
     """Return the distinct values of each group, by group, then by where they come first.
 
     Args:
@@ -66,7 +66,7 @@ def distinct(groups: Numbers, values: Numbers) -> Distinct:
     """
     width = int(values.max(initial=0)) + 1
     pairs, first, count = np.unique(groups.astype(np.int64) * width + values, return_index=True, return_counts=True)
-    found = Distinct(pairs // width, pairs % width, first, count)
+    found = DistinctValues(pairs // width, pairs % width, first, count)
     return found.sorted(found.first)
 
 

@@ -8,16 +8,15 @@ from hirag_dist.evaluation.open_session import open_session
 from hirag_dist.evaluation.questions import Question, QuestionFields, Questions, read_questions, rows_of
 from hirag_dist.evaluation.report import write_report
 from hirag_dist.evaluation.report_model import Bars, Findings, Lines, Matrix, Section, Table, Text
-from hirag_dist.evaluation.session import Order, Session, System
-from hirag_dist.evaluation.work_units import Letter, Outcome, Outcomes, Unit
+from hirag_dist.evaluation.session import Session, SessionOptions, SystemUnderTest
+from hirag_dist.evaluation.work_units import EvaluationLetter, Outcome, Outcomes, WorkUnit
 
 __all__ = [
     "Bars",
+    "EvaluationLetter",
     "Findings",
-    "Letter",
     "Lines",
     "Matrix",
-    "Order",
     "Outcome",
     "Outcomes",
     "Question",
@@ -25,10 +24,11 @@ __all__ = [
     "Questions",
     "Section",
     "Session",
-    "System",
+    "SessionOptions",
+    "SystemUnderTest",
     "Table",
     "Text",
-    "Unit",
+    "WorkUnit",
     "open_session",
     "read_questions",
     "rows_of",

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from hirag_dist.errors import InputError
 from hirag_dist.evaluation.questions import Question, rows_of, strings
-from hirag_dist.evaluation.session import Session, System
-from hirag_dist.evaluation.work_units import Unit
+from hirag_dist.evaluation.session import Session, SystemUnderTest
+from hirag_dist.evaluation.work_units import WorkUnit
 from hirag_dist.readers import Unreadable, clean_text
 from hirag_dist.readers.document_builder import find_field
 from hirag_dist.types import Query
@@ -26,7 +26,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @dataclass
-class AnswerSets:
+class AnswerCollections:
     """Answers by method and question.
 
     Attributes:
@@ -71,7 +71,7 @@ def answer_sources(given: Sequence[str]) -> list[tuple[str | None, str]]:
 
 
 def add_recorded(
-    sets: AnswerSets, sources: Sequence[tuple[str | None, str]], questions: Sequence[Question] = ()
+    sets: AnswerCollections, sources: Sequence[tuple[str | None, str]], questions: Sequence[Question] = ()
 ) -> list[Unreadable]:
     """Read answers from files into the sets; return the records that hold none, and why.
 
@@ -104,7 +104,7 @@ def add_recorded(
     return unreadable
 
 
-def _add(sets: AnswerSets, fields: Mapping[str, Any], file_method: str, named: bool, known: set[str]) -> str:
+def _add(sets: AnswerCollections, fields: Mapping[str, Any], file_method: str, named: bool, known: set[str]) -> str:
     """Add a record's answer; return why there is none, or an empty text."""
     chosen = {name: find_field(fields, None, usual) for name, usual in _FIELDS.items()}
     said = {name: None if found is None else fields[found] for name, found in chosen.items()}
@@ -133,7 +133,7 @@ def _add(sets: AnswerSets, fields: Mapping[str, Any], file_method: str, named: b
 
 
 async def add_made(
-    sets: AnswerSets, session: Session, questions: Sequence[Question], systems: Sequence[System]
+    sets: AnswerCollections, session: Session, questions: Sequence[Question], systems: Sequence[SystemUnderTest]
 ) -> None:
     """Answer the questions with an index, each once a system, and add what came of it to the sets.
 
@@ -150,7 +150,7 @@ async def add_made(
     snapshot_id = session.engine().info.snapshot_id
     asks = session.asks("answer", *_PROMPTS)
     units = (
-        Unit(
+        WorkUnit(
             f"{question.id} {system.name}",
             {"snapshot": snapshot_id, "question": question.text, "system": system.decides, "asks": asks},
             (question, system),
@@ -159,7 +159,7 @@ async def add_made(
         for system in systems
     )
 
-    async def answer(item: tuple[Question, System]) -> dict[str, Any]:
+    async def answer(item: tuple[Question, SystemUnderTest]) -> dict[str, Any]:
         question, system = item
         found = await session.engine(system).answer(Query(question.text, system.mode))
         work = found.retrieval.map_work

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hirag_dist.evaluation.report_model import Bars, Section, Table, Text
-from hirag_dist.evaluation.scoring_rules import FIGURES, Rules
+from hirag_dist.evaluation.scoring_rules import FIGURES, ScoringRules
 
 _NAMES = {"exact": "EM", "f1": "F1", "precision": "precision", "recall": "recall"}
 _COSTS = {
@@ -35,7 +35,7 @@ def answer_headline(results: Mapping[str, Any]) -> list[Table]:
     return [scores, *_refusals(results), *_paired(first, against)]
 
 
-def answer_sections(results: Mapping[str, Any], rules: Rules) -> list[Section]:
+def answer_sections(results: Mapping[str, Any], rules: ScoringRules) -> list[Section]:
     """Return the page."""
     first = results["definitions"][0]
     return [
@@ -128,7 +128,7 @@ def _costs(results: Mapping[str, Any]) -> Iterator[Table]:
         )
 
 
-def _explained(rules: Rules) -> Text:
+def _explained(rules: ScoringRules) -> Text:
     return Text(
         "How answers are scored",
         [_EXPLAINED[name] for name in rules.definitions]

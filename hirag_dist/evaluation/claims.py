@@ -15,11 +15,11 @@ import numpy as np
 
 from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, parse_list
 from hirag_dist.errors import InputError
-from hirag_dist.evaluation.answer_collections import AnswerSets
+from hirag_dist.evaluation.answer_collections import AnswerCollections
 from hirag_dist.evaluation.metrics.claims import THRESHOLDS, cluster_counts, distinct_claims
 from hirag_dist.evaluation.questions import rows_of, strings
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.work_units import Unit
+from hirag_dist.evaluation.work_units import WorkUnit
 from hirag_dist.readers import Unreadable
 from hirag_dist.types import FloatVector, Rejected
 
@@ -66,7 +66,7 @@ class ClaimCounts:
         return list(dict.fromkeys(question for found in self.counts.values() for question in found))
 
 
-async def list_claims(session: Session, sets: AnswerSets, role: str) -> ClaimCounts:
+async def list_claims(session: Session, sets: AnswerCollections, role: str) -> ClaimCounts:
     """Have the claims of all answers listed, and count them; what failed is a dead letter.
 
     An empty answer has no claims, and nobody is asked about it.
@@ -93,7 +93,7 @@ async def list_claims(session: Session, sets: AnswerSets, role: str) -> ClaimCou
     return counts
 
 
-def _units(session: Session, sets: AnswerSets, role: str) -> Iterator[Unit[tuple[str, str]]]:
+def _units(session: Session, sets: AnswerCollections, role: str) -> Iterator[WorkUnit[tuple[str, str]]]:
     asks = session.asks(role, "claims")
     for question, text in sets.texts.items():
         for method, answers in sets.answers.items():
@@ -106,7 +106,7 @@ def _units(session: Session, sets: AnswerSets, role: str) -> Iterator[Unit[tuple
                     "role": role,
                     "asks": asks,
                 }
-                yield Unit(f"{question} {method}", decides, (method, question))
+                yield WorkUnit(f"{question} {method}", decides, (method, question))
 
 
 def read_claims(paths: Sequence[str]) -> tuple[ClaimCounts, list[Unreadable]]:

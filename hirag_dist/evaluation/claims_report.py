@@ -12,7 +12,7 @@ from hirag_dist.evaluation.claims import MEASURES, ClaimCounts
 from hirag_dist.evaluation.judging_report import p_text
 from hirag_dist.evaluation.metrics.claims import THRESHOLDS, LabelAgreement, label_agreement
 from hirag_dist.evaluation.metrics.statistics import bootstrap_means, holm, wilcoxon
-from hirag_dist.evaluation.metrics.win_rates import Verdicts, majority
+from hirag_dist.evaluation.metrics.win_rates import VerdictTable, majority
 from hirag_dist.evaluation.report_model import Bars, Cell, Lines, Section, Table, Text
 from hirag_dist.types import FloatVector
 
@@ -28,7 +28,7 @@ _RULE = (
 )
 
 
-def claim_results(counts: ClaimCounts, verdicts: Verdicts | None = None) -> dict[str, Any]:
+def claim_results(counts: ClaimCounts, verdicts: VerdictTable | None = None) -> dict[str, Any]:
     """Return the results as JSON: docs/judging.md describes them.
 
     Args:
@@ -89,7 +89,7 @@ def _pairs(counts: ClaimCounts, table: FloatVector) -> list[dict[str, Any]]:
 
 
 def _agreement(
-    counts: ClaimCounts, questions: Sequence[str], table: FloatVector, verdicts: Verdicts
+    counts: ClaimCounts, questions: Sequence[str], table: FloatVector, verdicts: VerdictTable
 ) -> list[dict[str, Any]]:
     """Return, for each criterion and measure, how far they agree: over all pairs together, and pair by pair."""
     column_of = {question: column for column, question in enumerate(questions)}

@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from hirag_dist.evaluation.claims import ClaimCounts, list_claims, read_claims
 from hirag_dist.evaluation.claims_report import claim_results, claim_sections, claim_table
-from hirag_dist.evaluation.judge_run import Material
-from hirag_dist.evaluation.metrics.win_rates import Verdicts
+from hirag_dist.evaluation.judge_run import AnswerMaterial
+from hirag_dist.evaluation.metrics.win_rates import VerdictTable
 from hirag_dist.evaluation.report_model import Findings
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.verdict_records import read_verdicts
 
 
-async def count_claims(session: Session, *, material: Material, role: str, judgements: Sequence[str] = ()) -> Findings:
+async def count_claims(
+    session: Session, *, material: AnswerMaterial, role: str, judgements: Sequence[str] = ()
+) -> Findings:
     """Have claims of the answers listed, and return what is found.
 
     Args:
@@ -39,7 +41,7 @@ async def recount_claims(session: Session, *, paths: Sequence[str], judgements: 
     return _findings(counts, _verdicts(session, judgements), {})
 
 
-def _verdicts(session: Session, judgements: Sequence[str]) -> Verdicts | None:
+def _verdicts(session: Session, judgements: Sequence[str]) -> VerdictTable | None:
     if not judgements:
         return None
     recorded = read_verdicts(judgements)
@@ -47,6 +49,6 @@ def _verdicts(session: Session, judgements: Sequence[str]) -> Verdicts | None:
     return recorded.verdicts
 
 
-def _findings(counts: ClaimCounts, verdicts: Verdicts | None, read: Mapping[str, int]) -> Findings:
+def _findings(counts: ClaimCounts, verdicts: VerdictTable | None, read: Mapping[str, int]) -> Findings:
     results = claim_results(counts, verdicts)
     return Findings(results, claim_sections(results), [claim_table(results)], read)

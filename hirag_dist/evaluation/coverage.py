@@ -27,8 +27,8 @@ from hirag_dist.evaluation.metrics.token_recall import (
 )
 from hirag_dist.evaluation.questions import Question, Questions
 from hirag_dist.evaluation.report_model import Bars, Cell, Findings, Section, Table, Text
-from hirag_dist.evaluation.session import Session, System
-from hirag_dist.evaluation.work_units import Unit, Value
+from hirag_dist.evaluation.session import Session, SystemUnderTest
+from hirag_dist.evaluation.work_units import Value, WorkUnit
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.types import Query, Retrieval
 
@@ -45,7 +45,7 @@ _PART_NAMES = {"context": "in a model's context", "retrieved": "in all that was 
 class _Asked:
     place: int
     question: Question
-    system: System
+    system: SystemUnderTest
 
 
 async def evaluate_coverage(
@@ -73,11 +73,11 @@ async def evaluate_coverage(
         "encoding": ENCODING,
     }
 
-    def units() -> Iterator[Unit[_Asked]]:
+    def units() -> Iterator[WorkUnit[_Asked]]:
         for place, question in enumerate(questions.items):
             for system in systems:
                 decides = {"question": question.text, **context, **system.decides}
-                yield Unit(f"{question.id} {system.name}", decides, _Asked(place, question, system))
+                yield WorkUnit(f"{question.id} {system.name}", decides, _Asked(place, question, system))
 
     async def work(asked: _Asked) -> Value:
         engine = session.engine(asked.system)

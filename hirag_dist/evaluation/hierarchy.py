@@ -18,7 +18,7 @@ _LAYER_COLUMNS = ("layer", "entities", "clusters", "median_cluster", "sparsity",
 
 
 @dataclass(frozen=True)
-class Hierarchy:
+class HierarchyDescription:
     """What an index is and cost.
 
     Attributes:
@@ -38,14 +38,14 @@ class Hierarchy:
         return added_lines("total", self.bill)
 
 
-def hierarchy_of(snapshot: Snapshot, build_seconds: float | None) -> Hierarchy:
+def hierarchy_of(snapshot: Snapshot, build_seconds: float | None) -> HierarchyDescription:
     """Measure an index: a pass over its entities and relations."""
     tables = {name: snapshot.table(name) for name in ("entities", "relations", "layers", "usage")}
     base, whole = graph_summaries(tables["entities"], tables["relations"])
-    return Hierarchy(layer_summaries(tables), base, whole, bill_lines(tables["usage"]), build_seconds)
+    return HierarchyDescription(layer_summaries(tables), base, whole, bill_lines(tables["usage"]), build_seconds)
 
 
-def index_results(hierarchy: Hierarchy) -> dict[str, Any]:
+def index_results(hierarchy: HierarchyDescription) -> dict[str, Any]:
     """Return JSON."""
     return {
         "layers": [asdict(layer) for layer in hierarchy.layers],
@@ -56,7 +56,7 @@ def index_results(hierarchy: Hierarchy) -> dict[str, Any]:
     }
 
 
-def index_tables(hierarchy: Hierarchy) -> Iterator[Table]:
+def index_tables(hierarchy: HierarchyDescription) -> Iterator[Table]:
     """Yield layers, clustering coefficients and the bill."""
     yield Table(
         "Layers (Figure 4)",
@@ -90,7 +90,7 @@ def index_tables(hierarchy: Hierarchy) -> Iterator[Table]:
     )
 
 
-def index_curves(hierarchy: Hierarchy) -> Iterator[Section]:
+def index_curves(hierarchy: HierarchyDescription) -> Iterator[Section]:
     """Yield the sparsity of the layers as the paper draws it."""
     sparsity = [(float(each.layer), each.sparsity) for each in hierarchy.layers if each.sparsity is not None]
     change = [(float(each.layer), each.change_rate) for each in hierarchy.layers if each.change_rate is not None]

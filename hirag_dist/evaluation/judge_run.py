@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hirag_dist.core.text.normalize import many
-from hirag_dist.evaluation.answer_collections import AnswerSets, add_made, add_recorded
-from hirag_dist.evaluation.judging import Judging, answer_lengths, judge
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.evaluation.answer_collections import AnswerCollections, add_made, add_recorded
+from hirag_dist.evaluation.judging import JudgingOptions, answer_lengths, judge
 from hirag_dist.evaluation.judging_report import findings_of, judging_results, judging_sections, win_rate_table
-from hirag_dist.evaluation.metrics.win_rates import Pair, Verdicts, pair_titles, tally
+from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictTable, pair_titles, tally
 from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.report_model import Findings, Section, Table, Text
 from hirag_dist.evaluation.session import Session
@@ -18,7 +18,7 @@ from hirag_dist.evaluation.verdict_records import read_verdicts
 
 
 @dataclass(frozen=True)
-class Material:
+class AnswerMaterial:
     """Where answers come from.
 
     Attributes:
@@ -37,13 +37,13 @@ class Material:
         counts = self.questions.counts if self.questions.items else {}
         return {name: n for name, n in counts.items() if not name.startswith("without_")}
 
-    async def gather(self, session: Session) -> AnswerSets:
+    async def gather(self, session: Session) -> AnswerCollections:
         """Return the answers; what cannot be read is a dead letter of the session.
 
         Raises:
             InputError: a file without an answer that can be used, or a name used twice.
         """
-        sets = AnswerSets()
+        sets = AnswerCollections()
         session.refuse_records("questions", self.questions.unreadable)
         session.refuse_records("answers", add_recorded(sets, self.sources, self.questions.items))
         if self.modes:
@@ -51,7 +51,7 @@ class Material:
         return sets
 
 
-async def judge_answers(session: Session, *, material: Material, judging: Judging) -> Findings:
+async def judge_answers(session: Session, *, material: AnswerMaterial, judging: JudgingOptions) -> Findings:
     """Have answers judged, and return what is found.
 
     Raises:
@@ -62,7 +62,7 @@ async def judge_answers(session: Session, *, material: Material, judging: Judgin
     return _findings(session, verdicts, sets, material)
 
 
-async def recount(session: Session, *, paths: Sequence[str], material: Material) -> Findings:
+async def recount(session: Session, *, paths: Sequence[str], material: AnswerMaterial) -> Findings:
     """Count recorded verdicts, and return what is found; answers, where there are any, give the lengths.
 
     Raises:
@@ -81,7 +81,7 @@ async def recount(session: Session, *, paths: Sequence[str], material: Material)
     )
 
 
-def _findings(session: Session, verdicts: Verdicts, sets: AnswerSets, material: Material) -> Findings:
+def _findings(session: Session, verdicts: VerdictTable, sets: AnswerCollections, material: AnswerMaterial) -> Findings:
     found = findings_of(verdicts)
     results = judging_results(verdicts, answer_lengths(sets, verdicts, session.count_tokens), found)
     results["answers"] = sets.counts
@@ -90,14 +90,14 @@ def _findings(session: Session, verdicts: Verdicts, sets: AnswerSets, material: 
     sections: list[Section] = judging_sections(verdicts, results, found)
     if sets.in_part:
         said = [
-            f"{method}: {many(count, 'answer lacks', 'answers lack')} parts whose call failed."
+            f"{method}: {count_noun(count, 'answer lacks', 'answers lack')} parts whose call failed."
             for method, count in sets.in_part.items()
         ]
         sections.append(Text("Answers in part", said))
     return Findings(results, sections, [win_rate_table(found)], material.counts)
 
 
-def row_rule(aligned: Verdicts, by_row: Verdicts) -> list[dict[str, Any]]:
+def row_rule(aligned: VerdictTable, by_row: VerdictTable) -> list[dict[str, Any]]:
     """Return the counts of recorded verdicts by both rules of which answer was whose, pair by pair.
 
     `aligned` goes by what each record says, `published` by the row in which it was published (`read_verdicts`).
@@ -121,7 +121,7 @@ def row_rule(aligned: Verdicts, by_row: Verdicts) -> list[dict[str, Any]]:
 
 
 def _row_table(rows: Sequence[dict[str, Any]]) -> Table:
-    pairs = [Pair(row["first"], row["second"], row["name"]) for row in rows]
+    pairs = [AnswerPair(row["first"], row["second"], row["name"]) for row in rows]
     titles = pair_titles(list(dict.fromkeys(pairs)))
     shown = [
         [

@@ -14,12 +14,12 @@ from hirag_dist.config.model import Config, RoleTarget
 from hirag_dist.core.prompts.evaluation_requests import judge_request
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.errors import ConfigError, InputError
-from hirag_dist.evaluation.answer_collections import AnswerSets
+from hirag_dist.evaluation.answer_collections import AnswerCollections
 from hirag_dist.evaluation.metrics.judge_replies import parse_verdicts
-from hirag_dist.evaluation.metrics.win_rates import Pair, Verdicts
+from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictTable
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.verdict_records import VerdictColumns, add_record, write_verdict
-from hirag_dist.evaluation.work_units import Unit
+from hirag_dist.evaluation.work_units import WorkUnit
 from hirag_dist.types import IntVector, Rejected
 
 STEP: Final = "verdicts"
@@ -28,7 +28,7 @@ SILENT: Final = "(This answer is empty.)"
 
 
 @dataclass(frozen=True)
-class Judging:
+class JudgingOptions:
     """How answers are judged.
 
     Attributes:
@@ -88,7 +88,7 @@ def criteria_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def pairs_of(sets: AnswerSets, against: str | None) -> list[Pair]:
+def pairs_of(sets: AnswerCollections, against: str | None) -> list[AnswerPair]:
     """Return the pairs of methods to compare.
 
     Raises:
@@ -103,9 +103,9 @@ def pairs_of(sets: AnswerSets, against: str | None) -> list[Pair]:
             "--answers twice, or --index with two --modes"
         )
     if against is None:
-        pairs = [Pair(one, other) for one, other in combinations(methods, 2)]
+        pairs = [AnswerPair(one, other) for one, other in combinations(methods, 2)]
     else:
-        pairs = [Pair(method, against) for method in methods if method != against]
+        pairs = [AnswerPair(method, against) for method in methods if method != against]
     if not any(sets.questions_of(*pair[:2]) for pair in pairs):
         raise InputError("no two methods answered the same question: the ids of their questions have nothing in common")
     return pairs
@@ -115,7 +115,7 @@ def pairs_of(sets: AnswerSets, against: str | None) -> list[Pair]:
 class Comparison:
     """One call to one judge."""
 
-    pair: Pair
+    pair: AnswerPair
     question: str
     judge: str
     replicate: int
@@ -127,7 +127,7 @@ class Comparison:
         return (self.pair.second, self.pair.first) if self.swapped else (self.pair.first, self.pair.second)
 
 
-async def judge(session: Session, sets: AnswerSets, judging: Judging) -> Verdicts:
+async def judge(session: Session, sets: AnswerCollections, judging: JudgingOptions) -> VerdictTable:
     """Have all pairs judged in both orders, as often and by whom as told; what failed is a dead letter.
 
     Raises:
@@ -159,7 +159,9 @@ async def judge(session: Session, sets: AnswerSets, judging: Judging) -> Verdict
     return columns.verdicts(pairs, judging.criteria)
 
 
-def _units(session: Session, sets: AnswerSets, pairs: Sequence[Pair], judging: Judging) -> Iterator[Unit[Comparison]]:
+def _units(
+    session: Session, sets: AnswerCollections, pairs: Sequence[AnswerPair], judging: JudgingOptions
+) -> Iterator[WorkUnit[Comparison]]:
     """Yield the comparisons, question by question: one that is stopped early has whole questions."""
     asks = {role: session.asks(role, "judge") for role in judging.judges}
     criteria = {name: CRITERIA[name] for name in judging.criteria}
@@ -181,17 +183,19 @@ def _units(session: Session, sets: AnswerSets, pairs: Sequence[Pair], judging: J
                             "replicate": replicate,
                             "swapped": swapped,
                         }
-                        yield Unit(_name(item, judging), decides, item)
+                        yield WorkUnit(_name(item, judging), decides, item)
 
 
-def _name(item: Comparison, judging: Judging) -> str:
+def _name(item: Comparison, judging: JudgingOptions) -> str:
     name = f"{item.question}: {item.shown[0]} before {item.shown[1]}"
     if len(judging.judges) > 1:
         name += f", {item.judge}"
     return name if judging.replicates == 1 else f"{name}, replicate {item.replicate + 1}"
 
 
-def answer_lengths(sets: AnswerSets, verdicts: Verdicts, count_tokens: Callable[[str], int]) -> dict[int, IntVector]:
+def answer_lengths(
+    sets: AnswerCollections, verdicts: VerdictTable, count_tokens: Callable[[str], int]
+) -> dict[int, IntVector]:
     """Return the lengths of each pair's answers, for pairs of which there are answers.
 
     Returns:

@@ -11,9 +11,9 @@ import numpy as np
 from hirag_dist.evaluation.metrics.statistics import NOTHING, Interval, SignedRank, bootstrap_means, holm, wilcoxon
 from hirag_dist.evaluation.metrics.win_rates import (
     Agreement,
-    Pair,
-    Tally,
-    Verdicts,
+    AnswerPair,
+    VerdictTable,
+    WinTally,
     agreement,
     balanced_rate,
     by_question,
@@ -37,7 +37,7 @@ _RULE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class JudgingFinding:
     """What the verdicts on one pair by one criterion say.
 
     Attributes:
@@ -47,16 +47,16 @@ class Finding:
         p: its p-value, corrected within the criterion.
     """
 
-    pair: Pair
+    pair: AnswerPair
     criterion: str
-    tally: Tally
+    tally: WinTally
     win_rate: Interval
     balanced: float | None
     test: SignedRank | None
     p: float | None
 
 
-def findings_of(verdicts: Verdicts) -> list[Finding]:
+def findings_of(verdicts: VerdictTable) -> list[JudgingFinding]:
     """Return what is found on each pair by each criterion, pairs in order, criteria in order."""
     cells = [(pair, criterion) for pair in range(len(verdicts.pairs)) for criterion in range(len(verdicts.criteria))]
     parts = [verdicts.where(pair=pair, criterion=criterion) for pair, criterion in cells]
@@ -67,7 +67,7 @@ def findings_of(verdicts: Verdicts) -> list[Finding]:
         family = {place: test.p for place, test in enumerate(alone) if test and cells[place][1] == criterion}
         corrected |= dict(zip(family, holm(list(family.values())), strict=True))
     return [
-        Finding(
+        JudgingFinding(
             verdicts.pairs[pair],
             verdicts.criteria[criterion],
             tally(parts[place]),
@@ -80,7 +80,7 @@ def findings_of(verdicts: Verdicts) -> list[Finding]:
     ]
 
 
-def _rates(parts: Sequence[Verdicts]) -> list[Interval]:
+def _rates(parts: Sequence[VerdictTable]) -> list[Interval]:
     if not parts or not parts[0].questions:
         return [NOTHING] * len(parts)
     sums, counts = (np.stack(columns, axis=1) for columns in zip(*map(by_question, parts), strict=True))
@@ -88,7 +88,9 @@ def _rates(parts: Sequence[Verdicts]) -> list[Interval]:
     return bootstrap_means(means, counts)
 
 
-def judging_results(verdicts: Verdicts, lengths: Mapping[int, IntVector], found: Sequence[Finding]) -> dict[str, Any]:
+def judging_results(
+    verdicts: VerdictTable, lengths: Mapping[int, IntVector], found: Sequence[JudgingFinding]
+) -> dict[str, Any]:
     """Return the results as JSON: docs/judging.md describes them.
 
     Args:
@@ -129,7 +131,7 @@ def judging_results(verdicts: Verdicts, lengths: Mapping[int, IntVector], found:
 
 
 def _cell_results(
-    part: Verdicts, found: Finding, lengths: IntVector | None, apart: Mapping[str, Finding]
+    part: VerdictTable, found: JudgingFinding, lengths: IntVector | None, apart: Mapping[str, JudgingFinding]
 ) -> dict[str, Any]:
     """Return the results of one pair by one criterion.
 
@@ -145,7 +147,7 @@ def _cell_results(
     }
 
 
-def _rate_results(found: Finding) -> dict[str, Any]:
+def _rate_results(found: JudgingFinding) -> dict[str, Any]:
     return {
         "wins": found.tally.wins,
         "ties": found.tally.ties,
@@ -157,7 +159,7 @@ def _rate_results(found: Finding) -> dict[str, Any]:
     }
 
 
-def _agreements(verdicts: Verdicts, wanted: bool, measure: Callable[[Verdicts], Agreement]) -> dict[str, Any]:
+def _agreements(verdicts: VerdictTable, wanted: bool, measure: Callable[[VerdictTable], Agreement]) -> dict[str, Any]:
     """Return agreement by criterion; empty where there is nobody to agree with."""
     if not wanted:
         return {}
@@ -173,7 +175,9 @@ def _agreements(verdicts: Verdicts, wanted: bool, measure: Callable[[Verdicts], 
     return found
 
 
-def judging_sections(verdicts: Verdicts, results: Mapping[str, Any], found: Sequence[Finding]) -> list[Section]:
+def judging_sections(
+    verdicts: VerdictTable, results: Mapping[str, Any], found: Sequence[JudgingFinding]
+) -> list[Section]:
     """Return the sections of the page."""
     titles = pair_titles(verdicts.pairs)
     sections: list[Section] = [Text("How to read this", [_RULE]), win_rate_table(found)]
@@ -192,7 +196,7 @@ def judging_sections(verdicts: Verdicts, results: Mapping[str, Any], found: Sequ
     return sections
 
 
-def win_rate_table(found: Sequence[Finding]) -> Table:
+def win_rate_table(found: Sequence[JudgingFinding]) -> Table:
     """Return the win rates as a table."""
     titles = pair_titles(list(dict.fromkeys(each.pair for each in found)))
     rows: list[list[Cell]] = [
@@ -220,7 +224,7 @@ def p_text(p: float | None) -> str:
     return "–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _bars(verdicts: Verdicts, found: Sequence[Finding]) -> list[Section]:
+def _bars(verdicts: VerdictTable, found: Sequence[JudgingFinding]) -> list[Section]:
     titles = pair_titles(verdicts.pairs)
     note = "The share of verdicts that the first method of a pair wins, with 95 % intervals; half is no difference."
     if len(verdicts.pairs) <= _MOST_PAIRS:
@@ -239,7 +243,7 @@ def _bars(verdicts: Verdicts, found: Sequence[Finding]) -> list[Section]:
     ]
 
 
-def _matrices(verdicts: Verdicts, found: Sequence[Finding]) -> list[Section]:
+def _matrices(verdicts: VerdictTable, found: Sequence[JudgingFinding]) -> list[Section]:
     """Return a square for each criterion, where three methods or more were compared each with another."""
     methods = list(dict.fromkeys(name for pair in verdicts.pairs for name in pair[:2]))
     if len(methods) < 3 or any(pair.name for pair in verdicts.pairs):
@@ -256,11 +260,11 @@ def _matrices(verdicts: Verdicts, found: Sequence[Finding]) -> list[Section]:
     return sections
 
 
-def _pair(said: Mapping[str, Any]) -> Pair:
-    return Pair(said["first"], said["second"], said["name"])
+def _pair(said: Mapping[str, Any]) -> AnswerPair:
+    return AnswerPair(said["first"], said["second"], said["name"])
 
 
-def _position_table(results: Mapping[str, Any], titles: Mapping[Pair, str]) -> Table:
+def _position_table(results: Mapping[str, Any], titles: Mapping[AnswerPair, str]) -> Table:
     rows: list[list[Cell]] = []
     for pair in results["pairs"]:
         for criterion, cell in pair["criteria"].items():
@@ -279,7 +283,7 @@ def _position_table(results: Mapping[str, Any], titles: Mapping[Pair, str]) -> T
     return Table("Position", columns, rows, note, ".1%")
 
 
-def _length_table(results: Mapping[str, Any], titles: Mapping[Pair, str]) -> Table:
+def _length_table(results: Mapping[str, Any], titles: Mapping[AnswerPair, str]) -> Table:
     rows: list[list[Cell]] = []
     for pair in results["pairs"]:
         for criterion, cell in pair["criteria"].items():
@@ -294,7 +298,7 @@ def _length_table(results: Mapping[str, Any], titles: Mapping[Pair, str]) -> Tab
     return Table("Length", columns, rows, note, ".1%")
 
 
-def _judge_table(verdicts: Verdicts, results: Mapping[str, Any], titles: Mapping[Pair, str]) -> Table:
+def _judge_table(verdicts: VerdictTable, results: Mapping[str, Any], titles: Mapping[AnswerPair, str]) -> Table:
     rows: list[list[Cell]] = [
         [
             titles[_pair(pair)],

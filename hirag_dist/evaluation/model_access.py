@@ -15,11 +15,11 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import RequestRejected
-from hirag_dist.llm.chat import Pool
-from hirag_dist.llm.limits.client import Budget
+from hirag_dist.llm.chat import EndpointPool
+from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import Caller
-from hirag_dist.protocols import ChatPool, Embedder
+from hirag_dist.llm.retrying import RetryingClient
+from hirag_dist.protocols import Embedder
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -27,7 +27,7 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, FloatMatrix, Rejected
 
 
-class Asking:
+class ModelAccess:
     """The pool and the embedder, with the endpoints' limits and the run's. Serves one event loop."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Asking:
         self._ledger = Ledger(store)
         lender = make_treasury(config, max_usd, max_tokens)
         spending = max_usd is not None or max_tokens is not None
-        self._caller = Caller(Budget(lender, "", spending), patience(config))
+        self._caller = RetryingClient(RateLimiter(lender, "", spending), patience(config))
         self.pool = make_pool(config, self._ledger, self._caller, more_roles)
         self.embedder = QuestionVectors(limited_embedder(config, self._ledger, self._caller))
 
@@ -148,10 +148,10 @@ class _Lent:
 class KeptAnswers:
     """Implements `ports.AnswerModel` by whole replies: they go through the ledger, and a bad one is asked again."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: EndpointPool) -> None:
         self.ask = pool.ask
         self.model_name = pool.model_name
-        self._pool: ChatPool = pool
+        self._pool: EndpointPool = pool
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield the whole reply.

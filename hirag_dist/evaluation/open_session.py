@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import ConfigError, StoreError
-from hirag_dist.evaluation.model_access import Asking
-from hirag_dist.evaluation.session import Order, Session
+from hirag_dist.evaluation.model_access import ModelAccess
+from hirag_dist.evaluation.session import Session, SessionOptions
 from hirag_dist.llm.reply_store import Ledger, compact
-from hirag_dist.protocols import Listener
+from hirag_dist.protocols import EventListener
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -23,7 +23,7 @@ _HOLD = ".held"
 
 @asynccontextmanager
 async def open_session(
-    order: Order, config: Config, prompts: Prompts, listeners: Sequence[Listener] = ()
+    order: SessionOptions, config: Config, prompts: Prompts, listeners: Sequence[EventListener] = ()
 ) -> AsyncIterator[Session]:
     """Open an evaluation's folder, and hold it until the end of the block.
 
@@ -51,7 +51,7 @@ async def open_session(
         if order.index is not None:
             snapshot = open_snapshot(Store(order.index), order.snapshot)
             snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
-        asking = Asking(config, store, order.max_usd, order.max_tokens, order.more_roles)
+        asking = ModelAccess(config, store, order.max_usd, order.max_tokens, order.more_roles)
         session = Session(order, config, prompts, asking, Ledger(journal), snapshot, listeners)
         try:
             yield session

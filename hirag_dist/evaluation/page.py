@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from hirag_dist.core.text.normalize import many, shorten
+from hirag_dist.core.text.normalize import count_noun, shorten
 from hirag_dist.evaluation.metrics.statistics import Interval
 from hirag_dist.evaluation.report_model import Bars, Cell, Lines, Section, Table, Text
 from hirag_dist.evaluation.svg import draw_bars, draw_lines, draw_matrix
@@ -94,7 +94,7 @@ def _about(report: Mapping[str, Any]) -> str:
         parts.append(f"snapshot <code>{escape(report['index']['snapshot'])}</code> of {escape(report['index']['uri'])}")
     parts.append(escape(f"made {report['created_at']} by hirag_dist {report['version']}"))
     done = '<span class="chip good">complete</span>'
-    lacking = f'<span class="chip bad">{many(report["dead_letters"]["count"], "dead letter")}</span>'
+    lacking = f'<span class="chip bad">{count_noun(report["dead_letters"]["count"], "dead letter")}</span>'
     return f"{' · '.join(parts)} {done if report['complete'] else lacking}"
 
 

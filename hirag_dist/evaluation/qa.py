@@ -19,15 +19,15 @@ from typing import Any, TextIO
 from hirag_dist.core.prompts.answer_requests import short_answer_request
 from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.retrieval.context import RECORD_LETTERS, UNKNOWN_ANSWER
-from hirag_dist.core.text.normalize import many, one_line
+from hirag_dist.core.text.normalize import count_noun, one_line
 from hirag_dist.errors import ConfigError, InputError, StoreError
-from hirag_dist.evaluation.qa_scores import Cost, Scoreboard
+from hirag_dist.evaluation.qa_scores import AnswerCost, Scoreboard
 from hirag_dist.evaluation.questions import Question, Questions, rows_of, strings
 from hirag_dist.evaluation.report_model import Findings
-from hirag_dist.evaluation.scoring_rules import Rules
-from hirag_dist.evaluation.session import Session, System
-from hirag_dist.evaluation.work_units import Unit, Value
-from hirag_dist.llm.usage import Meter
+from hirag_dist.evaluation.scoring_rules import ScoringRules
+from hirag_dist.evaluation.session import Session, SystemUnderTest
+from hirag_dist.evaluation.work_units import Value, WorkUnit
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.readers import Unreadable
 from hirag_dist.readers.document_builder import find_field
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, map_parts
@@ -56,10 +56,12 @@ class AnswerFields:
 class _Asked:
     place: int
     question: Question
-    system: System
+    system: SystemUnderTest
 
 
-async def evaluate_answers(session: Session, questions: Questions, modes: Sequence[str], rules: Rules) -> Findings:
+async def evaluate_answers(
+    session: Session, questions: Questions, modes: Sequence[str], rules: ScoringRules
+) -> Findings:
     """Ask every question in every mode and variant, score the answers, and leave them in OUT/scores.jsonl.
 
     Raises:
@@ -76,12 +78,12 @@ async def evaluate_answers(session: Session, questions: Questions, modes: Sequen
     snapshot = session.snapshot.manifest.snapshot_id if session.snapshot else ""
     context = {"snapshot": snapshot, "tokenizer": session.config.tokenizer}
 
-    def units() -> Iterator[Unit[_Asked]]:
+    def units() -> Iterator[WorkUnit[_Asked]]:
         for place, question in enumerate(questions.items):
             for system in systems:
                 asks = by_parts if system.mode in MAP_REDUCE else short
                 decides = {"question": question.text, **context, **system.decides, **asks}
-                yield Unit(f"{question.id} {system.name}", decides, _Asked(place, question, system))
+                yield WorkUnit(f"{question.id} {system.name}", decides, _Asked(place, question, system))
 
     async def work(asked: _Asked) -> Value | Rejected:
         return await _answer(session, asked)
@@ -98,7 +100,7 @@ async def evaluate_answers(session: Session, questions: Questions, modes: Sequen
 
 
 async def score_recorded(
-    session: Session, questions: Questions, path: str, fields: AnswerFields, rules: Rules
+    session: Session, questions: Questions, path: str, fields: AnswerFields, rules: ScoringRules
 ) -> Findings:
     """Score answers of a file; nothing is asked.
 
@@ -135,7 +137,7 @@ async def _answer(session: Session, asked: _Asked) -> Value | Rejected:
     found = await _context(session, question, asked.system)
     if found.map_work is not None and found.map_work.failed:
         work = found.map_work
-        return Rejected(question.id, f"no usable reply for {work.failed:,} of {many(work.parts, 'part')}", 1)
+        return Rejected(question.id, f"no usable reply for {work.failed:,} of {count_noun(work.parts, 'part')}", 1)
     value: Value = {
         "answer": UNKNOWN_ANSWER,
         "reply": None,  # no model is asked where nothing was found
@@ -151,7 +153,7 @@ async def _answer(session: Session, asked: _Asked) -> Value | Rejected:
     return value | {"answer": bare_answer(reply, found.context_refs), "reply": reply}
 
 
-async def _context(session: Session, question: Question, system: System) -> Retrieval:
+async def _context(session: Session, question: Question, system: SystemUnderTest) -> Retrieval:
     """Return what the question is answered from; in a map-reduce mode its parts are asked about through the pool."""
     engine, query = session.engine(system), Query(question.text, mode=system.mode)
     if system.mode not in MAP_REDUCE:
@@ -169,9 +171,9 @@ def bare_answer(reply: str, refs: Iterable[str]) -> str:
     return one_line(_REFERENCE.sub(lambda mark: "" if mark[1] in known else mark[0], reply))
 
 
-def _cost(value: Value, usage: Meter, seconds: float) -> Cost:
+def _cost(value: Value, usage: UsageMeter, seconds: float) -> AnswerCost:
     uses = usage.uses.values()
-    return Cost(
+    return AnswerCost(
         calls=sum(use.calls for use in uses),
         input_tokens=sum(use.input_tokens for use in uses),
         output_tokens=sum(use.output_tokens for use in uses),

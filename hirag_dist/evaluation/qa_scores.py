@@ -20,11 +20,11 @@ from hirag_dist.evaluation.metrics.answers import DEFINITIONS, is_refusal, score
 from hirag_dist.evaluation.metrics.statistics import Interval, bootstrap_means, wilson
 from hirag_dist.evaluation.questions import Question
 from hirag_dist.evaluation.report_model import Findings
-from hirag_dist.evaluation.scoring_rules import FIGURES, Rules, Sort
+from hirag_dist.evaluation.scoring_rules import FIGURES, ScoringRules, Sort
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class AnswerCost:
     """What one answer took. Tokens and dollars count replies whenever they were paid."""
 
     calls: int
@@ -39,7 +39,7 @@ class Cost:
 class Scoreboard:
     """Scores by question and system. Holds some hundred bytes an answer, none of the texts."""
 
-    def __init__(self, questions: Sequence[Question], systems: Sequence[str], rules: Rules) -> None:
+    def __init__(self, questions: Sequence[Question], systems: Sequence[str], rules: ScoringRules) -> None:
         self.rules = rules
         self.systems = tuple(systems)
         self._types = [question.type for question in questions]
@@ -48,10 +48,12 @@ class Scoreboard:
         shape = (len(questions), len(systems))
         self._scores = np.full((*shape, n_columns), np.nan)
         self._refused = np.full(shape, np.nan)
-        self._costs = np.full((*shape, len(fields(Cost))), np.nan)
+        self._costs = np.full((*shape, len(fields(AnswerCost))), np.nan)
         self._missing = np.zeros(len(systems), np.int64)
 
-    def add(self, place: int, system: str, question: Question, answer: str, cost: Cost | None = None) -> dict[str, Any]:
+    def add(
+        self, place: int, system: str, question: Question, answer: str, cost: AnswerCost | None = None
+    ) -> dict[str, Any]:
         """Score the answer to the question at a place; return the scores as they stand in a report."""
         column = self.systems.index(system)
         refused = is_refusal(answer, self.rules.refusals)
@@ -64,7 +66,7 @@ class Scoreboard:
             self._scores[place, column] = [getattr(score, figure) for score in scores.values() for figure in FIGURES]
             said["scores"] = {name: asdict(score) for name, score in scores.items()}
         if cost is not None:
-            self._costs[place, column] = [getattr(cost, each.name) for each in fields(Cost)]
+            self._costs[place, column] = [getattr(cost, each.name) for each in fields(AnswerCost)]
             said["cost"] = asdict(cost)
         return said
 
@@ -127,7 +129,7 @@ class Scoreboard:
         costs = self._costs[~np.isnan(self._costs[:, column, 0]), column]
         if not len(costs):
             return None
-        by_name = {each.name: costs[:, at] for at, each in enumerate(fields(Cost))}
+        by_name = {each.name: costs[:, at] for at, each in enumerate(fields(AnswerCost))}
         found = {name: float(values.mean()) for name, values in by_name.items()}
         for name in ("retrieval_ms", "seconds"):
             found |= {f"{name}_p{at}": float(np.percentile(by_name[name], at)) for at in (50, 95)}

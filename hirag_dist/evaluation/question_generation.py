@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hirag_dist.core.prompts.evaluation_requests import listing_request, parse_list
-from hirag_dist.core.text.normalize import many, one_line, shorten
+from hirag_dist.core.text.normalize import count_noun, one_line, shorten
 from hirag_dist.errors import InputError
 from hirag_dist.evaluation.judging import ROLE
 from hirag_dist.evaluation.metrics.rouge import rouge_tokens
 from hirag_dist.evaluation.report_model import Findings, Section, Table, Text
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.work_units import Unit
+from hirag_dist.evaluation.work_units import WorkUnit
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Rejected
@@ -31,7 +31,7 @@ _KEYS: Final = {"personas": "personas", "tasks": "tasks", "sensemaking-questions
 
 
 @dataclass(frozen=True)
-class Wanted:
+class GenerationOptions:
     """K, N and M of Algorithm 1."""
 
     personas: int = 5
@@ -72,7 +72,7 @@ class _List:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class GeneratedQuestion:
     """A question, and whom it was made for."""
 
     text: str
@@ -81,7 +81,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class MadeQuestions:
+class GeneratedQuestions:
     """What was made, and what lacks.
 
     Attributes:
@@ -91,7 +91,7 @@ class MadeQuestions:
         short: how many users, tasks and questions lack of those that were asked for.
     """
 
-    questions: tuple[Made, ...]
+    questions: tuple[GeneratedQuestion, ...]
     wanted: int
     repeated: int
     short: Mapping[str, int]
@@ -157,7 +157,9 @@ class _Making:
         outcomes = await session.map(step, self._units(task, round_, lists), ask)
         return {outcome.item[0]: outcome.value[key] async for outcome in outcomes}
 
-    def _units(self, task: str, round_: int, lists: Sequence[tuple[int, _List]]) -> Iterator[Unit[tuple[int, _List]]]:
+    def _units(
+        self, task: str, round_: int, lists: Sequence[tuple[int, _List]]
+    ) -> Iterator[WorkUnit[tuple[int, _List]]]:
         asks = self._session.asks(ROLE, task)
         for number, each in lists:
             decides = {
@@ -168,7 +170,7 @@ class _Making:
                 "asks": asks,
             }
             about = [shorten(one_line(text), 40) for tag, text in each.parts if tag != "description"]
-            yield Unit(": ".join(about) or "the collection", decides, (number, each))
+            yield WorkUnit(": ".join(about) or "the collection", decides, (number, each))
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -176,7 +178,7 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(rouge_tokens(text))
 
 
-async def make_questions(session: Session, description: str, wanted: Wanted) -> MadeQuestions:
+async def make_questions(session: Session, description: str, wanted: GenerationOptions) -> GeneratedQuestions:
     """Return questions on what a description tells of; the role `judge` makes them."""
     making = _Making(session, await session.structured(ROLE))
     told = ("description", description)
@@ -186,8 +188,8 @@ async def make_questions(session: Session, description: str, wanted: Wanted) -> 
     await making.fill("tasks", tasks, apart=True)
     lists = [_List([*each.parts, ("task", task)], wanted.questions) for each in tasks for task in each.items]
     await making.fill("sensemaking-questions", lists, apart=False)
-    made = tuple(Made(text, each.parts[1][1], each.parts[2][1]) for each in lists for text in each.items)
-    return MadeQuestions(made, wanted.total, making.repeated, making.short)
+    made = tuple(GeneratedQuestion(text, each.parts[1][1], each.parts[2][1]) for each in lists for text in each.items)
+    return GeneratedQuestions(made, wanted.total, making.repeated, making.short)
 
 
 def describe_corpus(
@@ -211,13 +213,11 @@ def describe_corpus(
         lines.append(line)
     if not lines:
         raise InputError("the index has no reports to describe its corpus by; give --description TEXT or @FILE")
-    said = (
-        f"A collection of {many(snapshot.manifest.counts['documents'], 'document')}. Reports on its main communities:"
-    )
+    said = f"A collection of {count_noun(snapshot.manifest.counts['documents'], 'document')}. Reports on its main communities:"
     return "\n".join([said, *lines])
 
 
-def question_findings(session: Session, made: MadeQuestions, description: str) -> Findings:
+def question_findings(session: Session, made: GeneratedQuestions, description: str) -> Findings:
     """Write the questions into the evaluation's folder as a question file; return what is reported of them.
 
     Raises:

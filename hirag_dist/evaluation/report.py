@@ -15,7 +15,7 @@ from hirag_dist.evaluation.page import render_page
 from hirag_dist.evaluation.report_model import Findings
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Outcomes
-from hirag_dist.llm.usage import Meter, Use
+from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.storage.store import Store
 
 SCHEMA = "hirag_dist.evaluation/1"
@@ -91,9 +91,9 @@ def plain(value: Any) -> Any:
     return value
 
 
-def sent_sums(sent: Meter) -> dict[str, Any]:
+def sent_sums(sent: UsageMeter) -> dict[str, Any]:
     """Return what a run itself sent to models, replies from the ledger apart."""
-    total = Use()
+    total = ModelUsage()
     for use in sent.uses.values():
         total.add(use)
     return {

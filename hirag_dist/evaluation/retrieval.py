@@ -10,9 +10,9 @@ from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.evidence import LEVELS, Evidence
 from hirag_dist.evaluation.questions import Question, Questions
 from hirag_dist.evaluation.report_model import Findings
-from hirag_dist.evaluation.retrieval_report import Tally, findings
-from hirag_dist.evaluation.session import Session, System
-from hirag_dist.evaluation.work_units import Unit, Value
+from hirag_dist.evaluation.retrieval_report import RetrievalTally, findings
+from hirag_dist.evaluation.session import Session, SystemUnderTest
+from hirag_dist.evaluation.work_units import Value, WorkUnit
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.types import IntVector, Query
 
@@ -22,11 +22,11 @@ _AT_ONCE = 64  # questions under way: while one searches, others are embedded an
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RetrievalOutcome:
     """A question, put to a system."""
 
     question: Question
-    system: System
+    system: SystemUnderTest
 
 
 async def evaluate_retrieval(
@@ -60,7 +60,7 @@ async def evaluate_retrieval(
         raise InputError(none_known(questions.source, asked[0].gold[0], evidence.examples))
     systems = [_deep_enough(system, max(ks)) for system in session.systems(modes)]
     outcomes = await session.map(STEP, _units(session, asked, systems), _Work(session, evidence), at_once=_AT_ONCE)
-    tally = Tally(asked, systems)
+    tally = RetrievalTally(asked, systems)
     async for outcome in outcomes:
         tally.add(outcome.item.question, outcome.item.system, outcome.value)
     counts = questions.counts | {"gold_ids_unknown": _n_unknown(asked, evidence)}
@@ -81,19 +81,21 @@ def none_known(source: str, gold_id: str, examples: Sequence[str]) -> str:
     )
 
 
-def _deep_enough(system: System, k: int) -> System:
+def _deep_enough(system: SystemUnderTest, k: int) -> SystemUnderTest:
     """Return a system that returns as many sources as are counted; which ones come first does not change."""
     n_sources = max(system.retrieval.top_sources, k)
     return replace(system, retrieval=system.retrieval.model_copy(update={"top_sources": n_sources}))
 
 
-def _units(session: Session, questions: Sequence[Question], systems: Sequence[System]) -> Iterator[Unit[Asked]]:
+def _units(
+    session: Session, questions: Sequence[Question], systems: Sequence[SystemUnderTest]
+) -> Iterator[WorkUnit[RetrievalOutcome]]:
     assert session.snapshot is not None
     snapshot_id = session.snapshot.manifest.snapshot_id
     for question in questions:
         for system in systems:
             decides = [_VERSION, snapshot_id, question.text, question.gold, system.decides]
-            yield Unit(f"{question.id} {system.name}", decides, Asked(question, system))
+            yield WorkUnit(f"{question.id} {system.name}", decides, RetrievalOutcome(question, system))
 
 
 def _n_unknown(questions: Sequence[Question], evidence: Evidence) -> int:
@@ -111,7 +113,7 @@ class _Work:
         self._evidence = evidence
         self._alone = asyncio.Lock()
 
-    async def __call__(self, asked: Asked) -> Value:
+    async def __call__(self, asked: RetrievalOutcome) -> Value:
         text = asked.question.text
         vector = await self._session.embed(text) if self._session.embeds_elsewhere else None
         async with self._alone:

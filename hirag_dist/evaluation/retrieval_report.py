@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.evaluation.evidence import LEVELS
 from hirag_dist.evaluation.metrics.statistics import Interval, bootstrap_means, known_mean
 from hirag_dist.evaluation.questions import Question
 from hirag_dist.evaluation.report_model import Bars, Cell, Findings, Section, Table, Text
-from hirag_dist.evaluation.session import System
+from hirag_dist.evaluation.session import SystemUnderTest
 from hirag_dist.evaluation.work_units import Value
 
 _PARTS = ("search", "communities", "bridge", "sources", "render", "total")
@@ -24,7 +24,7 @@ _BASELINE = "naive"
 Numbers = NDArray[np.float64]
 
 
-class Tally:
+class RetrievalTally:
     """Outcomes, question by question and system by system; a few numbers each.
 
     Attributes:
@@ -35,7 +35,7 @@ class Tally:
         ms: part → milliseconds.
     """
 
-    def __init__(self, questions: Sequence[Question], systems: Sequence[System]) -> None:
+    def __init__(self, questions: Sequence[Question], systems: Sequence[SystemUnderTest]) -> None:
         self.questions = questions
         self.systems = systems
         self._row = {question.id: place for place, question in enumerate(questions)}
@@ -48,7 +48,7 @@ class Tally:
         self.ms = {part: np.full(shape, np.nan) for part in _PARTS}
         self.context_tokens = np.full(shape, np.nan)
 
-    def add(self, question: Question, system: System, value: Value) -> None:
+    def add(self, question: Question, system: SystemUnderTest, value: Value) -> None:
         """Take in one outcome."""
         at = self._row[question.id], self._column[system.name]
         self.ranks[at] = value["ranks"]
@@ -70,7 +70,7 @@ class Tally:
         return table
 
 
-def findings(tally: Tally, ks: Sequence[int], n_chunks: int, counts: Mapping[str, int]) -> Findings:
+def findings(tally: RetrievalTally, ks: Sequence[int], n_chunks: int, counts: Mapping[str, int]) -> Findings:
     """Return results and sections.
 
     Args:
@@ -125,7 +125,7 @@ def findings(tally: Tally, ks: Sequence[int], n_chunks: int, counts: Mapping[str
 _TITLES = {"recall": "Recall of gold evidence", "all": "Questions with all of their evidence"}
 
 
-def _of_group(tally: Tally, measures: Mapping[str, Numbers], rows: NDArray[np.bool_]) -> dict[str, Any]:
+def _of_group(tally: RetrievalTally, measures: Mapping[str, Numbers], rows: NDArray[np.bool_]) -> dict[str, Any]:
     """Return each system's measures over some questions, and its differences to the first and to the baseline."""
     names = [system.name for system in tally.systems]
     against = list(dict.fromkeys([*(name for name in names if name == _BASELINE), names[0]]))
@@ -145,7 +145,7 @@ def _of_group(tally: Tally, measures: Mapping[str, Numbers], rows: NDArray[np.bo
     return {"questions": int(rows.sum()), "systems": systems, "differences": differences}
 
 
-def _levels(tally: Tally) -> dict[str, dict[str, Any]]:
+def _levels(tally: RetrievalTally) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for place, system in enumerate(tally.systems):
         found[system.name] = {
@@ -159,7 +159,7 @@ def _levels(tally: Tally) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _times(tally: Tally) -> dict[str, dict[str, Any]]:
+def _times(tally: RetrievalTally) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for place, system in enumerate(tally.systems):
         known = {part: tally.ms[part][:, place] for part in _PARTS}
@@ -176,25 +176,25 @@ def _middle(ks: Sequence[int]) -> int:
     return ks[len(ks) // 2]
 
 
-def _explained(ks: Sequence[int], n_chunks: int, counts: Mapping[str, int], tally: Tally) -> list[str]:
+def _explained(ks: Sequence[int], n_chunks: int, counts: Mapping[str, int], tally: RetrievalTally) -> list[str]:
     said = [
         "recall@k is the share of a question's gold ids of which a chunk is among the first k sources, averaged over "
         "questions; all@k is the share of questions that have all of theirs there. Intervals are 95 % percentile "
         "bootstrap intervals over questions (10,000 resamples); differences are paired, question by question.",
-        f"Asked: {many(len(tally.questions), 'question')} with gold evidence; the index has {many(n_chunks, 'chunk')}, "
-        f"so a random choice of {many(ks[-1], 'source')} would find {min(ks[-1] / max(n_chunks, 1), 1):.2%} of single "
+        f"Asked: {count_noun(len(tally.questions), 'question')} with gold evidence; the index has {count_noun(n_chunks, 'chunk')}, "
+        f"so a random choice of {count_noun(ks[-1], 'source')} would find {min(ks[-1] / max(n_chunks, 1), 1):.2%} of single "
         "chunks.",
     ]
     if counts.get("without_gold"):
-        without = many(counts["without_gold"], "question that names", "questions that name")
+        without = count_noun(counts["without_gold"], "question that names", "questions that name")
         said.append(f"Not asked: {without} no evidence.")
     if counts.get("gold_ids_unknown"):
-        unknown = many(counts["gold_ids_unknown"], "gold id is", "gold ids are")
+        unknown = count_noun(counts["gold_ids_unknown"], "gold id is", "gold ids are")
         said.append(f"{unknown} not in the index, which counts as evidence that was not found.")
     return said
 
 
-def _main_table(tally: Tally, systems: Mapping[str, Mapping[str, Interval]], measures: Sequence[str]) -> Table:
+def _main_table(tally: RetrievalTally, systems: Mapping[str, Mapping[str, Interval]], measures: Sequence[str]) -> Table:
     rows: list[list[Cell]] = [[name, *(systems[name][measure] for measure in measures)] for name in systems]
     return Table("Evidence found by mode", ["mode", *measures], rows, form=".1%")
 
@@ -228,7 +228,7 @@ def _difference_bars(by_group: Mapping[str, Mapping[str, Any]], measure: str) ->
     return Bars(f"Differences in {measure}", series, note, "+.1%", None)
 
 
-def _type_tables(tally: Tally, by_group: Mapping[str, Mapping[str, Any]], measure: str) -> list[Section]:
+def _type_tables(tally: RetrievalTally, by_group: Mapping[str, Mapping[str, Any]], measure: str) -> list[Section]:
     kinds = {kind: found for kind, found in by_group.items() if kind}
     if not kinds:
         return []

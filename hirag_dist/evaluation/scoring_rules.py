@@ -13,7 +13,7 @@ Sort = Literal["answerable", "unanswerable", "without gold"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ScoringRules:
     """How answers are scored.
 
     Attributes:

@@ -14,16 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.composition.models import answerers
-from hirag_dist.config.model import Config, Retrieval, RoleTarget
+from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
 from hirag_dist.core.prompts.templates import INSTRUCTIONS, Prompts
 from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected
-from hirag_dist.evaluation.model_access import Asking
-from hirag_dist.evaluation.work_units import Entry, Letter, Outcomes, Unit, Work, letter_key, unit_key
-from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
-from hirag_dist.llm.chat import Pool
+from hirag_dist.evaluation.model_access import ModelAccess
+from hirag_dist.evaluation.work_units import (
+    EvaluationLetter,
+    JournalEntry,
+    Outcomes,
+    Work,
+    WorkUnit,
+    letter_key,
+    unit_key,
+)
+from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
+from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.usage import Meter, current_meter, retrying
-from hirag_dist.protocols import Listener
+from hirag_dist.llm.usage import UsageMeter, current_meter, retrying
+from hirag_dist.protocols import EventListener
 from hirag_dist.readers import Unreadable
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -36,7 +44,7 @@ _UNKNOWN_CONCURRENCY = 128
 
 
 @dataclass(frozen=True)
-class Order:
+class SessionOptions:
     """What a run is to evaluate, besides its configuration.
 
     Attributes:
@@ -54,7 +62,7 @@ class Order:
     out: str
     index: str | None = None
     snapshot: str | None = None
-    variants: Mapping[str, Retrieval] = field(default_factory=dict)
+    variants: Mapping[str, RetrievalConfig] = field(default_factory=dict)
     more_roles: Mapping[str, RoleTarget] = field(default_factory=dict)
     max_usd: float | None = None
     max_tokens: int | None = None
@@ -62,7 +70,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class SystemUnderTest:
     """What is compared: a mode, with the configured settings of retrieval or with a variant's.
 
     Attributes:
@@ -73,11 +81,11 @@ class System:
     name: str
     mode: str
     variant: str
-    retrieval: Retrieval
+    retrieval: RetrievalConfig
 
     @property
     def decides(self) -> dict[str, Any]:
-        """Return what of it decides a retrieval, for `Unit.decides`."""
+        """Return what of it decides a retrieval, for `WorkUnit.decides`."""
         return {"mode": self.mode, "retrieval": self.retrieval.model_dump(mode="json", exclude={"mode"})}
 
 
@@ -94,27 +102,29 @@ class Session:
 
     def __init__(
         self,
-        order: Order,
+        order: SessionOptions,
         config: Config,
         prompts: Prompts,
-        asking: Asking,
+        asking: ModelAccess,
         journal: Ledger,
         snapshot: Snapshot | None,
-        listeners: Sequence[Listener],
+        listeners: Sequence[EventListener],
     ) -> None:
         self.order = order
         self.config = config
         self.prompts = prompts
         self.snapshot = snapshot
-        self.letters: list[Letter] = []
-        self.usage: dict[str, Meter] = {}
-        self.sent = Meter()
+        self.letters: list[EvaluationLetter] = []
+        self.usage: dict[str, UsageMeter] = {}
+        self.sent = UsageMeter()
         self.n_reused = self.n_new = 0
         self.steps: list[Outcomes[Any]] = []
         self._asking = asking
         self._journal = journal
         self._listeners = listeners
-        self._engines: dict[Retrieval, QueryEngine] = {}  # the configured settings' first: the others share its parts
+        self._engines: dict[
+            RetrievalConfig, QueryEngine
+        ] = {}  # the configured settings' first: the others share its parts
 
     @property
     def out(self) -> Path:
@@ -122,7 +132,7 @@ class Session:
         return Path(self.order.out)
 
     @property
-    def pool(self) -> Pool:
+    def pool(self) -> EndpointPool:
         """Every model, behind ledger and limits (`ports.ChatPool`)."""
         return self._asking.pool
 
@@ -145,23 +155,23 @@ class Session:
         return await self._asking.structured(self._target(role))
 
     def asks(self, role: str, *prompts: str) -> dict[str, Any]:
-        """Return what decides the replies of a role, for `Unit.decides`: its models, and the named prompts."""
+        """Return what decides the replies of a role, for `WorkUnit.decides`: its models, and the named prompts."""
         texts = {
             name: [self.prompts.instructions.get(name, INSTRUCTIONS[name]), self.prompts.examples.get(name, "")]
             for name in prompts
         }
         return {"models": list(answerers(self.config, self._target(role))), "prompts": texts}
 
-    def systems(self, modes: Sequence[str]) -> list[System]:
+    def systems(self, modes: Sequence[str]) -> list[SystemUnderTest]:
         """Return what is compared: each mode with the configured settings, then with each variant's."""
         settings = {"": self.config.retrieval, **self.order.variants}
         return [
-            System(f"{mode}:{variant}" if variant else mode, mode, variant, retrieval)
+            SystemUnderTest(f"{mode}:{variant}" if variant else mode, mode, variant, retrieval)
             for variant, retrieval in settings.items()
             for mode in dict.fromkeys(modes)
         ]
 
-    def engine(self, system: System | None = None) -> QueryEngine:
+    def engine(self, system: SystemUnderTest | None = None) -> QueryEngine:
         """Return what answers questions with a system's settings; give the mode with each `Query`.
 
         Its answers go through the pool: ledger, limits and the bill hold for them, and a reply that cannot be used
@@ -181,7 +191,7 @@ class Session:
 
     def refuse(self, step: str, own_id: str, reason: str) -> None:
         """Count something that could not even become a unit, such as a record of a file without a question."""
-        self.letters.append(Letter(step, own_id, reason))
+        self.letters.append(EvaluationLetter(step, own_id, reason))
 
     def refuse_records(self, step: str, unreadable: Iterable[Unreadable]) -> None:
         """Count records of files that cannot be read."""
@@ -189,7 +199,7 @@ class Session:
             self.refuse(step, f"{each.uri}#{each.record}", each.reason)
 
     async def map(
-        self, step: str, units: Iterable[Unit[T]], work: Work[T], *, at_once: int | None = None
+        self, step: str, units: Iterable[WorkUnit[T]], work: Work[T], *, at_once: int | None = None
     ) -> Outcomes[T]:
         """Do what is not yet done of a step's units, several at a time; return what became of all.
 
@@ -216,13 +226,13 @@ class Session:
         try:
             await self._run(step, found, missing, work, at_once or self._calls_at_once())
         except BaseException:
-            self._tell(StageStopped(step))
+            self._tell(StageFailedEvent(step))
             raise
         self.n_reused += n_reused
         place = {entry.id: place for place, (entry, _) in enumerate(missing)}
         found.letters.sort(key=lambda letter: place[letter.id])  # not as they happened to end
         self.letters += found.letters
-        self.usage.setdefault(step, Meter()).add(found.usage)
+        self.usage.setdefault(step, UsageMeter()).add(found.usage)
         self.steps.append(found)
         seconds = time.perf_counter() - started
         self._tell(StageFinished(step, not missing, n_units, len(found.letters), seconds, found.usage))
@@ -235,20 +245,22 @@ class Session:
         await self._asking.close()
         await self._journal.close()
 
-    async def _planned(self, step: str, units: Iterable[Unit[T]]) -> tuple[Outcomes[T], list[tuple[Entry[T], int]]]:
+    async def _planned(
+        self, step: str, units: Iterable[WorkUnit[T]]
+    ) -> tuple[Outcomes[T], list[tuple[JournalEntry[T], int]]]:
         """Return the outcomes so far, and what is missing, each with the rounds that it was a letter."""
-        entries: list[Entry[T]] = []
+        entries: list[JournalEntry[T]] = []
         found = Outcomes(step, entries, self._journal)
-        missing: dict[str, tuple[Entry[T], int]] = {}
+        missing: dict[str, tuple[JournalEntry[T], int]] = {}
         seen: set[str] = set()
         for block in _blocks(units):
-            new = [Entry(unit.id, unit_key(step, unit.decides), unit.item) for unit in block]
+            new = [JournalEntry(unit.id, unit_key(step, unit.decides), unit.item) for unit in block]
             entries += new
             records = await self._journal.get_many([entry.key for entry in new])
             found.n_done += sum(entry.key in records for entry in new)
             paid = dict.fromkeys(entry.key for entry in new if entry.key in records and entry.key not in seen)
             for key in paid:  # equal units are paid once; in their order, since sums of dollars depend on it
-                found.usage.add(Meter.from_rows(records[key]["usage"]))
+                found.usage.add(UsageMeter.from_rows(records[key]["usage"]))
             seen |= records.keys()
             open_ = {entry.key: entry for entry in new if entry.key not in records and entry.key not in missing}
             rounds = await self._rounds(list(open_))
@@ -268,11 +280,11 @@ class Session:
         return rounds
 
     async def _run(
-        self, step: str, found: Outcomes[T], missing: Sequence[tuple[Entry[T], int]], work: Work[T], at_once: int
+        self, step: str, found: Outcomes[T], missing: Sequence[tuple[JournalEntry[T], int]], work: Work[T], at_once: int
     ) -> None:
         waiting = iter(missing)
         repeats = _repeats(found.entries)
-        running: set[asyncio.Task[tuple[Entry[T], Meter, float, Rejected | None]]] = set()
+        running: set[asyncio.Task[tuple[JournalEntry[T], UsageMeter, float, Rejected | None]]] = set()
         failure: BaseException | None = None
         try:
             while True:
@@ -291,7 +303,7 @@ class Session:
                         found.n_done += times
                         found.usage.add(meter)
                     else:
-                        found.letters.append(Letter(step, entry.id, rejected.reason, rejected.attempts))
+                        found.letters.append(EvaluationLetter(step, entry.id, rejected.reason, rejected.attempts))
                     self.n_new += 1
                     self._tell(TaskFinished(step, times, int(rejected is not None), seconds, meter))
         except asyncio.CancelledError:
@@ -303,9 +315,11 @@ class Session:
         if failure is not None:
             raise failure
 
-    async def _do(self, entry: Entry[T], round_: int, work: Work[T]) -> tuple[Entry[T], Meter, float, Rejected | None]:
+    async def _do(
+        self, entry: JournalEntry[T], round_: int, work: Work[T]
+    ) -> tuple[JournalEntry[T], UsageMeter, float, Rejected | None]:
         """Do one unit, in a task and so in a context of its own, and put it on record."""
-        meter = Meter()
+        meter = UsageMeter()
         current_meter.set(meter)
         retrying.set(round_ > 0)
         started = time.perf_counter()
@@ -341,7 +355,7 @@ class Session:
             listener(event)
 
 
-def _repeats(entries: Sequence[Entry[Any]]) -> dict[str, int]:
+def _repeats(entries: Sequence[JournalEntry[Any]]) -> dict[str, int]:
     """Return how often each unit that is there several times is there."""
     seen: set[str] = set()
     repeats: dict[str, int] = {}
@@ -352,7 +366,7 @@ def _repeats(entries: Sequence[Entry[Any]]) -> dict[str, int]:
     return repeats
 
 
-def _blocks(units: Iterable[Unit[T]]) -> Iterator[list[Unit[T]]]:
+def _blocks(units: Iterable[WorkUnit[T]]) -> Iterator[list[WorkUnit[T]]]:
     rest = iter(units)
     while block := list(islice(rest, _BLOCK)):
         yield block

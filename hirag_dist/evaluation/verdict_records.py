@@ -12,7 +12,7 @@ import numpy as np
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.errors import InputError
 from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND, TIE, winner_of
-from hirag_dist.evaluation.metrics.win_rates import Pair, Verdicts
+from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictTable
 from hirag_dist.evaluation.questions import rows_of, strings
 from hirag_dist.readers import Unreadable
 
@@ -42,7 +42,7 @@ class VerdictColumns:
         self._scores = array("d")
 
     def add(
-        self, pair: Pair, criterion: str, question: str, judge: str, replicate: int, swapped: bool, winner: int
+        self, pair: AnswerPair, criterion: str, question: str, judge: str, replicate: int, swapped: bool, winner: int
     ) -> None:
         """Add a verdict.
 
@@ -56,7 +56,7 @@ class VerdictColumns:
         self._swapped.append(swapped)
         self._scores.append(1.0 - _SCORES[winner] if swapped else _SCORES[winner])
 
-    def verdicts(self, pairs: Sequence[Pair] = (), criteria: Sequence[str] = ()) -> Verdicts:
+    def verdicts(self, pairs: Sequence[AnswerPair] = (), criteria: Sequence[str] = ()) -> VerdictTable:
         """Return them all.
 
         Args:
@@ -67,7 +67,7 @@ class VerdictColumns:
             for first, places in ((pairs, self._pairs), (criteria, self._criteria))
         )
         pair, criterion, question, judge, replicate = (np.array(column, np.int64) for column in self._columns)
-        return Verdicts(
+        return VerdictTable(
             tuple(pair_order),
             tuple(criterion_order),
             tuple(self._questions.at),
@@ -100,8 +100,8 @@ class RecordedVerdicts:
         unreadable: records and verdicts that can't be used, and why.
     """
 
-    verdicts: Verdicts
-    by_row: Verdicts | None
+    verdicts: VerdictTable
+    by_row: VerdictTable | None
     unreadable: tuple[Unreadable, ...]
 
 
@@ -147,7 +147,7 @@ def read_verdicts(paths: Sequence[str]) -> RecordedVerdicts:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    pair: Pair
+    pair: AnswerPair
     question: str
     judge: str
     replicate: int
@@ -200,7 +200,7 @@ def _read_record(
         return None, reasons or ["no criterion with a winner"]
     judge, replicate, row = fields.get("judge"), fields.get("replicate"), fields.get("record")
     return _Read(
-        Pair(first, other if first == one else one, comparison),
+        AnswerPair(first, other if first == one else one, comparison),
         question,
         judge if isinstance(judge, str) and judge else RECORDED_JUDGE,
         replicate if isinstance(replicate, int) and replicate > 0 else 0,
@@ -235,7 +235,7 @@ def write_verdict(
     }
 
 
-def add_record(columns: VerdictColumns, pair: Pair, record: Mapping[str, Any], criteria: Iterable[str]) -> None:
+def add_record(columns: VerdictColumns, pair: AnswerPair, record: Mapping[str, Any], criteria: Iterable[str]) -> None:
     """Add the verdicts of a record of `write_verdict`."""
     winners = {text: winner for winner, text in SHOWN.items()}
     for criterion in criteria:

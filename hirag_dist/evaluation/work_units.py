@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from hirag_dist import __version__
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.usage import Meter
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import Rejected
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ _BLOCK = 256  # records in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Unit(Generic[T]):
+class WorkUnit(Generic[T]):
     """A piece of work whose outcome is kept.
 
     Attributes:
@@ -48,12 +48,12 @@ class Outcome(Generic[T]):
     id: str
     item: T
     value: Value
-    usage: Meter
+    usage: UsageMeter
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class EvaluationLetter:
     """A dead letter: a unit that could not be done, or a record that could not be read, and why."""
 
     step: str
@@ -63,7 +63,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[T]):
+class JournalEntry(Generic[T]):
     """A unit as it is remembered during a run.
 
     Attributes:
@@ -87,10 +87,10 @@ class Outcomes(Generic[T]):
     """
 
     step: str
-    entries: Sequence[Entry[T]]
+    entries: Sequence[JournalEntry[T]]
     journal: Ledger
-    letters: list[Letter] = field(default_factory=list)
-    usage: Meter = field(default_factory=Meter)
+    letters: list[EvaluationLetter] = field(default_factory=list)
+    usage: UsageMeter = field(default_factory=UsageMeter)
     n_done: int = 0
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class Outcomes(Generic[T]):
             for entry in block:
                 record = records.get(entry.key)
                 if record is not None:
-                    usage = Meter.from_rows(record["usage"])
+                    usage = UsageMeter.from_rows(record["usage"])
                     yield Outcome(entry.id, entry.item, record["value"], usage, float(record["seconds"]))
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DatasetPart:
     """A Parquet file in the store."""
 
     path: str
@@ -21,7 +21,7 @@ class Dataset:
     """A table as files in the store, in order."""
 
     schema: pa.Schema
-    parts: tuple[Part, ...]
+    parts: tuple[DatasetPart, ...]
 
     @property
     def rows(self) -> int:

@@ -22,7 +22,7 @@ _WHO = ("dropped_by", "dropped_at", "dropped_why")
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class DroppedLetter:
     """A loss that was accepted. It holds for the unit, whatever is asked about it later.
 
     Attributes:
@@ -36,18 +36,18 @@ class Drop:
     why: str
 
 
-Drops = Mapping[tuple[str, str], Drop]
+Drops = Mapping[tuple[str, str], DroppedLetter]
 
 
-def load_drops(store: Store) -> dict[tuple[str, str], Drop]:
+def load_drops(store: Store) -> dict[tuple[str, str], DroppedLetter]:
     """Return the accepted losses of an index by (stage, unit id)."""
     if not store.exists(DROPS):
         return {}
-    found = (Drop(**entry) for entry in store.read_json(DROPS)["drops"])
+    found = (DroppedLetter(**entry) for entry in store.read_json(DROPS)["drops"])
     return {(drop.stage, drop.unit_id): drop for drop in found}
 
 
-def add_drops(store: Store, new: Iterable[Drop]) -> None:
+def add_drops(store: Store, new: Iterable[DroppedLetter]) -> None:
     """Accept losses; one that was accepted before stays as it is. The caller holds the build lock."""
     known = load_drops(store)
     for drop in new:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hirag_dist.llm.usage import Meter
+from hirag_dist.llm.usage import UsageMeter
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +27,18 @@ class TaskFinished:
     n_rows: int
     rejects: int
     seconds: float
-    usage: Meter = field(default_factory=Meter)
+    usage: UsageMeter = field(default_factory=UsageMeter)
 
 
 @dataclass(frozen=True, slots=True)
-class KernelsFound:
+class KernelsResolved:
     """A worker with a GPU has said which kernels it has: the name that stages have in their keys from here on."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class BatchesOut:
+class BatchesSubmitted:
     """Calls of a stage are out in batches, and are waited for."""
 
     label: str
@@ -47,7 +47,7 @@ class BatchesOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class UsageRecorded:
     """Calls were paid that no finished task counts as sent: a batch came home. Tasks find the replies in the ledger.
 
     Attributes:
@@ -55,16 +55,16 @@ class Spent:
     """
 
     label: str
-    usage: Meter = field(default_factory=Meter)
+    usage: UsageMeter = field(default_factory=UsageMeter)
     outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class StageStopped:
+class StageFailedEvent:
     """A stage was left before its end; `usage` is of tasks of which nobody was told, finished or not."""
 
     label: str
-    usage: Meter = field(default_factory=Meter)
+    usage: UsageMeter = field(default_factory=UsageMeter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,6 @@ class StageFinished:
     n_rows: int
     rejects: int
     seconds: float
-    usage: Meter = field(default_factory=Meter)
+    usage: UsageMeter = field(default_factory=UsageMeter)
     dropped: int = 0
     folder: str = ""

@@ -12,8 +12,8 @@ import pyarrow as pa
 from hirag_dist.execution.partitioning import cut
 from hirag_dist.execution.stage import InRounds, RoundStage, Services, kernels_of
 from hirag_dist.execution.task import Slice, Task, TaskResult, one_thread, write_outputs
-from hirag_dist.llm.usage import Meter
-from hirag_dist.protocols import Executor, Held, Kernels
+from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.protocols import Executor, Kernels, ResidentShards
 from hirag_dist.storage.store import Store
 
 
@@ -27,7 +27,7 @@ class _Shard:
     store: Store
 
 
-def go_rounds(tasks: Iterable[Task], executor: Executor) -> Iterator[TaskResult]:
+def run_iterations(tasks: Iterable[Task], executor: Executor) -> Iterator[TaskResult]:
     """Do the one task of a stage that goes round, here and on the workers of an executor.
 
     Its outputs are written as any task's, the marker last. A run that is killed begins again with the first round.
@@ -48,13 +48,13 @@ def go_rounds(tasks: Iterable[Task], executor: Executor) -> Iterator[TaskResult]
         ):
             n_rows = sum(piece.stop - piece.start for piece in pieces)
             outputs = stage.go_round(held, cast(Kernels, _LentKernels(lent)), n_rows)
-        yield write_outputs(task, outputs, Meter(), started)
+        yield write_outputs(task, outputs, UsageMeter(), started)
 
 
 class _LentKernels:
     """The kernels of one worker. Here, where the build is steered, there may be no such device."""
 
-    def __init__(self, lent: Held) -> None:
+    def __init__(self, lent: ResidentShards) -> None:
         self._lent = lent
 
     def __getattr__(self, name: str) -> Any:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from hirag_dist.execution.task import Task, TaskResult
-from hirag_dist.protocols import CPU, Executor, Held
+from hirag_dist.protocols import CPU, Executor, ResidentShards
 
 
 class LazyExecutor:
@@ -35,7 +35,7 @@ class LazyExecutor:
     @contextmanager
     def hold(
         self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True, kernels: str = CPU
-    ) -> Iterator[Held]:
+    ) -> Iterator[ResidentShards]:
         """Lend shards that stay with the workers.
 
         Raises:

@@ -39,7 +39,7 @@ class Shuffle:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PartitionPlan:
     """The tasks of a stage, made when they are asked for.
 
     Attributes:
@@ -52,7 +52,7 @@ class Plan:
     shuffle: Shuffle | None = None
 
 
-def plan(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset]) -> Plan:
+def plan(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset]) -> PartitionPlan:
     """Return how a stage is split. Its tasks write to `folder`.
 
     Raises:
@@ -65,7 +65,7 @@ def plan(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset])
     count = n_partitions(stage, inputs)
     if isinstance(split, ByKey) and count > 1:
         return _by_key(stage, folder, store, inputs, Scatter(split.column, count), split.n)
-    return Plan([inputs[main].rows], lambda: iter([Task(stage, 0, _whole(inputs), folder, store)]))
+    return PartitionPlan([inputs[main].rows], lambda: iter([Task(stage, 0, _whole(inputs), folder, store)]))
 
 
 def n_partitions(stage: Stage, inputs: Mapping[str, Dataset]) -> int:
@@ -92,16 +92,20 @@ def runs_together(partitions: int) -> int:
     return min(-(-partitions // _FILES), _MOST_RUNS)
 
 
-def _by_rows(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset], main: str, n: int) -> Plan:
+def _by_rows(
+    stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset], main: str, n: int
+) -> PartitionPlan:
     def tasks() -> Iterator[Task]:
         whole = _whole(inputs)
         for number, run in enumerate(cut(_slices(inputs[main]), n)):
             yield Task(stage, number, {**whole, main: run}, folder, store)
 
-    return Plan(_runs(inputs[main].rows, n), tasks)
+    return PartitionPlan(_runs(inputs[main].rows, n), tasks)
 
 
-def _by_key(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset], scatter: Scatter, n: int) -> Plan:
+def _by_key(
+    stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset], scatter: Scatter, n: int
+) -> PartitionPlan:
     """Split every input that has the column; see the others whole."""
     keyed = [name for name in inputs if scatter.column in stage.reads[name].names]
     _check_types(stage, keyed, scatter.column)
@@ -129,7 +133,7 @@ def _by_key(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Datase
     total = inputs[next(iter(inputs))].rows
     shares = [total * (at + 1) // scatter.count - total * at // scatter.count for at in range(scatter.count)]
     runs = [rows for name in keyed for rows in _runs(inputs[name].rows, run_rows)]
-    return Plan(shares, tasks, Shuffle(shuffled_to, runs, first_pass))
+    return PartitionPlan(shares, tasks, Shuffle(shuffled_to, runs, first_pass))
 
 
 def _check_types(stage: Stage, keyed: list[str], column: str) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed, StoreError
-from hirag_dist.execution.batch_api.driver import Batches, Rounds
-from hirag_dist.execution.batch_api.records import batches_out
+from hirag_dist.execution.batch_api.driver import BatchAttempts, Batches
+from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.execution.dataset import Dataset as Dataset
-from hirag_dist.execution.dataset import Part
+from hirag_dist.execution.dataset import DatasetPart
 from hirag_dist.execution.dead_letters import (
     DONE,
     SPARED,
@@ -31,19 +31,19 @@ from hirag_dist.execution.dead_letters import (
     task_letters,
 )
 from hirag_dist.execution.events import (
-    BatchesOut,
-    KernelsFound,
-    Spent,
+    BatchesSubmitted,
+    KernelsResolved,
+    StageFailedEvent,
     StageFinished,
     StageStarted,
-    StageStopped,
     TaskFinished,
+    UsageRecorded,
 )
-from hirag_dist.execution.iterative import go_rounds
+from hirag_dist.execution.iterative import run_iterations
 from hirag_dist.execution.partitioning import Shuffle, layout, plan
 from hirag_dist.execution.stage import InRounds, Services, Stage
 from hirag_dist.execution.task import Task, TaskResult, failed_path, marker_of, output_path, result_of, scattered
-from hirag_dist.llm.usage import Meter
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import Executor
 from hirag_dist.storage.layout import work_path
 from hirag_dist.storage.store import Store
@@ -84,8 +84,8 @@ class Run:
         self._fresh = fresh
         self._retry = retry
         self._batches = batches
-        self.usage: dict[str, Meter] = {}
-        self.sent = Meter()
+        self.usage: dict[str, UsageMeter] = {}
+        self.sent = UsageMeter()
         self.stages_run = 0
 
     def stage(self, stage: Stage, /, label: str, any_rejects: bool = False, **inputs: Dataset) -> dict[str, Dataset]:
@@ -127,35 +127,37 @@ class Run:
                 if spared:
                     self.store.delete(f"{folder}/{SPARED}")
             self.stages_run += 1
-        meter = Meter()
+        meter = UsageMeter()
         for result in results:
-            meter.add(Meter.from_rows(result.usage))
-        self.usage.setdefault(label, Meter()).add(meter)
+            meter.add(UsageMeter.from_rows(result.usage))
+        self.usage.setdefault(label, UsageMeter()).add(meter)
         seconds = time.perf_counter() - started
         self._tell(StageFinished(label, reused, n_units, rejects, seconds, meter, dropped, folder))
         return {
             name: Dataset(
                 schema,
-                tuple(Part(output_path(folder, name, r), *r.outputs[name]) for r in results if r.outputs[name][0]),
+                tuple(
+                    DatasetPart(output_path(folder, name, r), *r.outputs[name]) for r in results if r.outputs[name][0]
+                ),
             )
             for name, schema in stage.writes.items()
         }
 
     def collect(self) -> None:
         """Bring home what an earlier run left out in batches, so that it is not asked, and paid, again."""
-        out = batches_out(self.store)
+        out = open_batches(self.store)
         if out and self._batches is not None:
             for label in dict.fromkeys(each.stage for each in out):
                 there = [each.lines for each in out if each.stage == label]
-                self._tell(BatchesOut(label, len(there), sum(there)))
+                self._tell(BatchesSubmitted(label, len(there), sum(there)))
             self._batches.collect(self._came_home, out)
 
-    def spent(self, label: str, usage: Meter) -> None:
+    def spent(self, label: str, usage: UsageMeter) -> None:
         """Put on the bill what was spent outside any stage."""
         if usage.uses:
-            self.usage.setdefault(label, Meter()).add(usage)
+            self.usage.setdefault(label, UsageMeter()).add(usage)
             self.sent.add(usage)
-            self._tell(Spent(label, usage, outside=True))
+            self._tell(UsageRecorded(label, usage, outside=True))
 
     def ask_kernels(self, find: Callable[[Services, None, None], str], kernels: str) -> str:
         """Return what a worker says of the kernels that it has; it may have to be waited for.
@@ -169,7 +171,7 @@ class Run:
         """
         with self._executor.hold(_nothing, [None], kernels=kernels) as held:
             (name,) = held.each(find, None)
-        self._tell(KernelsFound(name))
+        self._tell(KernelsResolved(name))
         return name
 
     def rest(self) -> None:
@@ -181,7 +183,7 @@ class Run:
         path = f"{work_path(name, digest[:24])}/part-000000.parquet"
         if not self.store.exists(path):
             self.store.write_table(path, table)
-        return Dataset(table.schema, (Part(path, table.num_rows, digest),) if table.num_rows else ())
+        return Dataset(table.schema, (DatasetPart(path, table.num_rows, digest),) if table.num_rows else ())
 
     def read(self, dataset: Dataset, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a dataset, or some columns of it, as one table."""
@@ -223,18 +225,18 @@ class Run:
                     yield task
 
         try:
-            rounds = Rounds(self._batches_for(stage), label, folder)
+            rounds = BatchAttempts(self._batches_for(stage), label, folder)
             wanted: set[int] | None = None
             while wanted is None or wanted:
                 deferred = set()
                 tasks = rounds.prepared(missing(wanted))
                 in_rounds = isinstance(stage.split, InRounds)
-                for result in go_rounds(tasks, self._executor) if in_rounds else self._executor.map(tasks):
-                    usage = Meter.from_rows(result.usage)
+                for result in run_iterations(tasks, self._executor) if in_rounds else self._executor.map(tasks):
+                    usage = UsageMeter.from_rows(result.usage)
                     self.sent.add(usage)
                     if result.n_deferred:
                         deferred.add(result.number)
-                        self._tell(Spent(label, usage))
+                        self._tell(UsageRecorded(label, usage))
                         continue
                     results[result.number] = result
                     waiting.pop(result.number)
@@ -262,7 +264,7 @@ class Run:
             for result in self._executor.map(task for task in shuffle.tasks() if task.number not in done):
                 self._tell(TaskFinished(label, shuffle.rows[result.number], 0, result.seconds))
         except BaseException:
-            self._tell(StageStopped(label))
+            self._tell(StageFailedEvent(label))
             raise
         seconds = time.perf_counter() - started
         self._tell(StageFinished(label, False, sum(shuffle.rows), 0, seconds, folder=shuffle.folder))
@@ -278,28 +280,28 @@ class Run:
         return self._batches if wanted and hasattr(stage, "models") else None
 
     def _sent_batches(self, label: str, n_batches: int, n_calls: int) -> None:
-        self._tell(BatchesOut(label, n_batches, n_calls))
+        self._tell(BatchesSubmitted(label, n_batches, n_calls))
 
-    def _came_home(self, label: str, usage: Meter) -> None:
+    def _came_home(self, label: str, usage: UsageMeter) -> None:
         self.sent.add(usage)
         self._executor.charge(*usage.spent())
-        self._tell(Spent(label, usage))
+        self._tell(UsageRecorded(label, usage))
 
     def _account(self, label: str, folder: str, waiting: Mapping[int, int]) -> None:
         """Count what was spent by tasks of a stopped stage that were begun and did not come home: number → round."""
-        spent = Meter()
+        spent = UsageMeter()
         with suppress(StoreError):  # what stopped the stage is what is told
             failed = failed_path(folder)
             for name in self.store.names(failed):
-                spent.add(Meter.from_rows(self.store.read_json(f"{failed}/{name}")))
+                spent.add(UsageMeter.from_rows(self.store.read_json(f"{failed}/{name}")))
             self.store.delete(failed)
             for name in self.store.names(f"{folder}/tasks"):
                 if waiting.get(int(name.partition(".")[0])) is not None:
                     result = result_of(self.store.read_json(f"{folder}/tasks/{name}"))
                     if waiting[result.number] == result.round:
-                        spent.add(Meter.from_rows(result.usage))
+                        spent.add(UsageMeter.from_rows(result.usage))
         self.sent.add(spent)
-        self._tell(StageStopped(label, spent))
+        self._tell(StageFailedEvent(label, spent))
 
     def _to_retry(self, folder: str, known: Mapping[int, TaskResult]) -> dict[int, tuple[Rejected, ...]]:
         """Return the tasks with open dead letters, each with the letters that were dropped."""
@@ -348,7 +350,7 @@ class Run:
         letters = (self._open_letters(folder, result, columns) for result in results if n_rejects(result))
         first = next(table["reason"][0].as_py() for table in letters if table.num_rows)
         raise StageFailed(
-            f"{label}: refused {rejects:,} of {many(n_units, 'unit')}, more than max_reject_ratio "
+            f"{label}: refused {rejects:,} of {count_noun(n_units, 'unit')}, more than max_reject_ratio "
             f"{self._max_reject_ratio:g} allows; the first reason: {first}. `hirag-dist status --letters` shows them; "
             "`hirag-dist retry` asks them again, `retry --drop` accepts the loss, and with a higher max_reject_ratio "
             "`hirag-dist index` goes on without them"

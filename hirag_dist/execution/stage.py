@@ -11,7 +11,7 @@ import pyarrow as pa
 import tiktoken
 
 from hirag_dist.errors import Deferred
-from hirag_dist.protocols import CPU, ChatPool, Embedder, Held, Kernels
+from hirag_dist.protocols import CPU, ChatPool, Embedder, Kernels, ResidentShards
 from hirag_dist.types import Rejected
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ class RoundStage(Stage, Protocol):
         """Return what a worker holds of a shard; `first_row` is the number of its first row among all."""
         ...
 
-    def go_round(self, shards: Held, kernels: Kernels, n_rows: int) -> Tables:
+    def go_round(self, shards: ResidentShards, kernels: Kernels, n_rows: int) -> Tables:
         """Return the outputs.
 
         Args:

@@ -19,7 +19,7 @@ from hirag_dist.core.hash_partition import by_partition
 from hirag_dist.errors import Deferred, SchemaMismatch, StoreError
 from hirag_dist.execution.stage import Combines, Services, Stage, Tables, TaskStage
 from hirag_dist.llm.batch_api import Collector, collecting
-from hirag_dist.llm.usage import Meter, current_meter, retrying
+from hirag_dist.llm.usage import UsageMeter, current_meter, retrying
 from hirag_dist.protocols import ChatPool
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.shuffle_file import read_piece, write_pieces
@@ -125,7 +125,7 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     started = time.perf_counter()
     if task.scatter is not None:
         return await asyncio.to_thread(_scatter, task, task.scatter, started)
-    meter = Meter()
+    meter = UsageMeter()
     metered, retried = current_meter.set(meter), retrying.set(task.retry)
     collector = Collector(task.run) if task.calls else None
     collected = collecting.set(collector)
@@ -159,7 +159,7 @@ def _read_all(task: Task) -> Tables:
     return {name: _read(task, name) for name in task.inputs}
 
 
-def write_outputs(task: Task, outputs: Tables, meter: Meter, started: float) -> TaskResult:
+def write_outputs(task: Task, outputs: Tables, meter: UsageMeter, started: float) -> TaskResult:
     """Write the outputs of a task, then its marker."""
     written = {}
     for name, schema in task.stage.writes.items():
@@ -192,7 +192,7 @@ def _scatter(task: Task, scatter: Scatter, started: float) -> TaskResult:
     return result
 
 
-def _write_calls(task: Task, collector: Collector, meter: Meter, started: float) -> TaskResult:
+def _write_calls(task: Task, collector: Collector, meter: UsageMeter, started: float) -> TaskResult:
     task.store.write_bytes(f"{task.calls}/{task.number:06d}.jsonl", collector.content())
     seconds = time.perf_counter() - started
     return TaskResult(task.number, {}, meter.rows(), seconds, task.round, len(collector))

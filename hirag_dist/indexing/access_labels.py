@@ -14,9 +14,9 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.access.labels import label_sets
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.execution.runner import Dataset, Run
-from hirag_dist.indexing.context import Resolved
-from hirag_dist.indexing.hierarchy import Layers
-from hirag_dist.indexing.publish import Labelled
+from hirag_dist.indexing.context import ResolvedModels
+from hirag_dist.indexing.hierarchy import HierarchyState
+from hirag_dist.indexing.publish import LabelProvenance
 from hirag_dist.indexing.stages.access_labels import (
     CHUNK_SETS,
     DivideEntities,
@@ -33,9 +33,9 @@ from hirag_dist.storage.digest import table_digest
 log = logging.getLogger(__name__)
 
 
-def keep_apart(
-    run: Run, config: Config, resolved: Resolved, documents: Dataset, chunks: Dataset, layers: Layers
-) -> Labelled | None:
+def collect_label_provenance(
+    run: Run, config: Config, resolved: ResolvedModels, documents: Dataset, chunks: Dataset, layers: HierarchyState
+) -> LabelProvenance | None:
     """Return what labels call for, None where no document carries any."""
     carried = run.read(documents, ["document_id", "labels"])
     if not pc.sum(pc.list_value_length(carried["labels"])).as_py():
@@ -64,10 +64,10 @@ def keep_apart(
         run.stage(NameSources(layer), f"labels: sources of layer {layer}", mentions=of_layer)["sources"]
         for layer, of_layer in enumerate(layers.summary_mentions, 1)
     ]
-    return Labelled(mentions, statements, reduce(add, sources, Dataset(SUMMARY_SOURCES, ())), vectors)
+    return LabelProvenance(mentions, statements, reduce(add, sources, Dataset(SUMMARY_SOURCES, ())), vectors)
 
 
-def _mentions(run: Run, layers: Layers, chunk_sets: Dataset) -> tuple[Dataset, Dataset]:
+def _mentions(run: Run, layers: HierarchyState, chunk_sets: Dataset) -> tuple[Dataset, Dataset]:
     """Return ENTITY_MENTIONS and STATEMENTS; none where the graph was imported, and has no mentions."""
     kept = Dataset(ENTITY_MENTIONS, ()), Dataset(STATEMENTS, ())
     if layers.mentions is None or layers.relation_mentions is None:

@@ -6,12 +6,12 @@ import logging
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution.runner import Dataset, Run
-from hirag_dist.indexing.context import Resolved
-from hirag_dist.indexing.entity_resolution import Layer0, find_aliases, rename
-from hirag_dist.indexing.hierarchy import Layers, embed_layer
+from hirag_dist.indexing.context import ResolvedModels
+from hirag_dist.indexing.entity_resolution import UnresolvedGraph, find_aliases, rename
+from hirag_dist.indexing.hierarchy import HierarchyState, embed_layer
 from hirag_dist.indexing.stages.claims import ExtractClaims
 from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, MergeRelations
@@ -21,16 +21,16 @@ log = logging.getLogger(__name__)
 _PROMPT_TOKENS = 6000  # descriptions in one describe call
 
 
-class BasicGraph:
+class BaseLayerBuilder:
     """Makes the layer 0 of one build."""
 
-    def __init__(self, run: Run, config: Config, prompts: Prompts, resolved: Resolved) -> None:
+    def __init__(self, run: Run, config: Config, prompts: Prompts, resolved: ResolvedModels) -> None:
         self._run = run
         self._config = config
         self._prompts = prompts
         self._resolved = resolved
 
-    def extracted(self, chunks: Dataset) -> Layers:
+    def extracted(self, chunks: Dataset) -> HierarchyState:
         """Return the graph that the extract model finds in chunks.
 
         Raises:
@@ -63,7 +63,7 @@ class BasicGraph:
             self._add_claims(layers, chunks, found["mentions"])
         return layers
 
-    def described(self, entities: Dataset, relations: Dataset, label: str = "") -> Layers:
+    def described(self, entities: Dataset, relations: Dataset, label: str = "") -> HierarchyState:
         """Give each entity one description and a vector.
 
         Args:
@@ -79,7 +79,7 @@ class BasicGraph:
         )
         described = self._run.stage(describe, f"describe{label}", entities=entities)
         vectors = embed_layer(self._run, self._resolved, described["entities"], 0, label)
-        return Layers(
+        return HierarchyState(
             entities=[described["entities"]],
             vectors=[vectors],
             relations=relations,
@@ -87,7 +87,7 @@ class BasicGraph:
             rejects=described["rejects"],
         )
 
-    def _add_claims(self, layers: Layers, chunks: Dataset, mentions: Dataset) -> None:
+    def _add_claims(self, layers: HierarchyState, chunks: Dataset, mentions: Dataset) -> None:
         """Have the extract model list what chunks claim of the entities found in them."""
         extract = ExtractClaims(
             structured=self._resolved.structured["extract"],
@@ -105,15 +105,15 @@ class BasicGraph:
         relations = MergeRelations(self._config.description_tokens)
         joined = self._run.stage(relations, f"{label} relations", relation_mentions=relation_mentions)
         if n_cut := merged["cut"].rows + joined["cut"].rows:
-            what = many(n_cut, "entity or relation", "entities and relations")
+            what = count_noun(n_cut, "entity or relation", "entities and relations")
             log.warning("%s had more descriptions than are merged: the first were", what)
         return merged["entities"], joined["relations"]
 
-    def _resolved_layer(self, layers: Layers, mentions: Dataset, relation_mentions: Dataset) -> Layers:
+    def _resolved_layer(self, layers: HierarchyState, mentions: Dataset, relation_mentions: Dataset) -> HierarchyState:
         """Return the layer with the entities made one that go by several names; the others stay as they are."""
         resolved = self._resolved
         entities, vectors = layers.entities[0], layers.vectors[0]
-        before = Layer0(mentions, relation_mentions, entities, layers.relations, vectors, layers.rejects)
+        before = UnresolvedGraph(mentions, relation_mentions, entities, layers.relations, vectors, layers.rejects)
         aliases, rejects = find_aliases(
             self._run,
             before,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedModels:
     """What had to be found out before any stage key can be made.
 
     Attributes:

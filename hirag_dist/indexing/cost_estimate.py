@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hirag_dist.config.model import META_TYPES, Config, Endpoint, RoleTarget
+from hirag_dist.config.model import META_TYPES, Config, EndpointConfig, RoleTarget
 from hirag_dist.core.entities.claims import claims_request
 from hirag_dist.core.entities.resolution.candidate_pairs import LLM
 from hirag_dist.core.prompts.templates import (
@@ -55,7 +55,7 @@ FIRST_TOKEN_S, S_PER_TOKEN = 1.0, 1 / 60  # the assumed latency of a call
 
 
 @dataclass(frozen=True)
-class StagePlan:
+class StageEstimate:
     """One stage at one endpoint: expected calls, tokens, cost, and the least time that the limits allow.
 
     Attributes:
@@ -76,7 +76,7 @@ class StagePlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CostEstimate:
     """The whole estimate.
 
     Attributes:
@@ -91,7 +91,7 @@ class Plan:
     chunks: int
     tokens: int
     unreadable: tuple[tuple[str, str], ...]
-    stages: tuple[StagePlan, ...]
+    stages: tuple[StageEstimate, ...]
     seconds: float
 
 
@@ -106,7 +106,9 @@ class _Work:
     output_tokens: float
 
 
-def make_plan(inputs: Sequence[str], config: Config, prompts: Prompts, latency_s: float | None = None) -> Plan:
+def estimate_build(
+    inputs: Sequence[str], config: Config, prompts: Prompts, latency_s: float | None = None
+) -> CostEstimate:
     """Read INPUT and estimate its index.
 
     Args:
@@ -144,13 +146,13 @@ def make_plan(inputs: Sequence[str], config: Config, prompts: Prompts, latency_s
             )
             n_chunks += len(spans)
             n_tokens += sum(span.n_tokens for span in spans)
-    stages: list[StagePlan] = []
+    stages: list[StageEstimate] = []
     seconds = 0.0
     for work in _works(n_chunks, n_tokens, config, prompts):
         shares = list(_shares(work, config, latency_s))
         stages += shares
         seconds += max(share.seconds for share in shares)
-    return Plan(len(seen), copies, n_chunks, n_tokens, tuple(unreadable), tuple(stages), seconds)
+    return CostEstimate(len(seen), copies, n_chunks, n_tokens, tuple(unreadable), tuple(stages), seconds)
 
 
 def _works(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> Iterator[_Work]:
@@ -241,7 +243,7 @@ def _communities(entities: float, config: Config) -> tuple[float, float]:
     return total, tokens
 
 
-def _shares(work: _Work, config: Config, latency_s: float | None) -> Iterator[StagePlan]:
+def _shares(work: _Work, config: Config, latency_s: float | None) -> Iterator[StageEstimate]:
     """Yield a stage's part at each endpoint of its role, by weight."""
     targets = [(work.target, 1.0)] if isinstance(work.target, str) else [(s.endpoint, s.weight) for s in work.target]
     whole = sum(weight for _, weight in targets)
@@ -252,16 +254,16 @@ def _shares(work: _Work, config: Config, latency_s: float | None) -> Iterator[St
             calls = math.ceil(work.calls * weight / whole)
         cost = (read * endpoint.price.input + written * endpoint.price.output) / 1e6
         if config.llm.batch and work.stage != "embed" and endpoint.kind == "openai":
-            yield StagePlan(work.stage, name, calls, read, written, cost * BATCH_PRICE, 0.0, BATCH if calls else "")
+            yield StageEstimate(work.stage, name, calls, read, written, cost * BATCH_PRICE, 0.0, BATCH if calls else "")
             continue
         latency = FIRST_TOKEN_S + S_PER_TOKEN * written / max(calls, 1)
         if latency_s is not None and written:
             latency = latency_s
         seconds, bound = _least_time(calls, read + written, latency, endpoint)
-        yield StagePlan(work.stage, name, calls, read, written, cost, seconds, bound, latency if bound else 0.0)
+        yield StageEstimate(work.stage, name, calls, read, written, cost, seconds, bound, latency if bound else 0.0)
 
 
-def _least_time(calls: int, tokens: int, latency_s: float, endpoint: Endpoint) -> tuple[float, str]:
+def _least_time(calls: int, tokens: int, latency_s: float, endpoint: EndpointConfig) -> tuple[float, str]:
     """Return the least time that an endpoint's limits allow, and the limit that binds."""
     if endpoint.kind != "openai" or not calls:
         return 0.0, ""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from hirag_dist.config.model import Resolution
-from hirag_dist.core.entities.resolution.candidate_pairs import LLM, Rules
+from hirag_dist.config.model import ResolutionConfig
+from hirag_dist.core.entities.resolution.candidate_pairs import LLM, PairRules
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.runner import Dataset, Run
 from hirag_dist.indexing.stages.resolve import (
@@ -28,7 +28,7 @@ from hirag_dist.schemas import REJECTS
 
 
 @dataclass(frozen=True)
-class Layer0:
+class UnresolvedGraph:
     """Layer 0 as it was merged by name: described, embedded, and what it was merged from."""
 
     mentions: Dataset
@@ -40,7 +40,7 @@ class Layer0:
 
 
 @dataclass(frozen=True)
-class Renamed:
+class RenamedGraph:
     """What is merged again, and what stays.
 
     Attributes:
@@ -58,8 +58,8 @@ class Renamed:
 
 def find_aliases(
     run: Run,
-    layer: Layer0,
-    config: Resolution,
+    layer: UnresolvedGraph,
+    config: ResolutionConfig,
     homonyms: Literal["merge", "split"],
     prompts: Prompts,
     structured: bool,
@@ -72,7 +72,7 @@ def find_aliases(
         structured: whether the model is asked for JSON.
         models: that answer what is asked, of role summarise.
     """
-    rules = Rules(config.tiers, config.threshold, config.threshold - config.llm_band, homonyms == "split")
+    rules = PairRules(config.tiers, config.threshold, config.threshold - config.llm_band, homonyms == "split")
     proposed = run.stage(
         ProposePairs(rules, dim),
         "propose pairs",
@@ -96,9 +96,9 @@ def find_aliases(
     return aliases, rejects
 
 
-def rename(run: Run, layer: Layer0, aliases: Dataset) -> Renamed:
+def rename(run: Run, layer: UnresolvedGraph, aliases: Dataset) -> RenamedGraph:
     """Return what is to be merged again by the names resolved, and what stays as it is."""
-    return Renamed(
+    return RenamedGraph(
         mentions=run.stage(RenameMentions(), "rename mentions", mentions=layer.mentions, aliases=aliases)["mentions"],
         relation_mentions=run.stage(
             RenameRelations(), "rename relations", relation_mentions=layer.relation_mentions, aliases=aliases

@@ -10,13 +10,13 @@ from typing import Any
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
-from hirag_dist.core.clustering.sparsity import Limits, change_rate, stop_after_clustering, stop_before_clustering
+from hirag_dist.core.clustering.sparsity import StopLimits, change_rate, stop_after_clustering, stop_before_clustering
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.runner import Dataset, Run
-from hirag_dist.indexing.context import Resolved
-from hirag_dist.indexing.layer_clustering import Clustered, Clustering, cluster_layer
+from hirag_dist.indexing.context import ResolvedModels
+from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, LayerClusters, cluster_layer
 from hirag_dist.indexing.stages.embed import EmbedEntities
-from hirag_dist.indexing.stages.packed_calls import Packing
+from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.summarise import SummariseClusters
 from hirag_dist.indexing.stages.summary_layer import (
     LinkMembers,
@@ -45,7 +45,7 @@ _NOTHING: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class ImportedCommunities:
     """Communities of layer 0 that another tool found, and their reports."""
 
     communities: Dataset
@@ -53,7 +53,7 @@ class Kept:
 
 
 @dataclass
-class Layers:
+class HierarchyState:
     """The hierarchy as it grows: entities and vectors by layer, relations of all, a record a layer.
 
     Attributes:
@@ -71,7 +71,7 @@ class Layers:
     rejects: Dataset
     aliases: Dataset = field(default_factory=lambda: Dataset(ALIASES, ()))
     claims: Dataset = field(default_factory=lambda: Dataset(CLAIMS, ()))
-    kept: Kept | None = None
+    kept: ImportedCommunities | None = None
     records: list[dict[str, Any]] = field(default_factory=list)
     mentions: Dataset | None = None
     relation_mentions: Dataset | None = None
@@ -79,7 +79,7 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class _Above:
+class _SummaryLayer:
     """A layer of summary entities, not yet embedded."""
 
     entities: Dataset
@@ -89,11 +89,16 @@ class _Above:
     n_uncovering: int
 
 
-class Growth:
+class HierarchyBuilder:
     """Grows the layers of one build."""
 
     def __init__(
-        self, run: Run, config: Config, prompts: Prompts, resolved: Resolved, meta_types: Callable[[], tuple[str, ...]]
+        self,
+        run: Run,
+        config: Config,
+        prompts: Prompts,
+        resolved: ResolvedModels,
+        meta_types: Callable[[], tuple[str, ...]],
     ) -> None:
         """Prepare a growth; `meta_types` gives 𝒳, and is asked when the first layer is summarised."""
         self._run = run
@@ -104,7 +109,7 @@ class Growth:
         self._sparsities: list[float] = []
         self._names: list[Dataset] = []  # of the layers above 0
         clustering = config.clustering
-        self._clustering = Clustering(
+        self._clustering = LayerClusteringOptions(
             ClusterSettings(
                 clustering.target_size,
                 clustering.max_size,
@@ -118,9 +123,9 @@ class Growth:
             resolved.kernels,
             clustering.reduction,
         )
-        self._limits = Limits(config.stop, config.min_change_rate, clustering.target_size, config.max_layers)
+        self._limits = StopLimits(config.stop, config.min_change_rate, clustering.target_size, config.max_layers)
 
-    def grow(self, layers: Layers) -> None:
+    def grow(self, layers: HierarchyState) -> None:
         """Add layers 1, 2, … until the stop rule ends them. Paper: Algorithm 1, lines 5–13."""
         while True:
             layer = len(layers.entities) - 1
@@ -137,7 +142,7 @@ class Growth:
         if self._names:
             layers.relations += self._equal_names(layers.entities[0])
 
-    def _grow_one(self, layers: Layers, layer: int, record: dict[str, Any]) -> str | None:
+    def _grow_one(self, layers: HierarchyState, layer: int, record: dict[str, Any]) -> str | None:
         """Add a layer; return why there is none."""
         found = cluster_layer(self._run, self._clustering, layer, layers.vectors[layer], layers.entities[layer])
         record |= found.stats
@@ -160,13 +165,15 @@ class Growth:
         self._names.append(above.names)
         return None
 
-    def _summarised(self, layers: Layers, layer: int, found: Clustered, record: dict[str, Any]) -> _Above:
+    def _summarised(
+        self, layers: HierarchyState, layer: int, found: LayerClusters, record: dict[str, Any]
+    ) -> _SummaryLayer:
         config, run = self._config, self._run
         summarise = SummariseClusters(
             layer=layer + 1,
             structured=self._resolved.structured["summarise"],
             meta_types=self._meta_types(),
-            packing=Packing(config.clustering.summary_pack_tokens, config.pack_units),
+            packing=PackingOptions(config.clustering.summary_pack_tokens, config.pack_units),
             same_language=config.reply_language == "text",
             prompts=self._prompts,
             models=self._resolved.models["summarise"],
@@ -180,7 +187,7 @@ class Growth:
         relations = run.stage(MergeSummaryRelations(layer + 1), f"{label}: relations", links=linked["links"])
         record["n_attached"] = self._total(linked["stats"])
         record["n_unattached"] = self._total(relations["stats"])
-        return _Above(
+        return _SummaryLayer(
             entities["entities"],
             entities["names"],
             relations["relations"],
@@ -198,7 +205,7 @@ class Growth:
         return sum(column.to_pylist())
 
 
-def embed_layer(run: Run, resolved: Resolved, entities: Dataset, layer: int, label: str = "") -> Dataset:
+def embed_layer(run: Run, resolved: ResolvedModels, entities: Dataset, layer: int, label: str = "") -> Dataset:
     """Return the vectors of a layer's entities; `label` is put behind the stage's name."""
     stage = EmbedEntities(resolved.embedder, resolved.dim)
     return run.stage(stage, f"embed layer {layer}{label}", entities=entities)["vectors"]

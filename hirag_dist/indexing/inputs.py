@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InputError
 from hirag_dist.indexing.stages.read import SOURCES
 from hirag_dist.readers import find_inputs, is_missing_text, is_uri, public_uri
@@ -68,12 +68,12 @@ def check_read(sources: pa.Table, read: set[str], rejects: pa.Table, text_field:
                     raise InputError(f"no record of INPUT has its text in {text_field!r}: {unit} has {reason}")
     if not read:
         raise InputError(
-            f"INPUT holds no text that can be indexed: {many(sources.num_rows, 'file')}, none of which could be read; "
+            f"INPUT holds no text that can be indexed: {count_noun(sources.num_rows, 'file')}, none of which could be read; "
             f"the first, {units[0]}: {reasons[0]}"
         )
 
 
-def lasting(argument: str) -> str:
+def portable_uri(argument: str) -> str:
     """Return an INPUT argument so that it means the same from another folder, and holds no credentials."""
     return public_uri(argument) if is_uri(argument) else os.path.abspath(os.path.expanduser(argument))
 

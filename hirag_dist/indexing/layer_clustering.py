@@ -32,7 +32,7 @@ _CELL_TASKS = 64
 
 
 @dataclass(frozen=True)
-class Clustering:
+class LayerClusteringOptions:
     """What decides the clusters of a layer, and what prompts show of their members.
 
     Attributes:
@@ -52,7 +52,7 @@ class Clustering:
 
 
 @dataclass(frozen=True)
-class Clustered:
+class LayerClusters:
     """A layer's clusters: CLUSTERS, CLUSTER_MEMBERS, and the row of CLUSTER_STATS."""
 
     clusters: Dataset
@@ -60,7 +60,9 @@ class Clustered:
     stats: dict[str, Any]
 
 
-def cluster_layer(run: Run, how: Clustering, layer: int, vectors: Dataset, entities: Dataset) -> Clustered:
+def cluster_layer(
+    run: Run, how: LayerClusteringOptions, layer: int, vectors: Dataset, entities: Dataset
+) -> LayerClusters:
     """Return the clusters of a layer; a layer of more than a shard of rows takes the many tasks, with the same result.
 
     Args:
@@ -84,10 +86,12 @@ def cluster_layer(run: Run, how: Clustering, layer: int, vectors: Dataset, entit
         return _by_stages(run, how, layer, label, vectors, entities)
     stage = ClusterLayer(layer, how.dim, how.reduce_dims, how.settings, how.description_chars, how.kernels)
     found = run.stage(stage, label, vectors=vectors, entities=entities)
-    return Clustered(found["clusters"], found["members"], run.read(found["stats"]).to_pylist()[0])
+    return LayerClusters(found["clusters"], found["members"], run.read(found["stats"]).to_pylist()[0])
 
 
-def _by_stages(run: Run, how: Clustering, layer: int, label: str, vectors: Dataset, entities: Dataset) -> Clustered:
+def _by_stages(
+    run: Run, how: LayerClusteringOptions, layer: int, label: str, vectors: Dataset, entities: Dataset
+) -> LayerClusters:
     """Vectors → scores → cells → clusters of each cell → memberships with what is shown of a member → clusters.
 
     What a worker has in memory is a shard of rows, or the partition of a key with as many.
@@ -114,7 +118,7 @@ def _by_stages(run: Run, how: Clustering, layer: int, label: str, vectors: Datas
     counts = run.read(grouped["sizes"])
     sizes = np.repeat(counts["size"].to_numpy(), counts["n_clusters"].to_numpy())
     stats = cluster_stats(sizes, vectors.rows, int(components.sum()))
-    return Clustered(grouped["clusters"], grouped["members"], stats)
+    return LayerClusters(grouped["clusters"], grouped["members"], stats)
 
 
 def _rows_of_cells(settings: ClusterSettings, n_rows: int) -> int:

@@ -14,21 +14,21 @@ import pyarrow as pa
 from hirag_dist.compute.factory import gpu_kernels
 from hirag_dist.config.model import META_TYPES, Config
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InputError, StageFailed
 from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.execution.runner import Dataset, Run
-from hirag_dist.indexing.access_labels import keep_apart
-from hirag_dist.indexing.base_layer import BasicGraph
-from hirag_dist.indexing.context import Resolved
-from hirag_dist.indexing.hierarchy import DESCRIPTION_CHARS, Growth, Kept, Layers
+from hirag_dist.indexing.access_labels import collect_label_provenance
+from hirag_dist.indexing.base_layer import BaseLayerBuilder
+from hirag_dist.indexing.context import ResolvedModels
+from hirag_dist.indexing.hierarchy import DESCRIPTION_CHARS, HierarchyBuilder, HierarchyState, ImportedCommunities
 from hirag_dist.indexing.inputs import check_read, source_table
-from hirag_dist.indexing.publish import Parts, publish
+from hirag_dist.indexing.publish import SnapshotContents, publish
 from hirag_dist.indexing.stages.chunk import ChunkDocuments
 from hirag_dist.indexing.stages.communities import DetectCommunities, KeepCommunities, OutlineReports
 from hirag_dist.indexing.stages.embed import EmbedChunks
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
-from hirag_dist.indexing.stages.packed_calls import Packing
+from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import ClaimLines, EntityLines, RelationLines
@@ -37,7 +37,7 @@ from hirag_dist.readers import ReadOptions
 from hirag_dist.schemas import LAYERS, REJECTS
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import DROPPED
-from hirag_dist.storage.snapshot.history import gone_back_to
+from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.snapshot.writer import make_current
@@ -71,7 +71,7 @@ class Build:
     """One build of one index."""
 
     def __init__(
-        self, config: Config, prompts: Prompts, resolved: Resolved, run: Run, *, forward: bool = False
+        self, config: Config, prompts: Prompts, resolved: ResolvedModels, run: Run, *, forward: bool = False
     ) -> None:
         """Prepare a build.
 
@@ -83,7 +83,7 @@ class Build:
         self._resolved = resolved
         self._run = run
         self._forward = forward
-        self._basic = BasicGraph(run, config, prompts, resolved)
+        self._basic = BaseLayerBuilder(run, config, prompts, resolved)
 
     def index(self, inputs: Sequence[str], require_complete: bool = False) -> BuildResult:
         """Read INPUT, build every layer, publish the snapshot and make it current, unless somebody went back from it.
@@ -128,24 +128,24 @@ class Build:
         layers = self._basic.described(there["entities"], there["relations"])
         layers.claims = there["claims"]
         if "reports" in there:
-            layers.kept = Kept(there["communities"], there["reports"])
+            layers.kept = ImportedCommunities(there["communities"], there["reports"])
         letters = put("imported_rejects", table, table_digest(table))
         return self._finish(there["documents"], there["chunks"], layers, letters, False)
 
     def _finish(
-        self, documents: Dataset, chunks: Dataset, layers: Layers, rejects: Dataset, require_complete: bool
+        self, documents: Dataset, chunks: Dataset, layers: HierarchyState, rejects: Dataset, require_complete: bool
     ) -> BuildResult:
         chunk_vectors = self._run.stage(
             EmbedChunks(self._resolved.embedder, self._resolved.dim), "chunk vectors", chunks=chunks
         )["vectors"]
         self._name_kernels()
-        growth = Growth(
+        growth = HierarchyBuilder(
             self._run, self._config, self._prompts, self._resolved, lambda: self._meta_types(chunks, layers)
         )
         growth.grow(layers)
         entities = sum(layers.entities[1:], layers.entities[0])
         communities, reports, report_rejects = self._communities(layers, entities)
-        parts = Parts(
+        parts = SnapshotContents(
             documents=documents,
             chunks=chunks,
             entities=entities,
@@ -159,13 +159,13 @@ class Build:
             chunk_vectors=chunk_vectors,
             aliases=layers.aliases,
             claims=layers.claims,
-            labelled=keep_apart(self._run, self._config, self._resolved, documents, chunks, layers),
+            labelled=collect_label_provenance(self._run, self._config, self._resolved, documents, chunks, layers),
         )
         if require_complete and parts.rejects.rows:
             n_open = split_letters(self._run.read(parts.rejects), self._run.drops)[0].num_rows
             if n_open:
                 raise StageFailed(
-                    f"{many(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status --letters` "
+                    f"{count_noun(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status --letters` "
                     "shows all, `hirag-dist retry` asks them again, `retry --drop` accepts the loss"
                 )
         self._run.rest()
@@ -180,14 +180,14 @@ class Build:
             name = self._run.ask_kernels(gpu_kernels, "gpu")
             self._resolved = replace(self._resolved, kernels=name)
 
-    def _publish(self, parts: Parts) -> BuildResult:
+    def _publish(self, parts: SnapshotContents) -> BuildResult:
         store = self._run.store
         before = current_id(store)
         manifest = publish(
             self._run, parts, embedder=self._resolved.embedder, dim=self._resolved.dim, build=self._provenance()
         )
         own_id = manifest.snapshot_id
-        stays = None if self._forward else gone_back_to(store, own_id)
+        stays = None if self._forward else rolled_back_to(store, own_id)
         changed = before != own_id and stays is None
         if changed:
             with self._run.fence():
@@ -212,7 +212,7 @@ class Build:
         config = self._config
         return ChunkDocuments(config.tokenizer, config.chunk_tokens, config.chunk_overlap_tokens, config.chunking)
 
-    def _meta_types(self, chunks: Dataset, layers: Layers) -> tuple[str, ...]:
+    def _meta_types(self, chunks: Dataset, layers: HierarchyState) -> tuple[str, ...]:
         """Return 𝒳: as configured, or as the summarise model proposes them; the default ones where it cannot."""
         config, run = self._config, self._run
         if config.meta_types != "generate":
@@ -229,7 +229,7 @@ class Build:
             communities.max_size, communities.resolution, self._config.seed, self._resolved.kernels
         )
 
-    def _communities(self, layers: Layers, entities: Dataset) -> tuple[Dataset, Dataset, Dataset]:
+    def _communities(self, layers: HierarchyState, entities: Dataset) -> tuple[Dataset, Dataset, Dataset]:
         """Return communities, their reports, and dead letters."""
         run, kept, relations = self._run, layers.kept, layers.relations
         if kept is not None:
@@ -276,7 +276,7 @@ class Build:
             max_tokens=config.report_tokens,
             min_entities=config.report_min_entities,
             tokenizer=self._config.tokenizer,
-            packing=Packing(config.report_pack_tokens, self._config.pack_units),
+            packing=PackingOptions(config.report_pack_tokens, self._config.pack_units),
             same_language=self._config.reply_language == "text",
             prompts=self._prompts,
             models=self._resolved.models["report"],

@@ -18,14 +18,14 @@ from hirag_dist.execution.dead_letters import Drops, split_letters
 from hirag_dist.execution.runner import Dataset, Run
 from hirag_dist.indexing.stages.access_labels import part_rows
 from hirag_dist.indexing.stages.embed import vector_matrix
-from hirag_dist.llm.usage import Meter
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS, SUMMARY_SOURCES, USAGE
 from hirag_dist.storage import layout
 from hirag_dist.storage.layout import ALIASES, CLAIMS, CONTENT_TABLES, DROPPED, OPTIONAL_CONTENT, PART_ARRAYS
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
-from hirag_dist.storage.spill import Scratch, scratch
+from hirag_dist.storage.spill import SpillFile, spill_file
 from hirag_dist.storage.store import Store
 
 ARRAYS = (
@@ -37,7 +37,7 @@ ARRAYS = (
     "vectors/chunks",
 )
 
-_ORDER: Mapping[str, Sequence[str]] = {  # what each table of `Parts` is sorted by
+_ORDER: Mapping[str, Sequence[str]] = {  # what each table of `SnapshotContents` is sorted by
     "documents": ("document_id",),
     "chunks": ("document_id", "position"),
     "entities": ("layer", "entity_id"),
@@ -51,7 +51,7 @@ _ORDER: Mapping[str, Sequence[str]] = {  # what each table of `Parts` is sorted 
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelProvenance:
     """What tells apart what documents of several label sets say.
 
     Attributes:
@@ -67,7 +67,7 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class Parts:
+class SnapshotContents:
     """Everything that a snapshot is made of, as datasets."""
 
     documents: Dataset
@@ -83,10 +83,10 @@ class Parts:
     chunk_vectors: Dataset
     aliases: Dataset
     claims: Dataset
-    labelled: Labelled | None = None
+    labelled: LabelProvenance | None = None
 
 
-def publish(run: Run, parts: Parts, *, embedder: str, dim: int, build: Mapping[str, Any]) -> Manifest:
+def publish(run: Run, parts: SnapshotContents, *, embedder: str, dim: int, build: Mapping[str, Any]) -> Manifest:
     """Write the snapshot of a build; going live is left to the caller.
 
     Tables and vectors lie in a temporary folder, mapped (`storage.spill`). Memory: dead letters and reports of what
@@ -95,7 +95,7 @@ def publish(run: Run, parts: Parts, *, embedder: str, dim: int, build: Mapping[s
     Raises:
         StoreError: the temporary folder or the index has no room; nothing that was done is lost.
     """
-    with scratch() as folder:
+    with spill_file() as folder:
         tables = _tables(run, folder, parts)
         tables |= _letter_tables(run.read(parts.rejects), run.drops)
         entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
@@ -133,7 +133,7 @@ def republish(store: Store, own_id: str, drops: Drops) -> Manifest:
     """
     before = open_snapshot(store, own_id)
     own = [name for name in OPTIONAL_CONTENT if name in before.manifest.counts]
-    with scratch() as folder:
+    with spill_file() as folder:
         tables = {}
         for name in (*CONTENT_TABLES, "usage", *own):
             # Parquet names the items of lists otherwise, and the id is a hash of types too.
@@ -152,7 +152,7 @@ def republish(store: Store, own_id: str, drops: Drops) -> Manifest:
         )
 
 
-def _tables(run: Run, folder: Scratch, parts: Parts) -> dict[str, pa.Table]:
+def _tables(run: Run, folder: SpillFile, parts: SnapshotContents) -> dict[str, pa.Table]:
     """Return all tables but those of dead letters and of labels, in the order in which they are written."""
     tables = {"layers": parts.layers, "usage": usage_table(run.usage)}
     for name, by in _ORDER.items():
@@ -162,7 +162,7 @@ def _tables(run: Run, folder: Scratch, parts: Parts) -> dict[str, pa.Table]:
     return {name: tables[name] for name in (*CONTENT_TABLES, "usage", ALIASES, CLAIMS) if name in tables}
 
 
-def _label_tables(run: Run, folder: Scratch, labelled: Labelled) -> dict[str, pa.Table]:
+def _label_tables(run: Run, folder: SpillFile, labelled: LabelProvenance) -> dict[str, pa.Table]:
     """Return the tables of `layout.LABEL_TABLES`, each sorted; empty ones too: that there is nothing is told."""
     mentions, statements = labelled.entity_mentions, labelled.statements
     sources = run.read(labelled.summary_sources).group_by(SUMMARY_SOURCES.names).aggregate([]).cast(SUMMARY_SOURCES)
@@ -175,7 +175,7 @@ def _label_tables(run: Run, folder: Scratch, labelled: Labelled) -> dict[str, pa
 
 
 def _part_arrays(
-    run: Run, folder: Scratch, vectors: Dataset, entity_ids: pa.ChunkedArray, dim: int
+    run: Run, folder: SpillFile, vectors: Dataset, entity_ids: pa.ChunkedArray, dim: int
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of `layout.PART_ARRAYS`, sorted by (entity row, label set); none where there are no parts."""
     if not vectors.rows:
@@ -197,7 +197,7 @@ def _letter_tables(letters: pa.Table, drops: Drops) -> dict[str, pa.Table]:
     return {"rejects": rejects} | ({DROPPED: dropped} if dropped.num_rows else {})
 
 
-def usage_table(usage: Mapping[str, Meter]) -> pa.Table:
+def usage_table(usage: Mapping[str, UsageMeter]) -> pa.Table:
     """Return USAGE: what the replies that a build rests on cost, whenever they were paid."""
     rows = [
         {"stage": label} | {name: row[name] for name in USAGE.names if name != "stage"}
@@ -222,12 +222,12 @@ def lineage(store: Store, communities: pa.Table) -> dict[str, str]:
     return communities_continued(old, communities)
 
 
-def _aligned(run: Run, folder: Scratch, vectors: Dataset, order: pa.ChunkedArray, dim: int) -> NDArray[np.float32]:
+def _aligned(run: Run, folder: SpillFile, vectors: Dataset, order: pa.ChunkedArray, dim: int) -> NDArray[np.float32]:
     ids, matrix = _arrived(run, folder, vectors, dim)
     return folder.ordered(matrix, rows_of(order, ids))
 
 
-def _arrived(run: Run, folder: Scratch, vectors: Dataset, dim: int) -> tuple[pa.ChunkedArray, NDArray[np.float32]]:
+def _arrived(run: Run, folder: SpillFile, vectors: Dataset, dim: int) -> tuple[pa.ChunkedArray, NDArray[np.float32]]:
     """Return the ids of VECTORS and the vectors, mapped, in the order of the parts."""
     ids: list[pa.Array] = []
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from hirag_dist.core.graph.hierarchy_metrics import PathLengths
-from hirag_dist.core.text.normalize import many
-from hirag_dist.inspection.measures import Clustering
+from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.inspection.measures import ClusteringCoefficients
 from hirag_dist.inspection.model import DegreeBin, LayerSummary
 
 _WIDTH = 520
@@ -27,8 +27,8 @@ def layer_pyramid(layers: Sequence[LayerSummary]) -> str:
         top = place * (row + gap) + 1
         text = left + full + 18
         sizes = f"median {_short(layer.median_cluster)} · largest {layer.largest_cluster:,}"
-        clusters = f"{many(layer.clusters, 'cluster')} · {sizes}"
-        title = f"Layer {layer.layer}: {many(layer.entities, 'entity', 'entities')}"
+        clusters = f"{count_noun(layer.clusters, 'cluster')} · {sizes}"
+        title = f"Layer {layer.layer}: {count_noun(layer.entities, 'entity', 'entities')}"
         parts.append(
             f"<g><title>{escape(title)}</title>"
             f'<rect class="fill-l{layer.layer % 8}" x="{middle - half:.1f}" y="{top}" width="{2 * half:.1f}" '
@@ -108,7 +108,7 @@ def degree_chart(bins: Sequence[DegreeBin]) -> str:
         name = str(found.low) if found.low == found.high else f"{_short(found.low)}\u2013{_short(found.high)}"
         neighbours = "neighbour" if found.high == 1 else "neighbours"
         parts.append(
-            f"<g><title>{many(found.entities, 'entity', 'entities')} with {name} {neighbours}</title>"
+            f"<g><title>{count_noun(found.entities, 'entity', 'entities')} with {name} {neighbours}</title>"
             f'<rect class="degree" x="{x + step * 0.08:.1f}" y="{height - bottom - tall:.1f}" '
             f'width="{step * 0.84:.1f}" height="{tall:.1f}" rx="2"/>'
             f'<text class="soft mid" x="{x + step / 2:.1f}" y="{height - 22}">{name}</text></g>'
@@ -117,7 +117,7 @@ def degree_chart(bins: Sequence[DegreeBin]) -> str:
     return svg(width, height, "Degree distribution", parts)
 
 
-def path_chart(paths: PathLengths) -> str:
+def path_chart(paths: PathLengthSample) -> str:
     """Return which share of the pairs is how many hops apart: in layer 0 and, beside it, over all layers."""
     if not paths.pairs:
         return '<p class="none">No two entities of layer 0 stand in different chunks.</p>'
@@ -134,7 +134,7 @@ def path_chart(paths: PathLengths) -> str:
     return _pairs_of_bars(names, flat, whole, "{:.1%}", "Share of the pairs by hops between them")
 
 
-def clustering_chart(base: Clustering, whole: Clustering) -> str:
+def clustering_chart(base: ClusteringCoefficients, whole: ClusteringCoefficients) -> str:
     """Return the clustering coefficients of layer 0 and of all layers side by side, as the paper's Fig. 5 does."""
     flat, layered = ([graph.transitivity, graph.average_local] for graph in (base, whole))
     return _pairs_of_bars(["global (Eq. 18)", "mean local"], flat, layered, "{:.4f}", "Clustering coefficients")

@@ -48,7 +48,7 @@ class SimpleGraph:
 
 
 @dataclass(frozen=True, slots=True)
-class Clustering:
+class ClusteringCoefficients:
     """How often the neighbours of a node are neighbours.
 
     Attributes:
@@ -136,7 +136,7 @@ def triangles_per_node(graph: SimpleGraph, block_wedges: int = _BLOCK_WEDGES) ->
     return result
 
 
-def clustering(graph: SimpleGraph, max_wedges: int = _MAX_WEDGES, seed: int = 0) -> Clustering:
+def clustering(graph: SimpleGraph, max_wedges: int = _MAX_WEDGES, seed: int = 0) -> ClusteringCoefficients:
     """Return the clustering coefficients of a graph.
 
     Paper: Eq. 18 (the global coefficient, closed triples over all triples) and, beside it, the mean of the local ones.
@@ -150,13 +150,13 @@ def clustering(graph: SimpleGraph, max_wedges: int = _MAX_WEDGES, seed: int = 0)
     triples = degrees * (degrees - 1) // 2
     n_triples = int(triples.sum())
     if not n_triples:
-        return Clustering(0.0, 0.0, 0, True)
+        return ClusteringCoefficients(0.0, 0.0, 0, True)
     if _wedges(graph) > max_wedges:
         return _estimated(graph, triples.astype(np.float64), seed)
     triangles = triangles_per_node(graph)
     local = np.divide(triangles, triples, out=np.zeros(graph.n_nodes), where=triples > 0)
     closed = int(triangles.sum())  # a triangle is three closed triples, one around each corner
-    return Clustering(closed / n_triples, float(local.mean()), closed // 3, True)
+    return ClusteringCoefficients(closed / n_triples, float(local.mean()), closed // 3, True)
 
 
 def _oriented_edges(graph: SimpleGraph, order: IntVector) -> tuple[IntVector, IntVector]:
@@ -181,13 +181,13 @@ def _wedges(graph: SimpleGraph) -> int:
     return int((out * (out - 1) // 2).sum())
 
 
-def _estimated(graph: SimpleGraph, triples: FloatVector, seed: int) -> Clustering:
+def _estimated(graph: SimpleGraph, triples: FloatVector, seed: int) -> ClusteringCoefficients:
     generator = np.random.default_rng(seed)
     centres = generator.choice(graph.n_nodes, size=_SAMPLES, p=triples / triples.sum())
     inner = np.flatnonzero(triples > 0)
     uniform = inner[generator.integers(len(inner), size=_SAMPLES)]
     local = _share_closed(graph, uniform, generator) * len(inner) / graph.n_nodes
-    return Clustering(_share_closed(graph, centres, generator), local, None, False)
+    return ClusteringCoefficients(_share_closed(graph, centres, generator), local, None, False)
 
 
 def _share_closed(graph: SimpleGraph, centres: IntVector, generator: np.random.Generator) -> float:

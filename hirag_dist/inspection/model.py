@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hirag_dist.core.graph.hierarchy_metrics import PathLengths
-from hirag_dist.inspection.measures import Clustering
+from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
+from hirag_dist.inspection.measures import ClusteringCoefficients
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class TypeCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Hub:
+class HubEntity:
     """An entity with many neighbours."""
 
     entity_id: str
@@ -83,7 +83,7 @@ class GraphSummary:
     largest_share: float
     isolated: int
     degrees: tuple[DegreeBin, ...]
-    clustering: Clustering
+    clustering: ClusteringCoefficients
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +182,10 @@ class Inspection:
     counts: Mapping[str, int]
     layers: tuple[LayerSummary, ...]
     entity_types: tuple[TypeCount, ...]
-    hubs: tuple[Hub, ...]
+    hubs: tuple[HubEntity, ...]
     base_graph: GraphSummary
     graph: GraphSummary
-    paths: PathLengths
+    paths: PathLengthSample
     levels: tuple[LevelSummary, ...]
     reports: ReportCover
     resolved: tuple[TierSummary, ...]

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.core.graph.hierarchy_metrics import PathLengths
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.inspection.charts import clustering_chart, degree_chart, layer_pyramid, path_chart, sparsity_chart
 from hirag_dist.inspection.graph_view import GraphView
 from hirag_dist.inspection.model import BillLine, GraphSummary, Inspection, LevelSummary
@@ -141,8 +141,8 @@ def _types(inspection: Inspection) -> str:
         for found in shown
     ]
     rest = inspection.entity_types[_TYPES_SHOWN:]
-    entities = many(sum(found.entities for found in rest), "entity", "entities")
-    more = f'<p class="soft">and {many(len(rest), "more type")}, {entities}</p>'
+    entities = count_noun(sum(found.entities for found in rest), "entity", "entities")
+    more = f'<p class="soft">and {count_noun(len(rest), "more type")}, {entities}</p>'
     return f'<ul class="bars">{"".join(lines)}</ul>{more if rest else ""}'
 
 
@@ -189,7 +189,7 @@ def _level(level: LevelSummary) -> str:
     )
     return (
         f"<div><h3>Level {level.level} "
-        f"<small>{many(level.communities, 'community', 'communities')}, {level.leaves:,} not split</small></h3>"
+        f"<small>{count_noun(level.communities, 'community', 'communities')}, {level.leaves:,} not split</small></h3>"
         f'<p class="soft">entities: smallest {low} · quarter {quarter} · median {median} · three quarters {upper} · '
         f"largest {high}<br>reports: {level.reports:,} ({share:.0%}), over {level.entities_covered:.0%} of the entities"
         f"</p>"
@@ -200,7 +200,7 @@ def _level(level: LevelSummary) -> str:
 def _cover(inspection: Inspection) -> str:
     cover = inspection.reports
     return (
-        f"{many(cover.reports, 'report covers', 'reports cover')} {cover.communities_share:.0%} of the communities and "
+        f"{count_noun(cover.reports, 'report covers', 'reports cover')} {cover.communities_share:.0%} of the communities and "
         f"{cover.entities_share:.0%} of the entities; a model wrote {cover.from_model:,}."
     )
 
@@ -226,7 +226,7 @@ def _shape(base: GraphSummary, whole: GraphSummary) -> str:
     return html_table(["", "layer 0", "all layers"], rows, texts={0})
 
 
-def _paths(paths: PathLengths) -> str:
+def _paths(paths: PathLengthSample) -> str:
     def hops(mean: float | None) -> str:
         return "\u2013" if mean is None else f"{mean:.2f}"
 
@@ -238,14 +238,14 @@ def _paths(paths: PathLengths) -> str:
     return html_table(["", "layer 0", "all layers"], rows, texts={0}) + f'<p class="soft">{_sample(paths)}</p>'
 
 
-def _missing(paths: PathLengths) -> tuple[int, int]:
+def _missing(paths: PathLengthSample) -> tuple[int, int]:
     return paths.flat_unreachable, paths.unreachable
 
 
-def _sample(paths: PathLengths) -> str:
+def _sample(paths: PathLengthSample) -> str:
     if paths.exact:
         return f"All pairs that share no chunk: {paths.pairs:,}."
-    entities, pairs = many(paths.sources, "entity", "entities"), many(paths.pairs, "pair")
+    entities, pairs = count_noun(paths.sources, "entity", "entities"), count_noun(paths.pairs, "pair")
     return f"A sample: {entities} drawn by a fixed seed, each with all others: {pairs}."
 
 

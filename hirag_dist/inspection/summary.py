@@ -20,7 +20,7 @@ from hirag_dist.inspection.model import (
     BillLine,
     DegreeBin,
     GraphSummary,
-    Hub,
+    HubEntity,
     Inspection,
     LargeCommunity,
     LayerSummary,
@@ -142,12 +142,12 @@ def _types(entities: pa.Table) -> tuple[TypeCount, ...]:
     )
 
 
-def _hubs(entities: pa.Table, graph: SimpleGraph) -> tuple[Hub, ...]:
+def _hubs(entities: pa.Table, graph: SimpleGraph) -> tuple[HubEntity, ...]:
     degrees = graph.degrees
     rows = np.argsort(-degrees, kind="stable")[:_HUBS]
     rows = rows[degrees[rows] > 0]
     found = entities.select(["entity_id", "name", "type", "layer"]).take(pa.array(rows)).to_pylist()
-    return tuple(Hub(**row, degree=int(degrees[at])) for row, at in zip(found, rows, strict=True))
+    return tuple(HubEntity(**row, degree=int(degrees[at])) for row, at in zip(found, rows, strict=True))
 
 
 def _base_graph(entities: pa.Table, sources: IntVector, targets: IntVector) -> SimpleGraph:

@@ -8,7 +8,7 @@ from typing import Protocol, cast
 from hirag_dist.llm.chat import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import record_of, reply_from
-from hirag_dist.llm.retrying import Answered, Caller, Need
+from hirag_dist.llm.retrying import CallCost, CallResult, RetryingClient
 from hirag_dist.llm.token_estimate import MOST_REPLY_TOKENS
 from hirag_dist.llm.usage import current_meter
 from hirag_dist.types import ChatReply
@@ -17,7 +17,7 @@ _TOKENS = 60  # of the small call, about
 _MOST_INPUT_TOKENS = 200  # of its prompt and schema, whatever the endpoint makes of a schema
 
 
-class Probed(Protocol):
+class Capabilities(Protocol):
     """A model that can be asked whether it keeps to schemas. `probed` is what it replied, if it did."""
 
     probed: ChatReply | None
@@ -27,7 +27,7 @@ class Probed(Protocol):
         ...
 
 
-async def probe_forms(target: PricedModel, ledger: Ledger | None, caller: Caller) -> bool:
+async def probe_structured_output(target: PricedModel, ledger: Ledger | None, caller: RetryingClient) -> bool:
     """Return whether a model has structured outputs.
 
     Raises:
@@ -40,25 +40,25 @@ async def probe_forms(target: PricedModel, ledger: Ledger | None, caller: Caller
         if "reply" in record:
             _count(reply_from(record["reply"]), target, stored=True)
         return bool(record["forms"])
-    probed = cast(Probed, target.model)
+    probed = cast(Capabilities, target.model)
 
-    async def send(target: PricedModel) -> Answered[bool]:
+    async def send(target: PricedModel) -> CallResult[bool]:
         forms = await probed.supports_forms()
         reply = probed.probed or ChatReply("")
         if probed.probed is not None:
             _count(reply, target, stored=False)
-        return Answered(forms, reply.input_tokens + reply.output_tokens, target.cost(reply))
+        return CallResult(forms, reply.input_tokens + reply.output_tokens, target.cost(reply))
 
     async def store(target: PricedModel, forms: bool) -> None:
         if ledger is not None:
             said = {} if probed.probed is None else {"reply": record_of(probed.probed, target.endpoint)}
             await ledger.put(key, {"forms": forms} | said)
 
-    def need(target: PricedModel) -> Need:
+    def need(target: PricedModel) -> CallCost:
         most = ChatReply(
             "", input_tokens=_MOST_INPUT_TOKENS, output_tokens=target.max_reply_tokens or MOST_REPLY_TOKENS
         )
-        return Need(_TOKENS, most.input_tokens + most.output_tokens, target.cost(most))
+        return CallCost(_TOKENS, most.input_tokens + most.output_tokens, target.cost(most))
 
     _, forms = await caller.call([target], send, store, need, "probe")
     return forms

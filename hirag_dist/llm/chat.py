@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
-from hirag_dist.core.prompts.reply_parsing import Malformed
+from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.errors import Deferred, ModelError, RateLimited, RequestRejected
 from hirag_dist.llm.batch_api import BATCH_PRICE, Batchable, BatchCall, Collector, collecting
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import record_of, reply_from
-from hirag_dist.llm.retrying import Answered, Caller, Need
-from hirag_dist.llm.token_estimate import MOST_REPLY_TOKENS, Estimate, Estimates
-from hirag_dist.llm.usage import Meter, current_meter, retrying
+from hirag_dist.llm.retrying import CallCost, CallResult, RetryingClient
+from hirag_dist.llm.token_estimate import MOST_REPLY_TOKENS, TokenEstimate, TokenEstimates
+from hirag_dist.llm.usage import UsageMeter, current_meter, retrying
 from hirag_dist.protocols import ChatModel
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -85,7 +85,7 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _StoredReply:
     """A reply.
 
     Attributes:
@@ -98,21 +98,21 @@ class _Found:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _SingleFlight:
     """Equal requests, one at a time; n_present hold the lock or wait for it."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     n_present: int = 0
 
 
-class Pool:
+class EndpointPool:
     """Implements `ports.ChatPool`."""
 
     def __init__(
         self,
         roles: Mapping[str, Sequence[PricedModel]],
         ledger: Ledger | None,
-        caller: Caller,
+        caller: RetryingClient,
         count_tokens: Callable[[str], int],
     ) -> None:
         """Compose the pool.
@@ -126,8 +126,8 @@ class Pool:
         self._ledger = ledger
         self._caller = caller
         self._count_tokens = count_tokens
-        self._estimates = Estimates(count_tokens, caller.budget.spending)
-        self._turns: dict[str, _Turn] = {}
+        self._estimates = TokenEstimates(count_tokens, caller.budget.spending)
+        self._turns: dict[str, _SingleFlight] = {}
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         """Return what `accept` makes of the reply, or a `Rejected` after the last attempt.
@@ -142,7 +142,7 @@ class Pool:
             StoreError: the reply could not be made durable.
         """
         groups = self._in_order(request)
-        meter = current_meter.get() or Meter()
+        meter = current_meter.get() or UsageMeter()
         most = self._caller.patience.attempts
         asked, reply, reason = request, ChatReply(""), ""
         attempt = n_new = 0
@@ -158,7 +158,7 @@ class Pool:
             reply, answerer = found.reply, found.answerer
             try:
                 return accept(reply)
-            except Malformed as refusal:
+            except MalformedReply as refusal:
                 reason = str(refusal)
                 meter.use(request.role, reply.model or answerer.name, answerer.endpoint).rejected += 1
                 asked = _again(request, reply, reason)
@@ -210,7 +210,9 @@ class Pool:
         first = groups.index(_by_weight(groups, request_hash(request)))
         return groups[first:] + groups[:first]
 
-    async def _reply(self, request: ChatRequest, groups: list[_Group], attempt: int, may_send: bool) -> _Found | None:
+    async def _reply(
+        self, request: ChatRequest, groups: list[_Group], attempt: int, may_send: bool
+    ) -> _StoredReply | None:
         """Return a reply, and who gave it; None where none is stored and none may be sent for."""
         chosen = groups[0].one
         if not chosen.paid:
@@ -218,7 +220,7 @@ class Pool:
                 return None
             reply = await chosen.model.complete(request)
             _count(request, reply, chosen, stored=False)
-            return _Found(reply, chosen, is_new=True)
+            return _StoredReply(reply, chosen, is_new=True)
         if self._ledger is None:
             return await self._send(request, groups, attempt) if may_send else None
         collector = collecting.get()
@@ -228,7 +230,7 @@ class Pool:
                 if record is not None:
                     reply, payer = reply_from(record), _payer(group, record)
                     _count(request, reply, payer, stored=True, price=float(record.get("price", 1.0)))
-                    return _Found(reply, payer, collector is not None and record.get("run") == collector.run)
+                    return _StoredReply(reply, payer, collector is not None and record.get("run") == collector.run)
             if not may_send:
                 return None
             if collector is not None:
@@ -255,7 +257,7 @@ class Pool:
 
     @asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
-        turn = self._turns.setdefault(key, _Turn())
+        turn = self._turns.setdefault(key, _SingleFlight())
         turn.n_present += 1
         try:
             async with turn.lock:
@@ -265,7 +267,7 @@ class Pool:
             if not turn.n_present:
                 self._turns.pop(key, None)
 
-    async def _send(self, request: ChatRequest, groups: list[_Group], attempt: int) -> _Found:
+    async def _send(self, request: ChatRequest, groups: list[_Group], attempt: int) -> _StoredReply:
         estimate = self._estimates.of(request)
         for number, group in enumerate(groups):
             last_resort = number == len(groups) - 1
@@ -282,20 +284,22 @@ class Pool:
                     # Two copies may have come: the one that was stored first counts, now as in every later run.
                     record = await self._ledger.get(ledger_key(request, target, attempt))
                     reply = reply if record is None else reply_from(record)
-                return _Found(reply, target, is_new=True)
+                return _StoredReply(reply, target, is_new=True)
             except ModelError as error:
                 elsewhere = not isinstance(error, RequestRejected) or error.fatal
                 if last_resort or not elsewhere:
                     raise
         raise AssertionError("a role has at least one model")
 
-    async def _complete(self, request: ChatRequest, target: PricedModel, estimate: Estimate) -> Answered[ChatReply]:
+    async def _complete(
+        self, request: ChatRequest, target: PricedModel, estimate: TokenEstimate
+    ) -> CallResult[ChatReply]:
         reply = await target.model.complete(request)
         self._estimates.learn(request, estimate, reply)
         _count(request, reply, target, stored=False)  # here: it is paid, whatever becomes of whoever asked
         limits = getattr(target.model, "rate_limits", None)
         named = (None, None) if limits is None else (limits.requests, limits.tokens)
-        return Answered(reply, reply.input_tokens + reply.output_tokens, target.cost(reply), named)
+        return CallResult(reply, reply.input_tokens + reply.output_tokens, target.cost(reply), named)
 
     async def _store(self, request: ChatRequest, target: PricedModel, attempt: int, reply: ChatReply) -> None:
         if self._ledger is not None:
@@ -320,7 +324,7 @@ class Pool:
             raise
         permit.answered(*self._streamed(request, target, need, "".join(written)))
 
-    def _streamed(self, request: ChatRequest, target: PricedModel, need: Need, text: str) -> tuple[int, float]:
+    def _streamed(self, request: ChatRequest, target: PricedModel, need: CallCost, text: str) -> tuple[int, float]:
         """Put a streamed reply on the bill, by our own count; return (tokens, US dollars), as expected for no bill."""
         if current_meter.get() is None and not self._caller.budget.spending:
             return need.tokens, 0.0  # nobody asks, and counting takes its time
@@ -357,11 +361,11 @@ def _count(request: ChatRequest, reply: ChatReply, answerer: PricedModel, stored
         meter.count(request.role, name, answerer.endpoint, reply, answerer.cost(reply) * price, stored)
 
 
-def _need(request: ChatRequest, target: PricedModel, attempt: int, estimate: Estimate) -> Need:
+def _need(request: ChatRequest, target: PricedModel, attempt: int, estimate: TokenEstimate) -> CallCost:
     n_output = estimate.most_output or target.max_reply_tokens or MOST_REPLY_TOKENS
     most = ChatReply("", input_tokens=estimate.most_input, output_tokens=n_output)
     begun_first = -(attempt + request.round)  # what is begun ends first: its task waits for it
-    return Need(estimate.expected, estimate.most_input + n_output, target.cost(most), begun_first)
+    return CallCost(estimate.expected, estimate.most_input + n_output, target.cost(most), begun_first)
 
 
 def _groups(models: Sequence[PricedModel]) -> list[_Group]:

@@ -13,7 +13,7 @@ DOWN_AFTER = 3  # failures in a row, of an endpoint
 
 
 @dataclass(slots=True)
-class Health:
+class CircuitBreaker:
     """How an endpoint has been, as this process saw it."""
 
     failures: int = 0  # in a row

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import Answered, Caller, Need
-from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.llm.retrying import CallCost, CallResult, RetryingClient
+from hirag_dist.llm.usage import UsageMeter, current_meter
 from hirag_dist.types import ChatReply, FloatMatrix
 
 _SHOWN_CHARS = 80  # of a text that is refused
@@ -131,7 +131,7 @@ class LedgerEmbedder:
         ledger: where vectors are kept; None keeps none, for questions.
     """
 
-    def __init__(self, target: PricedEmbedder, ledger: Ledger | None, caller: Caller) -> None:
+    def __init__(self, target: PricedEmbedder, ledger: Ledger | None, caller: RetryingClient) -> None:
         self.name, self.dim = target.embedder.name, target.embedder.dim
         self._target = target
         self._ledger = ledger
@@ -215,7 +215,7 @@ class LedgerEmbedder:
             return
         tokens = sum(vector.tokens for vector in vectors.values())
         n_calls = -(-len(vectors) // self._target.embedder.batch_size)
-        use = (current_meter.get() or Meter()).use("embed", self.name, self._target.endpoint)
+        use = (current_meter.get() or UsageMeter()).use("embed", self.name, self._target.endpoint)
         use.calls += n_calls
         use.ledger_hits += n_calls
         use.input_tokens += tokens
@@ -253,7 +253,7 @@ class LedgerEmbedder:
         storing = asyncio.Lock()
         stored = False
 
-        async def send(target: PricedEmbedder) -> Answered[Embedded]:
+        async def send(target: PricedEmbedder) -> CallResult[Embedded]:
             found = await target.embedder.request(part.texts)
             used = counted if found.input_tokens is None else found.input_tokens
             self._most_over_count = max(self._most_over_count, used / max(counted, 1))
@@ -261,7 +261,7 @@ class LedgerEmbedder:
             if meter is not None:  # here: it is paid, whatever becomes of whoever asked
                 reply = ChatReply("", input_tokens=used)
                 meter.count("embed", self.name, target.endpoint, reply, self._cost(used), from_ledger=False)
-            return Answered(found, used, self._cost(used), found.limits)
+            return CallResult(found, used, self._cost(used), found.limits)
 
         async def store(target: PricedEmbedder, found: Embedded) -> None:
             nonlocal stored
@@ -276,9 +276,9 @@ class LedgerEmbedder:
                     if not turns[key].done():
                         turns[key].set_result(_vector(record))
 
-        def need(target: PricedEmbedder) -> Need:
+        def need(target: PricedEmbedder) -> CallCost:
             most = math.ceil(counted * self._most_over_count)
-            return Need(counted, most, self._cost(most))
+            return CallCost(counted, most, self._cost(most))
 
         await self._caller.call([self._target], send, store, need, role="embed")
 

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
-from hirag_dist.llm.circuit_breaker import DOWN_AFTER, Health, backoff_s
-from hirag_dist.llm.limits.client import Budget, Permit
-from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.llm.circuit_breaker import DOWN_AFTER, CircuitBreaker, backoff_s
+from hirag_dist.llm.limits.client import Permit, RateLimiter
+from hirag_dist.llm.usage import UsageMeter, current_meter
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -25,7 +25,7 @@ _MOST_FAILURES = 10  # of one request at endpoints that answer others: it is to 
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long and how often.
 
     Attributes:
@@ -43,7 +43,7 @@ class Patience:
     hedge_s: float | None = None
 
 
-class Target(Protocol):
+class EndpointHandle(Protocol):
     """An endpoint that can take the call."""
 
     @property
@@ -62,11 +62,11 @@ class Target(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Target)
+T = TypeVar("T", bound=EndpointHandle)
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Generic[R]):
+class CallResult(Generic[R]):
     """A reply and what it used. `limits`: requests and tokens a minute, where the endpoint named them."""
 
     value: R
@@ -76,7 +76,7 @@ class Answered(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class CallCost:
     """What a call needs.
 
     Attributes:
@@ -93,24 +93,24 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class _Work(Generic[T, R]):
-    """A call to be made; as the arguments of `Caller.call`. `sent` is set when it first leaves."""
+    """A call to be made; as the arguments of `RetryingClient.call`. `sent` is set when it first leaves."""
 
     targets: Sequence[T]
-    send: Callable[[T], Coroutine[Any, Any, Answered[R]]]
+    send: Callable[[T], Coroutine[Any, Any, CallResult[R]]]
     store: Callable[[T, R], Coroutine[Any, Any, None]]
-    need: Callable[[T], Need]
+    need: Callable[[T], CallCost]
     role: str
     last_resort: bool
     sent: asyncio.Event | None
 
 
-class Caller:
+class RetryingClient:
     """Makes calls. One instance serves one event loop."""
 
     def __init__(
         self,
-        budget: Budget,
-        patience: Patience,
+        budget: RateLimiter,
+        patience: RetryPolicy,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         keeps: bool = True,
@@ -124,15 +124,15 @@ class Caller:
         self.budget = budget
         self._keeps = keeps
         self._clock, self._sleep = clock, sleep
-        self._health: dict[str, Health] = {}
+        self._health: dict[str, CircuitBreaker] = {}
         self._late: set[asyncio.Task[Any]] = set()
 
     async def call(
         self,
         targets: Sequence[T],
-        send: Callable[[T], Coroutine[Any, Any, Answered[R]]],
+        send: Callable[[T], Coroutine[Any, Any, CallResult[R]]],
         store: Callable[[T, R], Coroutine[Any, Any, None]],
-        need: Callable[[T], Need],
+        need: Callable[[T], CallCost],
         role: str,
         last_resort: bool = True,
     ) -> tuple[T, R]:
@@ -184,10 +184,10 @@ class Caller:
             for each in copies:
                 each.cancel()  # a copy that still waits for its turn is not sent; one that was sent ends all the same
 
-    def _is_well(self, target: Target) -> bool:
+    def _is_well(self, target: EndpointHandle) -> bool:
         return self._of(target).down_until <= self._clock() and not self._is_useless(target)
 
-    def _is_useless(self, target: Target) -> bool:
+    def _is_useless(self, target: EndpointHandle) -> bool:
         """Whether an endpoint has turned us away for good."""
         return self._of(target).useless is not None
 
@@ -259,7 +259,7 @@ class Caller:
                 wait = 0.0 if timed_out or elsewhere else backoff_s(failures)
                 alone = timeouts >= self.patience.attempts or failures >= _MOST_FAILURES
                 if alone and max(self._of(each).answered_at for each in work.targets) > begun:
-                    tries = many(timeouts + failures, "try", "tries")
+                    tries = count_noun(timeouts + failures, "try", "tries")
                     said = f"no reply in {tries} while other requests had theirs: {error}"
                     raise RequestRejected(said) from error
             deadline_s = self.patience.deadline_s
@@ -345,14 +345,14 @@ class Caller:
         """Return the time that `note_failed` goes by."""
         return self._clock()
 
-    def note_answered(self, target: Target) -> None:
+    def note_answered(self, target: EndpointHandle) -> None:
         """An endpoint has answered."""
         health = self._of(target)
         if health.failures >= DOWN_AFTER:
             log.warning("endpoint %s is back", target.endpoint)
         health.answered(self._clock())
 
-    def note_failed(self, target: Target, picked_at: float) -> None:
+    def note_failed(self, target: EndpointHandle, picked_at: float) -> None:
         """An endpoint that was chosen at `picked_at` has not answered."""
         health = self._of(target)
         was_well = health.failures < DOWN_AFTER
@@ -360,16 +360,16 @@ class Caller:
         if was_well and health.failures >= DOWN_AFTER:
             log.warning("endpoint %s does not answer; one call in a while tries whether it is back", target.endpoint)
 
-    def _of(self, target: Target) -> Health:
-        return self._health.setdefault(target.endpoint, Health())
+    def _of(self, target: EndpointHandle) -> CircuitBreaker:
+        return self._health.setdefault(target.endpoint, CircuitBreaker())
 
 
-def _meter(role: str, target: Target) -> Any:
-    meter = current_meter.get() or Meter()
+def _meter(role: str, target: EndpointHandle) -> Any:
+    meter = current_meter.get() or UsageMeter()
     return meter.use(role, target.name, target.endpoint)
 
 
-def _names(targets: Sequence[Target]) -> list[str]:
+def _names(targets: Sequence[EndpointHandle]) -> list[str]:
     return [each.endpoint for each in targets]
 
 

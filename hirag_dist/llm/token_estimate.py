@@ -26,7 +26,7 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class TokenEstimate:
     """What one call is thought to use.
 
     Attributes:
@@ -41,7 +41,7 @@ class Estimate:
     counted: int = 0
 
 
-class Estimates:
+class TokenEstimates:
     """Tokens of a call, learned by role.
 
     Args:
@@ -55,7 +55,7 @@ class Estimates:
         self._exact = exact
         self._roles: dict[str, _Seen] = {}
 
-    def of(self, request: ChatRequest) -> Estimate:
+    def of(self, request: ChatRequest) -> TokenEstimate:
         """Return what a call will use."""
         seen = self._roles.setdefault(request.role, _Seen())
         limit = request.max_tokens or 0
@@ -63,12 +63,12 @@ class Estimates:
         each = seen.reply_tokens if seen.n else min(_REPLY_TOKENS, prompt)  # many are queued before the first is back
         reply = min(each * max(len(request.packed), 1), limit or math.inf)
         if not self._exact:
-            return Estimate(round(prompt + reply), round(prompt), round(reply))
+            return TokenEstimate(round(prompt + reply), round(prompt), round(reply))
         counted = sum(self._count_tokens(each.content) for each in request.messages)
         counted += _MESSAGE_TOKENS * (len(request.messages) + 1)
-        return Estimate(round(counted + reply), math.ceil(counted * seen.most_over_count), limit, counted)
+        return TokenEstimate(round(counted + reply), math.ceil(counted * seen.most_over_count), limit, counted)
 
-    def learn(self, request: ChatRequest, estimate: Estimate, reply: ChatReply) -> None:
+    def learn(self, request: ChatRequest, estimate: TokenEstimate, reply: ChatReply) -> None:
         """Take note of what a call used."""
         seen = self._roles.setdefault(request.role, _Seen())
         seen.n += 1

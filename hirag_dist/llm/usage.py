@@ -11,7 +11,7 @@ from hirag_dist.types import ChatReply
 
 
 @dataclass(slots=True)
-class Use:
+class ModelUsage:
     """Sums over calls of one role, model and endpoint. Tokens and cost count replies from the ledger: they were paid.
 
     Attributes:
@@ -33,21 +33,21 @@ class Use:
     sent_cost_usd: float = 0.0
     sent_tokens: int = 0
 
-    def add(self, other: Use) -> None:
+    def add(self, other: ModelUsage) -> None:
         """Add another's sums to these."""
         for name, value in asdict(other).items():
             setattr(self, name, getattr(self, name) + value)
 
 
 @dataclass(slots=True)
-class Meter:
+class UsageMeter:
     """Use by (role, model, endpoint)."""
 
-    uses: dict[tuple[str, str, str], Use] = field(default_factory=dict)
+    uses: dict[tuple[str, str, str], ModelUsage] = field(default_factory=dict)
 
-    def use(self, role: str, model: str, endpoint: str) -> Use:
+    def use(self, role: str, model: str, endpoint: str) -> ModelUsage:
         """Return the sums to add to."""
-        return self.uses.setdefault((role, model, endpoint), Use())
+        return self.uses.setdefault((role, model, endpoint), ModelUsage())
 
     def count(self, role: str, model: str, endpoint: str, reply: ChatReply, cost_usd: float, from_ledger: bool) -> None:
         """Count one reply."""
@@ -76,20 +76,20 @@ class Meter:
         ]
 
     @classmethod
-    def from_rows(cls, rows: list[dict[str, Any]]) -> Meter:
+    def from_rows(cls, rows: list[dict[str, Any]]) -> UsageMeter:
         """Return a meter from what `rows` gave."""
         meter = cls()
         for row in rows:
             values = {key: value for key, value in row.items() if key not in ("role", "model", "endpoint", "stage")}
-            meter.use(row["role"], row["model"], row["endpoint"]).add(Use(**values))
+            meter.use(row["role"], row["model"], row["endpoint"]).add(ModelUsage(**values))
         return meter
 
-    def add(self, other: Meter) -> None:
+    def add(self, other: UsageMeter) -> None:
         """Add another meter's sums to these."""
         for key, use in other.uses.items():
             self.use(*key).add(use)
 
 
-current_meter: ContextVar[Meter | None] = ContextVar("current_meter", default=None)
+current_meter: ContextVar[UsageMeter | None] = ContextVar("current_meter", default=None)
 # Whether a refused unit gets as many new tries as a new one, or those in the ledger count against the limit.
 retrying: ContextVar[bool] = ContextVar("retrying", default=False)

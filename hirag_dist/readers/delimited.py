@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 
-from hirag_dist.readers.document_builder import LABEL_FIELDS, TEXT_FIELDS, DocumentMaker, find_field, missing_text
+from hirag_dist.readers.document_builder import LABEL_FIELDS, TEXT_FIELDS, DocumentBuilder, find_field, missing_text
 from hirag_dist.readers.model import Document, Unreadable
 
 _DELIMITERS = (",", ";", "\t", "|")
 
 
 def read_delimited(
-    lines: Iterator[str], maker: DocumentMaker, delimiter: str | None = None
+    lines: Iterator[str], maker: DocumentBuilder, delimiter: str | None = None
 ) -> Iterator[Document | Unreadable]:
     """Yield a document, or the reason why there is none, for each row below the header.
 
@@ -42,7 +42,7 @@ def read_delimited(
         yield _from_row(header, row, record, maker)
 
 
-def _bad_header(header: list[str], maker: DocumentMaker) -> str | None:
+def _bad_header(header: list[str], maker: DocumentBuilder) -> str | None:
     """Return what a header lacks; None if nothing."""
     options = maker.options
     if find_field(header, options.text_field, TEXT_FIELDS) is None:
@@ -52,7 +52,7 @@ def _bad_header(header: list[str], maker: DocumentMaker) -> str | None:
     return None
 
 
-def _from_row(header: list[str], row: list[str] | str, record: int, maker: DocumentMaker) -> Document | Unreadable:
+def _from_row(header: list[str], row: list[str] | str, record: int, maker: DocumentBuilder) -> Document | Unreadable:
     if isinstance(row, str):
         return maker.unreadable(record, row)
     if any(cell.strip() for cell in row[len(header) :]):
@@ -65,7 +65,7 @@ def _from_row(header: list[str], row: list[str] | str, record: int, maker: Docum
     return maker.from_fields(fields, record)
 
 
-def _delimiter_of(header: str, maker: DocumentMaker) -> str:
+def _delimiter_of(header: str, maker: DocumentBuilder) -> str:
     for delimiter in _DELIMITERS:
         names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter))]
         if find_field(names, maker.options.text_field, TEXT_FIELDS) is not None:

@@ -36,7 +36,7 @@ def kind_of(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentMaker:
+class DocumentBuilder:
     """Makes the documents of one file.
 
     Attributes:

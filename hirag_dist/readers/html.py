@@ -7,7 +7,7 @@ import re
 from lxml import etree
 
 from hirag_dist.readers.clean import clean_text
-from hirag_dist.readers.document_builder import DocumentMaker
+from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.encoding import decode_text
 from hirag_dist.readers.model import Document, Unreadable
 
@@ -31,7 +31,7 @@ _MAX_DEPTH = 2048
 """Where libxml2 stops."""
 
 
-def read_html(data: bytes, maker: DocumentMaker) -> Document | Unreadable:
+def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
     """Return an HTML page as a document.
 
     Scripts, styles, comments, templates, navigation and hidden elements go. Paragraphs, headings, lists and

@@ -11,7 +11,7 @@ from hirag_dist.readers.document_builder import (
     LABEL_FIELDS,
     TEXT_FIELDS,
     TITLE_FIELDS,
-    DocumentMaker,
+    DocumentBuilder,
     find_field,
     kind_of,
 )
@@ -21,7 +21,7 @@ _LIST_FIELDS = ("documents", "docs", "data", "records", "rows", "items", "result
 _INT_DIGITS = 4000
 
 
-def read_json_lines(lines: Iterable[str], maker: DocumentMaker) -> Iterator[Document | Unreadable]:
+def read_json_lines(lines: Iterable[str], maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
     """Yield a document, or the reason why there is none, for each line that is not blank.
 
     A line holds an object with a text field, or a string that is the text itself.
@@ -39,7 +39,7 @@ def read_json_lines(lines: Iterable[str], maker: DocumentMaker) -> Iterator[Docu
         record += 1
 
 
-def read_json(text: str, maker: DocumentMaker) -> Iterator[Document | Unreadable]:
+def read_json(text: str, maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
     """Yield the documents of a JSON file.
 
     It holds a list of strings or objects; one object with a text field; an object with such a list under a
@@ -68,7 +68,7 @@ def read_json(text: str, maker: DocumentMaker) -> Iterator[Document | Unreadable
         yield maker.unreadable(0, f"the file holds {kind_of(value)}, not a list or an object")
 
 
-def _from_object(value: dict[str, object], maker: DocumentMaker) -> Iterator[Document | Unreadable]:
+def _from_object(value: dict[str, object], maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
     options = maker.options
     text_field = find_field(value, options.text_field, TEXT_FIELDS)
     lists = [key for key, items in value.items() if _is_list_of_records(items)]
@@ -86,14 +86,14 @@ def _from_object(value: dict[str, object], maker: DocumentMaker) -> Iterator[Doc
         yield maker.from_fields(value, 0, default_title=maker.stem)
 
 
-def _from_list(values: list[object], maker: DocumentMaker) -> Iterator[Document | Unreadable]:
+def _from_list(values: list[object], maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
     if not values:
         yield maker.unreadable(0, "the list is empty")
     for record, value in enumerate(values):
         yield _from_value(value, record, maker)
 
 
-def _from_value(value: object, record: int, maker: DocumentMaker, key: str | None = None) -> Document | Unreadable:
+def _from_value(value: object, record: int, maker: DocumentBuilder, key: str | None = None) -> Document | Unreadable:
     if isinstance(value, str):
         title = key or f"{maker.stem}#{record}"
         return maker.document(value, record=record, default_title=title, source_id=key)

@@ -7,7 +7,14 @@ import re
 import yaml
 
 from hirag_dist.readers.clean import clean_text
-from hirag_dist.readers.document_builder import ID_FIELDS, LABEL_FIELDS, TITLE_FIELDS, UNSAID, DocumentMaker, find_field
+from hirag_dist.readers.document_builder import (
+    ID_FIELDS,
+    LABEL_FIELDS,
+    TITLE_FIELDS,
+    UNSAID,
+    DocumentBuilder,
+    find_field,
+)
 from hirag_dist.readers.model import Document, Unreadable
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -17,7 +24,7 @@ _FENCE = re.compile(r" {0,3}(```|~~~)")
 _HEADING = re.compile(r" {0,3}#[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$")
 
 
-def read_markdown(text: str, maker: DocumentMaker) -> Document | Unreadable:
+def read_markdown(text: str, maker: DocumentBuilder) -> Document | Unreadable:
     """Return a Markdown text as a document.
 
     Front matter is YAML between `---` lines at the very start; what is no YAML mapping is taken as text, unless it

@@ -33,7 +33,7 @@ READ_ERRORS = (OSError, EOFError, pa.ArrowException, lzma.LZMAError, zlib.error)
 """What opening and reading raise for a file that is missing, forbidden, out of reach or damaged."""
 
 
-class TooLarge(ValueError):
+class SourceTooLarge(ValueError):
     """A file is larger than may be held in memory."""
 
 
@@ -69,7 +69,7 @@ def read_all(stream: io.BufferedReader, max_bytes: int) -> bytes:
     """
     data = stream.read(max_bytes + 1)
     if len(data) > max_bytes:
-        raise TooLarge(f"the content is larger than {max_bytes} bytes; split it or raise the limit")
+        raise SourceTooLarge(f"the content is larger than {max_bytes} bytes; split it or raise the limit")
     return data
 
 

@@ -13,7 +13,7 @@ from hirag_dist.readers.document_builder import (
     LABEL_FIELDS,
     TEXT_FIELDS,
     TITLE_FIELDS,
-    DocumentMaker,
+    DocumentBuilder,
     find_field,
     missing_text,
 )
@@ -22,7 +22,7 @@ from hirag_dist.readers.model import Document, Unreadable
 _BATCH_ROWS = 64
 
 
-def read_parquet(file: pa.NativeFile, maker: DocumentMaker) -> Iterator[Document | Unreadable]:
+def read_parquet(file: pa.NativeFile, maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
     """Yield a document, or the reason why there is none, for each row; only the columns needed are read.
 
     Args:

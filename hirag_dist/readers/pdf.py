@@ -11,7 +11,7 @@ from threading import Lock
 
 import pypdfium2 as pdfium
 
-from hirag_dist.readers.document_builder import DocumentMaker
+from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.model import Document, Unreadable
 
 _PDFIUM = Lock()
@@ -31,7 +31,7 @@ _FULL_LINE = 0.75
 """A line this long, as a share of the page's usual line, goes on in the next one."""
 
 
-def read_pdf(data: bytes, maker: DocumentMaker) -> list[Document | Unreadable]:
+def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
     """Return a PDF as one document, and an `Unreadable` beside it where some of its pages could not be read.
 
     The title is that of the PDF's metadata, else the file's stem.

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from hirag_dist.readers.delimited import read_delimited
-from hirag_dist.readers.document_builder import DocumentMaker
+from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.encoding import NotText, decode_text
 from hirag_dist.readers.html import read_html
 from hirag_dist.readers.json_records import read_json, read_json_lines
 from hirag_dist.readers.lines import LineTooLong, text_lines
 from hirag_dist.readers.markdown import read_markdown
 from hirag_dist.readers.model import Document, ReadOptions, SourceFile, Unreadable
-from hirag_dist.readers.open import READ_ERRORS, TooLarge, explain, open_random, open_source, read_all
+from hirag_dist.readers.open import READ_ERRORS, SourceTooLarge, explain, open_random, open_source, read_all
 from hirag_dist.readers.parquet import read_parquet
 from hirag_dist.readers.pdf import read_pdf
 from hirag_dist.readers.uris import public_uri, split_name
@@ -42,7 +42,7 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
         options: which fields to take.
     """
     stem, extension, _ = split_name(source.uri)
-    maker = DocumentMaker(public_uri(source.uri), stem, options)
+    maker = DocumentBuilder(public_uri(source.uri), stem, options)
     if source.format == "unsupported":
         yield maker.unreadable(0, f"unsupported file type {extension}")
         return
@@ -51,7 +51,7 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
         for found in _read(source, maker):
             yield found
             record = found.record + 1
-    except (NotText, TooLarge, LineTooLong) as error:
+    except (NotText, SourceTooLarge, LineTooLong) as error:
         yield maker.unreadable(record, str(error))
     except READ_ERRORS as error:
         yield maker.unreadable(record, explain(error))
@@ -60,7 +60,7 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
             yield maker.unreadable(0, "the file holds no records")
 
 
-def _read(source: SourceFile, maker: DocumentMaker) -> Found:
+def _read(source: SourceFile, maker: DocumentBuilder) -> Found:
     if source.format == "parquet":
         yield from _read_parquet(source, maker)
         return
@@ -74,7 +74,7 @@ def _read(source: SourceFile, maker: DocumentMaker) -> Found:
         yield from read(stream, maker)
 
 
-def _read_parquet(source: SourceFile, maker: DocumentMaker) -> Found:
+def _read_parquet(source: SourceFile, maker: DocumentBuilder) -> Found:
     """Read Parquet where it lies; unpacked to a temporary file first if it is compressed as a whole."""
     if source.compression is None:
         with open_random(source) as file:
@@ -87,39 +87,39 @@ def _read_parquet(source: SourceFile, maker: DocumentMaker) -> Found:
             yield from read_parquet(file, maker)
 
 
-def _read_text(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+def _read_text(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
     yield maker.document(decode_text(read_all(stream, maker.options.max_document_bytes)))
 
 
-def _read_markdown(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+def _read_markdown(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
     yield read_markdown(decode_text(read_all(stream, maker.options.max_document_bytes)), maker)
 
 
-def _read_html(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+def _read_html(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
     yield read_html(read_all(stream, maker.options.max_document_bytes), maker)
 
 
-def _read_pdf(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+def _read_pdf(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
     yield from read_pdf(read_all(stream, maker.options.max_document_bytes), maker)
 
 
-def _read_json(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+def _read_json(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
     yield from read_json(decode_text(read_all(stream, maker.options.max_document_bytes)), maker)
 
 
-def _read_json_lines(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+def _read_json_lines(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
     yield from read_json_lines(text_lines(stream, maker.options.max_document_bytes), maker)
 
 
-def _read_csv(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+def _read_csv(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
     yield from read_delimited(text_lines(stream, maker.options.max_document_bytes), maker)
 
 
-def _read_tsv(stream: io.BufferedReader, maker: DocumentMaker) -> Found:
+def _read_tsv(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
     yield from read_delimited(text_lines(stream, maker.options.max_document_bytes), maker, delimiter="\t")
 
 
-_READERS: dict[str, Callable[[io.BufferedReader, DocumentMaker], Found]] = {
+_READERS: dict[str, Callable[[io.BufferedReader, DocumentBuilder], Found]] = {
     "txt": _read_text,
     "md": _read_markdown,
     "html": _read_html,

@@ -17,7 +17,7 @@ from hirag_dist.readers.encoding import NotText, decode_text
 from hirag_dist.readers.json_records import parse_json
 from hirag_dist.readers.lines import LineTooLong, text_lines
 from hirag_dist.readers.model import SourceFile, Unreadable
-from hirag_dist.readers.open import READ_ERRORS, TooLarge, explain, open_random, open_source, read_all
+from hirag_dist.readers.open import READ_ERRORS, SourceTooLarge, explain, open_random, open_source, read_all
 
 _DELIMITERS = (",", ";", "\t", "|")
 _BATCH_ROWS = 256
@@ -52,7 +52,7 @@ def read_rows(source: SourceFile, max_bytes: int = 1 << 28) -> Iterator[Row | Un
             row = found if isinstance(found, str) else Row(record, found)
             yield Unreadable(source.display, record, row) if isinstance(row, str) else row
             record += 1
-    except (NotText, TooLarge, LineTooLong) as error:
+    except (NotText, SourceTooLarge, LineTooLong) as error:
         yield Unreadable(source.display, record, str(error))
     except READ_ERRORS as error:
         yield Unreadable(source.display, record, explain(error))

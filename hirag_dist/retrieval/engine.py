@@ -14,9 +14,9 @@ import numpy as np
 from pydantic import ValidationError
 from threadpoolctl import threadpool_limits
 
-from hirag_dist.config.model import Retrieval as RetrievalConfig
+from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.access.labels import LabelRule
-from hirag_dist.core.graph.pagerank import walk
+from hirag_dist.core.graph.pagerank import personalised_pagerank
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.levels import bridge_relations, key_entities
@@ -24,10 +24,10 @@ from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.protocols import AnswerModel, Embedder, VectorIndex
 from hirag_dist.retrieval.answer_stream import answer_pieces
-from hirag_dist.retrieval.map_reduce import MAP_REDUCE, Material, gather, map_parts, nothing
-from hirag_dist.retrieval.search import MODES, Search, Told, Turns
-from hirag_dist.storage.access.filtered_index import LabelledIndex, SeenIndex, info_of_nothing
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
+from hirag_dist.retrieval.search import MODES, CooperativeDeadline, RecordTextCache, RetrievalRun
+from hirag_dist.storage.access.filtered_index import AccessControlledIndex, FilteredIndex, empty_index_info
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ReadAhead
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
@@ -70,8 +70,8 @@ class QueryEngine:
                 f"{embedder.dim} is configured; set llm.roles.embed to the one it was built with"
             )
         threadpool_limits(1)  # a question's products are too small to be worth waking other threads for
-        self._index = LoadedIndex(snapshot, tokenizer)
-        self._labelled = LabelledIndex(self._index, snapshot, label_rule)
+        self._index = MappedIndex(snapshot, tokenizer)
+        self._labelled = AccessControlledIndex(self._index, snapshot, label_rule)
         self._info = snapshot.info()
         self._search = vectors
         self._embedder = embedder
@@ -80,8 +80,10 @@ class QueryEngine:
         self._prompts = prompts
         self._count = count_tokens
         self._count_marks = lru_cache(_MARKS)(count_tokens)
-        self._told = Told(count_tokens)
-        self._told_views: WeakKeyDictionary[LoadedIndex, Told] = WeakKeyDictionary()  # who sees a part has own texts
+        self._told = RecordTextCache(count_tokens)
+        self._told_views: WeakKeyDictionary[MappedIndex, RecordTextCache] = (
+            WeakKeyDictionary()
+        )  # who sees a part has own texts
         self._clock = clock
         self._paths = PathFinder(self._index.graph, self._index.connect())
         self._compile()
@@ -107,8 +109,8 @@ class QueryEngine:
         """Return what a caller who holds these labels may know of the snapshot."""
         seen = self._labelled.seen_by(reach)
         if seen is None:
-            return info_of_nothing(self._info)
-        return seen.info(self._info) if isinstance(seen, SeenIndex) else self._info
+            return empty_index_info(self._info)
+        return seen.info(self._info) if isinstance(seen, FilteredIndex) else self._info
 
     async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
         """Return all levels of the query's mode.
@@ -128,7 +130,7 @@ class QueryEngine:
         self, query: Query, *, deadline_s: float | None = None
     ) -> AsyncIterator[tuple[str, Retrieval]]:
         """Yield (level, what is known so far) as each level is ready, and ("done", everything) at the end."""
-        limits, turns = self._limits(query), Turns(self._clock, deadline_s)
+        limits, turns = self._limits(query), CooperativeDeadline(self._clock, deadline_s)
         if query.mode in MAP_REDUCE:
             raise InvalidQuery(
                 f"mode: {query.mode} reads all there is and answers, it retrieves nothing; ask for an answer, or "
@@ -141,8 +143,8 @@ class QueryEngine:
             return
         told = self._told
         if seen is not self._index:
-            told = self._told_views.setdefault(seen, Told(self._count, _VIEW_CHARS))
-        search = Search(seen, query, limits, self._paths, self._count_marks, told, turns)
+            told = self._told_views.setdefault(seen, RecordTextCache(self._count, _VIEW_CHARS))
+        search = RetrievalRun(seen, query, limits, self._paths, self._count_marks, told, turns)
         if not await search.begin(self._embedder, self._search):
             yield "done", search.result
             return
@@ -162,7 +164,7 @@ class QueryEngine:
         Raises:
             TimeoutError: the deadline passed before the answer was complete.
         """
-        turns = Turns(self._clock, deadline_s)
+        turns = CooperativeDeadline(self._clock, deadline_s)
         if query.mode in MAP_REDUCE:
             async with _in_time(turns.left_s):
                 material = await self.material(query)
@@ -176,7 +178,7 @@ class QueryEngine:
             async for piece in pieces:
                 yield piece
 
-    async def material(self, query: Query) -> Material:
+    async def material(self, query: Query) -> MapReduceInput:
         """Return what a question in a map-reduce mode is answered from (`map_reduce.map_parts`).
 
         A query's `context_tokens` makes parts smaller than the configured ones, never larger: all parts together are
@@ -240,7 +242,7 @@ class QueryEngine:
             seen.nearest_chunks(query, 1)
             # Nobody is told, so it may start at what the view hides. Without a start half of it would not be compiled.
             first = np.zeros(min(len(seen.ways.layers), 1), np.int64)
-            walk(seen.ways, first, np.ones(len(first)), seen.admission, seen.seen_chunks)
+            personalised_pagerank(seen.ways, first, np.ones(len(first)), seen.admission, seen.seen_chunks)
 
     def _limits(self, query: Query) -> RetrievalConfig:
         if not query.question.strip():

@@ -13,17 +13,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hirag_dist.config.model import MapReduce
-from hirag_dist.config.model import Retrieval as RetrievalConfig
+from hirag_dist.config.model import MapReduceConfig
+from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.prompts.answer_requests import map_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.context import community_text, source_text
 from hirag_dist.core.retrieval.levels import RankedCommunity
-from hirag_dist.core.retrieval.map_reduce import Cut, Mapped, Part, gather_points, parse_points, reports_at
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.retrieval.map_reduce import (
+    CorpusPart,
+    MappedPart,
+    PartBudget,
+    gather_points,
+    parse_points,
+    reports_at,
+)
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InvalidQuery, RequestRejected
 from hirag_dist.protocols import ChatPool
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.types import MAP_REDUCE as MAP_REDUCE
 from hirag_dist.types import ChatReply, CommunityItem, IntVector, MapWork, Rejected, Retrieval, SourceItem
 
@@ -31,7 +38,7 @@ _Item = CommunityItem | SourceItem
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class MapReduceInput:
     """All that a question in a map-reduce mode is answered from.
 
     Attributes:
@@ -45,10 +52,10 @@ class Material:
     question: str
     mode: str
     snapshot_id: str
-    parts: tuple[Part, ...]
+    parts: tuple[CorpusPart, ...]
     items: Mapping[str, _Item]
     context_tokens: int
-    limits: MapReduce
+    limits: MapReduceConfig
     gathered_ms: float
     unreported: int = 0
 
@@ -65,14 +72,14 @@ class Material:
         return Retrieval(self.question, self.mode, self.snapshot_id, timings_ms=times, map_work=self.work)
 
 
-def nothing(question: str, mode: str, snapshot_id: str, limits: RetrievalConfig) -> Material:
+def nothing(question: str, mode: str, snapshot_id: str, limits: RetrievalConfig) -> MapReduceInput:
     """Return the material for a caller who may see nothing."""
-    return Material(question, mode, snapshot_id, (), {}, limits.context_tokens, limits.map_reduce, 0.0)
+    return MapReduceInput(question, mode, snapshot_id, (), {}, limits.context_tokens, limits.map_reduce, 0.0)
 
 
 def gather(
-    index: LoadedIndex, question: str, mode: str, limits: RetrievalConfig, count_tokens: Callable[[str], int]
-) -> Material:
+    index: MappedIndex, question: str, mode: str, limits: RetrievalConfig, count_tokens: Callable[[str], int]
+) -> MapReduceInput:
     """Read what a question is answered from: shuffled by the seed, cut into parts of `context_tokens`.
 
     This reads up to `max_calls` parts of text, and takes a second or more where their tokens were not counted before.
@@ -87,7 +94,7 @@ def gather(
     started = time.perf_counter()
     most = limits.map_reduce.max_calls
     letter, heading = ("S", "## Sources") if mode == "ts" else ("C", "## Communities")
-    cut = Cut(heading, limits.context_tokens, count_tokens)
+    cut = PartBudget(heading, limits.context_tokens, count_tokens)
     items: dict[str, _Item] = {}
     rows, unreported = _rows(index, mode, limits)
     for number, (item, text, tokens) in enumerate(_records(index, mode, rows, limits.map_reduce.seed), 1):
@@ -100,15 +107,15 @@ def gather(
     if len(parts) > most:
         cheaper = "" if mode == "ts" else "a coarser community_level, "
         raise InvalidQuery(
-            f"mode: {mode} takes more than {many(most, 'call')} here, which is retrieval.map_reduce.max_calls; choose "
+            f"mode: {mode} takes more than {count_noun(most, 'call')} here, which is retrieval.map_reduce.max_calls; choose "
             f"{cheaper}a larger retrieval.context_tokens or only some labels, or raise the limit"
         )
     took_ms = (time.perf_counter() - started) * 1e3
     asked = question, mode, index.snapshot_id
-    return Material(*asked, parts, items, limits.context_tokens, limits.map_reduce, took_ms, unreported)
+    return MapReduceInput(*asked, parts, items, limits.context_tokens, limits.map_reduce, took_ms, unreported)
 
 
-def _rows(index: LoadedIndex, mode: str, limits: RetrievalConfig) -> tuple[IntVector, int]:
+def _rows(index: MappedIndex, mode: str, limits: RetrievalConfig) -> tuple[IntVector, int]:
     """Return what is read, and for how many communities that the caller may know of there is no report."""
     if mode == "ts":
         seen = index.seen_chunks
@@ -117,7 +124,7 @@ def _rows(index: LoadedIndex, mode: str, limits: RetrievalConfig) -> tuple[IntVe
     return rows, int(np.count_nonzero(index.seen_whole()[bare]))
 
 
-def _records(index: LoadedIndex, mode: str, rows: IntVector, seed: int) -> Iterator[tuple[_Item, str, int]]:
+def _records(index: MappedIndex, mode: str, rows: IntVector, seed: int) -> Iterator[tuple[_Item, str, int]]:
     """Yield what is read, with its text in contexts and the text's tokens, 0 where they are not known."""
     shuffled = np.random.default_rng(seed).permutation(rows)
     for row in shuffled.tolist():
@@ -130,7 +137,7 @@ def _records(index: LoadedIndex, mode: str, rows: IntVector, seed: int) -> Itera
 
 
 async def map_parts(
-    material: Material, pool: ChatPool, prompts: Prompts, count_tokens: Callable[[str], int]
+    material: MapReduceInput, pool: ChatPool, prompts: Prompts, count_tokens: Callable[[str], int]
 ) -> Retrieval:
     """Ask about every part, and return what helps as the context of the final answer.
 
@@ -146,8 +153,8 @@ async def map_parts(
     replies: list[ChatReply] = []
     places = asyncio.Semaphore(material.limits.concurrency)
 
-    async def ask(part: Part) -> Mapped | Rejected:
-        def accept(reply: ChatReply) -> Mapped:
+    async def ask(part: CorpusPart) -> MappedPart | Rejected:
+        def accept(reply: ChatReply) -> MappedPart:
             replies.append(reply)
             return parse_points(reply, part.refs)
 
@@ -162,10 +169,10 @@ async def map_parts(
         raise errors.exceptions[0] from None  # the others came of the same trouble
     results = [task.result() for task in tasks]
     rejected = [each for each in results if isinstance(each, Rejected)]
-    mapped = [each for each in results if isinstance(each, Mapped)]
+    mapped = [each for each in results if isinstance(each, MappedPart)]
     if rejected and not mapped:
         raise RequestRejected(
-            f"no usable reply about any part of the corpus ({many(len(rejected), 'part')}), the first because: "
+            f"no usable reply about any part of the corpus ({count_noun(len(rejected), 'part')}), the first because: "
             f"{rejected[0].reason}"
         )
     points = [point for each in mapped for point in each.points]

@@ -17,7 +17,7 @@ class _Waiting(Generic[Item, Result]):
     result: asyncio.Future[Result]
 
 
-class Joined(Generic[Item, Result]):
+class MicroBatcher(Generic[Item, Result]):
     """One door to something that does many items in one call for little more than the price of one.
 
     An item that finds the door free goes at once, alone: nobody waits for company. While as many calls as may be are

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.errors import HiragError, RequestRejected
 from hirag_dist.protocols import Embedder
-from hirag_dist.retrieval.micro_batcher import Joined
+from hirag_dist.retrieval.micro_batcher import MicroBatcher
 from hirag_dist.types import FloatMatrix
 
 _MOST_JOINED = 64  # questions in one call
@@ -42,7 +42,7 @@ class QuestionEmbedder:
         self._embedder = embedder
         self._remembered = remembered
         self._vectors: OrderedDict[str, _Vector] = OrderedDict()  # one embedder's: its name need not be in the key
-        self._joined: Joined[str, _Vector | HiragError] = Joined(self._embed, _MOST_JOINED, _AT_A_TIME)
+        self._joined: MicroBatcher[str, _Vector | HiragError] = MicroBatcher(self._embed, _MOST_JOINED, _AT_A_TIME)
 
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
         """Return (len(texts), dim) float32 rows of unit length; an empty text gives a row of zeros.

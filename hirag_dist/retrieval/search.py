@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.config.model import Retrieval as RetrievalConfig
+from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.cooperative import Steps
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.context import render_context
@@ -25,11 +25,11 @@ from hirag_dist.core.retrieval.levels import (
     key_entity_steps,
     ranked_communities,
 )
-from hirag_dist.core.retrieval.source_ranking import NEAREST, Starts
+from hirag_dist.core.retrieval.source_ranking import NEAREST, SeedSet
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, path_order, question_order, question_scores
 from hirag_dist.core.retrieval.vector_scoring import AT_ONCE
 from hirag_dist.protocols import Embedder, VectorIndex
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.types import IntVector, Query, Retrieval
 
 MODES = ("hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local")
@@ -50,7 +50,7 @@ _TURN_S = 0.002  # that a question works before others get in
 T = TypeVar("T")
 
 
-class Told:
+class RecordTextCache:
     """Records as contexts hold them, with their tokens, remembered between questions up to so many characters."""
 
     def __init__(self, count: Callable[[str], int], max_chars: int = 16 << 20) -> None:
@@ -90,11 +90,11 @@ class Told:
         return found
 
 
-class _Late(Exception):
+class _DeadlineExceeded(Exception):
     """There is no time left for the work at hand."""
 
 
-class Turns:
+class CooperativeDeadline:
     """Lets others in between the steps of a question's work, and knows when its time is up."""
 
     def __init__(self, clock: Callable[[], float], deadline_s: float | None) -> None:
@@ -115,7 +115,7 @@ class Turns:
         """
         await self._let_in()
         if self._give_up_at is not None and self._clock() > self._give_up_at:
-            raise _Late
+            raise _DeadlineExceeded
 
     async def apart(self, work: Callable[[], T]) -> T:
         """Do work in a thread, which goes on where nobody waits for it any more.
@@ -127,7 +127,7 @@ class Turns:
             async with asyncio.timeout(self.left_s):
                 return await asyncio.to_thread(work)
         except TimeoutError:
-            raise _Late from None
+            raise _DeadlineExceeded from None
 
     async def work(self, steps: Steps[T]) -> T:
         """Do long work in turns.
@@ -156,18 +156,18 @@ class Turns:
             self._since = self._clock()
 
 
-class Search:
+class RetrievalRun:
     """One question on its way through the levels."""
 
     def __init__(
         self,
-        index: LoadedIndex,
+        index: MappedIndex,
         query: Query,
         limits: RetrievalConfig,
         paths: PathFinder,
         count: Callable[[str], int],
-        told: Told,
-        turns: Turns,
+        told: RecordTextCache,
+        turns: CooperativeDeadline,
     ) -> None:
         self._index = index
         self._query = query
@@ -209,7 +209,7 @@ class Search:
             await self._turns.next()
             bridge = self._relations if self._mode == "graphrag-local" else self._bridge
             await {"local": self._local, "global": self._global, "bridge": bridge}[level]()
-        except _Late:
+        except _DeadlineExceeded:
             self.result = replace(self.result, partial=(*self.result.partial, level))
             return False
         return True
@@ -243,7 +243,7 @@ class Search:
                 self._vector = np.asarray(given / norm if norm else given, np.float32)
             else:
                 self._vector = (await embedder.embed([self._query.question]))[0]
-        self._starts = Starts(index.ways, index.origins, index.seen_chunks, index.admission)
+        self._starts = SeedSet(index.ways, index.origins, index.seen_chunks, index.admission)
         with self._timed("search"):
             if not self.levels:
                 await self._find_chunks(max(self._limits.top_sources, self._limits.top_n))

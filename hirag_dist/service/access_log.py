@@ -28,7 +28,7 @@ _PLAIN = re.compile(r"[\x21\x23-\x3c\x3e-\x7e]+")  # what needs no quotes: no sp
 
 
 @dataclass(slots=True)
-class Access:
+class RequestRecord:
     """What is known of a request; complete when it has ended.
 
     Attributes:
@@ -76,7 +76,7 @@ class Access:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, method: str, context: Context) -> Access:
+    def of(cls, method: str, context: Context) -> RequestRecord:
         """Begin the record of a call, with the request id that it brings or a new one."""
         brought = {key: value for key, value in context.invocation_metadata() or () if key in _HEADERS}
         given = brought.pop(REQUEST_ID_KEY, "")
@@ -103,7 +103,7 @@ class AccessLog:
         self._form = form
         self._questions = questions
 
-    def write(self, access: Access) -> None:
+    def write(self, access: RequestRecord) -> None:
         """Write the line. The log record carries the same fields as attribute `access`."""
         if self._form == "off":
             return
@@ -116,7 +116,7 @@ class AccessLog:
             line = " ".join(f"{name}={_quoted(value)}" for name, value in shown.items())
         _LOG.info("%s", line, extra={"access": fields})
 
-    def _fields(self, access: Access) -> dict[str, Any]:
+    def _fields(self, access: RequestRecord) -> dict[str, Any]:
         fields = {
             "method": access.method,
             "code": access.code,

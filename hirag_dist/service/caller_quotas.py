@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
 from hirag_dist.service.auth.caller_registry import MOST_CALLERS, Caller
-from hirag_dist.wire.error_status import Limited
+from hirag_dist.wire.error_status import QuotaExceeded
 
 MOST_PROCESSES = 64
 DAY_S = 86_400
@@ -88,7 +88,7 @@ def _kept(path: Path, today: int) -> Iterator[tuple[bytes, int, int]]:
                         yield key, day, used
 
 
-class SharedLimits:
+class SharedQuotas:
     """One process's part in the limits.
 
     Args:
@@ -159,8 +159,8 @@ class SharedLimits:
             first = (at + _COUNTS_AT) // 4
             at_work = sum(self._counts[first : first + MOST_PROCESSES])
             if at_work >= caller.max_concurrent:
-                raise Limited(
-                    f"caller {caller.name} has {many(at_work, 'request')} at work, as many as it may; wait for one to "
+                raise QuotaExceeded(
+                    f"caller {caller.name} has {count_noun(at_work, 'request')} at work, as many as it may; wait for one to "
                     "end",
                     "concurrent",
                     caller.name,
@@ -168,8 +168,8 @@ class SharedLimits:
                 )
         if caller.per_day is not None and used >= caller.per_day:
             wait_s = (today + 1) * DAY_S - now
-            raise Limited(
-                f"caller {caller.name} has used its {many(caller.per_day, 'request')} of today; the day ends at "
+            raise QuotaExceeded(
+                f"caller {caller.name} has used its {count_noun(caller.per_day, 'request')} of today; the day ends at "
                 f"midnight UTC, in {wait_s / 3600:.1f} h",
                 "quota",
                 caller.name,
@@ -180,7 +180,7 @@ class SharedLimits:
             tokens = caller.burst if aged else min(caller.burst, tokens + (clock - stamp) * caller.per_second)
             if tokens < 1:
                 wait_s = (1 - tokens) / caller.per_second
-                raise Limited(
+                raise QuotaExceeded(
                     f"caller {caller.name} asks more than {caller.per_second:g} times a second; wait {wait_s:.2g} s",
                     "rate",
                     caller.name,

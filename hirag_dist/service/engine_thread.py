@@ -20,7 +20,7 @@ T = TypeVar("T")
 _SWITCH_S = 0.0005  # longest time that the engine keeps the interpreter from the thread that accepts calls
 
 
-class Runner(ABC):
+class EngineRunner(ABC):
     """Runs the engine's coroutines."""
 
     @abstractmethod
@@ -54,7 +54,7 @@ class Runner(ABC):
             await asyncio.gather(producing, return_exceptions=True)
 
 
-class InlineRunner(Runner):
+class InlineEngineRunner(EngineRunner):
     """Runs everything in the loop of who asks."""
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -65,7 +65,7 @@ class InlineRunner(Runner):
         """There is nothing to let go of."""
 
 
-class ThreadRunner(Runner):
+class ThreadEngineRunner(EngineRunner):
     """Runs the work in one thread with an event loop of its own, and lets the interpreter change hands often."""
 
     def __init__(self) -> None:

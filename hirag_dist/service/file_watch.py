@@ -33,7 +33,7 @@ def signature(paths: Sequence[str]) -> Signature:
     return tuple(one(path) for path in paths)
 
 
-class Reloaded(Generic[T]):
+class ReloadingValue(Generic[T]):
     """What `load` made of some files, and makes again of their next versions.
 
     A version that cannot be loaded is logged once and the value stays as it was. It is tried again at each look, for

@@ -17,7 +17,7 @@ _Status = health_pb2.HealthCheckResponse
 _Request = TypeVar("_Request", bound=Message)
 
 
-class Health:
+class HealthService:
     """Answers `Check` and `Watch` with one status for every name it knows.
 
     Requests come as bytes: anybody may ask, and bytes that are no message, left to gRPC, would each write a traceback

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from hirag_dist.service.engine import Engine
-from hirag_dist.service.engine_thread import InlineRunner, Runner
+from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner
 from hirag_dist.wire.error_status import NotReady
 
 _LOG = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class _Shared:
         self.let_go = asyncio.Event()
 
 
-class EngineHolder:
+class SnapshotSwapper:
     """Holds the engine of the current snapshot and replaces it when another one goes live.
 
     Args:
@@ -42,9 +42,9 @@ class EngineHolder:
         open_engine: Callable[[], Awaitable[Engine]],
         current_id: Callable[[], str | None],
         poll_s: float = 5.0,
-        runner: Runner | None = None,
+        runner: EngineRunner | None = None,
     ) -> None:
-        self.runner = runner or InlineRunner()
+        self.runner = runner or InlineEngineRunner()
         self._open_engine = open_engine
         self._current_id = current_id
         self._poll_s = poll_s

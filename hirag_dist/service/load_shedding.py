@@ -7,13 +7,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.wire.error_status import DeadlinePassed, Overloaded
 
 _MEMORY = 0.1  # weight of the newest stay in a place, against those before it
 
 
-class Admission:
+class LoadShedder:
     """The places of one process, and the line before them.
 
     A retrieval is computing in one thread, so more at a time make nothing faster: a few have places, the rest wait in
@@ -77,7 +77,7 @@ class Admission:
         wait_s = self.expected_wait_s
         if wait_s > self._max_wait_s and self.waiting >= self._short:
             raise Overloaded(
-                f"{many(self.waiting, 'request is', 'requests are')} waiting and {wait_s:.2g} s would pass before this "
+                f"{count_noun(self.waiting, 'request is', 'requests are')} waiting and {wait_s:.2g} s would pass before this "
                 "one's turn; ask again later",
                 "queue",
                 retry_after_s=wait_s,
@@ -99,12 +99,12 @@ class Admission:
         """
         if self.present >= self._most:
             raise Overloaded(
-                f"{many(self.present, 'request is', 'requests are')} here, as many as may be; ask again in a moment",
+                f"{count_noun(self.present, 'request is', 'requests are')} here, as many as may be; ask again in a moment",
                 "full",
             )
         if answer and self.answering >= self._most_answers:
             raise Overloaded(
-                f"{many(self.answering, 'answer is', 'answers are')} being written, as many as may be; ask again in a "
+                f"{count_noun(self.answering, 'answer is', 'answers are')} being written, as many as may be; ask again in a "
                 "moment",
                 "answers",
             )

@@ -18,9 +18,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, multiprocess
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from hirag_dist.service.access_log import Access
+from hirag_dist.service.access_log import RequestRecord
 from hirag_dist.service.engine import Engine
-from hirag_dist.service.load_shedding import Admission
+from hirag_dist.service.load_shedding import LoadShedder
 
 _multiprocess: Any = multiprocess  # it has no types
 
@@ -113,7 +113,7 @@ class Metrics:
             multiprocess_mode="livemax",
         )
 
-    def ended(self, access: Access) -> None:
+    def ended(self, access: RequestRecord) -> None:
         """Count a request."""
         self._requests.labels(access.method, access.code, access.kind).inc()
         self._seconds.labels(access.method).observe(access.seconds)
@@ -137,7 +137,7 @@ class Metrics:
         """Count a snapshot that was taken up, or could not be."""
         self._swaps.labels("ok" if ok else "failed").inc()
 
-    def look(self, admission: Admission, engine: Engine | None) -> None:
+    def look(self, admission: LoadShedder, engine: Engine | None) -> None:
         """Take down how full the process is, and what its engine has counted since the last look."""
         rest = admission.present - admission.waiting - admission.at_work
         states = {"waiting": admission.waiting, "retrieving": admission.at_work, "answering_or_sending": max(rest, 0)}
@@ -153,7 +153,7 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ProcessFacts:
     """What one process says of itself; times are seconds since 1970, None where there is nothing to say.
 
     Attributes:
@@ -181,7 +181,7 @@ class Facts:
         new.replace(folder / f"facts-{process}.json")
 
 
-class FactsCollector:
+class ProcessFactsCollector:
     """Makes metrics of the facts in a folder.
 
     Args:
@@ -245,7 +245,7 @@ class WorkerMetrics:
         self._folder = folder
         self.registry = CollectorRegistry()
         _multiprocess.MultiProcessCollector(self.registry, path=str(folder))
-        self.registry.register(FactsCollector(folder))
+        self.registry.register(ProcessFactsCollector(folder))
         Gauge("hirag_service_workers", "Processes configured.", registry=self.registry).set(n_workers)
         self._deaths = Counter("hirag_service_worker_deaths", "Processes that ended unasked.", registry=self.registry)
         self._deaths.inc(0)
@@ -273,7 +273,7 @@ def process_metrics(folder: Path | None, *, several: bool = False) -> tuple[Metr
     else:
         counted = registry
     if folder is not None:
-        registry.register(FactsCollector(folder))
+        registry.register(ProcessFactsCollector(folder))
     return Metrics(counted), registry
 
 

@@ -17,22 +17,22 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.service.access_log import Access, AccessLog
-from hirag_dist.service.auth.authentication import Gate, guarded_reflection
+from hirag_dist.service.access_log import AccessLog, RequestRecord
+from hirag_dist.service.auth.authentication import Authenticator, guarded_reflection
 from hirag_dist.service.auth.caller_registry import Caller, Callers, read_callers
 from hirag_dist.service.auth.tls import ServerTls
-from hirag_dist.service.caller_quotas import SharedLimits
+from hirag_dist.service.caller_quotas import SharedQuotas
 from hirag_dist.service.channel_options import channel_options, probe
-from hirag_dist.service.file_watch import Reloaded
+from hirag_dist.service.file_watch import ReloadingValue
 from hirag_dist.service.grpc_handlers import SERVICE_NAME, service_handler
-from hirag_dist.service.health import Health
-from hirag_dist.service.hot_swap import EngineHolder
-from hirag_dist.service.load_shedding import Admission
-from hirag_dist.service.metrics import Facts, process_metrics, timestamp
+from hirag_dist.service.health import HealthService
+from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.load_shedding import LoadShedder
+from hirag_dist.service.metrics import ProcessFacts, process_metrics, timestamp
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions, split_address
 from hirag_dist.service.servicer import QueryServicer
-from hirag_dist.service.shared_state import Station
+from hirag_dist.service.shared_state import ServiceState
 from hirag_dist.service.tracing import make_tracing
 
 _LOG = logging.getLogger(__name__)
@@ -52,25 +52,25 @@ class QueryServer:
         BackendUnavailable: traces are wanted, and OpenTelemetry is not installed.
     """
 
-    def __init__(self, holder: EngineHolder, options: ServerOptions, station: Station | None = None) -> None:
+    def __init__(self, holder: SnapshotSwapper, options: ServerOptions, station: ServiceState | None = None) -> None:
         self._options = options
         self._holder = holder
         self._station = station
         self._tls = None if options.tls_cert is None else ServerTls(options)
-        self._callers: Reloaded[Callers] | None = None
+        self._callers: ReloadingValue[Callers] | None = None
         if options.callers_file is not None:
             path = options.callers_file
-            self._callers = Reloaded([path], lambda: read_callers(path))
+            self._callers = ReloadingValue([path], lambda: read_callers(path))
         anonymous = Caller(reach=options.anonymous_labels)
-        self._gate = Gate(self._callers, anonymous, certificates=options.tls_client_ca is not None)
-        self._admission = Admission(
+        self._gate = Authenticator(self._callers, anonymous, certificates=options.tls_client_ca is not None)
+        self._admission = LoadShedder(
             places=options.places,
             max_wait_s=options.max_wait_s,
             most=options.max_concurrent,
             answers=options.max_answers,
         )
         known = station is not None and options.callers_file is not None
-        self._limits = SharedLimits(station.limits, station.process) if station is not None and known else None
+        self._limits = SharedQuotas(station.limits, station.process) if station is not None and known else None
         self._tracing = None
         if options.traces_endpoint is not None:
             self._tracing = make_tracing(options.traces_endpoint, options.traces_ratio)
@@ -79,9 +79,9 @@ class QueryServer:
         )
         holder.tell(self._swapped)
         self._loaded_at: float | None = None
-        self._facts = Facts()
+        self._facts = ProcessFacts()
         self._mute = False  # whether it was logged that they cannot be written
-        self._observers: list[Callable[[Access], None]] = [
+        self._observers: list[Callable[[RequestRecord], None]] = [
             AccessLog(options.access_log, questions=options.log_questions).write,
             self._metrics.ended,
         ]
@@ -97,7 +97,7 @@ class QueryServer:
             send_timeout_s=options.send_timeout_s,
             map_reduce=options.map_reduce,
         )
-        self._health = Health(("", SERVICE_NAME))
+        self._health = HealthService(("", SERVICE_NAME))
         self._server: grpc.aio.Server | None = None
         self._watchers: list[asyncio.Task[None]] = []
 
@@ -125,12 +125,12 @@ class QueryServer:
             raise BackendUnavailable(f"{options.listen} cannot be listened on; choose another with --listen") from error
         await server.start()
         self._server = server
-        watched: list[Reloaded[Any] | None] = [self._callers, None if self._tls is None else self._tls.files]
+        watched: list[ReloadingValue[Any] | None] = [self._callers, None if self._tls is None else self._tls.files]
         self._watchers = [asyncio.create_task(each.watch(options.poll_s)) for each in watched if each is not None]
         self._watchers.append(asyncio.create_task(self._look()))
         return f"{address}:{port}"
 
-    def observe(self, observer: Callable[[Access], None]) -> None:
+    def observe(self, observer: Callable[[RequestRecord], None]) -> None:
         """Tell `observer` of each request when it has ended."""
         self._observers.append(observer)
 
@@ -183,7 +183,7 @@ class QueryServer:
         info, now = None if engine is None else engine.info, datetime.now(UTC)
         callers = None if self._callers is None else self._callers.value
         expiry = None if callers is None else callers.next_expiry(now)
-        facts = Facts(
+        facts = ProcessFacts(
             snapshot="" if info is None else info.snapshot_id,
             created_at=None if info is None else timestamp(info.created_at),
             loaded_at=self._loaded_at,
@@ -210,11 +210,11 @@ class QueryServer:
 
 
 async def serve(
-    holder: EngineHolder,
+    holder: SnapshotSwapper,
     options: ServerOptions,
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
-    station: Station | None = None,
+    station: ServiceState | None = None,
 ) -> None:
     """Listen, load the first engine and answer until SIGTERM or SIGINT; then drain, close the engine and return.
 

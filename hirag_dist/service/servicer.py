@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from hirag_dist.errors import HiragError, InvalidQuery
-from hirag_dist.service.access_log import Access, Context
-from hirag_dist.service.auth.authentication import Gate
+from hirag_dist.service.access_log import Context, RequestRecord
+from hirag_dist.service.auth.authentication import Authenticator
 from hirag_dist.service.auth.caller_registry import Caller
-from hirag_dist.service.caller_quotas import SharedLimits
+from hirag_dist.service.caller_quotas import SharedQuotas
 from hirag_dist.service.engine import Engine
 from hirag_dist.service.grpc_handlers import read_request
-from hirag_dist.service.hot_swap import EngineHolder
-from hirag_dist.service.load_shedding import Admission
+from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert import (
@@ -29,10 +29,10 @@ from hirag_dist.wire.convert import (
 )
 from hirag_dist.wire.error_status import (
     REQUEST_ID_KEY,
+    AccessRefused,
     DeadlinePassed,
-    Refused,
+    RequestTooLarge,
     SlowReader,
-    TooLarge,
     message_of,
     status_of,
     trailers_of,
@@ -56,7 +56,7 @@ class _Call:
     request: Any
     caller: Caller
     engine: Engine
-    access: Access
+    access: RequestRecord
     context: Context
 
     def query(self) -> Query:
@@ -110,11 +110,11 @@ class QueryServicer:
 
     def __init__(
         self,
-        holder: EngineHolder,
-        gate: Gate,
-        admission: Admission,
-        limits: SharedLimits | None,
-        observers: Sequence[Callable[[Access], None]],
+        holder: SnapshotSwapper,
+        gate: Authenticator,
+        admission: LoadShedder,
+        limits: SharedQuotas | None,
+        observers: Sequence[Callable[[RequestRecord], None]],
         *,
         max_message_bytes: int,
         send_timeout_s: float,
@@ -239,7 +239,7 @@ class QueryServicer:
         self, method: str, request: bytes, context: Context, *, retrieves: bool = True, answer: bool = False
     ) -> AsyncIterator[_Call]:
         """Let a request in, lend it an engine, turn what it raises into a status, and tell the observers."""
-        access = Access.of(method, context)
+        access = RequestRecord.of(method, context)
         context.set_trailing_metadata(((REQUEST_ID_KEY, access.request_id),))
         try:
             caller, access.kind = self._gate.caller(context)
@@ -264,11 +264,11 @@ class QueryServicer:
                 self._ended(access)
                 raise asyncio.CancelledError from error
             told = _told(error, access.request_id)
-            if isinstance(told, Refused):
+            if isinstance(told, AccessRefused):
                 access.reason, access.caller = told.reason, told.caller or access.caller
             access.code = status_of(told).name
             self._ended(access)
-            if isinstance(told, Refused):
+            if isinstance(told, AccessRefused):
                 await self._pause(context)
             trailers = trailers_of(told, access.request_id, context.time_remaining())
             # Behind what a slow reader has not read yet this may take as long as his connection lives; nothing is held.
@@ -276,7 +276,7 @@ class QueryServicer:
         else:
             self._ended(access)
 
-    def _ended(self, access: Access) -> None:
+    def _ended(self, access: RequestRecord) -> None:
         access.seconds = access.elapsed_s
         for observer in self._observers:
             observer(access)
@@ -310,7 +310,7 @@ class QueryServicer:
         """Return a reply as it goes over the wire."""
         message: bytes = response.SerializeToString()
         if len(message) > self._max_message_bytes:
-            raise TooLarge(
+            raise RequestTooLarge(
                 f"the reply has {len(message)} bytes, more than the {self._max_message_bytes} that a message may have; "
                 f"ask with omit_context, omit_source_text or a smaller top_n, top_m or top_c"
             )

@@ -17,7 +17,7 @@ _LOCK = "lock"
 
 
 @dataclass(frozen=True, slots=True)
-class Station:
+class ServiceState:
     """The place of one process in a service.
 
     Attributes:
@@ -30,13 +30,13 @@ class Station:
     limits: Path
     process: int = 0
 
-    def of(self, process: int) -> Station:
+    def of(self, process: int) -> ServiceState:
         """Return the place of another process."""
         return replace(self, process=process)
 
 
 @contextmanager
-def open_station(state_dir: str | None) -> Iterator[Station]:
+def open_service_state(state_dir: str | None) -> Iterator[ServiceState]:
     """Set up what a service's processes share, for as long as the block lasts.
 
     Args:
@@ -61,4 +61,4 @@ def open_station(state_dir: str | None) -> Iterator[Station]:
             except OSError as error:
                 raise ConfigError(f"service.state_dir {state_dir} cannot be used: {error.strerror}") from error
         prepare(kept / _LIMITS)
-        yield Station(folder, kept / _LIMITS)
+        yield ServiceState(folder, kept / _LIMITS)

@@ -32,7 +32,7 @@ _LONGEST_LINE = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WorkerJob:
     """What a worker runs.
 
     Attributes:
@@ -55,7 +55,7 @@ class Job:
 class _Worker:
     """A job and the process that does it at present."""
 
-    job: Job
+    job: WorkerJob
     process: subprocess.Popen[bytes] | None = None
     report: int = -1  # read end of its reports
     heard: bytearray = field(default_factory=bytearray)
@@ -80,7 +80,7 @@ class Supervisor:
 
     def __init__(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[WorkerJob],
         *,
         drain_s: float,
         grace_s: float = 5.0,

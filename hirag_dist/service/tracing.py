@@ -7,7 +7,7 @@ from typing import Any
 
 from hirag_dist import __version__
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.service.access_log import Access
+from hirag_dist.service.access_log import RequestRecord
 
 _SERVICE = "hirag.query.v1.QueryService"
 _PARTS = ("embed", "search", "communities", "bridge", "sources", "render")  # in the order in which they are done
@@ -33,7 +33,7 @@ class Tracing:
         self._tracer = provider.get_tracer("hirag_dist", __version__)
         self._propagator = TraceContextTextMapPropagator()
 
-    def ended(self, access: Access) -> None:
+    def ended(self, access: RequestRecord) -> None:
         """Make the spans of a request."""
         known = access.kind != "unknown"  # a stranger's word is not taken for it that a trace is to be kept
         parent = self._propagator.extract(access.trace) if access.trace and known else None
@@ -56,7 +56,7 @@ class Tracing:
         """Send what is left. Blocks for as long as that takes."""
         self._provider.shutdown()
 
-    def _describe(self, span: Any, access: Access) -> None:
+    def _describe(self, span: Any, access: RequestRecord) -> None:
         span.set_attributes(
             _known(
                 {
@@ -83,7 +83,7 @@ class Tracing:
         span.end(end)
         return end
 
-    def _answer(self, inside: Any, access: Access, begin: int) -> None:
+    def _answer(self, inside: Any, access: RequestRecord, begin: int) -> None:
         attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.response.model": access.model,

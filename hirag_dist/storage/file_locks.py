@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-class Hold:
+class FileLock:
     """A file held by this process, until `release` or the end of the process, however it comes."""
 
     def __init__(self, descriptor: int | None) -> None:
@@ -21,7 +21,7 @@ class Hold:
         self._close()
 
 
-def hold_file(file: Path, create: bool) -> Hold | None:
+def lock_file(file: Path, create: bool) -> FileLock | None:
     """Hold a file against every other process; None where another has it or it is not there.
 
     Args:
@@ -36,13 +36,13 @@ def hold_file(file: Path, create: bool) -> Hold | None:
             if create:
                 raise
             return None
-        held = Hold(descriptor)
+        held = FileLock(descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             held.release()
             if create and error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-                return Hold(None)  # no locks here: nobody else can hold it either, so nobody ends it
+                return FileLock(None)  # no locks here: nobody else can hold it either, so nobody ends it
             return None
         if _is_at(descriptor, file):
             if create:

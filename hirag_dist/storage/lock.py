@@ -34,7 +34,7 @@ _GUARD_S = 10.0  # a process needs the guard for milliseconds
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LockHolder:
     """What the lock file says.
 
     Attributes:
@@ -52,7 +52,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LockTiming:
     """The times of a lock, in seconds.
 
     Attributes:
@@ -78,7 +78,7 @@ class BuildLock:
         store: Store,
         wait_s: float = 0.0,
         *,
-        pace: Pace | None = None,
+        pace: LockTiming | None = None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -91,11 +91,11 @@ class BuildLock:
         """
         self._store = store
         self._wait_s = wait_s
-        self._pace = pace or Pace()
+        self._pace = pace or LockTiming()
         self._clock = clock
         self._sleep = sleep
         self._token = uuid.uuid4().hex
-        self._own: Holder | None = None
+        self._own: LockHolder | None = None
         self._lost: str | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -169,7 +169,7 @@ class BuildLock:
             # Milliseconds: a lock that was removed must not make epochs begin anew.
             epoch = max(holder.epoch + 1 if holder else 1, int(now * 1000))
             since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
-            own = Holder(socket.gethostname(), os.getpid(), since, self._token, now, epoch)
+            own = LockHolder(socket.gethostname(), os.getpid(), since, self._token, now, epoch)
             self._write(own)
         if self._store.local is None:
             self._sleep(self._pace.settle_s)
@@ -211,10 +211,10 @@ class BuildLock:
         with self._guard():
             self._confirm()
             assert self._own is not None
-            self._own = Holder(**{**asdict(self._own), "beat": self._clock()})
+            self._own = LockHolder(**{**asdict(self._own), "beat": self._clock()})
             self._write(self._own)
 
-    def _write(self, holder: Holder) -> None:
+    def _write(self, holder: LockHolder) -> None:
         self._store.write_json(LOCK, asdict(holder))
 
     @contextmanager
@@ -243,7 +243,7 @@ class BuildLock:
         finally:
             os.close(guard)  # which lets go
 
-    def _holder(self) -> Holder | None:
+    def _holder(self) -> LockHolder | None:
         """Return who has the lock; None where nobody has, or a crash left nothing that can be read."""
         try:
             data = self._store.read_bytes(LOCK)
@@ -253,7 +253,7 @@ class BuildLock:
             return None
         try:
             found = json.loads(data)
-            return Holder(
+            return LockHolder(
                 str(found["host"]),
                 int(found["pid"]),
                 str(found["since"]),
@@ -264,7 +264,7 @@ class BuildLock:
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
 
-    def _alive(self, holder: Holder, now: float) -> bool:
+    def _alive(self, holder: LockHolder, now: float) -> bool:
         if now - holder.beat >= self._pace.dead_after_s:
             return False  # here too: its process id may be another's by now
         if holder.host == socket.gethostname():
@@ -277,7 +277,7 @@ class BuildLock:
             return holder.pid != os.getpid()
         return True
 
-    def _said_of(self, holder: Holder, now: float) -> str:
+    def _said_of(self, holder: LockHolder, now: float) -> str:
         return (
             f"{self._store.uri} is being built by process {holder.pid} on {holder.host} since {holder.since}, "
             f"last heard of {max(0.0, now - holder.beat):.0f} s ago"

@@ -25,11 +25,11 @@ _BLOCK_BYTES = 64 << 20  # that are put in order at a time
 _BLOCK_ROWS = 65_536
 
 
-class Scratch:
+class SpillFile:
     """A temporary folder; what was mapped of it stays readable for as long as it is used, on Linux and macOS."""
 
     def __init__(self, folder: Path, piece_bytes: int = _PIECE_BYTES) -> None:
-        """Use a folder that is there, and that somebody else removes (`scratch`).
+        """Use a folder that is there, and that somebody else removes (`spill_file`).
 
         Args:
             piece_bytes: that a column may have to be one array; a larger one is several.
@@ -111,7 +111,7 @@ class Scratch:
 
 
 @contextmanager
-def scratch() -> Iterator[Scratch]:
+def spill_file() -> Iterator[SpillFile]:
     """Have a temporary folder until the block ends, however it ends.
 
     Raises:
@@ -122,7 +122,7 @@ def scratch() -> Iterator[Scratch]:
     except OSError as error:
         raise _unwritable(Path(tempfile.gettempdir()), error) from error
     with folder as path:
-        yield Scratch(Path(path))
+        yield SpillFile(Path(path))
 
 
 def _unwritable(folder: Path, error: OSError) -> StoreError:

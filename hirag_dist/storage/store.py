@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from hirag_dist.errors import StoreError
-from hirag_dist.storage.file_locks import Hold, append_durably, hold_file, sync_folder
+from hirag_dist.storage.file_locks import FileLock, append_durably, lock_file, sync_folder
 
 _TEMPORARY = ".tmp-"
 _SPOOLED_BYTES = 16 << 20
@@ -30,7 +30,7 @@ _LEAST_GROUP_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoreEntry:
     """A file in a listing.
 
     Attributes:
@@ -89,12 +89,12 @@ class Store:
             infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
         return sorted(info.base_name for info in infos if _TEMPORARY not in info.base_name)
 
-    def entries(self, folder: str) -> dict[str, Entry]:
+    def entries(self, folder: str) -> dict[str, StoreEntry]:
         """Return the files that a folder holds by name, in one listing; none where it is not there."""
         with self._errors("list", folder):
             infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
         return {
-            info.base_name: Entry(int(info.size), (info.mtime_ns or 0) / 1e9)
+            info.base_name: StoreEntry(int(info.size), (info.mtime_ns or 0) / 1e9)
             for info in infos
             if info.type == fs.FileType.File and _TEMPORARY not in info.base_name
         }
@@ -217,7 +217,7 @@ class Store:
             raise
         stream.close()
 
-    def hold(self, path: str, create: bool = False) -> Hold | None:
+    def hold(self, path: str, create: bool = False) -> FileLock | None:
         """Hold a file against every other process on this folder; None where another has it or it is not there.
 
         It tells whether a file's writer still lives: the system lets go for a process that died, on any machine that
@@ -227,9 +227,9 @@ class Store:
             create: make the file, empty, where it is not there.
         """
         if self.local is None:
-            return Hold(None)
+            return FileLock(None)
         with self._errors("hold", path):
-            return hold_file(Path(self._full(path)), create)
+            return lock_file(Path(self._full(path)), create)
 
     def sweep(self, folder: str, older_than_s: float) -> int:
         """Remove what killed processes left half written in a folder of this machine; return the bytes freed."""

@@ -1,7 +1,7 @@
 """Small frozen records that pass between layers. Rows of data are Arrow tables (`schemas`)."""
 
 from hirag_dist.types.arrays import (
-    Admission,
+    AccessFilter,
     Assignment,
     Covariance,
     CsrGraph,
@@ -9,9 +9,9 @@ from hirag_dist.types.arrays import (
     FloatVector,
     IntVector,
     Mixture,
+    MixtureStatistics,
     Moments,
     Projection,
-    Statistics,
 )
 from hirag_dist.types.messages import (
     ChatReply,
@@ -37,7 +37,7 @@ from hirag_dist.types.results import (
 
 __all__ = [
     "MAP_REDUCE",
-    "Admission",
+    "AccessFilter",
     "Answer",
     "Assignment",
     "ChatReply",
@@ -55,6 +55,7 @@ __all__ = [
     "MapWork",
     "Message",
     "Mixture",
+    "MixtureStatistics",
     "Moments",
     "PathItem",
     "Projection",
@@ -62,6 +63,5 @@ __all__ = [
     "Rejected",
     "Retrieval",
     "SourceItem",
-    "Statistics",
     "TripleItem",
 ]

@@ -36,7 +36,7 @@ class CsrGraph:
         return len(self.indptr) - 1
 
 
-class Admission(NamedTuple):
+class AccessFilter(NamedTuple):
     """What one caller may see of an index whose documents carry labels.
 
     A row's state is that of its pattern (`core.access.labels`): hidden, mixed, or whole. What is mixed is made of parts, one
@@ -98,7 +98,7 @@ class Mixture:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class MixtureStatistics:
     """What the maximisation of a mixture needs to know of some rows; those of two sets of rows add up.
 
     Attributes:
@@ -114,8 +114,8 @@ class Statistics:
     squares: FloatVector
     log_likelihood: float
 
-    def __add__(self, other: Statistics) -> Statistics:
-        return Statistics(
+    def __add__(self, other: MixtureStatistics) -> MixtureStatistics:
+        return MixtureStatistics(
             self.counts + other.counts,
             self.sums + other.sums,
             self.squares + other.squares,

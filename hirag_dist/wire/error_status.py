@@ -44,7 +44,7 @@ _MESSAGE_BYTES = 1024  # the message travels twice, once percent-encoded, and al
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
-class Refused(ServiceError):
+class AccessRefused(ServiceError):
     """The service will not answer this caller now.
 
     Attributes:
@@ -60,19 +60,19 @@ class Refused(ServiceError):
         self.retry_after_s = retry_after_s
 
 
-class Overloaded(Refused):
+class Overloaded(AccessRefused):
     """The service has as many requests as it takes; one of them is let go."""
 
     retryable = True
 
 
-class Limited(Refused):
+class QuotaExceeded(AccessRefused):
     """The caller has had its share: of requests a second, a day, or at a time."""
 
     retryable = True
 
 
-class SlowReader(Refused):
+class SlowReader(AccessRefused):
     """The caller does not read what it asked for."""
 
 
@@ -82,7 +82,7 @@ class NotReady(ServiceError):
     retryable = True
 
 
-class Unauthenticated(Refused):
+class Unauthenticated(AccessRefused):
     """The caller is not known, or was known until a while ago."""
 
 
@@ -90,16 +90,16 @@ class DeadlinePassed(ServiceError):
     """The caller's deadline passed before anything was found."""
 
 
-class TooLarge(ServiceError):
+class RequestTooLarge(ServiceError):
     """The reply is larger than a message may be."""
 
 
 # Most specific first: the first row whose class the error belongs to decides.
 STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
     (Overloaded, grpc.StatusCode.RESOURCE_EXHAUSTED),
-    (Limited, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (QuotaExceeded, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (SlowReader, grpc.StatusCode.ABORTED),
-    (TooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (RequestTooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (NotReady, grpc.StatusCode.UNAVAILABLE),
     (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
     (DeadlinePassed, grpc.StatusCode.DEADLINE_EXCEEDED),
@@ -131,7 +131,7 @@ _LONGEST_PUSHBACK_S = 5.0  # that gRPC's own retries wait in silence; a used-up 
 # Seconds after which asking again may help, where the error does not say.
 _DELAYS_S: tuple[tuple[type[HiragError], float], ...] = (
     (Overloaded, 0.2),
-    (Limited, 1.0),
+    (QuotaExceeded, 1.0),
     (NotReady, 1.0),
     (RateLimited, 1.0),
     (ModelUnavailable, 1.0),
@@ -165,7 +165,7 @@ def message_of(error: HiragError) -> str:
 
 def retry_delay_s(error: HiragError) -> float | None:
     """Return after how many seconds asking again may help, or None where it will not."""
-    if isinstance(error, RateLimited | Refused) and error.retry_after_s is not None:
+    if isinstance(error, RateLimited | AccessRefused) and error.retry_after_s is not None:
         return error.retry_after_s
     return next((delay for kind, delay in _DELAYS_S if isinstance(error, kind)), None)
 
@@ -183,15 +183,15 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
     status = status_pb2.Status(code=code.value[0], message=message_of(error))
     kind = next(kind for kind, _ in STATUS if isinstance(error, kind))
     info = error_details_pb2.ErrorInfo(reason=reason_of(kind), domain=DOMAIN)
-    if isinstance(error, RateLimited | Refused) and error.retry_after_s is not None:
+    if isinstance(error, RateLimited | AccessRefused) and error.retry_after_s is not None:
         info.metadata["retry_after_s"] = repr(error.retry_after_s)
-    if isinstance(error, Refused) and error.reason:
+    if isinstance(error, AccessRefused) and error.reason:
         info.metadata["reason"] = error.reason
     details: list[Any] = [info, error_details_pb2.RequestInfo(request_id=request_id)]
     if isinstance(error, InvalidQuery):
         violation = error_details_pb2.BadRequest.FieldViolation(field=field_of(error), description=status.message)
         details.append(error_details_pb2.BadRequest(field_violations=[violation]))
-    if isinstance(error, Limited):
+    if isinstance(error, QuotaExceeded):
         quota = error_details_pb2.QuotaFailure.Violation(subject=f"caller:{error.caller}", description=status.message)
         details.append(error_details_pb2.QuotaFailure(violations=[quota]))
     if delay_s is not None:
@@ -242,6 +242,6 @@ def error_of(code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, 
     after = info.metadata.get("retry_after_s")
     if issubclass(kind, RateLimited):
         return kind(message, float(after) if after else None)
-    if issubclass(kind, Refused):
+    if issubclass(kind, AccessRefused):
         return kind(message, info.metadata.get("reason", ""), retry_after_s=float(after) if after else None)
     return kind(message)

@@ -146,7 +146,7 @@ def test_bytes_of_an_index_by_path_and_by_uri(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a process's title is its command line only there")
 def test_a_probe_sees_what_calls_itself_a_worker() -> None:
-    names = ["ray::TreasuryActor.ask", "ray::IDLE"]
+    names = ["ray::QuotaActor.ask", "ray::IDLE"]
     processes = [
         subprocess.Popen(
             ["bash", "-c", f'exec -a "{name}" "{sys.executable}" -c "import sys; sys.stdin.read()"'],

@@ -10,13 +10,13 @@ import pytest
 from benchmarks.source_parts import DEFAULT
 from benchmarks.source_variants import STARTS, WORTH, Found, Variant, exact_walk, fused, parsed, ranked
 from hirag_dist.core.cooperative import all_at_once
-from hirag_dist.core.graph.pagerank import RESTART, walk
-from hirag_dist.core.retrieval.source_ranking import Origins, Starts
+from hirag_dist.core.graph.pagerank import RESTART, personalised_pagerank
+from hirag_dist.core.retrieval.source_ranking import RelationProvenance, SeedSet
 from tests.core.graph.test_pagerank import csr, ways_of
 
 # Entities 0 to 3, of which 0 and 1 are related, and the summary 4 of 2 and 3; chunk 6 mentions nothing.
 WAYS = ways_of([0, 0, 0, 0, 1], [[1], [0], [4], [4], [2, 3]], [[0], [0, 1, 2], [3], [4, 5], []], 7)
-ORIGINS = Origins(*csr([[0, 1], [3], [5]]))
+ORIGINS = RelationProvenance(*csr([[0, 1], [3], [5]]))
 FOUND = Found(
     names=[0],
     entities=[(2, 0.6), (3, 0.5), (1, 0.1)],
@@ -30,7 +30,7 @@ def order(spec: str, found: Found = FOUND) -> list[int]:
 
 
 def product(found: Found) -> list[int]:
-    starts = Starts(WAYS, ORIGINS)
+    starts = SeedSet(WAYS, ORIGINS)
     starts.of_names(found.names)
     starts.of_entities(found.entities)
     starts.of_relations(found.relations)
@@ -107,7 +107,7 @@ def test_orders_are_fused_by_their_ranks() -> None:
 @pytest.mark.parametrize("nodes", [[0], [2, 4], [5 + 1, 5 + 6, 0]])
 def test_a_walk_without_tolerance_is_the_exact_one(nodes: list[int]) -> None:
     shares = np.full(len(nodes), 1 / len(nodes))
-    rows, mass = walk(WAYS, np.array(nodes), shares, tolerance=1e-12)
+    rows, mass = personalised_pagerank(WAYS, np.array(nodes), shares, tolerance=1e-12)
     exact_rows, exact_mass = exact_walk(WAYS, np.array(nodes), shares, RESTART)
     assert exact_rows.tolist() == rows.tolist()
     assert exact_mass == pytest.approx(mass, abs=1e-8)

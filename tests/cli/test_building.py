@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from hirag_dist.cli._bill import bill_table, ratio_line, tokens_per_corpus_token
-from hirag_dist.cli._build import Order, build, show, summary
-from hirag_dist.cli._build_records import Given, last_build, published
+from hirag_dist.cli._build import BuildOptions, build, show, summary
+from hirag_dist.cli._build_records import BuildArguments, last_build, published
 from hirag_dist.cli.retry import _check_same
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError
-from hirag_dist.execution.events import KernelsFound
+from hirag_dist.execution.events import KernelsResolved
 from hirag_dist.indexing.pipeline import Build, BuildResult
-from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.llm.usage import UsageMeter, current_meter
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
@@ -62,8 +62,8 @@ def config(dead: dict[str, Any], *roles: str) -> Config:
     )
 
 
-def run(store: Store, corpus: str, made: Config, action: str = "index") -> tuple[BuildResult, Meter]:
-    order = Order(action, Given.index([corpus], made), max_usd=1.0)
+def run(store: Store, corpus: str, made: Config, action: str = "index") -> tuple[BuildResult, UsageMeter]:
+    order = BuildOptions(action, BuildArguments.index([corpus], made), max_usd=1.0)
     return build(made, store, order, lambda one: one.index([corpus]))
 
 
@@ -109,7 +109,7 @@ def test_a_summary_says_that_a_snapshot_somebody_went_back_to_stays(
     said = " ".join(capsys.readouterr().out.split())
     assert f"{earlier} stays current: somebody went back to it from {later}." in said
     assert "--make-current" in said
-    order = Order("index", Given.index([corpus], made), forward=True)
+    order = BuildOptions("index", BuildArguments.index([corpus], made), forward=True)
     result, sent = build(made, store, order, lambda one: one.index([corpus]))
     report = summary(store, result, sent, 1.0)
     assert (report["changed"], report["stays_current"], current_id(store)) == (True, None, later)
@@ -129,7 +129,13 @@ def test_a_refused_build_leaves_the_record_of_the_one_before(store: Store, corpu
         raise ConfigError("another configuration")
 
     with pytest.raises(ConfigError):
-        build(made, store, Order("retry", Given.index([corpus], made)), lambda one: one.index([corpus]), check=refuse)
+        build(
+            made,
+            store,
+            BuildOptions("retry", BuildArguments.index([corpus], made)),
+            lambda one: one.index([corpus]),
+            check=refuse,
+        )
     assert last_build(store) == before
 
 
@@ -162,11 +168,11 @@ def test_what_a_worker_said_of_its_kernels_is_on_record_and_not_asked_again(
             said.append(one.decisive()["kernels"])
             for name in names:
                 for listener in one._run.listeners:
-                    listener(KernelsFound(name))
+                    listener(KernelsResolved(name))
             raise ConfigError("a build that does not end")
 
         with pytest.raises(ConfigError):
-            build(made, store, Order("index", Given.index([corpus], made), fresh=fresh), stop)
+            build(made, store, BuildOptions("index", BuildArguments.index([corpus], made), fresh=fresh), stop)
 
     said: list[str] = []
     work(said, ())
@@ -194,7 +200,12 @@ def test_what_models_can_is_asked_within_the_spending_limit(store: Store, corpus
     config = Config.model_validate({"llm": {"endpoints": {"big": own}, "roles": roles}})
     try:
         with pytest.raises(BudgetReached, match="--max-tokens 100 was passed"):
-            build(config, store, Order("index", Given.index([corpus], config), None, 100), lambda made: made.index([]))
+            build(
+                config,
+                store,
+                BuildOptions("index", BuildArguments.index([corpus], config), None, 100),
+                lambda made: made.index([]),
+            )
     finally:
         endpoint.close()
     assert endpoint.asked == []

@@ -12,8 +12,8 @@ import pytest
 
 from hirag_dist.cli._build_records import (
     KEPT,
+    BuildArguments,
     BuildRecord,
-    Given,
     build_usage,
     dead_letters,
     earlier_builds,
@@ -23,8 +23,8 @@ from hirag_dist.cli._build_records import (
 )
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, StoreError
-from hirag_dist.execution.events import Spent, StageFinished, StageStarted, StageStopped, TaskFinished
-from hirag_dist.llm.usage import Meter
+from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished, UsageRecorded
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.layout import BUILD, LOCK
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
@@ -50,13 +50,17 @@ def store(tmp_path: Path) -> Store:
 
 
 def record(store: Store, clock: Clock | None = None, left_out: tuple[tuple[str, str], ...] = ()) -> BuildRecord:
-    given = Given("import", (), "/data/graph", {}, left_out) if left_out else Given.index(["corpus"], CONFIG)
+    given = (
+        BuildArguments("import", (), "/data/graph", {}, left_out)
+        if left_out
+        else BuildArguments.index(["corpus"], CONFIG)
+    )
     limits = {"max_usd": 1.0}
     return BuildRecord(store, given.command, given, CONFIG, {"dim": 3}, limits, clock=clock or Clock())
 
 
-def spent(calls: int) -> Meter:
-    meter = Meter()
+def spent(calls: int) -> UsageMeter:
+    meter = UsageMeter()
     for _ in range(calls):
         meter.count("extract", "m", "paid", ChatReply("", input_tokens=10, output_tokens=2), 0.25, from_ledger=False)
     return meter
@@ -71,7 +75,7 @@ def test_what_was_given_is_kept_without_secrets(store: Store) -> None:
     text = store.read_bytes(BUILD).decode()
     assert "sk-very-secret" not in text
     assert store.read_json(BUILD)["given"]["inputs"] == [str(Path("corpus").absolute())]
-    given = Given.index(["s3://key:secret@bucket/docs?region=eu", "~/docs"], CONFIG)
+    given = BuildArguments.index(["s3://key:secret@bucket/docs?region=eu", "~/docs"], CONFIG)
     assert given.inputs == ("s3://bucket/docs", str(Path.home() / "docs"))
 
 
@@ -101,7 +105,7 @@ def test_a_running_build_is_seen_once_a_second(store: Store) -> None:
 def test_what_was_spent_shows_however_it_ended(store: Store, error: BaseException, state: str) -> None:
     listen = record(store)
     listen(StageStarted("extract", 1, 0, 8, 0, "work/extract/key"))
-    listen(StageStopped("extract", spent(7)))
+    listen(StageFailedEvent("extract", spent(7)))
     with pytest.raises(type(error)), listen.closed():
         raise error
     seen = last_build(store)
@@ -179,7 +183,7 @@ def test_a_batch_counts_to_what_the_run_sent_and_not_to_a_stages_bill(store: Sto
     clock = Clock()
     listen = record(store, clock)
     clock.now += 2.0
-    listen(Spent("extract", spent(3)))  # of an earlier run: no stage has begun
+    listen(UsageRecorded("extract", spent(3)))  # of an earlier run: no stage has begun
     seen = last_build(store)
     assert seen is not None
     assert seen["sent"]["calls"] == 3
@@ -188,7 +192,7 @@ def test_a_batch_counts_to_what_the_run_sent_and_not_to_a_stages_bill(store: Sto
 
 def test_what_is_spent_outside_any_stage_is_on_the_bill(store: Store) -> None:
     listen = record(store)
-    listen(Spent("probes", spent(2), outside=True))
+    listen(UsageRecorded("probes", spent(2), outside=True))
     listen(StageFinished("extract", False, 40, 0, 0.1, spent(3), 0, "work/extract/key"))
     listen.close("done", snapshot="abc")
     seen = last_build(store)
@@ -200,7 +204,7 @@ def test_what_is_spent_outside_any_stage_is_on_the_bill(store: Store) -> None:
 class TestNotBegun:
     """A run whose models could not be asked what they can."""
 
-    GIVEN = Given.index(["corpus"], CONFIG)
+    GIVEN = BuildArguments.index(["corpus"], CONFIG)
 
     def note(self, store: Store, error: BaseException | None = None) -> dict[str, Any]:
         failure = error or BudgetReached("stopped before")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hirag_dist.cli._build_records import IN_SHORT, BuildRecord, Given, dead_letters, last_build
-from hirag_dist.cli._drop import Choice, Dropped, drop_letters
+from hirag_dist.cli._build_records import IN_SHORT, BuildArguments, BuildRecord, dead_letters, last_build
+from hirag_dist.cli._drop import DropResult, LetterSelection, drop_letters
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, RequestRejected
@@ -54,7 +54,7 @@ def moonless(request: ChatRequest) -> str | None:
 def noted(bench: Bench, texts: list[str]) -> list[str]:
     """Build, with a record; return the units of the dead letters."""
     found = bench.build(texts, moonless, max_layers=0)
-    given = Given("index", ("corpus",), "", {})
+    given = BuildArguments("index", ("corpus",), "", {})
     record = BuildRecord(bench.store, "index", given, Config(), {"dim": 32}, {})
     for event in bench.events:
         record(event)
@@ -75,9 +75,9 @@ def units(bench: Bench) -> list[str]:
     return found
 
 
-def drop(store: Store, *units: str, stage: str | None = None) -> Dropped:
+def drop(store: Store, *units: str, stage: str | None = None) -> DropResult:
     with BuildLock(Store(store.root)) as lock:
-        return drop_letters(store, lock, Choice(stage, units, "enough"))
+        return drop_letters(store, lock, LetterSelection(stage, units, "enough"))
 
 
 def served(store: Store) -> tuple[str | None, bool, set[str]]:

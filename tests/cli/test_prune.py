@@ -13,7 +13,7 @@ from pymilvus import MilvusClient
 from typer.testing import CliRunner
 
 from hirag_dist.cli.prune import register
-from hirag_dist.config.model import Vectors
+from hirag_dist.config.model import VectorsConfig
 from hirag_dist.errors import ConfigError, IndexBusy, SnapshotNotFound
 from hirag_dist.retrieval.vector_index.milvus import collection_name, open_milvus, open_milvus_lite
 from hirag_dist.storage.layout import LIVES
@@ -55,7 +55,7 @@ def run(store: Store, *options: str) -> dict[str, Any]:
 
 def test_snapshots_and_their_collections_in_lite_go(store: Store, ids: list[str]) -> None:
     for own_id in ids:
-        open_milvus_lite(open_snapshot(store, own_id), Vectors()).close()
+        open_milvus_lite(open_snapshot(store, own_id), VectorsConfig()).close()
     said = run(store, "--dry-run")
     assert said["dry_run"]
     assert [one["snapshot"] for one in said["removed"]] == [ids[0]]
@@ -73,7 +73,7 @@ def test_snapshots_and_their_collections_in_lite_go(store: Store, ids: list[str]
 @pytest.mark.server
 def test_collections_at_a_server_go_and_others_stay(store: Store, ids: list[str], milvus_uri: str) -> None:
     for own_id in ids:
-        open_milvus(open_snapshot(store, own_id), Vectors(uri=milvus_uri)).close()
+        open_milvus(open_snapshot(store, own_id), VectorsConfig(uri=milvus_uri)).close()
     held = MilvusClient(milvus_uri)
     another = f"hirag_{uuid.uuid4().hex[:16]}_00000000"
     held.create_collection(another, dimension=4)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.client import TooLarge
+from hirag_dist.client import RequestTooLarge
 from hirag_dist.errors import RateLimited, ServiceError
 from hirag_dist.types import Query
 
@@ -163,14 +163,14 @@ async def test_a_reply_larger_than_the_client_takes(start: Any, engine: Any, con
     assert await connect(address).call("retrieve", "q") == engine.whole
     small = connect(address, max_message_bytes=50_000)
     for name in ("retrieve", "answer"):
-        with pytest.raises(TooLarge, match="ask with omit_context"):
+        with pytest.raises(RequestTooLarge, match="ask with omit_context"):
             await small.call(name, "q")
     assert (await small.call("retrieve", "q", omit_context=True)).context == ""
 
 
 async def test_a_request_larger_than_the_service_takes(start: Any, engine: Any, connect: Any) -> None:
     client = connect((await start(engine, max_message_bytes=50_000)).address)
-    with pytest.raises(TooLarge, match="larger than"):
+    with pytest.raises(RequestTooLarge, match="larger than"):
         await client.call("retrieve", "why? " * 20_000)
     assert not engine.queries
 

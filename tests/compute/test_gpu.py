@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from hirag_dist.cli.doctor import Finding, examine
+from hirag_dist.cli.doctor import DoctorFinding, examine
 from hirag_dist.composition.build import make_executor, make_services, resolve
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.compute.factory import make_kernels, resolve_kernels
-from hirag_dist.config.model import Config, Execution
+from hirag_dist.config.model import Config, ExecutionConfig
 from hirag_dist.core.clustering.gaussian_mixture import standardise
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.prompts.templates import Prompts
@@ -26,7 +26,7 @@ from hirag_dist.errors import BackendUnavailable, StageFailed
 from hirag_dist.execution.runner import Run
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.pipeline import Build
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph
@@ -164,17 +164,17 @@ def test_where_workers_have_the_gpus_this_machine_needs_none_and_asks_only_what_
     kernels: Literal["auto", "cpu", "gpu", "cupy"], before: str | None, name: str
 ) -> None:
     with standin_gpu(StandInCupy(devices=None)):
-        assert resolve(Config(kernels=kernels, execution=Execution(gpu_workers=2)), None, before).kernels == name
+        assert resolve(Config(kernels=kernels, execution=ExecutionConfig(gpu_workers=2)), None, before).kernels == name
 
 
 def test_inline_the_workers_of_a_cluster_are_not_thought_of() -> None:
     with standin_gpu(StandInCupy(devices=None)), pytest.raises(BackendUnavailable, match="needs a visible GPU"):
-        resolve(Config(kernels="gpu", execution=Execution(executor="inline", gpu_workers=2)))
+        resolve(Config(kernels="gpu", execution=ExecutionConfig(executor="inline", gpu_workers=2)))
 
 
 def test_a_worker_makes_the_kernels_that_a_stage_names(tmp_path: Path) -> None:
     def lent(kernels: str | None = None) -> Services:
-        return make_services(Config(), Store(str(tmp_path)), False, Treasury({}), "", kernels)
+        return make_services(Config(), Store(str(tmp_path)), False, QuotaCoordinator({}), "", kernels)
 
     with standin_gpu(with_rapids=False):
         services = lent()
@@ -202,7 +202,7 @@ def test_a_build_on_a_gpu_says_so_and_finds_the_same_entities(tmp_path: Path) ->
     corpus.write_bytes(document.read_bytes())
 
     def build(kernels: Literal["cpu", "gpu"]) -> Snapshot:
-        config = Config(kernels=kernels, execution=Execution(executor="inline"))
+        config = Config(kernels=kernels, execution=ExecutionConfig(executor="inline"))
         store = Store(str(tmp_path / kernels))
         resolved = resolve(config)
         executor = make_executor(config, store, None, None, resolved.kernels)
@@ -227,9 +227,9 @@ def test_a_build_on_a_gpu_says_so_and_finds_the_same_entities(tmp_path: Path) ->
     assert layers[0]["n_clusters"] > 1
 
 
-def gpu_lines(kernels: Literal["auto", "gpu"] = "auto") -> dict[str, Finding]:
+def gpu_lines(kernels: Literal["auto", "gpu"] = "auto") -> dict[str, DoctorFinding]:
     """What doctor says of kernels and GPU, by subject."""
-    config = Config(kernels=kernels, execution=Execution(executor="inline"))
+    config = Config(kernels=kernels, execution=ExecutionConfig(executor="inline"))
     return {found.subject: found for found in examine(config, None) if found.subject in ("GPU", "kernels", "cuML")}
 
 
@@ -252,7 +252,7 @@ def test_doctor_finds_fault_only_where_a_gpu_was_asked_for() -> None:
 
 def test_doctor_leaves_kernels_to_the_workers_that_have_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    config = Config(kernels="gpu", execution=Execution(gpu_workers=3))
+    config = Config(kernels="gpu", execution=ExecutionConfig(gpu_workers=3))
     found = {finding.subject: finding for finding in examine(config, None)}
     assert found["kernels"].state == "note"
     assert "up to 3 workers with a GPU" in found["kernels"].seen

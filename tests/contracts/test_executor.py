@@ -21,7 +21,7 @@ from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.ray.cluster import start
 from hirag_dist.execution.stage import ByRows, Services, Tables, no_other_workers
 from hirag_dist.execution.task import Slice, Task, result_of
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor
 from hirag_dist.storage.store import Store
 
@@ -58,7 +58,9 @@ def _inline() -> Executor:
 def _on_ray() -> Executor:
     if not ray.is_initialized():
         start(None, 2)
-    return RayExecutor(lambda lender, holder: SERVICES, lambda: Treasury({}), workers=2, in_flight=lambda n_workers: 1)
+    return RayExecutor(
+        lambda lender, holder: SERVICES, lambda: QuotaCoordinator({}), workers=2, in_flight=lambda n_workers: 1
+    )
 
 
 MAKERS: dict[str, Callable[[], Executor]] = {"inline": _inline, "ray": _on_ray}

@@ -9,17 +9,17 @@ import pytest
 from numpy.typing import NDArray
 from pymilvus import MilvusClient
 
-from hirag_dist.config.model import Vectors
+from hirag_dist.config.model import VectorsConfig
 from hirag_dist.core.access.labels import MIXED, WHOLE, patterns
 from hirag_dist.protocols import VectorIndex
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
 from hirag_dist.retrieval.vector_index.milvus.labels import LabelledRows, RowFilter, pattern_tenants
-from hirag_dist.storage.access.filtered_index import LabelledIndex
+from hirag_dist.storage.access.filtered_index import AccessControlledIndex
 from hirag_dist.storage.access.label_files import read_label_sets
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import Admission
+from hirag_dist.types import AccessFilter
 from tests.labelled_builds import build
 from tests.leaky_builds import script
 from tests.toy_builds import Bench
@@ -55,10 +55,10 @@ def index(request: pytest.FixtureRequest, snapshot: Snapshot) -> Iterator[Vector
     if backend == "memory":
         opened = MemoryVectors(snapshot)
     elif backend == "milvus-lite":
-        opened = open_milvus_lite(snapshot, Vectors.model_validate(config))
+        opened = open_milvus_lite(snapshot, VectorsConfig.model_validate(config))
     else:
         config["uri"] = request.getfixturevalue("milvus_uri")
-        opened = open_milvus(snapshot, Vectors.model_validate(config))
+        opened = open_milvus(snapshot, VectorsConfig.model_validate(config))
     yield opened
     opened.close()
 
@@ -72,15 +72,15 @@ REACHES = [
 ]
 
 
-def admission_of(snapshot: Snapshot, reach: frozenset[str]) -> Admission:
-    seen = LabelledIndex(LoadedIndex(snapshot), snapshot).seen_by(reach)
+def admission_of(snapshot: Snapshot, reach: frozenset[str]) -> AccessFilter:
+    seen = AccessControlledIndex(MappedIndex(snapshot), snapshot).seen_by(reach)
     assert seen is not None
     assert seen.admission is not None
     return seen.admission
 
 
 def brute_force(
-    snapshot: Snapshot, admission: Admission, vector: NDArray[np.float32], limit: int, max_layer: int | None
+    snapshot: Snapshot, admission: AccessFilter, vector: NDArray[np.float32], limit: int, max_layer: int | None
 ) -> tuple[list[int], list[float]]:
     layers = snapshot.table("entities")["layer"].to_pylist()
     parts = list(zip(admission.part_entities.tolist(), admission.part_sets.tolist(), strict=True))
@@ -134,7 +134,7 @@ async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snap
     assert LabelledRows(snapshot).filter(admission)
     short = LabelledRows(snapshot, most_listed=0)
     assert short.filter(admission) is None
-    config = Vectors.model_validate({"index": "flat"})
+    config = VectorsConfig.model_validate({"index": "flat"})
     open_milvus_lite(snapshot, config).close()
     assert snapshot.store.local
     client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
@@ -152,7 +152,7 @@ async def test_services_with_other_tenant_prefixes_leave_each_others_collections
     vector = snapshot.entity_vectors[5]
     expected = brute_force(snapshot, admission, vector, 9, None)[0]
     opened = [
-        open_milvus_lite(snapshot, Vectors.model_validate({"index": "flat", "tenant_prefix": prefix}))
+        open_milvus_lite(snapshot, VectorsConfig.model_validate({"index": "flat", "tenant_prefix": prefix}))
         for prefix in ("tenant:", "customer:", None)
     ]
     try:
@@ -175,10 +175,10 @@ async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
     """A filter that lets everything through, as of a Milvus that does not heed it."""
 
     class Heedless(LabelledRows):
-        def filter(self, admission: Admission) -> RowFilter:
+        def filter(self, admission: AccessFilter) -> RowFilter:
             return RowFilter("part >= -1", self.n_entities)
 
-    config = Vectors.model_validate({"index": "flat"})
+    config = VectorsConfig.model_validate({"index": "flat"})
     open_milvus_lite(snapshot, config).close()
     assert snapshot.store.local
     client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
-from hirag_dist.config.model import Vectors
+from hirag_dist.config.model import VectorsConfig
 from hirag_dist.protocols import VectorIndex
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.retrieval.vector_index.milvus import open_milvus, open_milvus_lite
@@ -72,7 +72,7 @@ INDEXES = ("flat", "hnsw", "ivf_flat", "ivf_sq8")
 
 def _milvus(index: str, uri: str | None = None) -> Opener:
     """Opens with so wide a search that nothing is missed."""
-    config = Vectors.model_validate({"uri": uri, "index": index, "search_breadth": 500})
+    config = VectorsConfig.model_validate({"uri": uri, "index": index, "search_breadth": 500})
     return (
         (lambda snapshot: open_milvus_lite(snapshot, config))
         if uri is None

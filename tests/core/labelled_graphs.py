@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import patterns
 from hirag_dist.core.graph.csr import build_graph
-from hirag_dist.types import Admission, CsrGraph
+from hirag_dist.types import AccessFilter, CsrGraph
 
 N_SETS = 4
 DIM = 5
@@ -40,7 +40,7 @@ class Labelled:
     def graph(self) -> CsrGraph:
         return self.left(set(range(N_SETS)))
 
-    def admission(self, reached: set[int]) -> Admission:
+    def admission(self, reached: set[int]) -> AccessFilter:
         rows = np.array([row for row, sets in enumerate(self.spoken) for _ in sets], np.int64)
         sets = np.array([own for found in self.spoken for own in sorted(found)], np.int64)
         entities = patterns(rows, sets, self.n, np.array([len(found) > 1 for found in self.spoken], bool))
@@ -52,7 +52,7 @@ class Labelled:
         mixed = [row for row, many in enumerate(several) if many]
         told = [statement for row in mixed for statement in self.stated[row]]
         keys = sorted(self.parts)
-        return Admission(
+        return AccessFilter(
             flags,
             entities.of,
             entities.states(flags),

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from hirag_dist.service.metrics import Facts, FactsCollector, Metrics, WorkerMetrics
+from hirag_dist.service.metrics import Metrics, ProcessFacts, ProcessFactsCollector, WorkerMetrics
 from tests.deploy.charts import NAMESPACE, ROOT, SOURCE, Chart, Object, merged, only, tool
 
 ALERTS = {
@@ -52,8 +52,8 @@ def exported(folder: Path) -> set[str]:
     """Return the names of all samples of a service."""
     registry = CollectorRegistry()
     Metrics(registry)
-    Facts("s", 1.0, 1.0, 1.0, 1.0, 1).write(folder, 0)
-    registry.register(FactsCollector(folder))
+    ProcessFacts("s", 1.0, 1.0, 1.0, 1.0, 1).write(folder, 0)
+    registry.register(ProcessFactsCollector(folder))
     families = [*registry.collect(), *WorkerMetrics(folder, 1).registry.collect()]
     names = set()
     for family in families:

@@ -14,7 +14,7 @@ from hirag_dist.cli import index, prune, retry
 from hirag_dist.cli import query as cli_query
 from hirag_dist.cli._serve import options_of
 from hirag_dist.config.loader import load_config
-from hirag_dist.config.service import Service
+from hirag_dist.config.service import ServiceConfig
 from tests.deploy.charts import Chart, Object, Values, merged, only, pod_templates
 from tests.deploy.switches import GATEWAYS
 
@@ -47,7 +47,7 @@ def test_the_grace_period_covers_the_drain(chart: Chart, service: Values, grace:
 def test_the_grace_period_covers_the_drain_of_hirag_dist_by_default(chart: Chart) -> None:
     """Keys that are null in values are the program's own defaults."""
     found = pod(chart.render({"config": {"service": {"drain_s": None, "drain_delay_s": None}}}))
-    assert found["terminationGracePeriodSeconds"] == Service().drain_delay_s + Service().drain_s + 15
+    assert found["terminationGracePeriodSeconds"] == ServiceConfig().drain_delay_s + ServiceConfig().drain_s + 15
 
 
 def test_a_roll_takes_no_pod_before_another_answers(chart: Chart) -> None:

@@ -25,7 +25,7 @@ from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
-from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
 from hirag_dist.execution.runner import Run
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.llm.prompt_files import load_prompts
@@ -33,7 +33,7 @@ from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph
 
-EVENTS = {"started": StageStarted, "task": TaskFinished, "finished": StageFinished, "stopped": StageStopped}
+EVENTS = {"started": StageStarted, "task": TaskFinished, "finished": StageFinished, "stopped": StageFailedEvent}
 
 
 class MortalStore(Store):

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from hirag_dist.llm.reply_store import survey
+from hirag_dist.llm.reply_store import ledger_size
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
 from hirag_dist.testing.simulator.run import SimulatorThread
@@ -87,7 +87,7 @@ class TestIndex:
             assert "--max-tokens 20000" in said
             total = thread.stats()["total"]
             assert 0 < total["input_tokens"] + total["output_tokens"] <= 20_000
-            stored = survey(Store(str(tmp_path / "index"))).records
+            stored = ledger_size(Store(str(tmp_path / "index"))).records
             assert stored == total["calls"]  # whatever was in flight when the limit was met is kept
             said = cli(*command, "--max-usd", "0.001", code=4).stderr
             assert "--max-usd 0.001" in said

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hirag_dist.llm.reply_store import survey
+from hirag_dist.llm.reply_store import ledger_size
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
 from hirag_dist.testing.simulator.run import SimulatorThread
@@ -217,7 +217,7 @@ def test_interrupted_by_ctrl_c(
         assert "destroyed" not in err
         assert "run the same command again" in err
         sent = chat_calls(thread)
-        stored = survey(Store(str(index))).records
+        stored = ledger_size(Store(str(index))).records
         assert stored == sent
         assert cli.json("status", "-i", index)["build"]["state"] == "interrupted"
         assert not (index / "run.lock").exists()

@@ -13,23 +13,23 @@ from typing import Any
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.evaluation import Order, Session, Unit, open_session
-from hirag_dist.protocols import Listener
+from hirag_dist.evaluation import Session, SessionOptions, WorkUnit, open_session
+from hirag_dist.protocols import EventListener
 
 
 @asynccontextmanager
 async def session(
-    folder: Path | str, listeners: Sequence[Listener] = (), config: dict[str, Any] | None = None, **order: Any
+    folder: Path | str, listeners: Sequence[EventListener] = (), config: dict[str, Any] | None = None, **order: Any
 ) -> AsyncIterator[Session]:
     """Open an evaluation in a folder."""
-    made = Order("toy", str(folder), **order)
+    made = SessionOptions("toy", str(folder), **order)
     async with open_session(made, Config.model_validate(config or {}), Prompts(), listeners) as opened:
         yield opened
 
 
-def units(items: Sequence[Any], salt: str = "") -> list[Unit[Any]]:
+def units(items: Sequence[Any], salt: str = "") -> list[WorkUnit[Any]]:
     """A unit for each item; `salt` makes others of them."""
-    return [Unit(f"u{item}", [salt, item], item) for item in items]
+    return [WorkUnit(f"u{item}", [salt, item], item) for item in items]
 
 
 async def _main(folder: Path, n_units: int, n_before_death: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.errors import InputError
-from hirag_dist.evaluation.answer_collections import AnswerSets, add_recorded, answer_sources
+from hirag_dist.evaluation.answer_collections import AnswerCollections, add_recorded, answer_sources
 from hirag_dist.evaluation.questions import Question
 
 QUESTIONS = [Question("q1", "Who?"), Question("q2", "Why?")]
@@ -41,7 +41,7 @@ def test_methods_come_from_the_option_the_record_or_the_file(tmp_path: Path) -> 
         {"question_id": "q1", "method": "n", "response": "Cleo."},
     )
     file = lines(tmp_path / "plain.jsonl", {"id": "q1", "query": "Who?", "answer": "Dan."})
-    sets = AnswerSets()
+    sets = AnswerCollections()
     assert not add_recorded(sets, [("ours", named), (None, many), (None, file)], QUESTIONS)
     assert {method: answers["q1"] for method, answers in sets.answers.items()} == {
         "ours": "Ann.",
@@ -53,13 +53,13 @@ def test_methods_come_from_the_option_the_record_or_the_file(tmp_path: Path) -> 
 
 def test_the_text_of_a_question_comes_with_the_answer_or_from_the_question_file(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", {"question": "Who?", "answer": "Ann."})
-    sets = AnswerSets()
+    sets = AnswerCollections()
     add_recorded(sets, [(None, path)])
     assert sets.texts == {"Who?": "Who?"}, "the text stands for an id"
     path = lines(tmp_path / "b.jsonl", {"query_id": "q1", "answer": "Ann."})
     with pytest.raises(InputError, match="text of question 'q1' is not known; give the question file"):
-        add_recorded(AnswerSets(), [(None, path)])
-    add_recorded(sets := AnswerSets(), [(None, path)], QUESTIONS)
+        add_recorded(AnswerCollections(), [(None, path)])
+    add_recorded(sets := AnswerCollections(), [(None, path)], QUESTIONS)
     assert sets.texts == {"q1": "Who?", "q2": "Why?"}
 
 
@@ -70,7 +70,7 @@ def test_pairs_meet_in_the_questions_that_both_answered(tmp_path: Path) -> None:
         {"query_id": "q1", "method": "m", "answer": "x"},
         {"query_id": "q2", "method": "n", "answer": "x"},
     )
-    add_recorded(sets := AnswerSets(), [(None, path)], QUESTIONS)
+    add_recorded(sets := AnswerCollections(), [(None, path)], QUESTIONS)
     assert sets.questions_of("m") == ["q1", "q2"], "in the order of the questions"
     assert sets.questions_of("m", "n") == ["q2"]
     assert sets.counts == {"m": 2, "n": 1}
@@ -88,7 +88,7 @@ def test_a_silent_answer_is_an_answer_and_a_second_one_is_not(tmp_path: Path) ->
         {"answer": "four"},
         {"said": "five"},
     )
-    sets = AnswerSets()
+    sets = AnswerCollections()
     unreadable = add_recorded(sets, [("m", path)], QUESTIONS)
     assert sets.answers == {"m": {"q1": "", "q2": "one"}}
     assert sets.copies == 1
@@ -103,4 +103,4 @@ def test_a_silent_answer_is_an_answer_and_a_second_one_is_not(tmp_path: Path) ->
 
 def test_a_file_without_an_answer_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no answer that can be used: no answer; it has: a"):
-        add_recorded(AnswerSets(), [(None, lines(tmp_path / "a.jsonl", {"a": 1}))])
+        add_recorded(AnswerCollections(), [(None, lines(tmp_path / "a.jsonl", {"a": 1}))])

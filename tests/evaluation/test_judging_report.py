@@ -11,17 +11,17 @@ import pytest
 from hirag_dist.evaluation.judging_report import findings_of, judging_results, judging_sections
 from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND
 from hirag_dist.evaluation.metrics.statistics import Interval, holm, wilcoxon
-from hirag_dist.evaluation.metrics.win_rates import Pair, Verdicts
+from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictTable
 from hirag_dist.evaluation.report_model import Bars, Matrix, Section, Table
 from hirag_dist.evaluation.verdict_records import VerdictColumns
 
 CRITERIA = ("diversity", "overall")
 
 
-def judged(wins: Mapping[tuple[str, str], Sequence[int]], judges: Sequence[str] = ("judge",)) -> Verdicts:
+def judged(wins: Mapping[tuple[str, str], Sequence[int]], judges: Sequence[str] = ("judge",)) -> VerdictTable:
     """Verdicts of both orders: the first method wins so many of the two on each question, by each criterion alike."""
     columns = VerdictColumns()
-    pairs = [Pair(*methods) for methods in wins]
+    pairs = [AnswerPair(*methods) for methods in wins]
     for pair, counts in zip(pairs, wins.values(), strict=True):
         for question, count in enumerate(counts):
             for judge in judges:
@@ -63,7 +63,7 @@ def test_a_pair_without_a_verdict_has_no_figure_and_is_in_no_family() -> None:
     assert judging_sections(verdicts, results, list(found.values()))
 
 
-def kinds(verdicts: Verdicts, lengths: Mapping[int, np.ndarray] | None = None) -> list[Section]:
+def kinds(verdicts: VerdictTable, lengths: Mapping[int, np.ndarray] | None = None) -> list[Section]:
     found = findings_of(verdicts)
     return judging_sections(verdicts, judging_results(verdicts, lengths or {}, found), found)
 
@@ -100,6 +100,6 @@ def test_lengths_and_judges_are_told_where_there_are_any() -> None:
 
 
 def test_no_verdict_at_all() -> None:
-    nothing = VerdictColumns().verdicts([Pair("a", "b")], CRITERIA)
+    nothing = VerdictColumns().verdicts([AnswerPair("a", "b")], CRITERIA)
     assert [each.tally.n for each in findings_of(nothing)] == [0, 0]
     assert kinds(nothing)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hirag_dist.evaluation.page import render_page
-from hirag_dist.evaluation.qa_scores import Cost, Scoreboard
+from hirag_dist.evaluation.qa_scores import AnswerCost, Scoreboard
 from hirag_dist.evaluation.questions import Question
-from hirag_dist.evaluation.scoring_rules import Rules
+from hirag_dist.evaluation.scoring_rules import ScoringRules
 
 QUESTIONS = (
     Question("q1", "Where?", "place", ("Dundee",)),
@@ -24,8 +24,8 @@ RIGHT = ("Dundee", "Hay", "Yes.", "I do not know", "I do not know", "anything")
 WRONG = ("Perth", "Ethel", "I do not know", "Dundee", "No answer", "anything")
 
 
-def board(answers: dict[str, tuple[str | None, ...]], rules: Rules | None = None) -> Scoreboard:
-    made = Scoreboard(QUESTIONS, list(answers), rules or Rules())
+def board(answers: dict[str, tuple[str | None, ...]], rules: ScoringRules | None = None) -> Scoreboard:
+    made = Scoreboard(QUESTIONS, list(answers), rules or ScoringRules())
     for system, texts in answers.items():
         for place, (question, text) in enumerate(zip(QUESTIONS, texts, strict=True)):
             if text is None:
@@ -35,7 +35,7 @@ def board(answers: dict[str, tuple[str | None, ...]], rules: Rules | None = None
     return made
 
 
-def results(answers: dict[str, tuple[str | None, ...]], rules: Rules | None = None) -> Any:
+def results(answers: dict[str, tuple[str | None, ...]], rules: ScoringRules | None = None) -> Any:
     return board(answers, rules).findings({}).results
 
 
@@ -44,7 +44,7 @@ def test_questions_are_sorted_by_what_can_be_scored() -> None:
 
 
 def test_types_can_be_named_unanswerable() -> None:
-    rules = Rules(unanswerable_types=frozenset({"place"}))
+    rules = ScoringRules(unanswerable_types=frozenset({"place"}))
     assert results({"a": RIGHT}, rules)["questions"]["unanswerable"] == 3
 
 
@@ -70,7 +70,7 @@ def test_an_answer_that_is_missing_is_wrong_and_is_counted() -> None:
 
 
 def test_what_was_never_added_counts_for_nothing() -> None:
-    made = Scoreboard(QUESTIONS, ["a"], Rules())
+    made = Scoreboard(QUESTIONS, ["a"], ScoringRules())
     made.add(0, "a", QUESTIONS[0], "Dundee")
     found = made.findings({}).results["systems"]["a"]
     assert (found["scored"], found["missing"]) == (1, 0)
@@ -98,7 +98,7 @@ def test_by_type_without_those_that_have_no_answer() -> None:
 
 
 def test_several_definitions_of_one_answer() -> None:
-    found = results({"a": ("Dundee", "Hay", "yes it is", "", "", "")}, Rules(("hotpotqa", "musique")))
+    found = results({"a": ("Dundee", "Hay", "yes it is", "", "", "")}, ScoringRules(("hotpotqa", "musique")))
     scores = found["systems"]["a"]["scores"]
     assert found["definitions"] == ["hotpotqa", "musique"]
     assert scores["hotpotqa"]["f1"].value == pytest.approx(2 / 3)
@@ -109,7 +109,7 @@ def test_costs_are_means_of_an_answer() -> None:
     made = board({"a": RIGHT})
     assert made.findings({}).results["systems"]["a"]["cost"] is None
     for place, seconds in enumerate((1.0, 2.0, 3.0)):
-        made.add(place, "a", QUESTIONS[place], "x", Cost(1, 1000, 10 * place, 0.25, 900, 5.0, seconds))
+        made.add(place, "a", QUESTIONS[place], "x", AnswerCost(1, 1000, 10 * place, 0.25, 900, 5.0, seconds))
     cost = made.findings({}).results["systems"]["a"]["cost"]
     assert (cost["calls"], cost["input_tokens"], cost["output_tokens"], cost["usd"]) == (1.0, 1000.0, 10.0, 0.25)
     assert (cost["seconds"], cost["seconds_p50"]) == (2.0, 2.0)
@@ -117,12 +117,12 @@ def test_costs_are_means_of_an_answer() -> None:
 
 def test_other_refusals() -> None:
     german = ("Dundee", "Hay", "ja", "Keine Angabe", "Keine Angabe.", "")
-    rules = Rules(refusals=("Keine Angabe", "Insufficient information"))
+    rules = ScoringRules(refusals=("Keine Angabe", "Insufficient information"))
     assert results({"a": german}, rules)["systems"]["a"]["unanswerable"]["refused"].value == 1.0
 
 
 def test_only_questions_without_an_answer() -> None:
-    made = Scoreboard(QUESTIONS[3:5], ["a"], Rules())
+    made = Scoreboard(QUESTIONS[3:5], ["a"], ScoringRules())
     for place in range(2):
         made.add(place, "a", QUESTIONS[3 + place], "I do not know")
     findings = made.findings({})

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.config.model import Retrieval as Settings
-from hirag_dist.evaluation import Question, System, Table
+from hirag_dist.config.model import RetrievalConfig as Settings
+from hirag_dist.evaluation import Question, SystemUnderTest, Table
 from hirag_dist.evaluation.evidence import LEVELS, Evidence
 from hirag_dist.evaluation.retrieval import none_known
-from hirag_dist.evaluation.retrieval_report import Tally, findings
+from hirag_dist.evaluation.retrieval_report import RetrievalTally, findings
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import CommunityItem, EntityItem, PathItem, Retrieval, SourceItem, TripleItem
 from tests.toy_builds import Bench, rows
@@ -84,8 +84,8 @@ def test_nothing_retrieved_has_nothing_behind_it(snapshot: Snapshot) -> None:
     assert {level: places.tolist() for level, places in found.items()} == {level: [] for level in LEVELS}
 
 
-def system(name: str) -> System:
-    return System(name, name, "", Settings())
+def system(name: str) -> SystemUnderTest:
+    return SystemUnderTest(name, name, "", Settings())
 
 
 def value(ranks: list[int | None], **reached: list[bool]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def told() -> Any:
     """Two questions, two modes; naive has a dead letter for the second question."""
     questions = [Question("a", "A?", "multi", gold=("1", "2")), Question("b", "B?", "single", gold=("3",))]
     systems = [system("hirag"), system("naive")]
-    tally = Tally(questions, systems)
+    tally = RetrievalTally(questions, systems)
     tally.add(questions[0], systems[0], value([1, 5], local=[True, True], sources=[True, False]))
     tally.add(questions[1], systems[0], value([None], bridge=[True]))
     tally.add(questions[0], systems[1], value([3, None], sources=[True, False]))
@@ -162,7 +162,7 @@ def test_the_page_says_what_is_missing() -> None:
 
 def test_one_system_has_no_differences() -> None:
     questions, systems = [Question("a", "A?", gold=("1",))], [system("hirag")]
-    tally = Tally(questions, systems)
+    tally = RetrievalTally(questions, systems)
     tally.add(questions[0], systems[0], value([1], sources=[True]))
     shown = findings(tally, [5], 10, {})
     assert shown.results["differences"] == []
@@ -171,6 +171,6 @@ def test_one_system_has_no_differences() -> None:
 
 
 def test_every_unit_a_dead_letter(tmp_path: Path) -> None:
-    shown = findings(Tally([Question("a", "A?", gold=("1",))], [system("hirag")]), [5], 10, {})
+    shown = findings(RetrievalTally([Question("a", "A?", gold=("1",))], [system("hirag")]), [5], 10, {})
     assert math.isnan(shown.results["systems"]["hirag"]["recall@5"].value)
     assert shown.results["ms"] == {"hirag": {}}

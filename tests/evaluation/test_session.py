@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import Malformed
+from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.errors import BudgetReached, ConfigError, InvalidQuery, ModelUnavailable, RequestRejected
 from hirag_dist.evaluation import Outcomes, Session
-from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions
 from hirag_dist.testing.simulator.app import Endpoint
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
@@ -121,7 +121,7 @@ async def test_what_ends_the_run_leaves_what_was_done(tmp_path: Path, error: Exc
     with pytest.raises(type(error)):
         async with session(tmp_path, (told.append,)) as opened:
             await opened.map("step", units(range(9)), Squares({5: error}), at_once=2)
-    assert isinstance(told[-1], StageStopped)
+    assert isinstance(told[-1], StageFailedEvent)
     work = Squares()
     async with session(tmp_path, (told.append,)) as opened:
         outcomes = await opened.map("step", units(range(9)), work)
@@ -277,7 +277,7 @@ async def test_a_refused_reply_is_asked_again_by_the_next_run(tmp_path: Path) ->
     """Two attempts a run, and none is paid twice: the second run asks anew instead of finding the refused ones."""
 
     def refuse(reply: ChatReply) -> Any:
-        raise Malformed("not in the form")
+        raise MalformedReply("not in the form")
 
     async with simulator(said) as far:
         async with session(tmp_path, config=endpoint(far.base_url)) as opened:

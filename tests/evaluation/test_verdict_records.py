@@ -10,7 +10,7 @@ import pytest
 
 from hirag_dist.errors import InputError
 from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND, TIE
-from hirag_dist.evaluation.metrics.win_rates import Pair, tally
+from hirag_dist.evaluation.metrics.win_rates import AnswerPair, tally
 from hirag_dist.evaluation.verdict_records import (
     RECORDED_JUDGE,
     VerdictColumns,
@@ -40,7 +40,7 @@ def test_the_winner_is_whoever_wrote_the_answer(tmp_path: Path) -> None:
         record("q2", "a", swapped=True),  # the method by its name
     )
     found = read_verdicts([path]).verdicts
-    assert found.pairs == (Pair("a", "b"),)
+    assert found.pairs == (AnswerPair("a", "b"),)
     assert found.swapped.tolist() == [False, True, False, True]
     assert found.score.tolist() == [1.0, 0.0, 0.5, 1.0]
     assert (found.judges, found.questions, found.criteria) == ((RECORDED_JUDGE,), ("q1", "q2"), ("overall",))
@@ -50,7 +50,7 @@ def test_the_first_record_decides_who_is_first_unless_it_says_that_it_is_swapped
     exchanged = record("q1", "Answer 1", swapped=True) | {"swapped": True}
     path = lines(tmp_path / "v.jsonl", exchanged, record("q1", "Answer 1"))
     found = read_verdicts([path]).verdicts
-    assert found.pairs == (Pair("a", "b"),)
+    assert found.pairs == (AnswerPair("a", "b"),)
     assert found.score.tolist() == [0.0, 1.0]
 
 
@@ -61,7 +61,7 @@ def test_comparisons_of_the_same_methods_stay_apart(tmp_path: Path) -> None:
         record("q1", "2", comparison="friday"),
     )
     found = read_verdicts([path]).verdicts
-    assert found.pairs == (Pair("a", "b", "monday"), Pair("a", "b", "friday"))
+    assert found.pairs == (AnswerPair("a", "b", "monday"), AnswerPair("a", "b", "friday"))
     assert [tally(found.where(pair=place)).wins for place in (0, 1)] == [1, 0]
 
 
@@ -128,7 +128,7 @@ def test_what_is_written_can_be_read(tmp_path: Path) -> None:
     found = read_verdicts([path]).verdicts
     columns = VerdictColumns()
     for each in written:
-        add_record(columns, Pair("a", "b"), each, ["overall"])
+        add_record(columns, AnswerPair("a", "b"), each, ["overall"])
     expected = columns.verdicts()
     for name in ("pair", "criterion", "question", "judge", "replicate", "swapped", "score"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
@@ -138,8 +138,8 @@ def test_what_is_written_can_be_read(tmp_path: Path) -> None:
 
 def test_pairs_without_a_verdict_keep_their_place() -> None:
     columns = VerdictColumns()
-    columns.add(Pair("a", "c"), "overall", "q1", "judge", 0, False, FIRST)
-    found = columns.verdicts([Pair("a", "b"), Pair("a", "c")], ["diversity", "overall"])
-    assert found.pairs == (Pair("a", "b"), Pair("a", "c"))
+    columns.add(AnswerPair("a", "c"), "overall", "q1", "judge", 0, False, FIRST)
+    found = columns.verdicts([AnswerPair("a", "b"), AnswerPair("a", "c")], ["diversity", "overall"])
+    assert found.pairs == (AnswerPair("a", "b"), AnswerPair("a", "c"))
     assert (found.pair.tolist(), found.criterion.tolist()) == ([1], [1])
     assert len(VerdictColumns().verdicts()) == 0

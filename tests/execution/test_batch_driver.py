@@ -20,9 +20,9 @@ from hirag_dist.errors import (
     RequestRejected,
 )
 from hirag_dist.execution.batch_api.driver import Batches, BatchSettings, BatchTarget
-from hirag_dist.execution.batch_api.input_files import Purse, input_files
-from hirag_dist.execution.batch_api.records import batches_out
-from hirag_dist.execution.events import BatchesOut, Spent
+from hirag_dist.execution.batch_api.input_files import SpendingGuard, input_files
+from hirag_dist.execution.batch_api.records import open_batches
+from hirag_dist.execution.events import BatchesSubmitted, UsageRecorded
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import Run
 from hirag_dist.execution.stage import ByRows, Services, Tables
@@ -30,8 +30,8 @@ from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.batch_api import BatchCall, BatchLine, BatchState, Collector
 from hirag_dist.llm.chat import PricedModel
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
-from hirag_dist.llm.reply_store import survey
-from hirag_dist.llm.usage import Meter
+from hirag_dist.llm.reply_store import ledger_size
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
@@ -151,7 +151,7 @@ class Driver:
 
     def __init__(self, store: Store, api: Memory, **settings: Any) -> None:
         self.slept: list[float] = []
-        self.home = Meter()
+        self.home = UsageMeter()
         self.sent: list[tuple[int, int]] = []
         self._now = 0.0
         self.store = store
@@ -173,11 +173,11 @@ class Driver:
 
     def collect(self) -> None:
         try:
-            self.batches.collect(self._home, batches_out(self.store))
+            self.batches.collect(self._home, open_batches(self.store))
         finally:
             self.batches.close()
 
-    def _home(self, label: str, usage: Meter) -> None:
+    def _home(self, label: str, usage: UsageMeter) -> None:
         assert label == "extract"
         self.home.add(usage)
 
@@ -188,7 +188,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def n_replies(store: Store) -> int:
-    return survey(store).records
+    return ledger_size(store).records
 
 
 def test_a_batch_comes_home_and_leaves_nothing_behind(store: Store) -> None:
@@ -201,7 +201,7 @@ def test_a_batch_comes_home_and_leaves_nothing_behind(store: Store) -> None:
     assert driver.home.spent() == (20, 10.0)  # ten tokens each, at half a dollar
     assert driver.sent == [(1, 2)]
     assert n_replies(store) == 2
-    assert not batches_out(store)
+    assert not open_batches(store)
     assert not api.files
 
 
@@ -225,7 +225,7 @@ def test_killed_at_any_step_nothing_is_begun_twice(store: Store, step: str) -> N
     assert len(api.batches) == begun
     assert n_replies(store) == (2 if begun else 0)
     assert driver.home.spent()[0] == (20 if begun and step != "remove" else 0)
-    assert not batches_out(store)
+    assert not open_batches(store)
 
 
 @pytest.mark.parametrize("step", ["upload", "create", "created", "state", "downloaded"])
@@ -261,7 +261,7 @@ def test_an_endpoint_that_stays_away(store: Store) -> None:
     with pytest.raises(RateLimited):
         driver.ask()
     assert driver.slept == [30.0] * 4  # until a hundred seconds of patience are over
-    assert [out.batch for out in batches_out(store)] == ["batch-2"]  # it is out all the same
+    assert [out.batch for out in open_batches(store)] == ["batch-2"]  # it is out all the same
 
 
 def test_a_batch_that_failed_is_forgotten_and_the_others_are_home_first(store: Store) -> None:
@@ -277,7 +277,7 @@ def test_a_batch_that_failed_is_forgotten_and_the_others_are_home_first(store: S
         driver.ask()
     assert n_replies(store) == 1
     assert driver.home.spent()[0] == 10
-    assert not batches_out(store)
+    assert not open_batches(store)
 
 
 def test_a_batch_that_the_endpoint_does_not_know_any_more(store: Store) -> None:
@@ -287,7 +287,7 @@ def test_a_batch_that_the_endpoint_does_not_know_any_more(store: Store) -> None:
     api.at = lambda step: api.batches.pop("batch-2", None) if step == "state" else None
     with pytest.raises(ModelError, match=r"batch batch-2 \(1 call of extract\).*delete .*/batches/.*\.json"):
         driver.ask()
-    assert [out.batch for out in batches_out(store)] == ["batch-2"]
+    assert [out.batch for out in open_batches(store)] == ["batch-2"]
     assert n_replies(store) == 1  # the other is home
 
 
@@ -303,7 +303,7 @@ def test_an_endpoint_without_batches_gets_nothing(store: Store) -> None:
     with pytest.raises(BackendUnavailable):
         Driver(store, api).ask()
     assert not api.files
-    assert not batches_out(store)
+    assert not open_batches(store)
 
 
 def test_a_refused_upload_leaves_no_record(store: Store) -> None:
@@ -317,7 +317,7 @@ def test_a_refused_upload_leaves_no_record(store: Store) -> None:
     api.at = refuse
     with pytest.raises(RequestRejected):
         Driver(store, api).ask()
-    assert not batches_out(store)
+    assert not open_batches(store)
 
 
 def test_a_run_counts_what_it_brings_home_as_sent_and_against_its_limits(store: Store) -> None:
@@ -343,7 +343,7 @@ def test_a_run_counts_what_it_brings_home_as_sent_and_against_its_limits(store: 
     executor.close()
     assert charged == [(20, 10.0)]
     assert run.sent.spent() == (20, 10.0)
-    assert events == [BatchesOut("extract", 1, 2), Spent("extract", run.sent)]
+    assert events == [BatchesSubmitted("extract", 1, 2), UsageRecorded("extract", run.sent)]
 
 
 def test_workers_may_go_while_a_batch_is_out(store: Store) -> None:
@@ -380,9 +380,11 @@ def test_workers_may_go_while_a_batch_is_out(store: Store) -> None:
 class TestInput:
     """What tasks left, as files."""
 
-    def files(self, store: Store, purse: Purse | None = None, max_lines: int = 100) -> list[tuple[str, list[str]]]:
+    def files(
+        self, store: Store, purse: SpendingGuard | None = None, max_lines: int = 100
+    ) -> list[tuple[str, list[str]]]:
         found = []
-        for each in input_files(store, "calls", purse or Purse(None, None, 0, 0.0), max_lines):
+        for each in input_files(store, "calls", purse or SpendingGuard(None, None, 0, 0.0), max_lines):
             each.file.seek(0)
             lines = [json.loads(line) for line in each.file]
             assert all(line["method"] == "POST" and line["body"] == {"model": "m"} for line in lines)
@@ -402,8 +404,8 @@ class TestInput:
 
     def test_calls_that_do_not_fit_the_purse_are_left_out(self, store: Store) -> None:
         leave(store, call(1, 2.0), call(2, 9.0), call(3, 3.0), call(4, 0.5))
-        assert self.files(store, Purse(10.0, None, 0, 5.0)) == [("e", ["1", "3"])]
-        assert self.files(store, Purse(None, 350, 100, 0.0)) == [("e", ["1", "2"])]
+        assert self.files(store, SpendingGuard(10.0, None, 0, 5.0)) == [("e", ["1", "3"])]
+        assert self.files(store, SpendingGuard(None, 350, 100, 0.0)) == [("e", ["1", "2"])]
 
     def test_what_an_endpoint_counts_above_us_is_reckoned_with_from_then_on(self, store: Store) -> None:
         api = Memory()

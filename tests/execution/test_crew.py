@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from hirag_dist.execution.ray.cluster import cpus_of
-from hirag_dist.execution.ray.worker_pool import Crew, GpuWorkers
+from hirag_dist.execution.ray.worker_pool import GpuWorkers, WorkerPool
 
 
 class Actors:
@@ -50,9 +50,9 @@ def actors(monkeypatch: pytest.MonkeyPatch) -> Actors:
     return Actors(monkeypatch)
 
 
-def crew_of(actors: Actors, gpus: int) -> Crew:
+def crew_of(actors: Actors, gpus: int) -> WorkerPool:
     """One worker of the first kind, 0, and up to so many with a GPU, from 1 on."""
-    return Crew(
+    return WorkerPool(
         lambda lender, holder: None,  # type: ignore[arg-type, return-value]
         "treasury",
         1,
@@ -63,7 +63,7 @@ def crew_of(actors: Actors, gpus: int) -> Crew:
     )
 
 
-def wait(crew: Crew, actors: Actors, until: float, busy: Iterable[int]) -> None:
+def wait(crew: WorkerPool, actors: Actors, until: float, busy: Iterable[int]) -> None:
     """Have the workers of `busy` work up to a time."""
     calls = {("call", worker): (worker, "task") for worker in busy}
     while actors.now < until:

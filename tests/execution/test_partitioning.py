@@ -15,7 +15,7 @@ import pytest
 from hirag_dist.core.hash_partition import partitions_of
 from hirag_dist.errors import SchemaMismatch, StageFailed
 from hirag_dist.execution import partitioning
-from hirag_dist.execution.events import StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import Dataset, Run, stage_key
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables, no_other_workers
@@ -381,7 +381,7 @@ def test_what_listeners_are_told(bench: Bench) -> None:
 def test_a_first_pass_that_fails_is_told_as_stopped(bench: Bench) -> None:
     with pytest.raises(StageFailed):
         bench.count(lives=3)
-    assert isinstance(bench.events[-1], StageStopped)
+    assert isinstance(bench.events[-1], StageFailedEvent)
     bench.events.clear()
     bench.count()
     started = bench.events[0]

@@ -28,14 +28,14 @@ from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.execution.events import TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor, describe_cluster
-from hirag_dist.execution.ray.quota_actor import TakenForDead, TreasuryActor
+from hirag_dist.execution.ray.quota_actor import DeclaredDead, QuotaActor
 from hirag_dist.execution.runner import Run
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Tables, no_other_workers
 from hirag_dist.execution.task import Slice, Task
 from hirag_dist.indexing.pipeline import Build, BuildResult
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.coordinator import Treasury
-from hirag_dist.llm.limits.protocol import Events, State, Want
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.protocol import LeaseDemand, UsageReport, WorkerUsage
 from hirag_dist.protocols import Executor
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
@@ -154,7 +154,7 @@ def places(executor: RayExecutor, store: Store, stage: Report, n: int) -> list[t
 
 @pytest.fixture
 def plain(cluster: Cluster) -> Iterator[RayExecutor]:
-    executor = RayExecutor(lambda lender, holder: SERVICES, lambda: Treasury({}), in_flight=lambda n_workers: 2)
+    executor = RayExecutor(lambda lender, holder: SERVICES, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 2)
     yield executor
     executor.close()
 
@@ -304,38 +304,38 @@ def test_describes_the_cluster(cluster: Cluster) -> None:
 
 
 async def test_the_treasury_says_how_many_messages_came() -> None:
-    treasury = TreasuryActor(lambda: Treasury({"x": Allowance(None, None, 2)}))
-    nothing = State(0, 0, 0, 0, 0, 0.0, 0, 0.0)
-    await treasury.ask("0/a", "x", nothing, Want(0, slots=1), Events())
+    treasury = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 2)}))
+    nothing = WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0)
+    await treasury.ask("0/a", "x", nothing, LeaseDemand(0, slots=1), UsageReport())
     for _ in range(2):
-        await treasury.tell("0/a", "x", nothing, Events())
+        await treasury.tell("0/a", "x", nothing, UsageReport())
     assert await treasury.handled() == (1, 2)
 
 
 async def test_loans_of_a_dead_worker_return() -> None:
-    treasury = TreasuryActor(lambda: Treasury({"x": Allowance(None, None, 2)}))
-    nothing, want = State(0, 0, 0, 0, 0, 0.0, 0, 0.0), Want(0, slots=2)
-    loan = await treasury.ask("0/first life", "x", nothing, want, Events())
+    treasury = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 2)}))
+    nothing, want = WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0), LeaseDemand(0, slots=2)
+    loan = await treasury.ask("0/first life", "x", nothing, want, UsageReport())
     assert not isinstance(loan, Exception)
     assert loan.slots == 2
-    second = asyncio.ensure_future(treasury.ask("1/another", "x", nothing, want, Events()))
+    second = asyncio.ensure_future(treasury.ask("1/another", "x", nothing, want, UsageReport()))
     await asyncio.sleep(0)
     assert not second.done()
     await treasury.forget(0)
     assert (await asyncio.wait_for(second, 5)).slots == 2  # type: ignore[union-attr]
-    third = asyncio.ensure_future(treasury.ask("1/its next life", "x", nothing, want, Events()))
+    third = asyncio.ensure_future(treasury.ask("1/its next life", "x", nothing, want, UsageReport()))
     assert (await asyncio.wait_for(third, 5)).slots == 2  # type: ignore[union-attr]
 
 
 async def test_a_worker_that_is_taken_for_dead_while_it_waits_is_told_so() -> None:
     """It asks under a new name then, and goes on: a network that was away for a moment ends no build."""
-    treasury = TreasuryActor(lambda: Treasury({"x": Allowance(None, None, 1)}))
-    nothing, want = State(0, 0, 0, 0, 0, 0.0, 0, 0.0), Want(0, slots=1)
-    await treasury.ask("0/a", "x", nothing, want, Events())
-    waits = asyncio.ensure_future(treasury.ask("1/b", "x", nothing, want, Events()))
+    treasury = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 1)}))
+    nothing, want = WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0), LeaseDemand(0, slots=1)
+    await treasury.ask("0/a", "x", nothing, want, UsageReport())
+    waits = asyncio.ensure_future(treasury.ask("1/b", "x", nothing, want, UsageReport()))
     await asyncio.sleep(0)
     await treasury.forget(1)
-    assert isinstance(await asyncio.wait_for(waits, 5), TakenForDead)
+    assert isinstance(await asyncio.wait_for(waits, 5), DeclaredDead)
 
 
 class _Hurried:
@@ -353,12 +353,13 @@ def test_what_the_treasury_warns_of_reaches_the_log_of_the_driver(
     cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     executor = RayExecutor(
-        lambda lender, holder: SERVICES, lambda: Treasury({"big": Allowance(None, None, 2)}, clock=_Hurried())
+        lambda lender, holder: SERVICES,
+        lambda: QuotaCoordinator({"big": EndpointLimits(None, None, 2)}, clock=_Hurried()),
     )
     try:
-        refused = Events(limited=((None, "", 1),))
+        refused = UsageReport(limited=((None, "", 1),))
         for _ in range(2):
-            ray.get(executor._treasury.tell.remote("0/a", "big", State(0, 0, 0, 0, 0, 0.0, 0, 0.0), refused))
+            ray.get(executor._treasury.tell.remote("0/a", "big", WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0), refused))
         while not caplog.records:  # the calls of a driver that waits for nothing pass nothing on
             executor._crew.first_of({})
     finally:

@@ -31,7 +31,7 @@ from hirag_dist.compute.factory import gpu_kernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.execution.events import KernelsFound, StageFinished, TaskFinished
+from hirag_dist.execution.events import KernelsResolved, StageFinished, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import GpuWorkers, RayExecutor
 from hirag_dist.execution.runner import Run
@@ -39,8 +39,8 @@ from hirag_dist.execution.stage import ByRows, Services, Tables, no_other_worker
 from hirag_dist.execution.task import Slice, Task
 from hirag_dist.indexing.layer_clustering import cluster_layer
 from hirag_dist.indexing.pipeline import Build, BuildResult
-from hirag_dist.llm.limits.client import Lender
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.limits.client import QuotaClient
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor, Kernels
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
@@ -154,7 +154,7 @@ class Watch:
     def trace(self) -> Path:
         return self.folder / "trace"
 
-    def services(self, store: Store, lender: Lender, holder: str) -> Services:
+    def services(self, store: Store, lender: QuotaClient, holder: str) -> Services:
         return watched(make_services(CONFIG, store, False, lender, holder), self.trace, self.fatal)
 
     def nodes(self, kind: str) -> set[str]:
@@ -189,7 +189,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("inline")
     store = Store(str(folder))
     with standin_gpu():
-        executor = InlineExecutor(lambda: make_services(CONFIG, store, False, Treasury({}), ""))
+        executor = InlineExecutor(lambda: make_services(CONFIG, store, False, QuotaCoordinator({}), ""))
         made = indexed(store, executor, lambda event: None, "gpu")
     assert made.manifest.build["kernels"] == "gpu"
     return made.manifest.snapshot_id
@@ -212,7 +212,7 @@ def test_kernels_compute_where_the_gpu_is_and_models_are_called_elsewhere(
     finished: list[str] = []
 
     def listen(event: object) -> None:
-        if isinstance(event, KernelsFound):
+        if isinstance(event, KernelsResolved):
             assert "embed layer 0" in finished  # not while there was nothing to compute
             found.append(event.name)
         elif isinstance(event, StageFinished):
@@ -234,12 +234,12 @@ def test_kernels_compute_where_the_gpu_is_and_models_are_called_elsewhere(
 def test_nothing_to_compute_asks_for_no_gpu(cluster: Cluster, expected: str, tmp_path: Path) -> None:
     store = Store(str(tmp_path / "index"))
     with standin_gpu():
-        executor = InlineExecutor(lambda: make_services(CONFIG, store, False, Treasury({}), ""))
+        executor = InlineExecutor(lambda: make_services(CONFIG, store, False, QuotaCoordinator({}), ""))
         indexed(store, executor, lambda event: None, "gpu")
     told: list[object] = []
     again = Watch(tmp_path).build(GpuWorkers(1), told.append, known="gpu")  # where no node has one
     assert (again.stages_run, again.manifest.snapshot_id) == (0, expected)
-    assert not [event for event in told if isinstance(event, KernelsFound)]
+    assert not [event for event in told if isinstance(event, KernelsResolved)]
 
 
 class WhenSaid(logging.Handler):
@@ -333,11 +333,11 @@ def test_shards_of_a_large_layer_are_held_where_the_gpu_is(
         store = Store(str(tmp_path / name))
         watch = Watch(tmp_path / name)
         with standin_gpu():
-            inline = partial(make_services, CONFIG, store, False, Treasury({}), "")
+            inline = partial(make_services, CONFIG, store, False, QuotaCoordinator({}), "")
             executor: Executor = (
                 InlineExecutor(inline)
                 if name == "inline"
-                else RayExecutor(partial(watch.services, store), lambda: Treasury({}), gpu=GpuWorkers(1))
+                else RayExecutor(partial(watch.services, store), lambda: QuotaCoordinator({}), gpu=GpuWorkers(1))
             )
             run = Run(store, executor, (), 0.0)
             vectors, entities = (
@@ -390,7 +390,9 @@ def test_no_more_gpus_are_taken_than_there_are_tasks(
     gpu_node()
     gpu_node()
     services: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
-    executor = RayExecutor(lambda lender, holder: services, lambda: Treasury({}), gpu=GpuWorkers(2, idle_s=3600.0))
+    executor = RayExecutor(
+        lambda lender, holder: services, lambda: QuotaCoordinator({}), gpu=GpuWorkers(2, idle_s=3600.0)
+    )
     try:
         assert places(executor, tmp_path, Place("cpu"), 6) <= node_ids(with_gpu=False)
         assert free_gpus() == 2
@@ -408,7 +410,7 @@ def test_no_more_gpus_are_taken_than_there_are_tasks(
 def test_without_workers_for_them_kernels_are_for_all(cluster: Cluster, tmp_path: Path) -> None:
     """A cluster of one kind: whoever names kernels, every worker must have them."""
     services: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
-    executor = RayExecutor(lambda lender, holder: services, lambda: Treasury({}), in_flight=lambda n_workers: 1)
+    executor = RayExecutor(lambda lender, holder: services, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 1)
     try:
         (tmp_path / "meeting").mkdir()
         assert places(executor, tmp_path, Place("gpu", str(tmp_path / "meeting"), 2), 6) == node_ids(with_gpu=False)
@@ -437,7 +439,7 @@ def test_a_worker_that_cannot_use_its_gpu_says_what_it_lacks(
     gpu_node()
     store = Store(str(tmp_path))
     executor = RayExecutor(  # without the stand-in, so without CuPy
-        partial(make_services, CONFIG, store, False), lambda: Treasury({}), gpu=GpuWorkers(1)
+        partial(make_services, CONFIG, store, False), lambda: QuotaCoordinator({}), gpu=GpuWorkers(1)
     )
     try:
         with pytest.raises(BackendUnavailable, match="kernels: gpu needs"):

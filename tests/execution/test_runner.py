@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed, StoreError
-from hirag_dist.execution.events import Spent, StageFinished, StageStarted, StageStopped, TaskFinished
+from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished, UsageRecorded
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import Dataset, Run, stage_key
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, Whole, no_other_workers
 from hirag_dist.execution.task import Slice, Task, run_task
-from hirag_dist.llm.usage import Meter, current_meter, retrying
+from hirag_dist.llm.usage import UsageMeter, current_meter, retrying
 from hirag_dist.schemas import REJECTS, VECTORS
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
@@ -394,7 +394,7 @@ class TestRetry:
         with pytest.raises(StageFailed):
             self.break_at_g(bench, words, folder)
         (finished,) = (event for event in bench.events if isinstance(event, TaskFinished))
-        (stopped,) = (event for event in bench.events if isinstance(event, StageStopped))
+        (stopped,) = (event for event in bench.events if isinstance(event, StageFailedEvent))
         assert [sum(use.calls for use in event.usage.uses.values()) for event in (finished, stopped)] == [3, 3]
         assert bench.store.names(f"{folder}/failed") == []
 
@@ -419,12 +419,12 @@ class TestRetry:
         run = bench.run()
         with pytest.raises((SchemaMismatch, StoreError)):
             run.stage(Paying(), "group", words=words)
-        (stopped,) = (event for event in bench.events if isinstance(event, StageStopped))
+        (stopped,) = (event for event in bench.events if isinstance(event, StageFailedEvent))
         assert stopped.usage.spent() == run.sent.spent() == (33, 1.5)
 
     def test_a_killed_runs_spending_is_not_the_next_ones(self, bench: Bench) -> None:
         words, _, folder = self.first(bench)
-        left = Meter()
+        left = UsageMeter()
         left.count("extract", "m", "llm", ChatReply(""), 0.0, from_ledger=False)
         bench.store.write_json(f"{folder}/failed/000000-x.json", left.rows())
         run = bench.run(retry=True)
@@ -461,13 +461,13 @@ def test_a_run_that_was_taken_over_marks_nothing_as_done(bench: Bench) -> None:
 
 
 def test_what_was_spent_outside_any_stage_is_on_the_bill(bench: Bench) -> None:
-    meter = Meter()
+    meter = UsageMeter()
     run = bench.run()
     run.spent("probes", meter)
     assert (bench.events, run.usage) == ([], {})
     meter.count("probe", "m", "llm", ChatReply("", input_tokens=10, output_tokens=1), 0.5, from_ledger=False)
     run.spent("probes", meter)
-    assert bench.events == [Spent("probes", meter, outside=True)]
+    assert bench.events == [UsageRecorded("probes", meter, outside=True)]
     assert run.usage["probes"].spent() == run.sent.spent() == (11, 0.5)
     assert not bench.store.exists("work")
 

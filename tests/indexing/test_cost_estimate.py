@@ -12,7 +12,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InputError
 from hirag_dist.execution.runner import Run
-from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, make_plan
+from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, estimate_build
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.storage.store import Store
 
@@ -28,7 +28,7 @@ ROLES = ("extract", "summarise", "report")
 
 
 def plan(inputs: list[Path], **keys: Any) -> Any:
-    return make_plan([str(path) for path in inputs], Config.model_validate(keys), Prompts())
+    return estimate_build([str(path) for path in inputs], Config.model_validate(keys), Prompts())
 
 
 def priced(**more: Any) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def test_shares_of_several_endpoints_and_their_time() -> None:
 
 def test_without_limits_the_assumed_latency_bounds_the_time() -> None:
     llm = priced(rpm=None, max_concurrent=4)
-    extract = make_plan([str(CORPUS)], Config.model_validate({"llm": llm}), Prompts(), latency_s=2.0).stages[0]
+    extract = estimate_build([str(CORPUS)], Config.model_validate({"llm": llm}), Prompts(), latency_s=2.0).stages[0]
     assert (extract.bound, extract.latency_s) == ("concurrency", 2.0)
     assert extract.seconds == pytest.approx(extract.calls * 2.0 / 4)
     assumed = plan([CORPUS], llm=llm).stages[0]
@@ -147,7 +147,7 @@ def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path) -> Non
         Build(config, Prompts(), resolve(config), run).index([str(CORPUS)])
     finally:
         executor.close()
-    planned = make_plan([str(CORPUS)], config, Prompts())
+    planned = estimate_build([str(CORPUS)], config, Prompts())
     for stage in ("extract", "summarise", "reports", ""):
         uses = [use for label, meter in run.usage.items() if label.startswith(stage) for use in meter.uses.values()]
         wanted = [each for each in planned.stages if each.stage.startswith(stage) and each.stage != "embed"]

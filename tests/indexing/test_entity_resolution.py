@@ -11,8 +11,8 @@ import pytest
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.indexing.publish import republish
-from hirag_dist.storage.access.filtered_index import LabelledIndex
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.access.filtered_index import AccessControlledIndex
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
 from tests.labelled_builds import build as labelled_build
@@ -87,7 +87,7 @@ def test_several_names_become_one_entity(bench: Bench) -> None:
 def test_an_entity_is_found_by_each_of_its_names(bench: Bench) -> None:
     snapshot = build(bench, resolution=ON)
     entities = {row["entity_id"]: at for at, row in enumerate(rows(snapshot, "entities"))}
-    index = LoadedIndex(snapshot)
+    index = MappedIndex(snapshot)
     for alias in rows(snapshot, "aliases"):
         for name in (alias["name"], alias["canonical_name"]):
             assert index.named_in(f"Where does {name} live?") == [entities[alias["entity_id"]]], name
@@ -96,7 +96,7 @@ def test_an_entity_is_found_by_each_of_its_names(bench: Bench) -> None:
     assert sorted(files) == ["aliases.parquet", "serving-1/alias_keys.npy", "serving-1/alias_rows.npy"]
     plain = build(bench)
     assert not [name for name in plain.manifest.files if "alias" in name]
-    assert LoadedIndex(plain).named_in("WHO, Marley?") == [
+    assert MappedIndex(plain).named_in("WHO, Marley?") == [
         at for name in ("WHO", "Marley") for at, row in enumerate(rows(plain, "entities")) if row["name"] == name
     ]
 
@@ -104,8 +104,8 @@ def test_an_entity_is_found_by_each_of_its_names(bench: Bench) -> None:
 def test_a_name_that_a_hidden_text_alone_uses_is_no_name_for_others(bench: Bench) -> None:
     documents = [(text, ["secret"] if "WHO/" in text else []) for text in TEXTS]
     snapshot = labelled_build(bench, documents, reply, max_layers=0, resolution=ON)
-    whole = LoadedIndex(snapshot)
-    views = LabelledIndex(whole, snapshot)
+    whole = MappedIndex(snapshot)
+    views = AccessControlledIndex(whole, snapshot)
     (found,) = whole.named_in("What is the WHO?")
     outsider, insider = views.seen_by(frozenset()), views.seen_by(frozenset(["secret"]))
     assert outsider is not None

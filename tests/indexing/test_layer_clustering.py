@@ -20,17 +20,17 @@ from ray import cloudpickle
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.errors import ConfigError, StageFailed
-from hirag_dist.execution.dataset import Dataset, Part
+from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.ray.cluster import start
 from hirag_dist.execution.runner import Run
 from hirag_dist.execution.stage import no_other_workers
-from hirag_dist.indexing.layer_clustering import Clustered, Clustering, cluster_layer
+from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, LayerClusters, cluster_layer
 from hirag_dist.indexing.stages.cluster import ClusterLayer
 from hirag_dist.indexing.stages.embed import vector_matrix, vector_table
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor
 from hirag_dist.schemas import ENTITIES
 from hirag_dist.storage.digest import table_digest
@@ -41,7 +41,7 @@ N_ROWS, DIM = 1300, 24
 SETTINGS = ClusterSettings(
     target_size=10, max_size=25, threshold=0.1, seed=3, cell_rows=150, whole_rows=300, shard_rows=512
 )
-HOW = Clustering(SETTINGS, DIM, 8, 40, "cpu")
+HOW = LayerClusteringOptions(SETTINGS, DIM, 8, 40, "cpu")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 
@@ -78,7 +78,10 @@ def inline(kernels: CpuKernels | None = None) -> Executor:
 
 def on_ray(workers: int, kernels: CpuKernels) -> Executor:
     return RayExecutor(
-        lambda lender, holder: services(kernels), lambda: Treasury({}), workers=workers, in_flight=lambda n_workers: 1
+        lambda lender, holder: services(kernels),
+        lambda: QuotaCoordinator({}),
+        workers=workers,
+        in_flight=lambda n_workers: 1,
     )
 
 
@@ -119,7 +122,7 @@ def in_parts(store: Store, name: str, table: pa.Table, rows: int) -> Dataset:
     parts = []
     for first in range(0, table.num_rows, rows):
         part = table.slice(first, rows).combine_chunks()
-        parts.append(Part(f"{name}/{first}.parquet", part.num_rows, table_digest(part)))
+        parts.append(DatasetPart(f"{name}/{first}.parquet", part.num_rows, table_digest(part)))
         store.write_table(parts[-1].path, part)
     return Dataset(table.schema, tuple(parts))
 
@@ -152,7 +155,7 @@ class Bench:
             executor.close()
 
 
-def tables(run: Run, found: Clustered) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
+def tables(run: Run, found: LayerClusters) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
     order = [("cluster_id", "ascending"), ("entity_id", "ascending")]
     return run.read(found.clusters).sort_by(order), run.read(found.members).sort_by("cluster_id"), found.stats
 
@@ -167,7 +170,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, pa.Tab
     found = run.stage(stage, "cluster", vectors=bench.vectors, entities=bench.entities)
     stats = run.read(found["stats"]).to_pylist()[0]
     executor.close()
-    return tables(run, Clustered(found["clusters"], found["members"], stats))
+    return tables(run, LayerClusters(found["clusters"], found["members"], stats))
 
 
 def check_same(found: tuple[pa.Table, ...], expected: tuple[pa.Table, ...]) -> None:
@@ -201,7 +204,7 @@ def test_a_reduction_by_neighbours_comes_before_either_way(tmp_path: Path, shard
 def test_a_layer_too_large_for_umap_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     executor = inline()
-    vectors = Dataset(bench.vectors.schema, (Part("nowhere.parquet", 200_001, "0"),))
+    vectors = Dataset(bench.vectors.schema, (DatasetPart("nowhere.parquet", 200_001, "0"),))
     with pytest.raises(ConfigError, match=r"200,000 entities at most; this layer has 200,001: set .* pca"):
         cluster_layer(bench.run(executor), replace(HOW, reduction="umap"), 0, vectors, bench.entities)
     executor.close()

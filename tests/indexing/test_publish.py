@@ -10,7 +10,7 @@ import pytest
 
 from hirag_dist import schemas
 from hirag_dist.indexing.publish import lineage, usage_table
-from hirag_dist.llm.usage import Meter
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
@@ -63,10 +63,10 @@ def test_nothing_before_or_a_damaged_snapshot(store: Store, tmp_path: Path) -> N
 
 
 def test_the_bill_by_stage_and_model() -> None:
-    meter = Meter()
+    meter = UsageMeter()
     meter.count("extract", "m", "llm", ChatReply("x", input_tokens=10, output_tokens=2), 0.5, from_ledger=False)
     meter.count("extract", "m", "llm", ChatReply("x", input_tokens=10, output_tokens=2), 0.5, from_ledger=True)
-    (row,) = usage_table({"extract": meter, "chunks": Meter()}).to_pylist()
+    (row,) = usage_table({"extract": meter, "chunks": UsageMeter()}).to_pylist()
     assert (row["stage"], row["model"]) == ("extract", "m")
     assert (row["calls"], row["ledger_hits"], row["cost_usd"]) == (2, 1, 1.0)
     assert (row["input_tokens"], row["output_tokens"]) == (20, 4)

@@ -10,7 +10,7 @@ import pytest
 
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import HiragError, ModelUnavailable, RequestRejected, StageFailed
-from hirag_dist.execution.dead_letters import Drop, add_drops, load_drops, stage_letters
+from hirag_dist.execution.dead_letters import DroppedLetter, add_drops, load_drops, stage_letters
 from hirag_dist.execution.events import StageFinished, StageStarted
 from hirag_dist.indexing.publish import republish
 from hirag_dist.storage.layout import DROPS
@@ -68,7 +68,8 @@ def obedient(request: ChatRequest) -> str | None:
 
 def drop(bench: Bench, *units: str, stage: str = "extract") -> None:
     add_drops(
-        bench.store, (Drop(stage, unit, "me@here", "2026-01-01T00:00:00+00:00", "not worth it") for unit in units)
+        bench.store,
+        (DroppedLetter(stage, unit, "me@here", "2026-01-01T00:00:00+00:00", "not worth it") for unit in units),
     )
 
 
@@ -331,7 +332,8 @@ class TestDropped:
     def test_the_first_decision_stands(self, bench: Bench) -> None:
         drop(bench, "a")
         add_drops(
-            bench.store, [Drop("extract", "a", "you", "later", "again"), Drop("extract", "b", "you", "later", "")]
+            bench.store,
+            [DroppedLetter("extract", "a", "you", "later", "again"), DroppedLetter("extract", "b", "you", "later", "")],
         )
         found = load_drops(bench.store)
         assert [found["extract", unit].by for unit in ("a", "b")] == ["me@here", "you"]

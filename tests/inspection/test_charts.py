@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from hirag_dist.core.graph.hierarchy_metrics import PathLengths
+from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.inspection.charts import clustering_chart, path_chart
-from hirag_dist.inspection.measures import Clustering
+from hirag_dist.inspection.measures import ClusteringCoefficients
 
 
 def bars(svg: str) -> list[tuple[str, float]]:
@@ -16,8 +16,8 @@ def bars(svg: str) -> list[tuple[str, float]]:
     return [(group.findtext("title") or "", float(group.find("rect").get("height"))) for group in groups]
 
 
-def lengths(flat: tuple[int, ...], whole: tuple[int, ...], pairs: int) -> PathLengths:
-    return PathLengths(pairs, 9, True, pairs - sum(flat), pairs - sum(whole), None, None, None, flat, whole)
+def lengths(flat: tuple[int, ...], whole: tuple[int, ...], pairs: int) -> PathLengthSample:
+    return PathLengthSample(pairs, 9, True, pairs - sum(flat), pairs - sum(whole), None, None, None, flat, whole)
 
 
 def test_pairs_are_shown_by_hops_with_those_that_have_no_path_apart() -> None:
@@ -55,7 +55,7 @@ def test_pairs_without_any_path_are_one_bar() -> None:
 
 
 def test_coefficients_stand_side_by_side() -> None:
-    shown = bars(clustering_chart(Clustering(0.2, 0.4, 3, True), Clustering(0.1, 0.3, 3, True)))
+    shown = bars(clustering_chart(ClusteringCoefficients(0.2, 0.4, 3, True), ClusteringCoefficients(0.1, 0.3, 3, True)))
     assert shown[1][0] == "global (Eq. 18): 0.1000 over all layers"
     heights = [height for _, height in shown]
     assert heights == pytest.approx([heights[2] * share for share in (0.5, 0.25, 1.0, 0.75)], abs=0.1)

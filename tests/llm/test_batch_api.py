@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import Malformed
+from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.errors import BudgetReached, Deferred
 from hirag_dist.llm.batch_api import BatchCall, Collector, collecting, parse_custom_id, read_calls
-from hirag_dist.llm.chat import Pool, PricedModel
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.client import Budget
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.chat import EndpointPool, PricedModel
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import batch_record_of
-from hirag_dist.llm.retrying import Caller, Patience
-from hirag_dist.llm.usage import Meter, current_meter, retrying
+from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter, current_meter, retrying
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -49,10 +49,10 @@ def question(text: str = "hello there") -> ChatRequest:
     return ChatRequest("extract", (Message("user", text),), unit="u", max_tokens=50)
 
 
-def pool(store: Store, *targets: PricedModel) -> Pool:
-    names = {target.endpoint: Allowance(None, None, 8) for target in targets}
-    caller = Caller(Budget(Treasury(names, max_usd=900.0), spending=True), Patience(3, 0.5))
-    return Pool({"extract": targets}, Ledger(store), caller, lambda text: len(text.split()))
+def pool(store: Store, *targets: PricedModel) -> EndpointPool:
+    names = {target.endpoint: EndpointLimits(None, None, 8) for target in targets}
+    caller = RetryingClient(RateLimiter(QuotaCoordinator(names, max_usd=900.0), spending=True), RetryPolicy(3, 0.5))
+    return EndpointPool({"extract": targets}, Ledger(store), caller, lambda text: len(text.split()))
 
 
 def target(endpoint: str = "e", weight: float = 1.0) -> PricedModel:
@@ -135,7 +135,7 @@ async def test_a_reply_from_a_batch_costs_half(store: Store, collector: Collecto
         await asked.ask(question(), str)
     ((call, _),) = noted(collector)
     await Ledger(store).put(call.key, batch_record_of(REPLY, "e", "this run"))
-    meter = Meter()
+    meter = UsageMeter()
     token = current_meter.set(meter)
     try:
         assert await pool(store, target()).ask(question(), lambda reply: reply.text) == "fine"
@@ -150,7 +150,7 @@ async def test_refused_replies_count_as_attempts(store: Store, collector: Collec
     """Where dead letters are tried again, replies that this run asked for count and the one of before does not."""
 
     def refuse(reply: ChatReply) -> str:
-        raise Malformed("never right")
+        raise MalformedReply("never right")
 
     runs = iter(["an earlier run", "this run", "this run", "this run", "this run"])
     token = retrying.set(again)
@@ -177,10 +177,10 @@ async def test_what_batches_cost_is_taken_from_what_single_calls_may(store: Stor
         async def complete(self, request: ChatRequest) -> ChatReply:
             return REPLY
 
-    treasury = Treasury({"e": Allowance(None, None, 8)}, max_usd=200.0)
+    treasury = QuotaCoordinator({"e": EndpointLimits(None, None, 8)}, max_usd=200.0)
     one = replace(target(), model=Talking())
-    caller = Caller(Budget(treasury, spending=True), Patience(3, 0.5))
-    asked = Pool({"extract": [one]}, Ledger(store), caller, lambda text: len(text.split()))
+    caller = RetryingClient(RateLimiter(treasury, spending=True), RetryPolicy(3, 0.5))
+    asked = EndpointPool({"extract": [one]}, Ledger(store), caller, lambda text: len(text.split()))
     assert await asked.ask(question("the first"), lambda reply: reply.text) == "fine"  # it costs 20 and can cost 110
     treasury.charge(1000, 100.0)
     with pytest.raises(BudgetReached, match=r"\$120\.0000 spent"):

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import BudgetReached, ModelUnavailable
-from hirag_dist.llm.capabilities import probe_forms
+from hirag_dist.llm.capabilities import probe_structured_output
 from hirag_dist.llm.chat import PricedModel
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.client import Budget
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import Caller, Patience
-from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter, current_meter
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
 
@@ -43,12 +43,14 @@ async def nothing(seconds: float) -> None:
 async def test_a_model_is_probed_once_and_waited_for(tmp_path: Path) -> None:
     model = Probed(n_failures=2)
     target = PricedModel("e", model, price=(1e6, 1e6, 1e6))  # type: ignore[arg-type]
-    meter = Meter()
+    meter = UsageMeter()
     token = current_meter.set(meter)
     for number in range(2):
-        caller = Caller(Budget(Treasury({"e": Allowance(None, None, 4)})), Patience(), sleep=nothing)
+        caller = RetryingClient(
+            RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 4)})), RetryPolicy(), sleep=nothing
+        )
         ledger = Ledger(Store(str(tmp_path)))
-        assert await probe_forms(target, ledger, caller) is True
+        assert await probe_structured_output(target, ledger, caller) is True
         await caller.close()
         await ledger.close()
         use = meter.use("probe", "m", "e")
@@ -62,12 +64,14 @@ async def test_a_probe_that_could_pass_the_spending_limit_is_not_sent(limits: di
     model = Probed(n_failures=0)
     target = PricedModel("e", model, price=(0.0, 0.0, 1000.0), max_reply_tokens=1000)  # type: ignore[arg-type]
     for share, n_asked in ((1.0, 0), (2.0, 1)):
-        treasury = Treasury({"e": Allowance(None, None, 4)}, **{name: most * share for name, most in limits.items()})
-        caller = Caller(Budget(treasury, spending=True), Patience())
+        treasury = QuotaCoordinator(
+            {"e": EndpointLimits(None, None, 4)}, **{name: most * share for name, most in limits.items()}
+        )
+        caller = RetryingClient(RateLimiter(treasury, spending=True), RetryPolicy())
         if n_asked:
-            assert await probe_forms(target, None, caller)
+            assert await probe_structured_output(target, None, caller)
         else:
             with pytest.raises(BudgetReached):
-                await probe_forms(target, None, caller)
+                await probe_structured_output(target, None, caller)
         await caller.close()
         assert model.n_asked == n_asked

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import Malformed
+from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.errors import BudgetReached, RateLimited, RequestRejected
-from hirag_dist.llm.chat import Pool, PricedModel, ledger_key, request_hash
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.client import Budget
-from hirag_dist.llm.limits.coordinator import Treasury
-from hirag_dist.llm.reply_store import Ledger, survey
-from hirag_dist.llm.retrying import Caller, Patience
-from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.llm.chat import EndpointPool, PricedModel, ledger_key, request_hash
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.reply_store import Ledger, ledger_size
+from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter, current_meter
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Message
 
@@ -47,11 +47,11 @@ def question(number: int = 0) -> ChatRequest:
     return ChatRequest("extract", (Message("user", f"question {number}"),), unit="u")
 
 
-def pool(ledger: Ledger | None, *models: PricedModel) -> Pool:
-    return Pool(
+def pool(ledger: Ledger | None, *models: PricedModel) -> EndpointPool:
+    return EndpointPool(
         {"extract": models, "report": models},
         ledger,
-        Caller(Budget(Treasury({"e": Allowance(None, None, 100)})), Patience(2, 0.5)),
+        RetryingClient(RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 100)})), RetryPolicy(2, 0.5)),
         lambda text: len(text.split()),
     )
 
@@ -82,7 +82,7 @@ async def test_every_attempt_stays_with_the_model_of_the_first() -> None:
 
         def refuse(reply: ChatReply, seen: list[str] = seen) -> str:
             seen.append(reply.text)
-            raise Malformed("no")
+            raise MalformedReply("no")
 
         await shared.ask(question(number), refuse)
         assert len(seen) == 2
@@ -93,7 +93,7 @@ async def test_built_in_models_leave_nothing_in_the_ledger(ledger: Ledger, tmp_p
     model = Named("builtin")
     computing = pool(ledger, PricedModel("no endpoint", model, paid=False))
     assert [await computing.ask(question(), text_of) for _ in range(2)] == ["builtin"] * 2
-    assert (model.n_calls, survey(Store(str(tmp_path))).records) == (2, 0)
+    assert (model.n_calls, ledger_size(Store(str(tmp_path))).records) == (2, 0)
 
 
 async def test_without_a_ledger_nothing_is_kept_and_limits_hold() -> None:
@@ -135,13 +135,13 @@ def test_messages_do_not_run_into_each_other() -> None:
 
 async def test_costs_are_counted_with_the_cache_price(ledger: Ledger) -> None:
     priced = PricedModel("e", Named("m"), price=(1e6, 0.5e6, 2e6))
-    meter = Meter()
+    meter = UsageMeter()
     token = current_meter.set(meter)
     await pool(ledger, priced).ask(question(), text_of)
     current_meter.reset(token)
     use = next(iter(meter.uses.values()))
     assert use.cost_usd == use.sent_cost_usd == 6 * 1.0 + 4 * 0.5 + 5 * 2.0
-    back = Meter.from_rows(meter.rows())
+    back = UsageMeter.from_rows(meter.rows())
     back.add(meter)
     assert back.use("extract", "m", "e").calls == 2
 
@@ -168,11 +168,11 @@ async def test_a_429_holds_up_every_call_to_its_endpoint(ledger: Ledger) -> None
 
 async def test_the_most_that_a_reply_can_have_is_its_endpoint_s_limit(ledger: Ledger) -> None:
     """A call of five words and a reply of at most 100 tokens fits a limit of 130; one of 8192 would not."""
-    treasury = Treasury({"e": Allowance(None, None, 100)}, max_tokens=130)
-    caller = Caller(Budget(treasury, spending=True), Patience(2, 0.5))
-    small = Pool({"extract": [PricedModel("e", Named("m"), max_reply_tokens=100)]}, ledger, caller, len)
+    treasury = QuotaCoordinator({"e": EndpointLimits(None, None, 100)}, max_tokens=130)
+    caller = RetryingClient(RateLimiter(treasury, spending=True), RetryPolicy(2, 0.5))
+    small = EndpointPool({"extract": [PricedModel("e", Named("m"), max_reply_tokens=100)]}, ledger, caller, len)
     assert await small.ask(question(), text_of) == "m"
-    large = Pool({"extract": [PricedModel("e", Named("n"))]}, ledger, caller, len)
+    large = EndpointPool({"extract": [PricedModel("e", Named("n"))]}, ledger, caller, len)
     with pytest.raises(BudgetReached, match="may use 82"):
         await large.ask(question(), text_of)
 
@@ -215,9 +215,11 @@ async def test_of_two_copies_the_reply_that_is_used_is_the_one_that_counts_later
                 there.set()
                 return ChatReply(f"copy {own}", input_tokens=1, output_tokens=1)
 
-        caller = Caller(Budget(Treasury({"e": Allowance(None, None, 9)})), Patience(2, 0.5, hedge_s=0.001))
-        hedging = Pool({"extract": [PricedModel("e", Slow("m"))]}, ledger, caller, len)
+        caller = RetryingClient(
+            RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 9)})), RetryPolicy(2, 0.5, hedge_s=0.001)
+        )
+        hedging = EndpointPool({"extract": [PricedModel("e", Slow("m"))]}, ledger, caller, len)
         used = await hedging.ask(question(number), text_of)
         await caller.close()
-        again = Pool({"extract": [PricedModel("e", Named("m"))]}, ledger, caller, len)
+        again = EndpointPool({"extract": [PricedModel("e", Named("m"))]}, ledger, caller, len)
         assert used == await again.ask(question(number), text_of)

@@ -12,12 +12,12 @@ import pytest
 
 from hirag_dist.errors import BudgetReached, ModelError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.client import Budget
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import Caller, Patience
-from hirag_dist.llm.usage import Meter, Use, current_meter
+from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.usage import ModelUsage, UsageMeter, current_meter
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix
 
@@ -78,18 +78,18 @@ def store(tmp_path: Path) -> Store:
 def embedder(
     store: Store | None,
     inner: Lengths,
-    patience: Patience = Patience(3, 0.3),  # noqa: B008 - it is frozen
+    patience: RetryPolicy = RetryPolicy(3, 0.3),  # noqa: B008 - it is frozen
     max_usd: float | None = None,
     at_a_time: int = 8,
 ) -> LedgerEmbedder:
-    treasury = Treasury({"e": Allowance(None, None, at_a_time)}, max_usd=max_usd)
-    caller = Caller(Budget(treasury, spending=max_usd is not None), patience)
+    treasury = QuotaCoordinator({"e": EndpointLimits(None, None, at_a_time)}, max_usd=max_usd)
+    caller = RetryingClient(RateLimiter(treasury, spending=max_usd is not None), patience)
     return LedgerEmbedder(PricedEmbedder("e", inner, 1e6), Ledger(store) if store else None, caller)
 
 
-async def metered(embedding: LedgerEmbedder, texts: Sequence[str]) -> Use:
+async def metered(embedding: LedgerEmbedder, texts: Sequence[str]) -> ModelUsage:
     """Return what embedding texts puts on the bill."""
-    meter = Meter()
+    meter = UsageMeter()
     token = current_meter.set(meter)
     try:
         await embedding.embed(texts)
@@ -187,7 +187,7 @@ async def test_a_spending_limit_goes_by_what_the_endpoint_says_that_it_used(stor
 
 async def test_what_was_sent_is_on_the_bill_of_a_task_that_gave_up(store: Store) -> None:
     hold = Hold()
-    meter = Meter()
+    meter = UsageMeter()
     token = current_meter.set(meter)
     embedding = asyncio.ensure_future(embedder(store, Lengths(hold, used=lambda texts: 7)).embed(["abc"]))
     current_meter.reset(token)
@@ -217,7 +217,7 @@ async def test_what_cannot_be_waited_out_rises(store: Store, error: Exception) -
 
     inner = Lengths(fail)
     with pytest.raises(type(error)) as caught:
-        await embedder(store, inner, Patience(3, 0.0)).embed(["a", "b"])
+        await embedder(store, inner, RetryPolicy(3, 0.0)).embed(["a", "b"])
     assert str(caught.value) == str(error), "no text is to blame for it"
     assert len(inner.calls) == 1
 
@@ -402,7 +402,9 @@ async def test_of_two_copies_of_a_request_the_one_that_is_stored_is_used(store: 
         vectors=lambda texts: np.random.default_rng().random((len(texts), 2), np.float32),
     )
     times = iter([2.0, 1.0])  # a clock that is set back: of two stored copies the second would count
-    caller = Caller(Budget(Treasury({"e": Allowance(None, None, 8)})), Patience(3, 0.3, hedge_s=0.01))
+    caller = RetryingClient(
+        RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 8)})), RetryPolicy(3, 0.3, hedge_s=0.01)
+    )
     ledger = Ledger(store, clock=lambda: next(times))
     embedding = LedgerEmbedder(PricedEmbedder("e", inner), ledger, caller)
     used = await embedding.embed(["abc"])

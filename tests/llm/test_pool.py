@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import Malformed
+from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.errors import BudgetReached, HiragError, ModelUnavailable, RateLimited, RequestRejected, StoreError
-from hirag_dist.llm.chat import Pool, PricedModel
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.client import Budget
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.chat import EndpointPool, PricedModel
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import Caller, Patience
-from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter, current_meter
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -46,11 +46,11 @@ def question(text: str = "hello") -> ChatRequest:
     return ChatRequest("extract", (Message("user", text),), unit="u")
 
 
-def pool(model: Model, store: Store, attempts: int = 3, **limits: float) -> Pool:
-    treasury = Treasury({"e": Allowance(None, None, 8)}, **limits)  # type: ignore[arg-type]
+def pool(model: Model, store: Store, attempts: int = 3, **limits: float) -> EndpointPool:
+    treasury = QuotaCoordinator({"e": EndpointLimits(None, None, 8)}, **limits)  # type: ignore[arg-type]
     priced = PricedModel("e", model, price=(1e6, 1e6, 1e6))
-    caller = Caller(Budget(treasury, spending=bool(limits)), Patience(attempts, 0.5))
-    return Pool({"extract": [priced]}, Ledger(store), caller, len)
+    caller = RetryingClient(RateLimiter(treasury, spending=bool(limits)), RetryPolicy(attempts, 0.5))
+    return EndpointPool({"extract": [priced]}, Ledger(store), caller, len)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def store(tmp_path: Path) -> Store:
 async def test_a_reply_is_paid_once_across_runs(store: Store) -> None:
     model = Model(lambda request, n: reply("yes"))
     first = await pool(model, store).ask(question(), lambda r: r.text)
-    meter = Meter()
+    meter = UsageMeter()
     token = current_meter.set(meter)
     second = await pool(model, store).ask(question(), lambda r: r.text)
     current_meter.reset(token)
@@ -83,7 +83,7 @@ async def test_a_refused_reply_is_asked_again_with_the_reason(store: Store) -> N
 
     def accept(answer: ChatReply) -> str:
         if answer.text == "bad":
-            raise Malformed("it is bad")
+            raise MalformedReply("it is bad")
         return answer.text
 
     assert await pool(model, store).ask(question(), accept) == "good"
@@ -97,7 +97,7 @@ async def test_after_the_last_attempt_the_unit_is_rejected(store: Store) -> None
     model = Model(lambda request, n: reply(f"bad {n}"))
 
     def accept(answer: ChatReply) -> str:
-        raise Malformed("never right")
+        raise MalformedReply("never right")
 
     result = await pool(model, store, attempts=2).ask(question(), accept)
     assert isinstance(result, Rejected)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.client import Budget
-from hirag_dist.llm.limits.coordinator import Treasury
-from hirag_dist.llm.retrying import Answered, Caller, Need, Patience
-from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.retrying import CallCost, CallResult, RetryingClient, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter, current_meter
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,13 @@ class Endpoint:
 class World:
     """Endpoints by a script, and a clock that moves when somebody sleeps."""
 
-    def __init__(self, script: Callable[[str, int], Any], patience: Patience, *endpoints: Endpoint) -> None:
+    def __init__(self, script: Callable[[str, int], Any], patience: RetryPolicy, *endpoints: Endpoint) -> None:
         self.now = 0.0
         self.endpoints = endpoints or (Endpoint("a"),)
-        treasury = Treasury({each.endpoint: Allowance(None, None, 50) for each in self.endpoints}, clock=self.clock)
-        self.caller = Caller(Budget(treasury, clock=self.clock), patience, self.clock, self.sleep)
+        treasury = QuotaCoordinator(
+            {each.endpoint: EndpointLimits(None, None, 50) for each in self.endpoints}, clock=self.clock
+        )
+        self.caller = RetryingClient(RateLimiter(treasury, clock=self.clock), patience, self.clock, self.sleep)
         self.asked: list[str] = []
         self.stored: list[str] = []
         self.slept: list[float] = []
@@ -46,7 +48,7 @@ class World:
         self.slept.append(seconds)
         await asyncio.sleep(0)
 
-    async def send(self, target: Endpoint) -> Answered[str]:
+    async def send(self, target: Endpoint) -> CallResult[str]:
         self.asked.append(target.endpoint)
         said = self._script(target.endpoint, len(self.asked))
         if isinstance(said, asyncio.Event):
@@ -55,7 +57,7 @@ class World:
         if isinstance(said, Exception):
             self.now += 1.0
             raise said
-        return Answered(said, 10, 0.0)
+        return CallResult(said, 10, 0.0)
 
     async def store(self, target: Endpoint, reply: str) -> None:
         self.stored.append(reply)
@@ -63,7 +65,7 @@ class World:
     async def call(self, last_resort: bool = True) -> tuple[str, str]:
         async with asyncio.timeout(10):
             target, reply = await self.caller.call(
-                self.endpoints, self.send, self.store, lambda target: Need(10, 10, 0.0), "extract", last_resort
+                self.endpoints, self.send, self.store, lambda target: CallCost(10, 10, 0.0), "extract", last_resort
             )
         return target.endpoint, reply
 
@@ -74,7 +76,7 @@ def down(endpoint: str) -> ModelUnavailable:
 
 async def test_calls_are_shared_by_weight() -> None:
     gate = asyncio.Event()
-    world = World(lambda endpoint, n: gate, Patience(), Endpoint("a", 3.0), Endpoint("b", 1.0))
+    world = World(lambda endpoint, n: gate, RetryPolicy(), Endpoint("a", 3.0), Endpoint("b", 1.0))
     calls = [asyncio.ensure_future(world.call()) for _ in range(40)]
     for _ in range(400):
         await asyncio.sleep(0)
@@ -87,7 +89,7 @@ async def test_an_endpoint_that_fails_is_replaced_and_comes_back() -> None:
     well = {"a": False}
     world = World(
         lambda endpoint, n: f"from {endpoint}" if well.get(endpoint, True) else down(endpoint),
-        Patience(outage_s=60),
+        RetryPolicy(outage_s=60),
         Endpoint("a", 100.0),
         Endpoint("b", 1.0),
     )
@@ -100,11 +102,11 @@ async def test_an_endpoint_that_fails_is_replaced_and_comes_back() -> None:
 
 
 async def test_an_outage_is_waited_out_and_then_rises() -> None:
-    world = World(lambda endpoint, n: "back" if n > 8 else down(endpoint), Patience(outage_s=300))
+    world = World(lambda endpoint, n: "back" if n > 8 else down(endpoint), RetryPolicy(outage_s=300))
     assert await world.call() == ("a", "back")
-    meter = Meter()
+    meter = UsageMeter()
     token = current_meter.set(meter)
-    world = World(lambda endpoint, n: down(endpoint), Patience(outage_s=300))
+    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_s=300))
     with pytest.raises(ModelUnavailable, match="a is out of reach"):
         await world.call()
     current_meter.reset(token)
@@ -114,7 +116,7 @@ async def test_an_outage_is_waited_out_and_then_rises() -> None:
 
 async def test_calls_that_fail_together_are_one_outage() -> None:
     """However many were in flight or waited for their turn when it went down, it is tried again within seconds."""
-    world = World(lambda endpoint, n: down(endpoint), Patience(outage_s=0))
+    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_s=0))
     failures = await asyncio.gather(*(world.call() for _ in range(40)), return_exceptions=True)
     assert len(world.asked) == 40
     assert {type(each) for each in failures} == {ModelUnavailable}
@@ -123,7 +125,7 @@ async def test_calls_that_fail_together_are_one_outage() -> None:
 
 async def test_whoever_waits_for_an_endpoint_soon_sees_that_it_is_back() -> None:
     gate = asyncio.Event()
-    world = World(lambda endpoint, n: down(endpoint) if n <= 3 else gate, Patience(outage_s=0))
+    world = World(lambda endpoint, n: down(endpoint) if n <= 3 else gate, RetryPolicy(outage_s=0))
     await asyncio.gather(*(world.call() for _ in range(3)), return_exceptions=True)
     world.now += 5
     trying = asyncio.ensure_future(world.call())
@@ -139,7 +141,7 @@ async def test_whoever_waits_for_an_endpoint_soon_sees_that_it_is_back() -> None
 
 
 async def test_another_model_is_left_the_call_sooner() -> None:
-    world = World(lambda endpoint, n: down(endpoint), Patience(outage_s=600, failover_s=30))
+    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_s=600, failover_s=30))
     with pytest.raises(ModelUnavailable):
         await world.call(last_resort=False)
     assert 30 < world.now < 120
@@ -151,10 +153,10 @@ async def test_an_endpoint_that_refuses_our_key_is_not_asked_again() -> None:
     def script(endpoint: str, n: int) -> object:
         return RequestRejected("401", fatal=True) if endpoint == "a" else "yes"
 
-    world = World(script, Patience(), Endpoint("a", 9.0), Endpoint("b"))
+    world = World(script, RetryPolicy(), Endpoint("a", 9.0), Endpoint("b"))
     assert [(await world.call())[0] for _ in range(4)] == ["b"] * 4
     assert world.asked == ["a", "b", "b", "b", "b"]
-    alone = World(script, Patience())
+    alone = World(script, RetryPolicy())
     for _ in range(2):
         with pytest.raises(RequestRejected, match="401"):
             await alone.call()
@@ -162,7 +164,7 @@ async def test_an_endpoint_that_refuses_our_key_is_not_asked_again() -> None:
 
 
 async def test_a_request_at_fault_is_rejected_and_the_endpoint_stays_well() -> None:
-    world = World(lambda endpoint, n: RequestRejected("400: too long") if n == 1 else "yes", Patience())
+    world = World(lambda endpoint, n: RequestRejected("400: too long") if n == 1 else "yes", RetryPolicy())
     with pytest.raises(RequestRejected, match="too long"):
         await world.call()
     assert await world.call() == ("a", "yes")
@@ -176,7 +178,7 @@ async def test_a_request_that_alone_fails_every_time_is_given_up(failure: ModelU
     def script(endpoint: str, n: int) -> object:
         return failure if bad.is_set() else "yes"
 
-    world = World(script, Patience(attempts=3, outage_s=1e9))
+    world = World(script, RetryPolicy(attempts=3, outage_s=1e9))
     original = world.sleep
 
     async def sleep(seconds: float) -> None:
@@ -203,23 +205,23 @@ async def test_a_request_that_alone_fails_every_time_is_given_up(failure: ModelU
 
 
 async def test_a_hung_endpoint_is_an_outage_and_not_the_request_s_fault() -> None:
-    world = World(lambda endpoint, n: TimedOut("no answer in time"), Patience(attempts=2, outage_s=50))
+    world = World(lambda endpoint, n: TimedOut("no answer in time"), RetryPolicy(attempts=2, outage_s=50))
     with pytest.raises(TimedOut):
         await world.call()
     assert len(world.asked) > 2
 
 
 async def test_a_deadline_ends_a_unit() -> None:
-    world = World(lambda endpoint, n: down(endpoint), Patience(outage_s=1e9, deadline_s=20))
+    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_s=1e9, deadline_s=20))
     with pytest.raises(RequestRejected, match="within the deadline of 20 s: a is out of reach"):
         await world.call()
     assert world.now < 36
 
 
 async def test_429s_are_counted_and_are_no_failures() -> None:
-    meter = Meter()
+    meter = UsageMeter()
     token = current_meter.set(meter)
-    world = World(lambda endpoint, n: RateLimited("slow down", 0.0, "requests") if n < 6 else "yes", Patience())
+    world = World(lambda endpoint, n: RateLimited("slow down", 0.0, "requests") if n < 6 else "yes", RetryPolicy())
     assert await world.call() == ("a", "yes")
     current_meter.reset(token)
     use = meter.use("extract", "model", "a")
@@ -228,7 +230,9 @@ async def test_429s_are_counted_and_are_no_failures() -> None:
 
 async def test_a_straggler_is_sent_a_second_time_and_both_replies_are_kept() -> None:
     slow = asyncio.Event()
-    world = World(lambda endpoint, n: slow if n == 1 else "quick", Patience(hedge_s=0.01), Endpoint("a"), Endpoint("b"))
+    world = World(
+        lambda endpoint, n: slow if n == 1 else "quick", RetryPolicy(hedge_s=0.01), Endpoint("a"), Endpoint("b")
+    )
     endpoint, reply = await world.call()
     assert (reply, world.stored) == ("quick", ["quick"])
     assert endpoint != world.asked[0]
@@ -238,32 +242,34 @@ async def test_a_straggler_is_sent_a_second_time_and_both_replies_are_kept() -> 
 
 
 async def test_a_reply_is_stored_before_it_is_used_and_after_its_slot_is_free() -> None:
-    world = World(lambda endpoint, n: "yes", Patience())
+    world = World(lambda endpoint, n: "yes", RetryPolicy())
     seen: list[int] = []
 
     async def store(target: Endpoint, reply: str) -> None:
         seen.append(world.caller.budget.load("a"))
 
-    await world.caller.call(world.endpoints, world.send, store, lambda target: Need(1, 1, 0.0), "extract")
+    await world.caller.call(world.endpoints, world.send, store, lambda target: CallCost(1, 1, 0.0), "extract")
     assert seen == [0]
 
 
 async def test_a_call_that_waits_for_its_turn_has_no_second_copy() -> None:
     """Of ten calls through one slot none is sent twice: the time counts from sending."""
-    treasury = Treasury({"a": Allowance(None, None, 1)})
-    caller = Caller(Budget(treasury), Patience(hedge_s=0.05))
+    treasury = QuotaCoordinator({"a": EndpointLimits(None, None, 1)})
+    caller = RetryingClient(RateLimiter(treasury), RetryPolicy(hedge_s=0.05))
     asked = 0
 
-    async def send(target: Endpoint) -> Answered[str]:
+    async def send(target: Endpoint) -> CallResult[str]:
         nonlocal asked
         asked += 1
         await asyncio.sleep(0.02)
-        return Answered("yes", 1, 0.0)
+        return CallResult("yes", 1, 0.0)
 
     async def store(target: Endpoint, reply: str) -> None:
         pass
 
-    calls = (caller.call([Endpoint("a")], send, store, lambda target: Need(1, 1, 0.0), "extract") for _ in range(10))
+    calls = (
+        caller.call([Endpoint("a")], send, store, lambda target: CallCost(1, 1, 0.0), "extract") for _ in range(10)
+    )
     await asyncio.gather(*calls)
     await caller.close()
     assert asked == 10
@@ -271,8 +277,8 @@ async def test_a_call_that_waits_for_its_turn_has_no_second_copy() -> None:
 
 async def test_whoever_gives_up_sends_no_copy_and_none_that_waits() -> None:
     gate = asyncio.Event()
-    world = World(lambda endpoint, n: gate, Patience(hedge_s=60), Endpoint("a"))
-    world.caller.budget = Budget(Treasury({"a": Allowance(None, None, 1)}))
+    world = World(lambda endpoint, n: gate, RetryPolicy(hedge_s=60), Endpoint("a"))
+    world.caller.budget = RateLimiter(QuotaCoordinator({"a": EndpointLimits(None, None, 1)}))
     calls = [asyncio.ensure_future(world.call()) for _ in range(5)]
     while not world.asked:
         await asyncio.sleep(0)
@@ -290,7 +296,7 @@ async def test_an_endpoint_that_asks_for_an_hour_is_passed_over(monkeypatch: pyt
     monkeypatch.setattr("hirag_dist.llm.retrying._LONG_PAUSE_S", 0.02)
     world = World(
         lambda endpoint, n: RateLimited("tomorrow", 3600.0, "requests") if endpoint == "a" else "yes",
-        Patience(),
+        RetryPolicy(),
         Endpoint("a", 100.0),
         Endpoint("b"),
     )
@@ -300,10 +306,10 @@ async def test_an_endpoint_that_asks_for_an_hour_is_passed_over(monkeypatch: pyt
 
 async def test_an_hour_of_silence_is_longer_than_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hirag_dist.llm.retrying._LONG_PAUSE_S", 0.02)
-    patience = Patience(outage_s=0.2)
-    caller = Caller(Budget(Treasury({"a": Allowance(None, None, 5)})), patience)
+    patience = RetryPolicy(outage_s=0.2)
+    caller = RetryingClient(RateLimiter(QuotaCoordinator({"a": EndpointLimits(None, None, 5)})), patience)
 
-    async def send(target: Endpoint) -> Answered[str]:
+    async def send(target: Endpoint) -> CallResult[str]:
         raise RateLimited("tomorrow", 3600.0, "requests")
 
     async def store(target: Endpoint, reply: str) -> None:
@@ -311,24 +317,24 @@ async def test_an_hour_of_silence_is_longer_than_the_patience(monkeypatch: pytes
 
     with pytest.raises(RateLimited, match="tomorrow"):
         async with asyncio.timeout(10):
-            await caller.call([Endpoint("a")], send, store, lambda target: Need(1, 1, 0.0), "extract")
+            await caller.call([Endpoint("a")], send, store, lambda target: CallCost(1, 1, 0.0), "extract")
     await caller.close()
 
 
 async def test_a_time_out_may_be_billed_and_counts_as_the_most_that_it_can_cost() -> None:
-    treasury = Treasury({"a": Allowance(None, None, 5)}, max_tokens=100)
-    caller = Caller(Budget(treasury), Patience())
+    treasury = QuotaCoordinator({"a": EndpointLimits(None, None, 5)}, max_tokens=100)
+    caller = RetryingClient(RateLimiter(treasury), RetryPolicy())
     failures = [TimedOut("no answer in time"), ModelUnavailable("503")]
 
-    async def send(target: Endpoint) -> Answered[str]:
+    async def send(target: Endpoint) -> CallResult[str]:
         if failures:
             raise failures.pop(0)
-        return Answered("yes", 5, 0.0)
+        return CallResult("yes", 5, 0.0)
 
     async def store(target: Endpoint, reply: str) -> None:
         pass
 
-    await caller.call([Endpoint("a")], send, store, lambda target: Need(10, 40, 0.0), "extract")
+    await caller.call([Endpoint("a")], send, store, lambda target: CallCost(10, 40, 0.0), "extract")
     async with asyncio.timeout(5):
         while treasury.spent()[0] != 40 + 5:
             await asyncio.sleep(0.01)
@@ -336,17 +342,21 @@ async def test_a_time_out_may_be_billed_and_counts_as_the_most_that_it_can_cost(
 
 
 async def test_a_question_whose_asker_is_gone_is_not_waited_for() -> None:
-    world = World(lambda endpoint, n: asyncio.Event(), Patience())
+    world = World(lambda endpoint, n: asyncio.Event(), RetryPolicy())
     world.caller._keeps = False
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await world.caller.call(world.endpoints, world.send, world.store, lambda target: Need(1, 1, 0.0), "answer")
+            await world.caller.call(
+                world.endpoints, world.send, world.store, lambda target: CallCost(1, 1, 0.0), "answer"
+            )
 
 
 async def test_calls_that_were_queued_before_an_outage_are_no_further_failures() -> None:
     """Six calls through one slot meet the outage: three put the endpoint aside, the others say no more."""
-    world = World(lambda endpoint, n: down(endpoint), Patience(outage_s=0))
-    world.caller.budget = Budget(Treasury({"a": Allowance(None, None, 1)}, clock=world.clock), clock=world.clock)
+    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_s=0))
+    world.caller.budget = RateLimiter(
+        QuotaCoordinator({"a": EndpointLimits(None, None, 1)}, clock=world.clock), clock=world.clock
+    )
     await asyncio.gather(*(world.call() for _ in range(6)), return_exceptions=True)
     assert len(world.asked) == 6
     assert world.caller._health["a"].failures == 3

@@ -9,8 +9,8 @@ import pytest
 from hirag_dist.composition.models import make_pool, make_treasury
 from hirag_dist.composition.query import _AnswerPool
 from hirag_dist.config.model import Config
-from hirag_dist.llm.limits.client import Budget
-from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
 
 
 def configured(max_concurrent: int) -> Config:
@@ -25,7 +25,7 @@ async def settle() -> None:
 
 @pytest.mark.parametrize(("sharers", "at_a_time"), [(1, 8), (4, 2), (16, 1)])
 async def test_processes_divide_an_endpoints_calls(sharers: int, at_a_time: int) -> None:
-    budget = Budget(make_treasury(configured(8), sharers=sharers), "a")
+    budget = RateLimiter(make_treasury(configured(8), sharers=sharers), "a")
     permits = [await budget.acquire("e", 1, 0.0) for _ in range(at_a_time)]
     one_more = asyncio.create_task(budget.acquire("e", 1, 0.0))
     await settle()
@@ -38,12 +38,12 @@ async def test_processes_divide_an_endpoints_calls(sharers: int, at_a_time: int)
 async def test_an_engine_that_closes_leaves_the_calls_to_the_next() -> None:
     config = configured(1)
     treasury = make_treasury(config)
-    old, new = Budget(treasury, "old"), Budget(treasury, "new")
+    old, new = RateLimiter(treasury, "old"), RateLimiter(treasury, "new")
     await old.acquire("e", 1, 0.0)
     waiting = asyncio.create_task(new.acquire("e", 1, 0.0))
     await settle()
     assert not waiting.done()
-    pool = make_pool(config, None, Caller(old, Patience(), keeps=False))
+    pool = make_pool(config, None, RetryingClient(old, RetryPolicy(), keeps=False))
     await _AnswerPool(pool, treasury, "old").close()
     assert await waiting
     new.close()

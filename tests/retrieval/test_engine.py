@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist import schemas
-from hirag_dist.config.model import Retrieval as RetrievalConfig
+from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InvalidQuery

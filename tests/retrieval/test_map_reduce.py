@@ -12,19 +12,19 @@ import pytest
 from hirag_dist.cli._output import out
 from hirag_dist.cli._render import show_retrieval
 from hirag_dist.composition.models import make_pool, make_treasury
-from hirag_dist.config.model import Config, MapReduce
-from hirag_dist.config.model import Retrieval as RetrievalConfig
+from hirag_dist.config.model import Config, MapReduceConfig
+from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER, source_text
-from hirag_dist.core.retrieval.map_reduce import Cut
+from hirag_dist.core.retrieval.map_reduce import PartBudget
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import BudgetReached, InvalidQuery, ModelError, RequestRejected
-from hirag_dist.llm.chat import Pool, PricedModel
-from hirag_dist.llm.limits.client import Budget
-from hirag_dist.llm.retrying import Caller, Patience
-from hirag_dist.llm.usage import Meter, current_meter
+from hirag_dist.llm.chat import EndpointPool, PricedModel
+from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter, current_meter
 from hirag_dist.retrieval.answer_stream import answer_pieces
-from hirag_dist.retrieval.map_reduce import MAP_REDUCE, Material, map_parts
+from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, map_parts
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions
 from hirag_dist.types import Answer, ChatReply, ChatRequest, MapWork, Query, Retrieval, SourceItem
@@ -40,9 +40,9 @@ COUNT = counter("o200k_base")
 TOPICS = ("lighthouse", "harbour", "orchard", "quarry", "mill", "ferry")
 
 
-def material(question: str = "Who owns the harbour?", **limits: int) -> Material:
+def material(question: str = "Who owns the harbour?", **limits: int) -> MapReduceInput:
     """Six passages, each a part of its own; one speaks of the harbour."""
-    items, cut = {}, Cut("## Sources", 200, COUNT)
+    items, cut = {}, PartBudget("## Sources", 200, COUNT)
     for number, topic in enumerate(TOPICS, 1):
         text = f"Mrs. Gray owns the {topic} and visits it on Sundays. " + f"The {topic} is old and quiet. " * 18
         items[f"S{number}"] = SourceItem(f"chunk-{topic}", "d", topic, "u", 0, len(text), text, 0.0)
@@ -50,7 +50,7 @@ def material(question: str = "Who owns the harbour?", **limits: int) -> Material
         cut.add(f"S{number}", record, COUNT(record))
     parts = cut.finish()
     assert len(parts) == len(TOPICS)
-    return Material(question, "ts", "snap", parts, items, 2000, MapReduce(**limits), 1.0)
+    return MapReduceInput(question, "ts", "snap", parts, items, 2000, MapReduceConfig(**limits), 1.0)
 
 
 class Model:
@@ -85,10 +85,10 @@ class Model:
         """Nothing is held."""
 
 
-def pool_of(model: Model) -> Pool:
+def pool_of(model: Model) -> EndpointPool:
     config = Config.model_validate({"llm": {"endpoints": {"e": {"kind": "extractive"}}}})
-    caller = Caller(Budget(make_treasury(config)), Patience(), keeps=False)
-    return Pool({"answer": [PricedModel("e", model, paid=False)]}, None, caller, COUNT)
+    caller = RetryingClient(RateLimiter(make_treasury(config)), RetryPolicy(), keeps=False)
+    return EndpointPool({"answer": [PricedModel("e", model, paid=False)]}, None, caller, COUNT)
 
 
 def point(topic: str, helpfulness: float) -> str:
@@ -96,7 +96,7 @@ def point(topic: str, helpfulness: float) -> str:
     return json.dumps({"points": [{"text": f"About the {topic} [{ref}].", "helpfulness": helpfulness}]})
 
 
-async def mapped(model: Model, about: Material | None = None) -> Retrieval:
+async def mapped(model: Model, about: MapReduceInput | None = None) -> Retrieval:
     return await map_parts(about or material(), pool_of(model), Prompts(), COUNT)
 
 
@@ -205,7 +205,7 @@ class Asked(Bench):
     """The engine of `test_query` with a model for parts too; its communities are left and right."""
 
     def __init__(self, snapshot: Snapshot, reply: Callable[[str], str], **limits: int) -> None:
-        super().__init__(snapshot, RetrievalConfig(map_reduce=MapReduce(**limits)))
+        super().__init__(snapshot, RetrievalConfig(map_reduce=MapReduceConfig(**limits)))
         self.seen: list[str] = []
         self.gate: asyncio.Event | None = None
 
@@ -275,8 +275,8 @@ async def test_it_answers_and_does_not_retrieve(snapshot: Snapshot, mode: str) -
 
 @pytest.mark.parametrize("mode", MAP_REDUCE)
 async def test_a_question_that_takes_too_many_calls_is_refused_before_the_first(snapshot: Snapshot, mode: str) -> None:
-    bench = Bench(snapshot, RetrievalConfig(map_reduce=MapReduce(max_calls=1)))
-    long = Bench(snapshot, RetrievalConfig(map_reduce=MapReduce(max_calls=1)))
+    bench = Bench(snapshot, RetrievalConfig(map_reduce=MapReduceConfig(max_calls=1)))
+    long = Bench(snapshot, RetrievalConfig(map_reduce=MapReduceConfig(max_calls=1)))
     long.engine._count = lambda text: 90 * len(text.split())
     assert len((await bench.engine.material(Query("a?", mode))).parts) == 1
     with pytest.raises(InvalidQuery, match=r"more than 1 call here, which is retrieval\.map_reduce\.max_calls"):
@@ -310,7 +310,7 @@ async def over_http(options: SimulatorOptions, question: str = "Who owns the har
     async with Simulator(options) as simulator:
         endpoint = {"base_url": simulator.base_url, "model": "m", "max_concurrent": 3} | more
         config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}, "attempts": 6}})
-        caller = Caller(Budget(make_treasury(config)), Patience(attempts=6), keeps=False)
+        caller = RetryingClient(RateLimiter(make_treasury(config)), RetryPolicy(attempts=6), keeps=False)
         pool = make_pool(config, None, caller)
         try:
             return await map_parts(material(question), pool, Prompts(), COUNT)
@@ -347,13 +347,13 @@ async def test_an_endpoint_that_always_cuts_its_replies_gives_no_answer() -> Non
 
 
 async def test_calls_are_on_the_bill_the_streamed_one_too() -> None:
-    meter = Meter()
+    meter = UsageMeter()
     token = current_meter.set(meter)
     try:
         async with Simulator(SimulatorOptions(listen="127.0.0.1:0")) as simulator:
             endpoint = {"base_url": simulator.base_url, "model": "m", "price": {"input": 1.0, "output": 2.0}}
             config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
-            caller = Caller(Budget(make_treasury(config)), Patience(), keeps=False)
+            caller = RetryingClient(RateLimiter(make_treasury(config)), RetryPolicy(), keeps=False)
             pool = make_pool(config, None, caller)
             found = await map_parts(material(), pool, Prompts(), COUNT)
             answer = [part async for part in answer_pieces(found, pool, Prompts(), COUNT)][-1]
@@ -373,7 +373,7 @@ async def test_a_spending_limit_stops_before_it_is_passed() -> None:
         endpoint = {"base_url": simulator.base_url, "model": "m", "max_concurrent": 1}
         config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
         treasury = make_treasury(config, max_tokens=2500)
-        pool = make_pool(config, None, Caller(Budget(treasury, spending=True), Patience(), keeps=False))
+        pool = make_pool(config, None, RetryingClient(RateLimiter(treasury, spending=True), RetryPolicy(), keeps=False))
         try:
             with pytest.raises(BudgetReached, match="max-tokens 2500"):
                 await map_parts(material(), pool, Prompts(), COUNT)
@@ -385,7 +385,7 @@ async def test_a_spending_limit_stops_before_it_is_passed() -> None:
 async def test_an_endpoint_out_of_reach_is_an_error() -> None:
     endpoint = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
     config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
-    caller = Caller(Budget(make_treasury(config)), Patience(outage_s=0.0), keeps=False)
+    caller = RetryingClient(RateLimiter(make_treasury(config)), RetryPolicy(outage_s=0.0), keeps=False)
     pool = make_pool(config, None, caller)
     with pytest.raises(ModelError):
         await map_parts(material(), pool, Prompts(), COUNT)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hirag_dist.retrieval.micro_batcher import Joined
+from hirag_dist.retrieval.micro_batcher import MicroBatcher
 
 
 class Door:
@@ -34,13 +34,13 @@ async def settle() -> None:
 async def test_one_alone_goes_at_once() -> None:
     door = Door()
     door.open.set()
-    assert await Joined(door.run, 8).ask(3) == 6
+    assert await MicroBatcher(door.run, 8).ask(3) == 6
     assert door.calls == [[3]]
 
 
 async def test_what_comes_meanwhile_goes_together() -> None:
     door = Door()
-    joined = Joined(door.run, 3)
+    joined = MicroBatcher(door.run, 3)
     asked = [asyncio.create_task(joined.ask(number)) for number in range(6)]
     await settle()
     assert door.calls == [[0]]
@@ -51,7 +51,7 @@ async def test_what_comes_meanwhile_goes_together() -> None:
 
 async def test_several_calls_at_a_time() -> None:
     door = Door()
-    joined = Joined(door.run, 8, most_calls=2)
+    joined = MicroBatcher(door.run, 8, most_calls=2)
     asked = [asyncio.create_task(joined.ask(number)) for number in range(4)]
     await settle()
     assert door.calls == [[0], [1]]
@@ -62,7 +62,7 @@ async def test_several_calls_at_a_time() -> None:
 
 async def test_kinds_do_not_mix() -> None:
     door = Door()
-    joined = Joined(door.run, 8, kind=lambda number: number % 2)
+    joined = MicroBatcher(door.run, 8, kind=lambda number: number % 2)
     asked = [asyncio.create_task(joined.ask(number)) for number in range(6)]
     door.open.set()
     assert await asyncio.gather(*asked) == [0, 2, 4, 6, 8, 10]
@@ -71,7 +71,7 @@ async def test_kinds_do_not_mix() -> None:
 
 async def test_a_failure_is_told_to_those_of_its_call_alone() -> None:
     door = Door()
-    joined = Joined(door.run, 8)
+    joined = MicroBatcher(door.run, 8)
     first = asyncio.create_task(joined.ask(1))
     await settle()
     door.fault = ValueError("no")
@@ -84,7 +84,7 @@ async def test_a_failure_is_told_to_those_of_its_call_alone() -> None:
 
 async def test_who_is_cancelled_while_waiting_is_not_sent() -> None:
     door = Door()
-    joined = Joined(door.run, 8)
+    joined = MicroBatcher(door.run, 8)
     asked = [asyncio.create_task(joined.ask(number)) for number in range(4)]
     await settle()
     asked[2].cancel()
@@ -97,7 +97,7 @@ async def test_who_is_cancelled_while_waiting_is_not_sent() -> None:
 
 async def test_who_is_cancelled_under_way_leaves_the_others_alone() -> None:
     door = Door()
-    joined = Joined(door.run, 8)
+    joined = MicroBatcher(door.run, 8)
     asked = [asyncio.create_task(joined.ask(number)) for number in range(3)]
     await settle()
     asked[0].cancel()
@@ -109,7 +109,7 @@ async def test_who_is_cancelled_under_way_leaves_the_others_alone() -> None:
 
 async def test_closing_waits_for_what_is_under_way() -> None:
     door = Door()
-    joined = Joined(door.run, 8)
+    joined = MicroBatcher(door.run, 8)
     asked = [asyncio.create_task(joined.ask(number)) for number in range(2)]
     await settle()
     closing = asyncio.create_task(joined.close())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.service.shared_state import Station, open_station
+from hirag_dist.service.shared_state import ServiceState, open_service_state
 from tests.service.fixtures import certificates, engine, fakes, start
 
 __all__ = ["certificates", "engine", "fakes", "start"]
@@ -21,7 +21,7 @@ def callers(fakes: Any, tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-def station() -> Iterator[Station]:
+def station() -> Iterator[ServiceState]:
     """What the processes of a service share."""
-    with open_station(None) as station:
+    with open_service_state(None) as station:
         yield station

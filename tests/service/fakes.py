@@ -14,10 +14,10 @@ from typing import Any
 import grpc
 import yaml
 
-from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
-from hirag_dist.service.shared_state import Station
+from hirag_dist.service.shared_state import ServiceState
 from hirag_dist.types import (
     Answer,
     Citation,
@@ -145,16 +145,16 @@ class Service:
 
     address: str
     server: QueryServer
-    holder: EngineHolder
+    holder: SnapshotSwapper
 
 
-def holder_of(engine: FakeEngine) -> EngineHolder:
+def holder_of(engine: FakeEngine) -> SnapshotSwapper:
     """A holder whose snapshot never changes."""
 
     async def opened() -> FakeEngine:
         return engine
 
-    return EngineHolder(opened, lambda: engine.info.snapshot_id, poll_s=3600)
+    return SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
 
 
 class Services:
@@ -164,7 +164,12 @@ class Services:
         self._running: list[Service] = []
 
     async def start(
-        self, engine: FakeEngine | EngineHolder, *, load: bool = True, station: Station | None = None, **options: object
+        self,
+        engine: FakeEngine | SnapshotSwapper,
+        *,
+        load: bool = True,
+        station: ServiceState | None = None,
+        **options: object,
     ) -> Service:
         holder = holder_of(engine) if isinstance(engine, FakeEngine) else engine
         chosen = {"listen": "127.0.0.1:0"} | options

@@ -21,7 +21,7 @@ from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.retrieval.engine import QueryEngine
-from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix
@@ -48,7 +48,7 @@ async def service(store: Store, start: Any) -> Any:
     async def opened() -> QueryEngine:
         return make_engine(config, open_snapshot(store), Prompts())
 
-    holder = EngineHolder(opened, lambda: current_id(store), poll_s=3600)
+    holder = SnapshotSwapper(opened, lambda: current_id(store), poll_s=3600)
     return await start(holder, places=2, max_wait_s=60, max_concurrent=MOST_REQUESTS, send_timeout_s=0.5)
 
 

@@ -18,7 +18,7 @@ from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.retrieval.engine import QueryEngine
-from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
@@ -48,7 +48,7 @@ async def test_swapped_engines_are_let_go_with_their_files(tmp_path: Path, start
         engines.append(weakref.ref(engine))
         return engine
 
-    holder = EngineHolder(opened, lambda: current_id(store), poll_s=3600)
+    holder = SnapshotSwapper(opened, lambda: current_id(store), poll_s=3600)
     service = await start(holder, max_wait_s=60)  # however slow this machine is, nobody is turned away
     asked = [Query("What is known of it?", vector=row) for row in questions(open_snapshot(store).entity_vectors, 40)]
     answered: set[str] = set()

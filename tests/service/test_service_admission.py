@@ -8,7 +8,7 @@ from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
-from hirag_dist.service.load_shedding import Admission
+from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.wire.error_status import DeadlinePassed, Overloaded
 
 
@@ -28,8 +28,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def admission(clock: Clock) -> Admission:
-    return Admission(places=2, max_wait_s=1.0, most=10, answers=2, short=4, clock=clock)
+def admission(clock: Clock) -> LoadShedder:
+    return LoadShedder(places=2, max_wait_s=1.0, most=10, answers=2, short=4, clock=clock)
 
 
 def no_deadline() -> None:
@@ -39,13 +39,13 @@ def no_deadline() -> None:
 class Guest:
     """Somebody who takes a place until he is let go."""
 
-    def __init__(self, admission: Admission, name: str, order: list[str], left_s: float | None = None) -> None:
+    def __init__(self, admission: LoadShedder, name: str, order: list[str], left_s: float | None = None) -> None:
         self._go = asyncio.Event()
         self._left_s = left_s
         self.waited_s: float | None = None
         self._stay = asyncio.create_task(self._sit(admission, name, order))
 
-    async def _sit(self, admission: Admission, name: str, order: list[str]) -> None:
+    async def _sit(self, admission: LoadShedder, name: str, order: list[str]) -> None:
         async with admission.place(lambda: self._left_s) as self.waited_s:
             order.append(name)
             await self._go.wait()
@@ -65,7 +65,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_places_are_given_in_the_order_of_coming(admission: Admission, clock: Clock) -> None:
+async def test_places_are_given_in_the_order_of_coming(admission: LoadShedder, clock: Clock) -> None:
     order: list[str] = []
     guests = {name: Guest(admission, name, order) for name in "abcde"}
     await settled()
@@ -82,7 +82,7 @@ async def test_places_are_given_in_the_order_of_coming(admission: Admission, clo
     assert (admission.at_work, admission.waiting) == (0, 0)
 
 
-async def test_a_place_given_to_who_has_just_gone_goes_to_the_next(admission: Admission) -> None:
+async def test_a_place_given_to_who_has_just_gone_goes_to_the_next(admission: LoadShedder) -> None:
     order: list[str] = []
     guests = {name: Guest(admission, name, order) for name in "abcd"}
     await settled()
@@ -97,7 +97,7 @@ async def test_a_place_given_to_who_has_just_gone_goes_to_the_next(admission: Ad
 
 
 @asynccontextmanager
-async def full(admission: Admission, clock: Clock, stay_s: float, waiting: int) -> AsyncIterator[None]:
+async def full(admission: LoadShedder, clock: Clock, stay_s: float, waiting: int) -> AsyncIterator[None]:
     """Places that are held for `stay_s` each, all taken, with some waiting."""
     for _ in range(2):
         async with admission.place(no_deadline):
@@ -110,7 +110,7 @@ async def full(admission: Admission, clock: Clock, stay_s: float, waiting: int) 
 
 
 async def test_the_expected_wait_goes_by_the_line_and_by_how_long_places_are_held(
-    admission: Admission, clock: Clock
+    admission: LoadShedder, clock: Clock
 ) -> None:
     assert admission.expected_wait_s == 0
     async with full(admission, clock, 0.25, waiting=0):
@@ -122,7 +122,7 @@ async def test_the_expected_wait_goes_by_the_line_and_by_how_long_places_are_hel
     assert admission.expected_wait_s == 0  # there is a free place
 
 
-async def test_stays_that_end_badly_count(admission: Admission, clock: Clock) -> None:
+async def test_stays_that_end_badly_count(admission: LoadShedder, clock: Clock) -> None:
     async def fail() -> None:
         async with admission.place(no_deadline):
             clock.s += 2.0
@@ -138,7 +138,7 @@ async def test_stays_that_end_badly_count(admission: Admission, clock: Clock) ->
         await guest.give_up()
 
 
-async def test_a_place_whose_holder_hangs(admission: Admission, clock: Clock) -> None:
+async def test_a_place_whose_holder_hangs(admission: LoadShedder, clock: Clock) -> None:
     for _ in range(2):
         async with admission.place(no_deadline):
             clock.s += 0.5
@@ -157,7 +157,7 @@ async def test_a_place_whose_holder_hangs(admission: Admission, clock: Clock) ->
     assert (admission.at_work, admission.waiting) == (0, 0)
 
 
-async def test_who_would_wait_too_long_is_told_so(admission: Admission, clock: Clock) -> None:
+async def test_who_would_wait_too_long_is_told_so(admission: LoadShedder, clock: Clock) -> None:
     async with full(admission, clock, 0.5, waiting=4):
         with pytest.raises(Overloaded, match=r"4 requests are waiting and 1\.2 s would pass") as caught:
             admission.check(None)
@@ -165,13 +165,13 @@ async def test_who_would_wait_too_long_is_told_so(admission: Admission, clock: C
     assert caught.value.retry_after_s == pytest.approx(1.25)
 
 
-async def test_a_short_line_is_no_crowd(admission: Admission, clock: Clock) -> None:
+async def test_a_short_line_is_no_crowd(admission: LoadShedder, clock: Clock) -> None:
     async with full(admission, clock, 30.0, waiting=3):
         assert admission.expected_wait_s > 1
         admission.check(None)
 
 
-async def test_who_would_be_served_after_the_deadline_is_told_so(admission: Admission, clock: Clock) -> None:
+async def test_who_would_be_served_after_the_deadline_is_told_so(admission: LoadShedder, clock: Clock) -> None:
     async with full(admission, clock, 0.5, waiting=1):
         admission.check(0.6)
         with pytest.raises(Overloaded, match=r"its deadline is in 0\.4 s") as caught:
@@ -179,7 +179,7 @@ async def test_who_would_be_served_after_the_deadline_is_told_so(admission: Admi
     assert caught.value.reason == "deadline"
 
 
-async def test_who_waited_past_the_deadline_is_not_started(admission: Admission) -> None:
+async def test_who_waited_past_the_deadline_is_not_started(admission: LoadShedder) -> None:
     order: list[str] = []
     guests = {name: Guest(admission, name, order) for name in "ab"}
     late = Guest(admission, "late", order, left_s=0.0)
@@ -193,7 +193,7 @@ async def test_who_waited_past_the_deadline_is_not_started(admission: Admission)
     await guests["b"].leave()
 
 
-def test_requests_and_answers_are_counted(admission: Admission) -> None:
+def test_requests_and_answers_are_counted(admission: LoadShedder) -> None:
     with ExitStack() as held:
         for _ in range(2):
             held.enter_context(admission.counted(answer=True))

@@ -11,7 +11,7 @@ import pytest
 
 from hirag_dist.errors import ConfigError
 from hirag_dist.service.auth.caller_registry import Caller, Callers, is_name, read_callers
-from hirag_dist.service.file_watch import Reloaded, signature
+from hirag_dist.service.file_watch import ReloadingValue, signature
 
 OPEN, OTHER = (hashlib.sha256(text).hexdigest() for text in (b"open sesame", b"other"))
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -147,7 +147,7 @@ def test_what_is_no_name(name: str) -> None:
 def test_a_file_is_read_again_when_it_changes(path: Path) -> None:
     path.write_text("one")
     taken: list[str] = []
-    value = Reloaded([str(path)], path.read_text, taken.append)
+    value = ReloadingValue([str(path)], path.read_text, taken.append)
     assert not value.refresh()
     path.write_text("another")
     assert value.refresh()
@@ -168,7 +168,7 @@ def test_a_link_that_moves_is_a_change(tmp_path: Path) -> None:
         os.utime(tmp_path / version / "file", (1, 1))
     (tmp_path / "..data").symlink_to("v1")
     (tmp_path / "file").symlink_to("..data/file")
-    value = Reloaded([str(tmp_path / "file")], (tmp_path / "file").read_text)
+    value = ReloadingValue([str(tmp_path / "file")], (tmp_path / "file").read_text)
     assert value.value == "v1"
     (tmp_path / "..next").symlink_to("v2")
     (tmp_path / "..next").replace(tmp_path / "..data")
@@ -178,7 +178,7 @@ def test_a_link_that_moves_is_a_change(tmp_path: Path) -> None:
 
 def test_a_broken_version_leaves_the_old_one_and_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.write_text("callers: {a: {certificates: [x]}}")
-    value = Reloaded([str(path)], lambda: read_callers(str(path)))
+    value = ReloadingValue([str(path)], lambda: read_callers(str(path)))
     for broken in ("callers: {a: {certificates: 7}}", None):
         caplog.clear()
         path.write_text(broken) if broken else path.unlink()
@@ -194,7 +194,7 @@ def test_a_broken_version_leaves_the_old_one_and_is_logged_once(path: Path, capl
 def test_a_mistyped_date_does_not_end_the_watching(path: Path) -> None:
     token = f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: %s}}]}}}}"
     path.write_text(token % "2027-02-28T00:00:00Z")
-    value = Reloaded([str(path)], lambda: read_callers(str(path)))
+    value = ReloadingValue([str(path)], lambda: read_callers(str(path)))
     path.write_text(token % "2027-02-30T00:00:00Z")
     assert not value.refresh()
     path.write_text("callers: {b: {certificates: [x]}}")
@@ -204,7 +204,7 @@ def test_a_mistyped_date_does_not_end_the_watching(path: Path) -> None:
 
 def test_whatever_loading_raises_the_watching_goes_on(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.write_text("1")
-    value = Reloaded([str(path)], lambda: 1 / int(path.read_text()))
+    value = ReloadingValue([str(path)], lambda: 1 / int(path.read_text()))
     path.write_text("0")
     assert [value.refresh(), value.refresh()] == [False, False]
     (record,) = caplog.records
@@ -224,7 +224,7 @@ def test_what_could_not_be_read_once_is_tried_again(path: Path) -> None:
             raise ConfigError(str(trouble[0]))
         return path.read_text()
 
-    value = Reloaded([str(path)], load)
+    value = ReloadingValue([str(path)], load)
     trouble.append(OSError("too many open files"))
     path.write_text("another")
     assert not value.refresh()

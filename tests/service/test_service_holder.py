@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
-from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from hirag_dist.wire.error_status import NotReady
@@ -49,7 +49,7 @@ def store(fakes: Any) -> Store:
 
 @pytest.fixture
 async def holder(store: Store) -> Any:
-    holder = EngineHolder(store.open, store.current_id, poll_s=3600)
+    holder = SnapshotSwapper(store.open, store.current_id, poll_s=3600)
     await holder.start()
     yield holder
     await holder.close()
@@ -57,7 +57,7 @@ async def holder(store: Store) -> Any:
 
 
 async def test_nothing_is_lent_before_the_start(store: Store) -> None:
-    holder = EngineHolder(store.open, store.current_id)
+    holder = SnapshotSwapper(store.open, store.current_id)
     assert not holder.loaded
     with pytest.raises(NotReady), holder.lease():
         pass
@@ -66,20 +66,20 @@ async def test_nothing_is_lent_before_the_start(store: Store) -> None:
 
 async def test_a_first_snapshot_that_is_not_there(store: Store) -> None:
     store.current = None
-    holder = EngineHolder(store.open, store.current_id)
+    holder = SnapshotSwapper(store.open, store.current_id)
     with pytest.raises(SnapshotNotFound):
         await holder.start()
     assert not holder.loaded
 
 
-async def test_an_unchanged_snapshot_is_not_opened_again(store: Store, holder: EngineHolder) -> None:
+async def test_an_unchanged_snapshot_is_not_opened_again(store: Store, holder: SnapshotSwapper) -> None:
     assert not await holder.refresh()
     store.current = None
     assert not await holder.refresh()
     assert len(store.opened) == 1
 
 
-async def test_the_old_engine_closes_after_its_last_request(store: Store, holder: EngineHolder) -> None:
+async def test_the_old_engine_closes_after_its_last_request(store: Store, holder: SnapshotSwapper) -> None:
     with holder.lease() as first:
         with holder.lease() as second:
             store.current = "s2"
@@ -93,7 +93,7 @@ async def test_the_old_engine_closes_after_its_last_request(store: Store, holder
     assert not store.opened[1].closed.is_set()
 
 
-async def test_an_idle_engine_closes_at_once(store: Store, holder: EngineHolder) -> None:
+async def test_an_idle_engine_closes_at_once(store: Store, holder: SnapshotSwapper) -> None:
     store.current = "s2"
     assert await holder.refresh()
     await store.opened[0].closed.wait()
@@ -104,14 +104,14 @@ async def test_a_snapshot_published_while_another_opens_is_opened_once(fakes: An
         store.current = "s2"  # published after the id was read
         return await store.open()
 
-    holder = EngineHolder(late, store.current_id, poll_s=3600)
+    holder = SnapshotSwapper(late, store.current_id, poll_s=3600)
     await holder.start()
     assert not await holder.refresh()
     assert [engine.info.snapshot_id for engine in store.opened] == ["s2"]
     await holder.close()
 
 
-async def test_a_roll_back_to_what_was_skipped(store: Store, holder: EngineHolder) -> None:
+async def test_a_roll_back_to_what_was_skipped(store: Store, holder: SnapshotSwapper) -> None:
     opened, newest = store.open, iter(("s3", None))
 
     async def late() -> Any:
@@ -127,7 +127,7 @@ async def test_a_roll_back_to_what_was_skipped(store: Store, holder: EngineHolde
 
 
 async def test_a_failing_snapshot_is_logged_once_and_the_old_one_serves(
-    store: Store, holder: EngineHolder, caplog: pytest.LogCaptureFixture
+    store: Store, holder: SnapshotSwapper, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.current, store.broken = "s2", {"s2": SnapshotCorrupt("entities.parquet is short")}
     for _ in range(3):
@@ -150,7 +150,7 @@ async def test_a_failing_snapshot_is_tried_again(store: Store) -> None:
             store.broken = {}
             raise
 
-    holder = EngineHolder(better_the_second_time, store.current_id, poll_s=0.01)
+    holder = SnapshotSwapper(better_the_second_time, store.current_id, poll_s=0.01)
     await holder.start()
     store.current, store.broken = "s2", {"s2": StoreError("no network")}
     await store.opened[0].closed.wait()
@@ -158,14 +158,14 @@ async def test_a_failing_snapshot_is_tried_again(store: Store) -> None:
     await holder.close()
 
 
-async def test_two_looks_at_once_open_a_snapshot_once(store: Store, holder: EngineHolder) -> None:
+async def test_two_looks_at_once_open_a_snapshot_once(store: Store, holder: SnapshotSwapper) -> None:
     store.current = "s2"
     assert sorted(await asyncio.gather(holder.refresh(), holder.refresh())) == [False, True]
     assert store.attempts == ["s1", "s2"]
 
 
 async def test_a_store_out_of_reach_is_logged_once(
-    store: Store, holder: EngineHolder, caplog: pytest.LogCaptureFixture
+    store: Store, holder: SnapshotSwapper, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.unreadable = StoreError("no network")
     for _ in range(3):
@@ -178,7 +178,7 @@ async def test_a_store_out_of_reach_is_logged_once(
 
 
 async def test_a_current_that_stays_unreadable_counts_as_a_snapshot_not_taken_up(
-    store: Store, holder: EngineHolder
+    store: Store, holder: SnapshotSwapper
 ) -> None:
     told: list[bool] = []
     holder.tell(told.append)
@@ -199,7 +199,7 @@ async def test_a_current_that_stays_unreadable_counts_as_a_snapshot_not_taken_up
 
 
 async def test_the_watch_finds_a_new_snapshot_by_itself(store: Store) -> None:
-    holder = EngineHolder(store.open, store.current_id, poll_s=0.01)
+    holder = SnapshotSwapper(store.open, store.current_id, poll_s=0.01)
     await holder.start()
     store.current = "s2"
     await store.opened[0].closed.wait()
@@ -220,7 +220,7 @@ async def test_an_engine_that_cannot_close_is_logged(fakes: Any, caplog: pytest.
 
 
 async def test_no_request_fails_while_snapshots_change(store: Store, start: Any, fakes: Any) -> None:
-    holder = EngineHolder(store.open, store.current_id, poll_s=3600)
+    holder = SnapshotSwapper(store.open, store.current_id, poll_s=3600)
     service = await start(holder)
     swaps, seen = asyncio.Event(), set()
 

@@ -15,7 +15,7 @@ from hirag_dist.errors import InvalidQuery
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE
 from hirag_dist.retrieval.search import MODES
-from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.types import Answer, Query, Retrieval
 from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, all_text, corpus
 
@@ -41,7 +41,7 @@ async def served(made: Indexes, start: Start, tmp_path: Path) -> AsyncIterator[A
     async def opened() -> QueryEngine:
         return engine
 
-    holder = EngineHolder(opened, lambda: engine.info.snapshot_id, poll_s=3600)
+    holder = SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
     service = await start(holder, callers_file=str(tmp_path / "callers.yaml"), map_reduce=True)
     clients = {name: AsyncHiragClient(service.address, token=name) for name in ("visitor", "agent")}
     yield clients

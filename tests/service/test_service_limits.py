@@ -16,9 +16,9 @@ import pytest
 
 from hirag_dist.errors import ConfigError
 from hirag_dist.service.auth.caller_registry import Caller
-from hirag_dist.service.caller_quotas import DAY_S, SharedLimits, prepare
-from hirag_dist.service.shared_state import open_station
-from hirag_dist.wire.error_status import Limited
+from hirag_dist.service.caller_quotas import DAY_S, SharedQuotas, prepare
+from hirag_dist.service.shared_state import open_service_state
+from hirag_dist.wire.error_status import QuotaExceeded
 
 NOON = 20_000 * DAY_S + DAY_S / 2
 
@@ -49,22 +49,22 @@ def path(tmp_path: Path, clock: Clock) -> Path:
 
 
 @pytest.fixture
-def limits(path: Path, clock: Clock) -> Iterator[SharedLimits]:
-    limits = SharedLimits(path, 0, clock.steady, clock.now)
+def limits(path: Path, clock: Clock) -> Iterator[SharedQuotas]:
+    limits = SharedQuotas(path, 0, clock.steady, clock.now)
     yield limits
     limits.close()
 
 
-def ask(limits: SharedLimits, caller: Caller) -> str:
+def ask(limits: SharedQuotas, caller: Caller) -> str:
     """Ask once: empty when that is allowed, else the reason and when to come back."""
     try:
         with limits.admitted(caller):
             return ""
-    except Limited as error:
+    except QuotaExceeded as error:
         return f"{error.reason} {error.retry_after_s:.4g}"
 
 
-def test_a_rate_is_a_bucket(limits: SharedLimits, clock: Clock) -> None:
+def test_a_rate_is_a_bucket(limits: SharedQuotas, clock: Clock) -> None:
     caller = Caller("web", per_second=2.0, burst=3.0)
     assert [ask(limits, caller) for _ in range(5)] == ["", "", "", "rate 0.5", "rate 0.5"]
     clock.s += 0.25
@@ -75,36 +75,36 @@ def test_a_rate_is_a_bucket(limits: SharedLimits, clock: Clock) -> None:
     assert [ask(limits, caller) for _ in range(4)] == ["", "", "", "rate 0.5"]  # no more than the burst is saved up
 
 
-def test_a_refusal_says_whose_it_is(limits: SharedLimits) -> None:
+def test_a_refusal_says_whose_it_is(limits: SharedQuotas) -> None:
     caller = Caller("web", per_day=1)
     assert ask(limits, caller) == ""
-    with pytest.raises(Limited, match=r"caller web has used its 1 request of today.* in 12\.0 h") as caught:
+    with pytest.raises(QuotaExceeded, match=r"caller web has used its 1 request of today.* in 12\.0 h") as caught:
         limits.admitted(caller).__enter__()
     assert caught.value.caller == "web"
 
 
-def test_a_quota_ends_with_the_day(limits: SharedLimits, clock: Clock) -> None:
+def test_a_quota_ends_with_the_day(limits: SharedQuotas, clock: Clock) -> None:
     caller = Caller("web", per_day=2)
     assert [ask(limits, caller) for _ in range(3)] == ["", "", f"quota {DAY_S / 2:.4g}"]
     clock.s += DAY_S / 2
     assert [ask(limits, caller) for _ in range(3)] == ["", "", f"quota {DAY_S:.4g}"]
 
 
-def test_a_clock_set_back_over_midnight_gives_no_second_quota(limits: SharedLimits, path: Path, clock: Clock) -> None:
+def test_a_clock_set_back_over_midnight_gives_no_second_quota(limits: SharedQuotas, path: Path, clock: Clock) -> None:
     caller = Caller("web", per_day=2)
     clock.s += DAY_S / 2
     assert [ask(limits, caller) for _ in range(2)] == ["", ""]
     clock.s -= 10
     assert ask(limits, caller) == f"quota {DAY_S + 10:.4g}"
     prepare(path, clock.now)  # nor does a service that starts then
-    again = SharedLimits(path, 0, clock.steady, clock.now)
+    again = SharedQuotas(path, 0, clock.steady, clock.now)
     assert ask(again, caller).startswith("quota")
     clock.s += DAY_S + 10
     assert ask(again, caller) == ""
     again.close()
 
 
-def test_a_clock_that_was_days_ahead_locks_nobody_out(limits: SharedLimits, clock: Clock) -> None:
+def test_a_clock_that_was_days_ahead_locks_nobody_out(limits: SharedQuotas, clock: Clock) -> None:
     caller = Caller("web", per_day=1)
     clock.s += 365 * DAY_S
     assert [ask(limits, caller)[:5] for _ in range(2)] == ["", "quota"]
@@ -112,14 +112,14 @@ def test_a_clock_that_was_days_ahead_locks_nobody_out(limits: SharedLimits, cloc
     assert ask(limits, caller) == ""
 
 
-def test_what_is_refused_is_not_charged(limits: SharedLimits, clock: Clock) -> None:
+def test_what_is_refused_is_not_charged(limits: SharedQuotas, clock: Clock) -> None:
     caller = Caller("web", per_second=1.0, burst=1.0, per_day=2)
     assert [ask(limits, caller) for _ in range(3)] == ["", "rate 1", "rate 1"]
     clock.s += 1
     assert ask(limits, caller) == ""
 
 
-def test_calls_at_a_time(limits: SharedLimits) -> None:
+def test_calls_at_a_time(limits: SharedQuotas) -> None:
     caller = Caller("web", max_concurrent=2)
     with limits.admitted(caller):
         with limits.admitted(caller):
@@ -130,7 +130,7 @@ def test_calls_at_a_time(limits: SharedLimits) -> None:
         assert ask(limits, caller) == ""
 
 
-def test_callers_do_not_share(limits: SharedLimits) -> None:
+def test_callers_do_not_share(limits: SharedQuotas) -> None:
     callers = [Caller(f"caller-{number}", per_day=1) for number in range(300)]
     assert [ask(limits, caller) for caller in callers] == [""] * 300
     assert all(ask(limits, caller).startswith("quota") for caller in callers)
@@ -139,7 +139,7 @@ def test_callers_do_not_share(limits: SharedLimits) -> None:
 
 def test_processes_share(path: Path, clock: Clock) -> None:
     with ExitStack() as held:
-        first, second = (SharedLimits(path, number, clock.steady, clock.now) for number in (0, 1))
+        first, second = (SharedQuotas(path, number, clock.steady, clock.now) for number in (0, 1))
         held.callback(first.close)
         held.callback(second.close)
         web = Caller("web", per_second=1.0, burst=3.0, per_day=10, max_concurrent=2)
@@ -154,34 +154,34 @@ def test_calls_of_a_process_that_died_are_forgotten_when_its_place_is_taken(path
 import os, sys
 from pathlib import Path
 from hirag_dist.service.auth.caller_registry import Caller
-from hirag_dist.service.caller_quotas import SharedLimits
-with SharedLimits(Path(sys.argv[1]), 1).admitted(Caller("web", max_concurrent=1)):
+from hirag_dist.service.caller_quotas import SharedQuotas
+with SharedQuotas(Path(sys.argv[1]), 1).admitted(Caller("web", max_concurrent=1)):
     os._exit(0)
 """
     subprocess.run([sys.executable, "-c", code, str(path)], check=True)
     with ExitStack() as held:
-        alive = SharedLimits(path, 0, clock.steady, clock.now)
+        alive = SharedQuotas(path, 0, clock.steady, clock.now)
         held.callback(alive.close)
         assert ask(alive, web).startswith("concurrent")
-        SharedLimits(path, 1, clock.steady, clock.now).close()
+        SharedQuotas(path, 1, clock.steady, clock.now).close()
         assert ask(alive, web) == ""
 
 
 def test_a_quota_outlives_the_service(path: Path, clock: Clock) -> None:
     web, job = Caller("web", per_second=1.0, burst=1.0, per_day=3), Caller("job", per_day=1)
-    first = SharedLimits(path, 0, clock.steady, clock.now)
+    first = SharedQuotas(path, 0, clock.steady, clock.now)
     assert [ask(first, web), ask(first, job)] == ["", ""]
     first.close()
     clock.s -= 900  # the machine was started anew: its clock begins again
     prepare(path, clock.now)
-    second = SharedLimits(path, 0, clock.steady, clock.now)
+    second = SharedQuotas(path, 0, clock.steady, clock.now)
     assert [ask(second, web), ask(second, web)[:4], ask(second, job)[:5]] == ["", "rate", "quota"]
     clock.s += 2
     assert [ask(second, web), ask(second, web)[:5]] == ["", "quota"]
     second.close()
     clock.s += DAY_S
     prepare(path, clock.now)
-    third = SharedLimits(path, 0, clock.steady, clock.now)
+    third = SharedQuotas(path, 0, clock.steady, clock.now)
     assert [ask(third, web), ask(third, job)] == ["", ""]
     third.close()
 
@@ -190,7 +190,7 @@ def test_a_file_of_something_else_is_replaced(tmp_path: Path, clock: Clock) -> N
     path = tmp_path / "limits"
     path.write_text("hello")
     prepare(path, clock.now)
-    limits = SharedLimits(path, 0, clock.steady, clock.now)
+    limits = SharedQuotas(path, 0, clock.steady, clock.now)
     assert ask(limits, Caller("web", per_day=1)) == ""
     limits.close()
 
@@ -199,11 +199,11 @@ BUSY = """
 import sys, time
 from pathlib import Path
 from hirag_dist.service.auth.caller_registry import Caller
-from hirag_dist.service.caller_quotas import SharedLimits
+from hirag_dist.service.caller_quotas import SharedQuotas
 from hirag_dist.wire.error_status import Limited
 path, process, n = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 caller = Caller("web", per_day=int(sys.argv[4]), max_concurrent=1000)
-limits = SharedLimits(path, process)
+limits = SharedQuotas(path, process)
 print("ready", flush=True)
 sys.stdin.read(1)
 admitted = 0
@@ -260,8 +260,8 @@ def test_a_process_killed_at_work_leaves_whole_records(tmp_path: Path) -> None:
         process.wait()
         process.stdin.close()
         process.stdout.close()
-    limits = SharedLimits(path, 0)
-    SharedLimits(path, 1).close()  # as the supervisor does when a process has died
+    limits = SharedQuotas(path, 0)
+    SharedQuotas(path, 1).close()  # as the supervisor does when a process has died
     left = Caller("web", per_day=told + rounds, max_concurrent=1)
     n_left = sum(ask(limits, left) == "" for _ in range(rounds + 1))
     limits.close()
@@ -282,7 +282,7 @@ sys.stdin.read()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        limits = SharedLimits(path)
+        limits = SharedQuotas(path)
         started = time.perf_counter()
         caller = Caller("web", per_day=2)
         assert [ask(limits, caller) for _ in range(3)][:2] == ["", ""]
@@ -294,7 +294,7 @@ sys.stdin.read()
 
 
 def test_one_record_that_is_stuck_does_not_slow_the_others(
-    path: Path, limits: SharedLimits, caplog: pytest.LogCaptureFixture
+    path: Path, limits: SharedQuotas, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Callers take turns; what holds the first one's lock is not held to have let go of it by the second's."""
     stuck, free = Caller("web", per_day=1000), Caller("job", per_day=1000)
@@ -333,24 +333,24 @@ def test_the_file_has_no_holes(path: Path) -> None:
 
 def test_a_state_folder_belongs_to_one_service(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    with open_station(str(folder)) as station:
+    with open_service_state(str(folder)) as station:
         assert station.limits.parent == folder
         assert station.folder.exists()
-        with pytest.raises(ConfigError, match="another service uses"), open_station(str(folder)):
+        with pytest.raises(ConfigError, match="another service uses"), open_service_state(str(folder)):
             pass
     assert not station.folder.exists()
-    with open_station(str(folder)) as again:
+    with open_service_state(str(folder)) as again:
         assert again.limits == station.limits
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_state_folder_that_cannot_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(ConfigError, match="cannot be used"), open_station(str(tmp_path / "state")):
+    with pytest.raises(ConfigError, match="cannot be used"), open_service_state(str(tmp_path / "state")):
         pass
 
 
 def test_a_file_for_a_state_folder(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
-    with pytest.raises(ConfigError, match="cannot be used"), open_station(str(tmp_path / "state")):
+    with pytest.raises(ConfigError, match="cannot be used"), open_service_state(str(tmp_path / "state")):
         pass

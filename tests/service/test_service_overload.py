@@ -155,7 +155,7 @@ async def test_the_client_is_told_why_and_until_when(
         await client.retrieve("q")
         with pytest.raises(ServiceError) as caught:
             await client.retrieve("q")
-    assert isinstance(caught.value, error_status.Limited)
+    assert isinstance(caught.value, error_status.QuotaExceeded)
     assert caught.value.reason == "rate"
     assert 90 < caught.value.retry_after_s <= 100
 

@@ -10,12 +10,12 @@ from contextlib import aclosing
 
 import pytest
 
-from hirag_dist.service.engine_thread import InlineRunner, Runner, ThreadRunner
+from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner, ThreadEngineRunner
 
 
-@pytest.fixture(params=[InlineRunner, ThreadRunner])
-async def runner(request: pytest.FixtureRequest) -> AsyncIterator[Runner]:
-    made: Runner = request.param()
+@pytest.fixture(params=[InlineEngineRunner, ThreadEngineRunner])
+async def runner(request: pytest.FixtureRequest) -> AsyncIterator[EngineRunner]:
+    made: EngineRunner = request.param()
     yield made
     await made.close()
 
@@ -42,7 +42,7 @@ class Work:
         await self.forever()
 
 
-async def test_what_it_returns_and_raises(runner: Runner) -> None:
+async def test_what_it_returns_and_raises(runner: EngineRunner) -> None:
     async def well() -> str:
         await asyncio.sleep(0)
         return threading.current_thread().name
@@ -51,7 +51,7 @@ async def test_what_it_returns_and_raises(runner: Runner) -> None:
         raise ZeroDivisionError
 
     own = threading.current_thread().name
-    assert await runner.run(well()) == ("engine" if isinstance(runner, ThreadRunner) else own)
+    assert await runner.run(well()) == ("engine" if isinstance(runner, ThreadEngineRunner) else own)
     with pytest.raises(ZeroDivisionError):
         await runner.run(badly())
 
@@ -61,7 +61,7 @@ async def begun(work: Work) -> None:
         pass
 
 
-async def test_cancelled_work_has_ended_when_the_cancellation_goes_on(runner: Runner) -> None:
+async def test_cancelled_work_has_ended_when_the_cancellation_goes_on(runner: EngineRunner) -> None:
     work = Work()
     task = asyncio.create_task(runner.run(work.forever()))
     await begun(work)
@@ -72,7 +72,7 @@ async def test_cancelled_work_has_ended_when_the_cancellation_goes_on(runner: Ru
 
 
 async def test_a_second_cancellation_does_not_go_ahead_of_the_work() -> None:
-    runner = ThreadRunner()
+    runner = ThreadEngineRunner()
     begun_, go, ended = threading.Event(), threading.Event(), threading.Event()
 
     async def slow_to_stop() -> None:
@@ -98,7 +98,7 @@ async def test_a_second_cancellation_does_not_go_ahead_of_the_work() -> None:
     await runner.close()
 
 
-async def test_cancelled_at_once(runner: Runner) -> None:
+async def test_cancelled_at_once(runner: EngineRunner) -> None:
     async def nothing() -> None:
         """Be run, or not."""
 
@@ -108,7 +108,7 @@ async def test_cancelled_at_once(runner: Runner) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_stream_does_not_wait_for_its_reader(runner: Runner) -> None:
+async def test_a_stream_does_not_wait_for_its_reader(runner: EngineRunner) -> None:
     work = Work()
     async with aclosing(runner.stream(work.items)) as items:
         assert await anext(items) == 0
@@ -117,7 +117,7 @@ async def test_a_stream_does_not_wait_for_its_reader(runner: Runner) -> None:
     assert work.ended.is_set()
 
 
-async def test_a_stream_whose_reader_is_cancelled(runner: Runner) -> None:
+async def test_a_stream_whose_reader_is_cancelled(runner: EngineRunner) -> None:
     work = Work()
 
     async def read() -> None:
@@ -133,7 +133,7 @@ async def test_a_stream_whose_reader_is_cancelled(runner: Runner) -> None:
     assert work.ended.is_set()
 
 
-async def test_what_a_stream_raises_comes_after_its_items(runner: Runner) -> None:
+async def test_what_a_stream_raises_comes_after_its_items(runner: EngineRunner) -> None:
     async def items() -> AsyncGenerator[int, None]:
         yield 1
         raise ZeroDivisionError
@@ -146,7 +146,7 @@ async def test_what_a_stream_raises_comes_after_its_items(runner: Runner) -> Non
 
 async def test_computing_does_not_hold_up_the_loop_that_accepts_calls() -> None:
     before = sys.getswitchinterval()
-    runner = ThreadRunner()
+    runner = ThreadEngineRunner()
     computing, over = threading.Event(), threading.Event()
 
     async def compute() -> int:

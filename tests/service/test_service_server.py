@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hirag_dist.errors import BackendUnavailable, SnapshotNotFound
-from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import SERVICE_NAME, serve
 from hirag_dist.service.supervisor import reserve
@@ -203,7 +203,7 @@ async def test_a_connection_has_an_age(start: Any, engine: Any, fakes: Any) -> N
 class Running:
     """`serve` as a task."""
 
-    def __init__(self, holder: EngineHolder, options: ServerOptions) -> None:
+    def __init__(self, holder: SnapshotSwapper, options: ServerOptions) -> None:
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.done = asyncio.create_task(serve(holder, options, self._ready.set_result))
 
@@ -273,7 +273,7 @@ async def test_a_signal_while_the_snapshot_is_opened(fakes: Any) -> None:
             cancelled.set()
             raise
 
-    running = Running(EngineHolder(never, lambda: "s1"), ServerOptions(listen="127.0.0.1:0"))
+    running = Running(SnapshotSwapper(never, lambda: "s1"), ServerOptions(listen="127.0.0.1:0"))
     await opening.wait()
     os.kill(os.getpid(), signal.SIGTERM)
     await running.done
@@ -292,7 +292,7 @@ async def test_one_of_several_processes_listens_once_it_can_answer(engine: Any) 
     with reserve("127.0.0.1", 0) as held:
         host, port = held.getsockname()
         options = ServerOptions(listen=f"{host}:{port}", reuse_port=True)
-        running = Running(EngineHolder(slow, lambda: "s1", poll_s=3600), options)
+        running = Running(SnapshotSwapper(slow, lambda: "s1", poll_s=3600), options)
         await opening.wait()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(host, port)
@@ -308,7 +308,7 @@ async def test_without_a_snapshot_the_service_ends_with_the_reason() -> None:
     async def nothing() -> Any:
         raise SnapshotNotFound("nothing is published there")
 
-    running = Running(EngineHolder(nothing, lambda: None), ServerOptions(listen="127.0.0.1:0"))
+    running = Running(SnapshotSwapper(nothing, lambda: None), ServerOptions(listen="127.0.0.1:0"))
     with pytest.raises(SnapshotNotFound, match="nothing is published"):
         await running.address()
 

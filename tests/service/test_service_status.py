@@ -71,7 +71,7 @@ def test_a_wrong_field_is_named() -> None:
         (ModelUnavailable("down"), 30.0, 1000, "1000"),
         (error_status.Overloaded("full"), 30.0, 200, "200"),
         (
-            error_status.Limited("used up", "quota", "web", 43_200.0),
+            error_status.QuotaExceeded("used up", "quota", "web", 43_200.0),
             None,
             43_200_000,
             "-1",

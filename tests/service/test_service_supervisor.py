@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import BackendUnavailable, ConfigError, HiragError, ServiceError
-from hirag_dist.service.supervisor import Job, Supervisor, reserve
+from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
 
 # What each worker has: its work, a way to report, how often it was started before, and the supervisor's process.
 PREAMBLE = """
@@ -52,7 +52,7 @@ def starts(tmp_path: Path) -> Path:
 def supervise(starts: Path) -> Callable[..., Supervisor]:
     def make(*programs: str, ready: Callable[[str], None] | None = None, **options: Any) -> Supervisor:
         jobs = [
-            Job(
+            WorkerJob(
                 (sys.executable, "-SE", "-c", PREAMBLE + program),
                 f"w{number:03}".encode(),
                 {"STARTS": str(starts)},

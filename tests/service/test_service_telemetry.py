@@ -22,10 +22,17 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.service.access_log import Access, AccessLog
-from hirag_dist.service.hot_swap import EngineHolder
-from hirag_dist.service.load_shedding import Admission
-from hirag_dist.service.metrics import FOLDER_VARIABLE, Facts, FactsCollector, Metrics, WorkerMetrics, any_serving
+from hirag_dist.service.access_log import AccessLog, RequestRecord
+from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.load_shedding import LoadShedder
+from hirag_dist.service.metrics import (
+    FOLDER_VARIABLE,
+    Metrics,
+    ProcessFacts,
+    ProcessFactsCollector,
+    WorkerMetrics,
+    any_serving,
+)
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import serve
@@ -37,7 +44,7 @@ QUERY = pb.Query(question="Who lit the lamp?")
 REQUEST = pb.RetrieveRequest(query=QUERY)
 
 
-def example(**changed: Any) -> Access:
+def example(**changed: Any) -> RequestRecord:
     fields = {
         "method": "Answer",
         "peer": "ipv4:127.0.0.1:9",
@@ -59,7 +66,7 @@ def example(**changed: Any) -> Access:
         "seconds": 1.0,
         "began_ns": 10**18,
     }
-    return Access(**(fields | changed))
+    return RequestRecord(**(fields | changed))
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -156,7 +163,7 @@ def test_a_request_is_counted() -> None:
 def test_questions_remembered_by_one_engine_after_another(fakes: Any) -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    admission = Admission(places=1, max_wait_s=1, most=9, answers=1)
+    admission = LoadShedder(places=1, max_wait_s=1, most=9, answers=1)
     first, second = fakes.FakeEngine(), fakes.FakeEngine()
     for engine, counts in ((first, (1, 2)), (first, (3, 2)), (second, (1, 1)), (second, (1, 1))):
         engine.question_cache = counts
@@ -168,7 +175,7 @@ def test_questions_remembered_by_one_engine_after_another(fakes: Any) -> None:
 
 def test_the_page(tmp_path: Path) -> None:
     registry = CollectorRegistry()
-    registry.register(FactsCollector(tmp_path))
+    registry.register(ProcessFactsCollector(tmp_path))
     with serve_metrics("127.0.0.1:0", registry, lambda: True) as address:
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://{address}/")
@@ -182,11 +189,11 @@ def test_the_page(tmp_path: Path) -> None:
 
 
 def test_facts_of_several_processes(tmp_path: Path) -> None:
-    Facts("s1", 100.0, 200.0, 5000.0, None, 2, serving=True).write(tmp_path, 0)
-    Facts("s2", 150.0, 300.0, 5000.0, 900.0, 3, serving=True).write(tmp_path, 1)
-    Facts("s2", 150.0, 250.0, 5000.0, 900.0, 3).write(tmp_path, 2)
+    ProcessFacts("s1", 100.0, 200.0, 5000.0, None, 2, serving=True).write(tmp_path, 0)
+    ProcessFacts("s2", 150.0, 300.0, 5000.0, 900.0, 3, serving=True).write(tmp_path, 1)
+    ProcessFacts("s2", 150.0, 250.0, 5000.0, 900.0, 3).write(tmp_path, 2)
     registry = CollectorRegistry()
-    registry.register(FactsCollector(tmp_path))
+    registry.register(ProcessFactsCollector(tmp_path))
     assert page(registry) == {
         "hirag_service_serving{}": 2,
         "hirag_snapshot_info{snapshot=s1}": 1,
@@ -209,10 +216,10 @@ def readiness(address: str) -> int:
 def test_ready_while_any_process_serves(tmp_path: Path) -> None:
     with serve_metrics("127.0.0.1:0", CollectorRegistry(), lambda: any_serving(tmp_path)) as address:
         assert readiness(address) == 503
-        Facts(serving=True).write(tmp_path, 0)
-        Facts(serving=False).write(tmp_path, 1)
+        ProcessFacts(serving=True).write(tmp_path, 0)
+        ProcessFacts(serving=False).write(tmp_path, 1)
         assert readiness(address) == 200
-        Facts(serving=False).write(tmp_path, 0)
+        ProcessFacts(serving=False).write(tmp_path, 0)
         assert readiness(address) == 503
 
 
@@ -227,7 +234,7 @@ async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
         return engine
 
     options = ServerOptions(listen="127.0.0.1:0", metrics_listen="127.0.0.1:0", drain_delay_s=60.0)
-    holder = EngineHolder(open_engine, lambda: "s1", poll_s=3600)
+    holder = SnapshotSwapper(open_engine, lambda: "s1", poll_s=3600)
     serving = asyncio.create_task(serve(holder, options, ready.set_result, stop, station))
     while not (found := [record for record in caplog.records if "metrics on" in record.getMessage()]):
         await asyncio.sleep(0)
@@ -406,16 +413,16 @@ def test_who_is_not_let_in_does_not_say_which_traces_are_kept(spans: Any) -> Non
 async def test_a_full_disk_does_not_end_the_looking(
     start: Any, engine: Any, station: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = Facts.write
+    write = ProcessFacts.write
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Facts, "write", full)
+    monkeypatch.setattr(ProcessFacts, "write", full)
     service = await start(engine, station=station)
     for _ in range(3):
         service.server._take_down()
     assert caplog.text.count("metrics cannot be left") == 1
-    monkeypatch.setattr(Facts, "write", write)
+    monkeypatch.setattr(ProcessFacts, "write", write)
     service.server._take_down()
     assert json.loads((station.folder / "facts-0.json").read_text())["snapshot"] == "s1"

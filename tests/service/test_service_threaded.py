@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.service.engine_thread import ThreadRunner
-from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.engine_thread import ThreadEngineRunner
+from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.types import Query
 from hirag_dist.wire import convert
 from hirag_dist.wire._pb import query_pb2 as pb
@@ -51,17 +51,17 @@ def engine(fakes: Any) -> Any:
 
 
 @pytest.fixture
-def holder(engine: Any) -> Iterator[EngineHolder]:
+def holder(engine: Any) -> Iterator[SnapshotSwapper]:
     async def opened() -> Any:
         return engine
 
-    yield EngineHolder(opened, lambda: "s1", poll_s=3600, runner=ThreadRunner())
+    yield SnapshotSwapper(opened, lambda: "s1", poll_s=3600, runner=ThreadEngineRunner())
     assert engine.closed.is_set()
     assert engine.threads == {"engine"}
 
 
 @pytest.fixture
-async def stub(holder: EngineHolder, start: Any, fakes: Any) -> Any:
+async def stub(holder: SnapshotSwapper, start: Any, fakes: Any) -> Any:
     service = await start(holder)
     async with fakes.channel(service) as channel:
         yield query_pb2_grpc.QueryServiceStub(channel)

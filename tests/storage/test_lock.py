@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import IndexBusy, StoreError
-from hirag_dist.storage.lock import BuildLock, Pace
+from hirag_dist.storage.lock import BuildLock, LockTiming
 from hirag_dist.storage.store import Store
 
 HOLDER = """
@@ -106,7 +106,7 @@ class TestHolding:
 
     def test_the_heart_beats(self, store: Store) -> None:
         clock = Clock()
-        with BuildLock(store, clock=clock, pace=Pace(beat_s=0.005)) as lock:
+        with BuildLock(store, clock=clock, pace=LockTiming(beat_s=0.005)) as lock:
             since = store.read_json("run.lock")
             clock.now += 100
             give_up_at = time.monotonic() + 120
@@ -195,7 +195,7 @@ class TestTakenOver:
 
     def test_the_heartbeat_does_not_take_it_back(self, store: Store, caplog: pytest.LogCaptureFixture) -> None:
         later = holder(token="other", epoch=10**15)
-        with BuildLock(store, pace=Pace(beat_s=0.005)) as lock:
+        with BuildLock(store, pace=LockTiming(beat_s=0.005)) as lock:
             give_up_at = time.monotonic() + 120
             while not [record for record in caplog.records if "taken over" in record.message]:
                 store.write_json("run.lock", later)  # again: a beat may just have been on its way over it

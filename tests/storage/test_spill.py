@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist.errors import StoreError
-from hirag_dist.storage.spill import Scratch, scratch
+from hirag_dist.storage.spill import SpillFile, spill_file
 
 SCHEMA = pa.schema(
     [
@@ -50,7 +50,7 @@ def test_a_table_comes_as_if_sorted_in_memory(tmp_path: Path, by: tuple[str, ...
     parts = tables(40, np.random.default_rng(1))
     whole = pa.concat_tables(parts)
     expected = whole.sort_by([(name, "ascending") for name in by]) if by else whole
-    found = Scratch(tmp_path, piece_bytes).table(iter(parts), SCHEMA, by)
+    found = SpillFile(tmp_path, piece_bytes).table(iter(parts), SCHEMA, by)
     assert found.schema == SCHEMA
     assert found.to_pylist() == expected.to_pylist()
     pieces = found["text"].num_chunks
@@ -61,7 +61,7 @@ def test_a_table_comes_as_if_sorted_in_memory(tmp_path: Path, by: tuple[str, ...
 def test_a_large_column_is_put_in_order_a_block_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hirag_dist.storage.spill._BLOCK_BYTES", 64)
     parts = tables(40, np.random.default_rng(2))
-    found = Scratch(tmp_path).table(parts, SCHEMA, ("layer", "name"))
+    found = SpillFile(tmp_path).table(parts, SCHEMA, ("layer", "name"))
     expected = pa.concat_tables(parts).sort_by([("layer", "ascending"), ("name", "ascending")])
     assert found.to_pylist() == expected.to_pylist()
     assert found["text"].num_chunks == 1
@@ -70,13 +70,13 @@ def test_a_large_column_is_put_in_order_a_block_at_a_time(tmp_path: Path, monkey
 @pytest.mark.parametrize("parts", [[], [SCHEMA.empty_table()]])
 def test_a_table_of_nothing(tmp_path: Path, parts: list[pa.Table]) -> None:
     for by in (("name",), ()):
-        found = Scratch(tmp_path).table(parts, SCHEMA, by)
+        found = SpillFile(tmp_path).table(parts, SCHEMA, by)
         assert (found.num_rows, found.schema) == (0, SCHEMA)
 
 
 def test_a_matrix_and_its_rows_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hirag_dist.storage.spill._BLOCK_BYTES", 3 * 4 * 2)  # two rows
-    folder = Scratch(tmp_path)
+    folder = SpillFile(tmp_path)
     whole = np.arange(21, dtype=np.float32).reshape(7, 3)
     matrix = folder.matrix(iter([whole[:2], whole[2:2], whole[2:]]), 3)
     assert np.array_equal(matrix, whole)
@@ -94,7 +94,7 @@ def test_the_folder_goes_also_after_an_error(tmp_path: Path, monkeypatch: pytest
         yield tables(1, np.random.default_rng(3))[0]
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), scratch() as folder:
+    with pytest.raises(KeyboardInterrupt), spill_file() as folder:
         folder.table(stopped(), SCHEMA)
     assert list(tmp_path.iterdir()) == []
 
@@ -112,7 +112,7 @@ class OnFullDevice:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device here")
 def test_a_full_disk_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
-    full = Scratch(OnFullDevice(tmp_path))  # type: ignore[arg-type]
+    full = SpillFile(OnFullDevice(tmp_path))  # type: ignore[arg-type]
     said = r"^cannot publish: .* the disk is full; let TMPDIR name .* run again, finished work is kept$"
     with pytest.raises(StoreError, match=said):
         full.table(tables(40, np.random.default_rng(4)), SCHEMA, ("name",))
@@ -122,5 +122,5 @@ def test_a_full_disk_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
 
 def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(StoreError, match="let TMPDIR name a folder"), scratch():
+    with pytest.raises(StoreError, match="let TMPDIR name a folder"), spill_file():
         pass

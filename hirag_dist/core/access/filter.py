@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import HIDDEN, MIXED, Flags
-from hirag_dist.types import Admission, FloatMatrix, IntVector
+from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
 Score = Callable[[FloatMatrix, IntVector, NDArray[np.float32]], NDArray[np.float32]]
 
 
-def read_only(admission: Admission) -> Admission:
+def read_only(admission: AccessFilter) -> AccessFilter:
     """Return an admission none of whose arrays is written to, as those that are mapped.
 
     To compiled code arrays that may be written to are of another type, and it is compiled anew for each combination.
@@ -27,16 +27,16 @@ def read_only(admission: Admission) -> Admission:
     parts: list[Any] = [part.view() for part in admission]
     for part in parts:
         part.flags.writeable = False
-    return Admission(*parts)
+    return AccessFilter(*parts)
 
 
-def admitted(admission: Admission, rows: NDArray[np.integer[Any]]) -> Flags:
+def visible_rows(admission: AccessFilter, rows: NDArray[np.integer[Any]]) -> Flags:
     """Return which entities may be seen, whole or in part: (n,)."""
     seen: Flags = admission.entity_states[admission.entity_patterns[rows]] != HIDDEN
     return seen
 
 
-def admitted_relations(admission: Admission, ends: NDArray[np.int32], rows: IntVector) -> Flags:
+def visible_relations(admission: AccessFilter, ends: NDArray[np.int32], rows: IntVector) -> Flags:
     """Return which relations may be seen: those whose own documents and both ends may.
 
     Args:
@@ -44,12 +44,12 @@ def admitted_relations(admission: Admission, ends: NDArray[np.int32], rows: IntV
         rows: (n,) of relations.
     """
     own = admission.relation_states[admission.relation_patterns[rows]] != HIDDEN
-    seen: Flags = own & admitted(admission, ends[:, 0]) & admitted(admission, ends[:, 1])
+    seen: Flags = own & visible_rows(admission, ends[:, 0]) & visible_rows(admission, ends[:, 1])
     return seen
 
 
-def seen_scores(
-    admission: Admission, vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32], score: Score
+def visible_scores(
+    admission: AccessFilter, vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32], score: Score
 ) -> NDArray[np.float32]:
     """Return the similarity to the question of entities that may be seen: (n,).
 
@@ -69,7 +69,7 @@ def seen_scores(
     return scores
 
 
-def seen_weights(admission: Admission, weights: NDArray[np.float64], rows: IntVector) -> NDArray[np.float64]:
+def visible_weights(admission: AccessFilter, weights: NDArray[np.float64], rows: IntVector) -> NDArray[np.float64]:
     """Return the weights of relations that may be seen: (n,).
 
     Args:

@@ -64,7 +64,7 @@ def sets_in_reach(
 
 
 @dataclass(frozen=True, slots=True)
-class Patterns:
+class LabelPatterns:
     """What stands behind rows, by number: rows with the same label sets behind them share a pattern.
 
     Attributes:
@@ -97,13 +97,13 @@ class Patterns:
         return np.flatnonzero(states[self.of] == state)
 
 
-def patterns(rows: IntVector, sets: IntVector, n_rows: int, divisible: Flags | None = None) -> Patterns:
+def patterns(rows: IntVector, sets: IntVector, n_rows: int, divisible: Flags | None = None) -> LabelPatterns:
     """Return the patterns of rows.
 
     Args:
         rows, sets: (n_pairs,) label set `sets[i]` stands behind row `rows[i]`; in any order, repeats do not count.
         n_rows: rows that there are.
-        divisible: (n_rows,) see `Patterns`; None: none is.
+        divisible: (n_rows,) see `LabelPatterns`; None: none is.
     """
     width = int(sets.max(initial=-1)) + 1
     pairs = np.unique(np.asarray(rows, np.int64) * max(width, 1) + sets)
@@ -129,10 +129,10 @@ def patterns(rows: IntVector, sets: IntVector, n_rows: int, divisible: Flags | N
     kept = np.zeros(n_patterns, np.bool_) if divisible is None else divisible[head]
     indptr = np.concatenate([[0], np.cumsum(sizes[head])]).astype(np.int64)
     at = np.repeat(starts[head] - indptr[:-1], sizes[head]) + np.arange(indptr[-1])
-    return Patterns(found, indptr, value[at].astype(np.int32), kept)
+    return LabelPatterns(found, indptr, value[at].astype(np.int32), kept)
 
 
-def spread(owners: IntVector, of: NDArray[np.int32], known: Patterns) -> tuple[IntVector, IntVector]:
+def pattern_of_sets(owners: IntVector, of: NDArray[np.int32], known: LabelPatterns) -> tuple[IntVector, IntVector]:
     """Return (owners, sets), each pair once: the label sets behind what each owner is made of.
 
     Args:

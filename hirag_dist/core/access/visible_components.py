@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import HIDDEN
 from hirag_dist.core.numba_jit import compiled, compiled_apart
-from hirag_dist.types import Admission, CsrGraph
+from hirag_dist.types import AccessFilter, CsrGraph
 
 
-def seen_components(graph: CsrGraph, admission: Admission) -> NDArray[np.int32]:
+def visible_components(graph: CsrGraph, admission: AccessFilter) -> NDArray[np.int32]:
     """Return the connected component of each node, named by its lowest row; what is hidden is one by itself.
 
     Returns:
@@ -25,7 +25,7 @@ def seen_components(graph: CsrGraph, admission: Admission) -> NDArray[np.int32]:
 
 @compiled_apart
 def _seen_components(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], relation_rows: NDArray[np.int32], admission: Admission
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], relation_rows: NDArray[np.int32], admission: AccessFilter
 ) -> Any:
     parents = np.arange(len(indptr) - 1).astype(np.int32)  # never above the node itself
     for node in range(len(parents)):

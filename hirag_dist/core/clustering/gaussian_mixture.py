@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.array_module import to_numpy
-from hirag_dist.types import Assignment, Covariance, FloatMatrix, IntVector, Mixture, Statistics
+from hirag_dist.types import Assignment, Covariance, FloatMatrix, IntVector, Mixture, MixtureStatistics
 
 BLOCK_ROWS = 4_096
 SHARD_ROWS = 65_536  # 16 blocks: what one worker sums up before anything travels
@@ -80,12 +80,14 @@ def start_mixture(xp: Any, rows: Any, n_components: int, seed: int, covariance: 
         seed: of the draws.
         covariance: of the mixture.
     """
-    means, spread = _spread_start(xp, rows, n_components, np.random.default_rng(seed))
+    means, spread = _kmeans_plus_plus(xp, rows, n_components, np.random.default_rng(seed))
     weights = np.full(n_components, 1.0 / n_components)
-    return equally_wide(means, max(spread, MIN_VARIANCE), weights, covariance)
+    return isotropic_mixture(means, max(spread, MIN_VARIANCE), weights, covariance)
 
 
-def equally_wide(means: FloatMatrix, width: float, weights: NDArray[np.float64], covariance: Covariance) -> Mixture:
+def isotropic_mixture(
+    means: FloatMatrix, width: float, weights: NDArray[np.float64], covariance: Covariance
+) -> Mixture:
     """Return components of one width in every direction, in the form of their covariance.
 
     Args:
@@ -103,7 +105,7 @@ def equally_wide(means: FloatMatrix, width: float, weights: NDArray[np.float64],
 
 
 def fit(
-    each: Callable[[Mixture], Statistics],
+    each: Callable[[Mixture], MixtureStatistics],
     start: Mixture,
     n_rows: int,
     max_iterations: int = MAX_ITERATIONS,
@@ -135,7 +137,7 @@ def n_parameters(mixture: Mixture) -> int:
     return mixture.n_components * (each + 1) - 1 + (mixture.covariance == "tied")
 
 
-def maximise(statistics: Statistics, before: Mixture) -> Mixture:
+def maximise(statistics: MixtureStatistics, before: Mixture) -> Mixture:
     """Return the most likely mixture for these statistics, of the kind and with the floor of the one before."""
     counts = np.maximum(statistics.counts, _LEAST_COUNT)
     safe = counts[:, None]
@@ -166,13 +168,13 @@ def maximise(statistics: Statistics, before: Mixture) -> Mixture:
 
 def statistics_of(
     xp: Any, rows: Any, mixture: Mixture, shard_rows: int = SHARD_ROWS, block_rows: int = BLOCK_ROWS
-) -> Statistics:
+) -> MixtureStatistics:
     """Return the statistics of rows of any number: those of their shards, added up in order."""
     shards = (rows[first : first + shard_rows] for first in range(0, len(rows), shard_rows))
     return total(shard_statistics(xp, shard, mixture, block_rows) for shard in shards)
 
 
-def total(statistics: Iterable[Statistics]) -> Statistics:
+def total(statistics: Iterable[MixtureStatistics]) -> MixtureStatistics:
     """Return the sum, from first to last: the order decides the last bits.
 
     Raises:
@@ -181,7 +183,7 @@ def total(statistics: Iterable[Statistics]) -> Statistics:
     return reduce(add, statistics)
 
 
-def shard_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLOCK_ROWS) -> Statistics:
+def shard_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLOCK_ROWS) -> MixtureStatistics:
     """Return the statistics of one shard, its blocks added up in order on the device.
 
     Args:
@@ -204,7 +206,7 @@ def shard_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLO
         counts += shares.sum(axis=0, dtype=np.float64)
         sums += shares.T @ block
         squares += shares.T @ features
-    return Statistics(to_numpy(xp, counts), to_numpy(xp, sums), to_numpy(xp, squares), float(likelihood))
+    return MixtureStatistics(to_numpy(xp, counts), to_numpy(xp, sums), to_numpy(xp, squares), float(likelihood))
 
 
 def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: int = BLOCK_ROWS) -> Assignment:
@@ -292,7 +294,7 @@ class _Density:
         return log_joint, (top + xp.log(sums))[:, 0]
 
 
-def _spread_start(xp: Any, rows: Any, k: int, rng: np.random.Generator) -> tuple[FloatMatrix, float]:
+def _kmeans_plus_plus(xp: Any, rows: Any, k: int, rng: np.random.Generator) -> tuple[FloatMatrix, float]:
     """Return k rows as first means, and the variance of the rows around the nearest of them: greedy k-means++.
 
     Each mean is the best of a few rows drawn with a chance by their squared distance to the means before, so that

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.clustering.gaussian_mixture import SHARD_ROWS, fit, standardise
 from hirag_dist.protocols import Kernels
-from hirag_dist.types import Covariance, FloatMatrix, IntVector, Mixture, Statistics
+from hirag_dist.types import Covariance, FloatMatrix, IntVector, Mixture, MixtureStatistics
 
 CELL_ROWS = 1_024
 WHOLE_ROWS = 6_144  # all pairs of them are compared: 150 MB, twice while they are merged
@@ -55,23 +55,23 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PartitionNode:
     """One coarse mixture of the tree. A child is a node, or the number of a cell."""
 
     mixture: Mixture
-    children: tuple[Node | int, ...]
+    children: tuple[PartitionNode | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class PartitionTree:
     """How a layer is cut: a plain value that pickles. Without a root the layer is one cell."""
 
-    root: Node | None
+    root: PartitionNode | None
     n_cells: int
 
 
 @dataclass(frozen=True, slots=True)
-class CellShares:
+class CellMemberships:
     """Sparse shares of rows in cells, sorted by (row, cell).
 
     Attributes:
@@ -92,11 +92,11 @@ def sample_size(n_rows: int, settings: ClusterSettings) -> int:
 
 def fit_cells(
     kernels: Kernels,
-    each: Callable[[Mixture], Statistics],
+    each: Callable[[Mixture], MixtureStatistics],
     sample: FloatMatrix,
     n_rows: int,
     settings: ClusterSettings,
-) -> Cells:
+) -> PartitionTree:
     """Return the coarse mixtures that cut a layer into cells of about `cell_rows` rows, or fewer.
 
     The root starts from the sample and is fitted to all rows; nodes below it are fitted to the sample alone.
@@ -109,15 +109,15 @@ def fit_cells(
         settings: `cell_rows`, `whole_rows` and `seed` are used.
     """
     if n_rows <= settings.whole_rows:
-        return Cells(None, 1)
+        return PartitionTree(None, 1)
     rows_each = n_rows / len(sample)
     start = coarse_mixture(kernels, sample, _n_children(n_rows, settings), settings)
     numbers = count()
     root = _grow(kernels, fit(each, start, n_rows, _ROOT_ROUNDS), sample, rows_each, settings, numbers)
-    return Cells(root, next(numbers)) if isinstance(root, Node) else Cells(None, 1)
+    return PartitionTree(root, next(numbers)) if isinstance(root, PartitionNode) else PartitionTree(None, 1)
 
 
-def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: Cells) -> CellShares:
+def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: PartitionTree) -> CellMemberships:
     """Return the cells of each row: its best one, and those where it has a share that counts.
 
     Args:
@@ -128,13 +128,13 @@ def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: Cells) -> CellShare
     n_rows = len(rows)
     everyone, whole = np.arange(n_rows), np.ones(n_rows, np.float32)
     if cells.root is None:
-        return CellShares(everyone, np.zeros(n_rows, np.int64), whole)
+        return CellMemberships(everyone, np.zeros(n_rows, np.int64), whole)
     found = list(_descend(kernels, rows, everyone, whole, cells.root))
     numbers, at, shares = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.lexsort((at, numbers))
     numbers, at, shares = numbers[order], at[order], shares[order]
     keep = (shares >= _CELL_SHARE) | largest_of_row(numbers, shares)
-    return CellShares(numbers[keep], at[keep], shares[keep])
+    return CellMemberships(numbers[keep], at[keep], shares[keep])
 
 
 def largest_of_row(rows: IntVector, shares: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -178,7 +178,7 @@ def _grow(
     rows_each: float,
     settings: ClusterSettings,
     numbers: Iterator[int],
-) -> Node | int:
+) -> PartitionNode | int:
     """Return the tree below a mixture of the sample's rows, or a cell's number where the mixture doesn't cut them.
 
     Args:
@@ -193,7 +193,7 @@ def _grow(
     sizes = np.bincount(labels, minlength=mixture.n_components)
     if sizes.max() > _LEAST_CUT * len(sample):
         return next(numbers)
-    children: list[Node | int] = []
+    children: list[PartitionNode | int] = []
     for child, size in enumerate(sizes):
         if size * rows_each <= settings.cell_rows or size < _LEAST_SAMPLE:
             children.append(next(numbers))
@@ -201,7 +201,7 @@ def _grow(
         inside = sample[labels == child]
         below = coarse_mixture(kernels, inside, _n_children(size * rows_each, settings), settings)
         children.append(_grow(kernels, below, inside, rows_each, settings, numbers))
-    return Node(mixture, tuple(children))
+    return PartitionNode(mixture, tuple(children))
 
 
 def _descend(
@@ -209,7 +209,7 @@ def _descend(
     rows: FloatMatrix,
     numbers: IntVector,
     shares: NDArray[np.float32],
-    node: Node,
+    node: PartitionNode,
 ) -> Iterator[tuple[IntVector, IntVector, NDArray[np.float32]]]:
     """Yield (row numbers, cells, shares) of the cells below a node.
 
@@ -225,7 +225,7 @@ def _descend(
         part = at[first:last]
         if not len(part):
             continue
-        if isinstance(child, Node):
+        if isinstance(child, PartitionNode):
             yield from _descend(kernels, rows[part], numbers[part], below[first:last], child)
         else:
             yield numbers[part], np.full(len(part), child), below[first:last]

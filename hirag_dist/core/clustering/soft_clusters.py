@@ -24,7 +24,7 @@ from hirag_dist.core.clustering.partition_tree import (
 )
 from hirag_dist.core.clustering.ward import cut_mixture, merge_tree
 from hirag_dist.protocols import Kernels
-from hirag_dist.types import Assignment, FloatMatrix, IntVector, Mixture, Statistics
+from hirag_dist.types import Assignment, FloatMatrix, IntVector, Mixture, MixtureStatistics
 
 _LEAST_ODDS = 1e-3  # of a row, in shares: none decides alone
 _MOST_ODDS = 30.0  # of a cluster, in nats: a share stays above 0
@@ -104,7 +104,7 @@ def soft_clusters(
     rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
     shards = [slice(first, first + settings.shard_rows) for first in range(0, n_rows, settings.shard_rows)]
 
-    def each(mixture: Mixture) -> Statistics:
+    def each(mixture: Mixture) -> MixtureStatistics:
         return total(kernels.statistics(rows[shard], mixture) for shard in shards)
 
     def cluster(part: Part) -> Memberships:
@@ -226,7 +226,7 @@ def choose_mixture(kernels: Kernels, rows: FloatMatrix, settings: ClusterSetting
     if not len(rows):
         raise ValueError("a mixture needs at least one row")
 
-    def each(mixture: Mixture) -> Statistics:
+    def each(mixture: Mixture) -> MixtureStatistics:
         return kernels.statistics(rows, mixture)
 
     tree = merge_tree(rows)

@@ -49,7 +49,7 @@ def change_rate(before: float, now: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StopLimits:
     """What ends the hierarchy.
 
     Attributes:
@@ -67,7 +67,7 @@ class Limits:
     min_shrink: float = 0.2
 
 
-def stop_before_clustering(layer: int, n_entities: int, n_below: int | None, limits: Limits) -> str | None:
+def stop_before_clustering(layer: int, n_entities: int, n_below: int | None, limits: StopLimits) -> str | None:
     """Return why a layer is not clustered, or None to go on.
 
     Args:
@@ -85,7 +85,7 @@ def stop_before_clustering(layer: int, n_entities: int, n_below: int | None, lim
     return None
 
 
-def stop_after_clustering(sparsities: list[float], median_cluster: float, limits: Limits) -> str | None:
+def stop_after_clustering(sparsities: list[float], median_cluster: float, limits: StopLimits) -> str | None:
     """Return why a clustered layer is not summarised, or None to go on.
 
     Args:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, ward
 from scipy.spatial.distance import pdist
 
-from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, equally_wide
+from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, isotropic_mixture
 from hirag_dist.types import Covariance, FloatMatrix, Mixture
 
 Tree = NDArray[np.float64]  # (n - 1, 4) merges, as scipy gives them
@@ -47,4 +47,4 @@ def cut_mixture(rows: FloatMatrix, tree: Tree, n_components: int, covariance: Co
     means = np.add.reduceat(rows[order].astype(np.float64), firsts, axis=0) / sizes[:, None]
     apart = float(np.sum((rows - means[labels]) ** 2))
     width = max(apart / (max(n_rows - len(sizes), 1) * n_dims), MIN_VARIANCE)
-    return equally_wide(means.astype(np.float32), width, sizes / n_rows, covariance)
+    return isotropic_mixture(means.astype(np.float32), width, sizes / n_rows, covariance)

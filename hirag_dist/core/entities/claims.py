@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hirag_dist.core.prompts.lenient_json import json_object
-from hirag_dist.core.prompts.reply_validation import Malformed, usable_text
+from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.prompts.templates import DONE, FIELD, FORMATS, Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
 from hirag_dist.core.text.language_check import other_language
@@ -65,7 +65,7 @@ def parse_claims(reply: ChatReply, read: str = "") -> tuple[ClaimRecord, ...]:
         read: the text that the model read, to compare languages with; empty: they are not compared.
 
     Raises:
-        Malformed: the reply has no claim in the requested form and does not say that there is none, or its
+        MalformedReply: the reply has no claim in the requested form and does not say that there is none, or its
             descriptions are surely in another language than the text.
     """
     text = usable_text(reply)
@@ -78,10 +78,10 @@ def parse_claims(reply: ChatReply, read: str = "") -> tuple[ClaimRecord, ...]:
         said_none = text.strip() == DONE
     claims = tuple(dict.fromkeys(claim for row in rows if (claim := _claim(row)) is not None))
     if not claims and not said_none:
-        raise Malformed("the reply holds no claim in the requested form, and does not say that there is none")
+        raise MalformedReply("the reply holds no claim in the requested form, and does not say that there is none")
     difference = other_language((claim.description for claim in claims), read) if read else ""
     if difference:
-        raise Malformed(f"{difference}; descriptions stay in the language of the text")
+        raise MalformedReply(f"{difference}; descriptions stay in the language of the text")
     return claims
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.groupby import Distinct, Numbers, distinct, lists, most_common, numbered, ranked
-from hirag_dist.core.prompts.reply_parsing import Extraction
+from hirag_dist.core.groupby import DistinctValues, Numbers, distinct, lists, most_common, numbered, ranked
+from hirag_dist.core.prompts.reply_parsing import ExtractionReply
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.core.text.normalize import name_key, shorten
 from hirag_dist.schemas import ENTITIES, RELATIONS
@@ -48,7 +48,9 @@ class MergedRelations:
     chunk_ids: pa.ListArray
 
 
-def mentions_of(extraction: Extraction, chunk_id: str, split_homonyms: bool = False) -> tuple[list[Any], list[Any]]:
+def mentions_of(
+    extraction: ExtractionReply, chunk_id: str, split_homonyms: bool = False
+) -> tuple[list[Any], list[Any]]:
     """Return the rows of MENTIONS and RELATION_MENTIONS that one chunk's extraction gives.
 
     A relation's endpoint that the chunk does not describe becomes a mention of unknown type, marked as undescribed.
@@ -266,7 +268,7 @@ def _joined(texts: pa.ChunkedArray, groups: Numbers, rows: IntVector, n_groups: 
 
 
 def _within(
-    found: Distinct, lengths: IntVector, bound: DescriptionBound, spare: int
+    found: DistinctValues, lengths: IntVector, bound: DescriptionBound, spare: int
 ) -> tuple[NDArray[np.bool_], IntVector]:
     """Return which descriptions stay, and the groups of which some do not fit the bound."""
     offsets = found.offsets(int(found.group.max(initial=-1)) + 1)

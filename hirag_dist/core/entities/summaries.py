@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.core.entities.merging import SEPARATOR, inter_layer_relation, join_descriptions
-from hirag_dist.core.prompts.reply_parsing import Summary
+from hirag_dist.core.prompts.reply_parsing import SummaryReply
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_key, one_line
 from hirag_dist.schemas import ENTITIES, RELATIONS
@@ -61,7 +61,7 @@ class SummarisedCluster:
     cluster_id: str
     member_ids: tuple[str, ...]
     member_texts: tuple[str, ...]
-    summary: Summary | None
+    summary: SummaryReply | None
 
 
 def link_members(clusters: Sequence[SummarisedCluster]) -> tuple[pa.Table, pa.Table, int]:
@@ -203,7 +203,7 @@ def _link(
     }
 
 
-def _best_summary(cluster: SummarisedCluster, summary: Summary, member: int, keys: Sequence[str]) -> str:
+def _best_summary(cluster: SummarisedCluster, summary: SummaryReply, member: int, keys: Sequence[str]) -> str:
     """Return the key of the summary that shares most words with a member; ties: the one covering most members."""
     words = set(name_key(cluster.member_texts[member]).split())
     load = [0] * len(keys)

@@ -29,7 +29,7 @@ _BLOCK_SOURCES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class PathLengths:
+class PathLengthSample:
     """Hops between entities of layer 0 that share no chunk, in the graph of layer 0 and in that of all layers.
 
     The second graph holds the first, so a pair that the first joins is joined in both, and no farther apart.
@@ -62,7 +62,7 @@ class PathLengths:
 
 def path_lengths(
     entities: pa.Table, relations: pa.Table, bfs: Bfs = hop_distances, seed: int = 0, max_pairs: int = _PAIRS
-) -> PathLengths:
+) -> PathLengthSample:
     """Return how far apart entities of layer 0 are that share no chunk.
 
     Time goes with the pairs looked at: every pair of up to 4,000 entities, 128 entities with all others at a million.
@@ -101,7 +101,7 @@ def path_lengths(
         for at, lengths in enumerate((near[joined], far[joined], far[far != UNREACHED])):
             counts[at] = _added(counts[at], np.bincount(lengths))
     flat_hops, hops_of_flat, hops = (tuple(int(count) for count in counted) for counted in counts)
-    return PathLengths(
+    return PathLengthSample(
         pairs=n_pairs,
         sources=n_sources,
         exact=exact,

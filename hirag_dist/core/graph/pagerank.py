@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.access.labels import HIDDEN
 from hirag_dist.core.cooperative import Steps, all_at_once
 from hirag_dist.core.numba_jit import compiled
-from hirag_dist.types import Admission, FloatVector, IntVector
+from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
 RESTART: Final = 0.2
 TOLERANCE: Final = 1e-4
@@ -30,7 +30,7 @@ STEP_WAYS: Final = 20_000  # walked in a step, which takes less than a milliseco
 _FIRST_PLACES = 1024
 
 
-class Ways(NamedTuple):
+class WalkGraph(NamedTuple):
     """Where a walk may go. A node is an entity's row, or the number of entities and a chunk's row.
 
     Attributes:
@@ -53,7 +53,7 @@ class Ways(NamedTuple):
     chunk_entities: NDArray[np.int32]
 
 
-class _Work(NamedTuple):
+class _PushState(NamedTuple):
     """What a walk has reached. A place is the number of a node in the order in which they were reached.
 
     Attributes:
@@ -78,23 +78,23 @@ class _Work(NamedTuple):
     counts: IntVector
 
 
-def walk(
-    ways: Ways,
+def personalised_pagerank(
+    ways: WalkGraph,
     nodes: IntVector,
     shares: FloatVector,
-    admission: Admission | None = None,
+    admission: AccessFilter | None = None,
     seen: NDArray[np.bool_] | None = None,
     tolerance: float = TOLERANCE,
 ) -> tuple[IntVector, FloatVector]:
-    """Return what `walk_steps` comes to."""
-    return all_at_once(walk_steps(ways, nodes, shares, admission, seen, tolerance))
+    """Return what `pagerank_steps` comes to."""
+    return all_at_once(pagerank_steps(ways, nodes, shares, admission, seen, tolerance))
 
 
-def walk_steps(
-    ways: Ways,
+def pagerank_steps(
+    ways: WalkGraph,
     nodes: IntVector,
     shares: FloatVector,
-    admission: Admission | None = None,
+    admission: AccessFilter | None = None,
     seen: NDArray[np.bool_] | None = None,
     tolerance: float = TOLERANCE,
     step_ways: int = STEP_WAYS,
@@ -128,10 +128,10 @@ def walk_steps(
     return reached[chunks] - n_entities, mass[chunks]
 
 
-def _begin(capacity: int) -> _Work:
+def _begin(capacity: int) -> _PushState:
     capacity = 1 << (capacity - 1).bit_length()  # the ends of the ring are found by a mask
     size = 2 * capacity
-    return _Work(
+    return _PushState(
         np.full(size, -1, np.int32),
         np.empty(capacity, np.int64),
         np.zeros(capacity),
@@ -146,10 +146,10 @@ def _begin(capacity: int) -> _Work:
 
 @compiled
 def _start(
-    ways: Ways,
-    admission: Admission | None,
+    ways: WalkGraph,
+    admission: AccessFilter | None,
     seen: NDArray[np.bool_],
-    work: _Work,
+    work: _PushState,
     nodes: IntVector,
     shares: FloatVector,
     tolerance: float,
@@ -162,7 +162,12 @@ def _start(
 
 @compiled
 def _push(
-    ways: Ways, admission: Admission | None, seen: NDArray[np.bool_], work: _Work, tolerance: float, n_ways: int
+    ways: WalkGraph,
+    admission: AccessFilter | None,
+    seen: NDArray[np.bool_],
+    work: _PushState,
+    tolerance: float,
+    n_ways: int,
 ) -> Any:
     """Push mass on from places in the queue, until it is empty or so many ways were walked; return the work, grown."""
     until = work.counts[3] + n_ways
@@ -187,7 +192,9 @@ def _push(
 
 
 @compiled
-def _others(ways: Ways, admission: Admission | None, seen: NDArray[np.bool_], node: int, found: IntVector) -> Any:
+def _others(
+    ways: WalkGraph, admission: AccessFilter | None, seen: NDArray[np.bool_], node: int, found: IntVector
+) -> Any:
     """Write down where the ways from a node lead; return how many they are."""
     n_entities = len(ways.layers)
     count = 0
@@ -213,10 +220,10 @@ def _others(ways: Ways, admission: Admission | None, seen: NDArray[np.bool_], no
 
 @compiled
 def _give(
-    ways: Ways,
-    admission: Admission | None,
+    ways: WalkGraph,
+    admission: AccessFilter | None,
     seen: NDArray[np.bool_],
-    work: _Work,
+    work: _PushState,
     nodes: IntVector,
     share: float,
     tolerance: float,
@@ -257,7 +264,7 @@ def _slot(slots: NDArray[np.int32], nodes: IntVector, node: int) -> Any:
 
 
 @compiled
-def _grown(work: _Work, needed: int) -> Any:
+def _grown(work: _PushState, needed: int) -> Any:
     """Return the same work with room for at least so many places."""
     count, capacity = work.counts[0], len(work.nodes)
     while capacity < needed:
@@ -278,11 +285,11 @@ def _grown(work: _Work, needed: int) -> Any:
     for at in range(work.counts[2]):
         queue[at] = work.queue[(work.counts[1] + at) & (len(work.queue) - 1)]
     work.counts[1] = 0
-    return _Work(slots, nodes, settled, waiting, degrees, queued, queue, np.empty(capacity, np.int64), work.counts)
+    return _PushState(slots, nodes, settled, waiting, degrees, queued, queue, np.empty(capacity, np.int64), work.counts)
 
 
 @compiled
-def _degree(ways: Ways, admission: Admission | None, seen: NDArray[np.bool_], node: int) -> Any:
+def _degree(ways: WalkGraph, admission: AccessFilter | None, seen: NDArray[np.bool_], node: int) -> Any:
     """Return how many ways lead from a node. For who sees everything they need not be counted one by one."""
     n_entities = len(ways.layers)
     if node >= n_entities:
@@ -307,14 +314,14 @@ def _degree(ways: Ways, admission: Admission | None, seen: NDArray[np.bool_], no
 
 
 @compiled
-def _last_way(ways: Ways, node: int) -> Any:
+def _last_way(ways: WalkGraph, node: int) -> Any:
     """Return where the relations of an entity end that lead to its own layer or below: rows are sorted by layer."""
     first, last = ways.indptr[node], ways.indptr[node + 1]
     return first + np.searchsorted(ways.indices[first:last], ways.layer_ends[ways.layers[node]])
 
 
 @compiled
-def _relates(ways: Ways, admission: Admission | None, entry: int) -> Any:
+def _relates(ways: WalkGraph, admission: AccessFilter | None, entry: int) -> Any:
     """Whether the caller may see the relation of an entry of the graph, and the entity that it leads to."""
     if admission is None:
         return True
@@ -324,5 +331,5 @@ def _relates(ways: Ways, admission: Admission | None, entry: int) -> Any:
 
 
 @compiled
-def _admits(admission: Admission | None, entity: int) -> Any:
+def _admits(admission: AccessFilter | None, entity: int) -> Any:
     return admission is None or admission.entity_states[admission.entity_patterns[entity]] != HIDDEN

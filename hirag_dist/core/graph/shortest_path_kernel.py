@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import HIDDEN, MIXED
 from hirag_dist.core.numba_jit import compiled
-from hirag_dist.types import Admission
+from hirag_dist.types import AccessFilter
 
 _SOURCE, _TARGET, _GOOD = 0, 1, 2
 _HALVINGS = 64  # neighbours that can be read in a row in the time that it takes to look one up among many
 
 
-class Graph(NamedTuple):
+class KernelGraph(NamedTuple):
     """The fields of `CsrGraph`, as compiled code takes them."""
 
     indptr: NDArray[np.int64]
@@ -29,7 +29,7 @@ class Graph(NamedTuple):
     relation_rows: NDArray[np.int32]
 
 
-class Work(NamedTuple):
+class PathBuffers(NamedTuple):
     """Arrays used again for each pair; the rest of a ball is what `seen` says of it.
 
     Attributes:
@@ -55,11 +55,11 @@ class Work(NamedTuple):
 
 @compiled
 def chain(
-    graph: Graph,
-    admission: Admission | None,
+    graph: KernelGraph,
+    admission: AccessFilter | None,
     components: NDArray[np.int32],
     keys: NDArray[np.int64],
-    work: Work,
+    work: PathBuffers,
     most_read: int,
 ) -> Any:
     """Return (bounds, nodes): the paths of the first consecutive keys as lists in one array.
@@ -89,7 +89,7 @@ def chain(
 
 
 @compiled
-def _search(graph: Graph, admission: Admission | None, source: int, target: int, work: Work) -> Any:
+def _search(graph: KernelGraph, admission: AccessFilter | None, source: int, target: int, work: PathBuffers) -> Any:
     """Write the best path to `work.path` and return how many nodes it has, 0 where there is none."""
     if source == target:
         work.path[0] = source
@@ -123,7 +123,11 @@ def _search(graph: Graph, admission: Admission | None, source: int, target: int,
 
 @compiled
 def _meet(
-    graph: Graph, admission: Admission | None, work: Work, radius: NDArray[np.int64], end: NDArray[np.int64]
+    graph: KernelGraph,
+    admission: AccessFilter | None,
+    work: PathBuffers,
+    radius: NDArray[np.int64],
+    end: NDArray[np.int64],
 ) -> Any:
     """Look for edges between the rims of the two balls.
 
@@ -160,9 +164,9 @@ def _meet(
 
 @compiled
 def _join(
-    graph: Graph,
-    admission: Admission | None,
-    work: Work,
+    graph: KernelGraph,
+    admission: AccessFilter | None,
+    work: PathBuffers,
     side: int,
     node: int,
     entry: int,
@@ -190,7 +194,9 @@ def _join(
 
 
 @compiled
-def _expand(graph: Graph, admission: Admission | None, work: Work, side: int, radius: int, end: int) -> Any:
+def _expand(
+    graph: KernelGraph, admission: AccessFilter | None, work: PathBuffers, side: int, radius: int, end: int
+) -> Any:
     """Grow a ball by one hop; return where its queue ends now, and the edges of its new rim."""
     work.starts[side, radius] = end
     cost = 0
@@ -217,7 +223,7 @@ def _expand(graph: Graph, admission: Admission | None, work: Work, side: int, ra
 
 
 @compiled
-def _enter(graph: Graph, work: Work, side: int, node: int, depth: int, at: int) -> Any:
+def _enter(graph: KernelGraph, work: PathBuffers, side: int, node: int, depth: int, at: int) -> Any:
     """Put a node into a ball and its queue; return its degree."""
     degree = graph.indptr[node + 1] - graph.indptr[node]
     _set(work.seen, side, node)
@@ -229,7 +235,12 @@ def _enter(graph: Graph, work: Work, side: int, node: int, depth: int, at: int) 
 
 @compiled
 def _trace(
-    graph: Graph, admission: Admission | None, work: Work, radius: NDArray[np.int64], n_good: int, best: float
+    graph: KernelGraph,
+    admission: AccessFilter | None,
+    work: PathBuffers,
+    radius: NDArray[np.int64],
+    n_good: int,
+    best: float,
 ) -> Any:
     """Mark the nodes of the best paths from the rim back to the source; return how many there are with the rim's."""
     first, last = 0, n_good
@@ -259,9 +270,9 @@ def _trace(
 
 @compiled
 def _walk(
-    graph: Graph,
-    admission: Admission | None,
-    work: Work,
+    graph: KernelGraph,
+    admission: AccessFilter | None,
+    work: PathBuffers,
     radius: NDArray[np.int64],
     end: NDArray[np.int64],
     source: int,
@@ -287,9 +298,9 @@ def _walk(
 
 @compiled
 def _lowest(
-    graph: Graph,
-    admission: Admission | None,
-    work: Work,
+    graph: KernelGraph,
+    admission: AccessFilter | None,
+    work: PathBuffers,
     node: int,
     marked: int,
     side: int,
@@ -326,7 +337,9 @@ def _lowest(
 
 
 @compiled
-def _allows(graph: Graph, admission: Admission | None, work: Work, side: int, entry: int, best: float) -> Any:
+def _allows(
+    graph: KernelGraph, admission: AccessFilter | None, work: PathBuffers, side: int, entry: int, best: float
+) -> Any:
     """Whether an edge and the way on from its end have at least the best smallest weight."""
     neighbour = graph.indices[entry]
     return (
@@ -337,7 +350,7 @@ def _allows(graph: Graph, admission: Admission | None, work: Work, side: int, en
 
 
 @compiled
-def _entry(graph: Graph, node: int, neighbour: int) -> Any:
+def _entry(graph: KernelGraph, node: int, neighbour: int) -> Any:
     """Return where a node's edge to a neighbour is, −1 where there is none."""
     low, high = graph.indptr[node], graph.indptr[node + 1]
     end = high
@@ -351,7 +364,7 @@ def _entry(graph: Graph, node: int, neighbour: int) -> Any:
 
 
 @compiled
-def _admits(admission: Admission | None, relation_rows: NDArray[np.int32], entry: int, neighbour: int) -> Any:
+def _admits(admission: AccessFilter | None, relation_rows: NDArray[np.int32], entry: int, neighbour: int) -> Any:
     """Whether a relation may be seen, and the entity that it leads to. Compiled to nothing where everything may."""
     if admission is None:
         return True
@@ -362,7 +375,7 @@ def _admits(admission: Admission | None, relation_rows: NDArray[np.int32], entry
 
 @compiled
 def _weight(
-    admission: Admission | None, weights: NDArray[np.float32], relation_rows: NDArray[np.int32], entry: int
+    admission: AccessFilter | None, weights: NDArray[np.float32], relation_rows: NDArray[np.int32], entry: int
 ) -> Any:
     """The weight of a relation that may be seen: of one seen in part, what its statements in reach add up to."""
     if admission is None:

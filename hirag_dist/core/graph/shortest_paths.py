@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.cooperative import Steps, all_at_once
-from hirag_dist.core.graph.shortest_path_kernel import Graph, Work, chain
+from hirag_dist.core.graph.shortest_path_kernel import KernelGraph, PathBuffers, chain
 from hirag_dist.core.numba_jit import read_only
-from hirag_dist.types import Admission, CsrGraph
+from hirag_dist.types import AccessFilter, CsrGraph
 
 _READ = 100_000  # entries of the graph, after which a step ends: a millisecond or two
 
@@ -35,14 +35,14 @@ class PathFinder:
             components: (n_nodes,) connected component of each node, so that unconnected pairs cost nothing.
         """
         n = graph.n_nodes
-        self._graph = Graph(
+        self._graph = KernelGraph(
             read_only(graph.indptr),
             read_only(graph.indices),
             read_only(graph.weights),
             read_only(graph.relation_rows),
         )
         self._components = read_only(np.zeros(0, np.int32) if components is None else components)
-        self._work = Work(
+        self._work = PathBuffers(
             seen=np.zeros((3, n // 64 + 1), np.uint64),
             depth=np.empty((2, n), np.int32),
             width=np.empty((2, n), np.float32),
@@ -54,7 +54,7 @@ class PathFinder:
         )
         self.chain([])  # compiled now, not during the first question
 
-    def path(self, source: int, target: int, admission: Admission | None = None) -> list[int]:
+    def path(self, source: int, target: int, admission: AccessFilter | None = None) -> list[int]:
         """Return the rows of the path, both ends included; [source] to itself; [] where there is none.
 
         Args:
@@ -65,7 +65,7 @@ class PathFinder:
         return self.chain([source, target], admission)[0]
 
     def chain(
-        self, rows: Sequence[int], admission: Admission | None = None, components: NDArray[np.int32] | None = None
+        self, rows: Sequence[int], admission: AccessFilter | None = None, components: NDArray[np.int32] | None = None
     ) -> list[list[int]]:
         """Return what `chain_steps` comes to."""
         return all_at_once(self.chain_steps(rows, admission, components))
@@ -73,7 +73,7 @@ class PathFinder:
     def chain_steps(
         self,
         rows: Sequence[int],
-        admission: Admission | None = None,
+        admission: AccessFilter | None = None,
         components: NDArray[np.int32] | None = None,
         most_read: int = _READ,
     ) -> Steps[list[list[int]]]:
@@ -88,7 +88,7 @@ class PathFinder:
         """
         keys = np.array(rows, np.int64)
         known = self._components if components is None else read_only(components)
-        admission = None if admission is None else Admission._make(map(read_only, admission))
+        admission = None if admission is None else AccessFilter._make(map(read_only, admission))
         found: list[list[int]] = []
         while True:
             bounds, nodes = chain(self._graph, admission, known, keys[len(found) :], self._work, most_read)

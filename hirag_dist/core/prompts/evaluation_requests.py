@@ -13,7 +13,7 @@ from typing import Any
 
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.core.prompts.lenient_json import json_object
-from hirag_dist.core.prompts.reply_validation import Malformed, usable_text
+from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.prompts.templates import Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
 from hirag_dist.core.text.normalize import one_line
@@ -109,15 +109,15 @@ def parse_list(reply: ChatReply, key: str, *, may_be_empty: bool = False) -> lis
     Texts are made one line each; what is empty is left out.
 
     Raises:
-        Malformed: the reply can't be used, holds no list, or an empty one where there should be something.
+        MalformedReply: the reply can't be used, holds no list, or an empty one where there should be something.
     """
     text = usable_text(reply)
     found = _listed(text, key)
     if found is None:
-        raise Malformed(f"there is no list of {key}")
+        raise MalformedReply(f"there is no list of {key}")
     texts = [line for item in found if (line := one_line(_text_of(item, key)))]
     if not texts and not may_be_empty:
-        raise Malformed(f"the list of {key} is empty")
+        raise MalformedReply(f"the list of {key} is empty")
     return texts
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from hirag_dist.core.prompts.lenient_json import json_objects
-from hirag_dist.core.prompts.reply_validation import Malformed, finished_text
+from hirag_dist.core.prompts.reply_validation import MalformedReply, finished_text
 from hirag_dist.core.prompts.templates import DONE, FIELD
 from hirag_dist.types import ChatReply
 
@@ -60,7 +60,7 @@ def packs(sizes: Sequence[int], max_tokens: int, max_units: int) -> list[range]:
     return found
 
 
-def split_reply(reply: ChatReply, n_units: int) -> list[ChatReply | Malformed]:
+def split_reply(reply: ChatReply, n_units: int) -> list[ChatReply | MalformedReply]:
     """Return for each unit of a pack its own reply, or why there is none.
 
     Of a reply that was cut off at the token limit the units that were finished before are kept. Where the whole reply
@@ -71,20 +71,20 @@ def split_reply(reply: ChatReply, n_units: int) -> list[ChatReply | Malformed]:
     """
     try:
         text = finished_text(reply)
-    except Malformed as refusal:
+    except MalformedReply as refusal:
         return [refusal] * n_units
     cut_off = reply.finish_reason == "length"
     parts: dict[int, list[str]] = {}
     for number, part in _sections(text, cut_off) or _objects(text):
         parts.setdefault(number, []).append(part)
     missing = "the reply was cut off before this unit was done" if cut_off else "the reply leaves this unit out"
-    found: list[ChatReply | Malformed] = []
+    found: list[ChatReply | MalformedReply] = []
     for number in range(1, n_units + 1):
         here = parts.get(number, [])
         if len(here) == 1:
             found.append(replace(reply, text=here[0], finish_reason="stop"))
         else:
-            found.append(Malformed(f"the reply holds this unit {len(here)} times" if here else missing))
+            found.append(MalformedReply(f"the reply holds this unit {len(here)} times" if here else missing))
     return found
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hirag_dist.core.prompts.lenient_json import json_object
-from hirag_dist.core.prompts.reply_validation import Malformed as Malformed
+from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.reply_validation import usable_text as usable_text
 from hirag_dist.core.prompts.templates import DONE, FIELD, FORMATS
 from hirag_dist.core.text.language_check import other_language
@@ -60,7 +60,7 @@ class RelationRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Extraction:
+class ExtractionReply:
     """All records of one reply, in its order."""
 
     entities: tuple[EntityRecord, ...]
@@ -68,7 +68,7 @@ class Extraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
+class MemberLink:
     """A member (its number, from 0) covered by a summary entity (its place in `entities`)."""
 
     member: int
@@ -78,15 +78,15 @@ class Cover:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SummaryReply:
     """The summary entities of a cluster and which member each covers."""
 
     entities: tuple[EntityRecord, ...]
-    covers: tuple[Cover, ...]
+    covers: tuple[MemberLink, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ReportFinding:
     """One finding of a report, with the references as they were written."""
 
     summary: str
@@ -102,18 +102,18 @@ class ReportRecord:
     summary: str
     rating: float
     rating_explanation: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ReportFinding, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Same:
+class SameEntityReply:
     """Whether two entities are one, as the model said."""
 
     same: bool
     reason: str
 
 
-def parse_extraction(reply: ChatReply, read: str = "") -> Extraction:
+def parse_extraction(reply: ChatReply, read: str = "") -> ExtractionReply:
     """Return the entities and relations of a reply in JSON or delimited form.
 
     A relation from an entity to itself, and a record without a usable name, is dropped; repeated records are kept
@@ -123,32 +123,32 @@ def parse_extraction(reply: ChatReply, read: str = "") -> Extraction:
         read: the text that the model read, to compare languages with; empty: they are not compared.
 
     Raises:
-        Malformed: the reply has no record in the requested form and does not say that there is none, or its
+        MalformedReply: the reply has no record in the requested form and does not say that there is none, or its
             descriptions are surely in another language than the text.
     """
     whole = usable_text(reply)
     text = _without_code(whole)
     data = json_object(text)
     if data is not None and ("entities" in data or "relations" in data):
-        extraction = Extraction(_json_entities(data), _json_relations(data))
+        extraction = ExtractionReply(_json_entities(data), _json_relations(data))
         said_none = not data.get("entities") and not data.get("relations")
     else:
         extraction = _delimited(text)
         said_none = text == DONE
     if not extraction.entities and not extraction.relations and not said_none:
-        raise Malformed(_why_nothing(whole, text, data, "no record in the requested form"))
+        raise MalformedReply(_why_nothing(whole, text, data, "no record in the requested form"))
     _check_language([*extraction.entities, *extraction.relations], read)
     return extraction
 
 
-def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str], read: str = "") -> Summary:
+def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str], read: str = "") -> SummaryReply:
     """Return the summary entities of a cluster and the members that each covers.
 
     Args:
         read: the members' descriptions, to compare languages with; empty: they are not compared.
 
     Raises:
-        Malformed: no summary entity, none of the reply's relations names a member and a summary entity although it
+        MalformedReply: no summary entity, none of the reply's relations names a member and a summary entity although it
             has relations, or the descriptions are surely in another language.
     """
     whole = usable_text(reply)
@@ -170,19 +170,19 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str],
         entities = extraction.entities
         pairs = [(r.source, r.target, r.description, r.strength) for r in extraction.relations]
     if not entities:
-        raise Malformed(_why_nothing(whole, text, data, "no summary entity"))
+        raise MalformedReply(_why_nothing(whole, text, data, "no summary entity"))
     _check_language(entities, read)
     by_name = {name_key(entity.name): place for place, entity in reversed(list(enumerate(entities)))}
     members = {name_key(name): number for number, name in reversed(list(enumerate(member_names)))}
-    covers: dict[tuple[int, int], Cover] = {}
+    covers: dict[tuple[int, int], MemberLink] = {}
     for who, summary, description, strength in pairs:
         member = _member_number(who, n_members, members)
         place = by_name.get(name_key(summary))
         if member is not None and place is not None:
-            covers.setdefault((member, place), Cover(member, place, description, strength))
+            covers.setdefault((member, place), MemberLink(member, place, description, strength))
     if pairs and not covers:
-        raise Malformed("no relation of the reply joins a member to a summary entity")
-    return Summary(entities, tuple(covers[key] for key in sorted(covers)))
+        raise MalformedReply("no relation of the reply joins a member to a summary entity")
+    return SummaryReply(entities, tuple(covers[key] for key in sorted(covers)))
 
 
 def parse_report(reply: ChatReply, read: str = "") -> ReportRecord:
@@ -192,18 +192,18 @@ def parse_report(reply: ChatReply, read: str = "") -> ReportRecord:
         read: the community's records, to compare languages with; empty: they are not compared.
 
     Raises:
-        Malformed: no JSON object, or more than one, with a title and a summary; or surely in another language.
+        MalformedReply: no JSON object, or more than one, with a title and a summary; or surely in another language.
     """
     data = json_object(usable_text(reply))
     if data is None:
-        raise Malformed("the reply does not hold one JSON object")
+        raise MalformedReply("the reply does not hold one JSON object")
     title, summary = _text(data, "title"), _text(data, "summary")
     if _is_schema(data) or {title.lower(), summary.lower()} <= _FILLERS:
-        raise Malformed(_ECHO)
+        raise MalformedReply(_ECHO)
     if not title or not summary:
-        raise Malformed("the report has no title or no summary")
+        raise MalformedReply("the report has no title or no summary")
     findings = tuple(
-        Finding(
+        ReportFinding(
             _text(item, "summary"),
             _text(item, "explanation"),
             tuple(str(reference).strip("[] ") for reference in _list(item.get("references"))),
@@ -216,11 +216,11 @@ def parse_report(reply: ChatReply, read: str = "") -> ReportRecord:
     return ReportRecord(title, summary, rating, _text(data, "rating_explanation"), findings)
 
 
-def parse_same(reply: ChatReply) -> Same:
+def parse_same(reply: ChatReply) -> SameEntityReply:
     """Return whether two entities are one, and the reason.
 
     Raises:
-        Malformed: no answer, or one that is neither yes nor no.
+        MalformedReply: no answer, or one that is neither yes nor no.
     """
     text = usable_text(reply)
     data = json_object(text)
@@ -230,25 +230,25 @@ def parse_same(reply: ChatReply) -> Same:
         lines = [line for line in text.splitlines() if FIELD in line and line.strip() not in _FORM_LINES]
         fields = [part.strip(_EDGES) for part in lines[0].split(FIELD)] if len(lines) == 1 else []
         if len(fields) < 2 or fields[0].lower().lstrip("-*• ") != "answer":
-            raise Malformed("the reply does not hold one answer in the requested form")
+            raise MalformedReply("the reply does not hold one answer in the requested form")
         said, reason = fields[1], fields[2] if len(fields) > 2 else ""
     word = said.casefold().rstrip(".")
     if word not in _YES | _NO:
-        raise Malformed(f"the answer is neither yes nor no: {said[:60]}")
-    return Same(word in _YES, one_line(reason))
+        raise MalformedReply(f"the answer is neither yes nor no: {said[:60]}")
+    return SameEntityReply(word in _YES, one_line(reason))
 
 
 def parse_meta_types(reply: ChatReply) -> tuple[str, ...]:
     """Return three to twelve distinct kinds in lower case, from a list with one a line or with commas between.
 
     Raises:
-        Malformed: fewer, or what is there is sentences rather than kinds.
+        MalformedReply: fewer, or what is there is sentences rather than kinds.
     """
     named = dict.fromkeys(_type(kind) for kind in _listed(usable_text(reply)))
     named.pop("unknown", None)
     kinds = [kind for kind in named if len(kind) <= 40 and len(kind.split()) <= 3 and is_name(kind)]
     if len(kinds) < 3 or 2 * len(kinds) <= len(named):
-        raise Malformed("the reply holds no list of kinds, one or two words a line")
+        raise MalformedReply("the reply holds no list of kinds, one or two words a line")
     return tuple(kinds[:12])
 
 
@@ -268,7 +268,7 @@ def _listed(text: str) -> list[str]:
 
 
 def parse_text(reply: ChatReply) -> str:
-    """Return the reply as plain text. Raises Malformed as `usable_text` does."""
+    """Return the reply as plain text. Raises MalformedReply as `usable_text` does."""
     return usable_text(reply)
 
 
@@ -279,7 +279,7 @@ def _check_language(records: Iterable[EntityRecord | RelationRecord], read: str)
 def _refuse_other_language(written: Iterable[str], read: str) -> None:
     difference = other_language(written, read) if read else ""
     if difference:
-        raise Malformed(f"{difference}; descriptions stay in the language of the text")
+        raise MalformedReply(f"{difference}; descriptions stay in the language of the text")
 
 
 def _why_nothing(whole: str, text: str, data: Mapping[str, Any] | None, nothing: str) -> str:
@@ -300,7 +300,7 @@ def _without_code(text: str) -> str:
     return _CODE.sub("", text).strip()
 
 
-def _delimited(text: str, member_numbers: bool = False) -> Extraction:
+def _delimited(text: str, member_numbers: bool = False) -> ExtractionReply:
     entities: list[EntityRecord] = []
     relations: list[RelationRecord] = []
     for line in _RECORD_BREAK.split(text.replace(DONE, "\n")):
@@ -322,7 +322,7 @@ def _delimited(text: str, member_numbers: bool = False) -> Extraction:
             if usable and (member_numbers or name_key(source) != name_key(target)):
                 strength = _strength(values[-1]) if len(values) > 3 else 1.0
                 relations.append(RelationRecord(source, target, one_line(values[2]), strength))
-    return Extraction(tuple(entities), tuple(relations))
+    return ExtractionReply(tuple(entities), tuple(relations))
 
 
 def _unquote(text: str) -> str:

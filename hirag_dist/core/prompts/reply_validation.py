@@ -29,7 +29,7 @@ _LEAST_LOOP = 12  # lines that must repeat one text for it to be a loop
 _TAIL_CHARS, _TAIL_RATIO = 1500, 0.08  # of prose or records zlib leaves 25 to 60 %
 
 
-class Malformed(ValueError):
+class MalformedReply(ValueError):
     """A reply is not in the requested form; the message is the reason."""
 
 
@@ -37,20 +37,20 @@ def finished_text(reply: ChatReply) -> str:
     """Return the reply's text without thinking, cut off or not.
 
     Raises:
-        Malformed: empty, withheld by a content filter, a refusal, only thinking, or stuck in a loop.
+        MalformedReply: empty, withheld by a content filter, a refusal, only thinking, or stuck in a loop.
     """
     if reply.finish_reason == "content_filter":
-        raise Malformed("the endpoint's content filter withheld the reply")
+        raise MalformedReply("the endpoint's content filter withheld the reply")
     if reply.finish_reason == "refusal":
-        raise Malformed("the model refused")
+        raise MalformedReply("the model refused")
     text = without_thinking(reply.text)
     if not text:
-        raise Malformed("the reply is empty" if not reply.text.strip() else "the reply holds only thinking text")
+        raise MalformedReply("the reply is empty" if not reply.text.strip() else "the reply holds only thinking text")
     if _REFUSAL.match(text) and "<|>" not in text and "{" not in text:
-        raise Malformed("the model refused")
+        raise MalformedReply("the model refused")
     loop = _loop(text)
     if loop:
-        raise Malformed(loop)
+        raise MalformedReply(loop)
     return text
 
 
@@ -58,10 +58,10 @@ def usable_text(reply: ChatReply) -> str:
     """Return the reply's text without thinking.
 
     Raises:
-        Malformed: cut off at the token limit, or for the reasons of `finished_text`.
+        MalformedReply: cut off at the token limit, or for the reasons of `finished_text`.
     """
     if reply.finish_reason == "length":
-        raise Malformed("the reply was cut off at the token limit")
+        raise MalformedReply("the reply was cut off at the token limit")
     return finished_text(reply)
 
 

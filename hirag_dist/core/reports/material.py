@@ -11,7 +11,7 @@ from hirag_dist.core.text.normalize import one_line, shorten
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ReportMember:
     """An entity of a community, with its degree in the whole graph."""
 
     entity_id: str
@@ -22,7 +22,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ReportRelation:
     """A relation inside a community."""
 
     relation_id: str
@@ -60,7 +60,7 @@ class ChildReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class ReportMaterial:
     """Numbered lines for the prompt, and the ids that their references stand for.
 
     Attributes:
@@ -75,13 +75,13 @@ class Material:
     claims: tuple[str, ...] = ()
 
 
-class Draft:
+class ReportDraft:
     """What a report may be written from, its tokens counted once: before and after sub-reports are there."""
 
     def __init__(
         self,
-        members: Sequence[Member],
-        links: Sequence[Link],
+        members: Sequence[ReportMember],
+        links: Sequence[ReportRelation],
         max_tokens: int,
         count_tokens: Callable[[str], int],
         max_description_chars: int = 400,
@@ -108,7 +108,7 @@ class Draft:
         """Whether all members and relations have room, so that sub-reports are not needed."""
         return self._total <= self._max_tokens
 
-    def material(self, children: Sequence[ChildReport]) -> Material:
+    def material(self, children: Sequence[ChildReport]) -> ReportMaterial:
         """Return the lines that fit: all members and relations, or reports in place of sub-communities.
 
         Where not everything fits, sub-community reports stand in for their members, largest first, until the rest
@@ -140,7 +140,7 @@ class Draft:
             f"C{at}. {one_line(child.title)}: {one_line(child.summary)}" for at, child in enumerate(used, 1)
         ]
         report_refs = {f"C{at}": child.community_id for at, child in enumerate(used, 1)}
-        return Material(
+        return ReportMaterial(
             tuple(entity_lines),
             tuple(relation_lines),
             tuple(report_lines),
@@ -160,7 +160,7 @@ class Draft:
         return lines, refs
 
 
-def _inside(link: Link, replaced: set[str]) -> bool:
+def _inside(link: ReportRelation, replaced: set[str]) -> bool:
     return link.source_id in replaced and link.target_id in replaced
 
 
@@ -179,11 +179,11 @@ def _fill(
     return chosen, refs, room, True
 
 
-def _member_line(member: Member, max_chars: int) -> str:
+def _member_line(member: ReportMember, max_chars: int) -> str:
     return f"{one_line(member.name)} ({member.type}): {shorten(one_line(member.description), max_chars)}"
 
 
-def _link_line(link: Link, max_chars: int) -> str:
+def _link_line(link: ReportRelation, max_chars: int) -> str:
     text = shorten(one_line(link.description), max_chars)
     return f"{one_line(link.source)} — {one_line(link.target)}: {text} (weight {link.weight:g})"
 
@@ -217,7 +217,7 @@ def report_row(community_id: str, level: int, record: ReportRecord, refs: dict[s
     }
 
 
-def members_report(community_id: str, level: int, members: Sequence[Member]) -> dict[str, Any]:
+def members_report(community_id: str, level: int, members: Sequence[ReportMember]) -> dict[str, Any]:
     """Return the REPORTS row of a community too small to be worth a call: its members, said as they are."""
     ranked = sorted(members, key=lambda member: (-member.degree, member.entity_id))
     names = ", ".join(member.name for member in ranked)

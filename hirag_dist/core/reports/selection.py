@@ -55,7 +55,7 @@ RELATION_PLACES = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Outlines:
+class ReportOutlines:
     """Arrow tables.
 
     Attributes:
@@ -78,7 +78,7 @@ def report_outlines(
     degree: IntVector,
     max_lines: int,
     max_tree: int,
-) -> Outlines:
+) -> ReportOutlines:
     """Return what each community's report may show: its most connected members, its heaviest relations.
 
     Args:
@@ -126,7 +126,7 @@ def report_outlines(
         ],
         schema=OUTLINES,
     )
-    return Outlines(
+    return ReportOutlines(
         outlines.filter(pa.array(~is_above)),
         outlines.filter(pa.array(is_above)),
         pa.table(

@@ -32,7 +32,7 @@ _OF_LENGTH = [n * pow(_FACTOR, n, 1 << 64) & _ALL_BITS for n in range(MOST_WORDS
 Key = NDArray[np.uint64]
 
 
-class Names(NamedTuple):
+class NameIndex(NamedTuple):
     """Names of entities, by a hash of their words.
 
     Attributes:
@@ -44,7 +44,7 @@ class Names(NamedTuple):
     rows: NDArray[np.int32]
 
 
-class Phrase(NamedTuple):
+class NamePhrase(NamedTuple):
     """Words [start, end) of a question, and an entity of that name."""
 
     start: int
@@ -79,15 +79,15 @@ def name_keys(names: Iterable[str]) -> tuple[Key, IntVector]:
     return np.array(keys, np.uint64), np.array(places, np.int64)
 
 
-def sorted_names(keys: Key, rows: IntVector) -> Names:
+def sorted_names(keys: Key, rows: IntVector) -> NameIndex:
     """Return names so that they can be looked up."""
     order = np.lexsort((rows, keys))
-    return Names(keys[order], rows[order].astype(np.int32))
+    return NameIndex(keys[order], rows[order].astype(np.int32))
 
 
 def found_names(
-    names: Names, read: Sequence[str], admits: Callable[[NDArray[np.int32]], Flags] | None = None
-) -> list[Phrase]:
+    names: NameIndex, read: Sequence[str], admits: Callable[[NDArray[np.int32]], Flags] | None = None
+) -> list[NamePhrase]:
     """Return every phrase that has the name of an entity, by its start, end and row.
 
     Args:
@@ -105,15 +105,15 @@ def found_names(
             places.append((start, start + length))
     wanted = np.array(keys, np.uint64)
     first, last = (np.searchsorted(names.keys, wanted, side) for side in ("left", "right"))
-    found: list[Phrase] = []
+    found: list[NamePhrase] = []
     for at in np.flatnonzero(last > first).tolist():
         rows = names.rows[first[at] : last[at]]
         rows = rows if admits is None else rows[admits(rows)]
-        found += [Phrase(*places[at], row) for row in rows[:_MOST_ROWS].tolist()]
+        found += [NamePhrase(*places[at], row) for row in rows[:_MOST_ROWS].tolist()]
     return found
 
 
-def longest_names(phrases: Iterable[Phrase]) -> list[int]:
+def longest_names(phrases: Iterable[NamePhrase]) -> list[int]:
     """Return the rows of the longest phrases, in the order of the question; a word is part of one name alone.
 
     Of phrases that overlap the longest counts, of equally long ones the first. Entities of one name all count.

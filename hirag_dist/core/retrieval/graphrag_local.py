@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import spans
 from hirag_dist.core.cooperative import Steps
-from hirag_dist.core.graph.pagerank import Ways
+from hirag_dist.core.graph.pagerank import WalkGraph
 from hirag_dist.core.retrieval.levels import CommunityIndex, Parallel, RankedCommunity, further_relations
-from hirag_dist.core.retrieval.source_ranking import Origins
+from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.types import CsrGraph, IntVector
 
 _PER_ENTITY = 10  # relations that leave the chosen entities, for each of these: GraphRAG's default
@@ -77,8 +77,8 @@ def community_order(index: CommunityIndex, ranked: Sequence[RankedCommunity]) ->
 
 
 def text_order(
-    ways: Ways,
-    origins: Origins,
+    ways: WalkGraph,
+    origins: RelationProvenance,
     entities: Sequence[int],
     rows: IntVector,
     ends: NDArray[Any],

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from hirag_dist.core.access.filter import spans
 from hirag_dist.core.cooperative import Steps, all_at_once
 from hirag_dist.core.numba_jit import compiled
-from hirag_dist.core.retrieval.vector_scoring import keep_best, seen_product
-from hirag_dist.types import Admission, CsrGraph, FloatMatrix, IntVector
+from hirag_dist.core.retrieval.vector_scoring import filtered_product, keep_best
+from hirag_dist.types import AccessFilter, CsrGraph, FloatMatrix, IntVector
 
 _BLOCK = 4096  # members scored in a step
 
@@ -104,7 +104,7 @@ def key_entities(
     vectors: FloatMatrix,
     query: NDArray[np.float32],
     limit: int,
-    admission: Admission | None = None,
+    admission: AccessFilter | None = None,
 ) -> list[tuple[int, float]]:
     """Return what `key_entity_steps` comes to."""
     return all_at_once(key_entity_steps(index, communities, vectors, query, limit, admission))
@@ -116,7 +116,7 @@ def key_entity_steps(
     vectors: FloatMatrix,
     query: NDArray[np.float32],
     limit: int,
-    admission: Admission | None = None,
+    admission: AccessFilter | None = None,
 ) -> Steps[list[tuple[int, float]]]:
     """Return (row, similarity) of the top-m members of each community, in community order (Eq. 14), step by step.
 
@@ -150,14 +150,14 @@ def _keep_best_members(
     last: int,
     vectors: FloatMatrix,
     query: NDArray[np.float64],
-    admission: Admission | None,
+    admission: AccessFilter | None,
     best: NDArray[np.int64],
     scores: NDArray[np.float32],
     count: int,
 ) -> Any:
     """Score some members of a community, and keep those that are among its best; return how many these are."""
     for at in range(first, last):
-        seen, score = seen_product(admission, vectors, members[at], query)
+        seen, score = filtered_product(admission, vectors, members[at], query)
         if seen:
             count = keep_best(members[at], score, best, scores, count)
     return count

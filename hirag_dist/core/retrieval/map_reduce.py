@@ -1,6 +1,6 @@
 """Answers from all of a corpus: read in parts, each for itself, then drawn together (GraphRAG paper §3.1.6, §4.1.2).
 
-What is read are community reports of one level, or chunks. They are shuffled and cut into parts (`Cut`), a model says
+What is read are community reports of one level, or chunks. They are shuffled and cut into parts (`PartBudget`), a model says
 for each part what in it helps to answer, with a helpfulness of 0 to 100 (`parse_points`), and the most helpful points
 make the context of the final answer (`gather_points`). Where the paper scores a part's answer as a whole, each of its
 points has a score here, as in GraphRAG's code: what helps is not left out for what stands beside it.
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.prompts.lenient_json import json_object
-from hirag_dist.core.prompts.reply_validation import Malformed, usable_text
+from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.retrieval.citations import CitationReader
 from hirag_dist.core.retrieval.levels import CommunityIndex
 from hirag_dist.core.text.normalize import one_line, shorten
@@ -61,7 +61,7 @@ def reports_at(index: CommunityIndex, level: str, told: NDArray[np.bool_]) -> tu
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CorpusPart:
     """What one call reads.
 
     Attributes:
@@ -74,7 +74,7 @@ class Part:
     tokens: int
 
 
-class Cut:
+class PartBudget:
     """Cuts records into parts, as they come, and nothing is left out: what is too long for a part goes on in the next.
 
     A record that goes on has the same reference there.
@@ -88,7 +88,7 @@ class Cut:
             max_tokens: of a part.
             count_tokens: of a text.
         """
-        self.parts: list[Part] = []
+        self.parts: list[CorpusPart] = []
         self._count = count_tokens
         self._heading = heading
         self._begun = count_tokens(heading) + 1
@@ -117,7 +117,7 @@ class Cut:
             tokens = self._count(text)
         self._put(ref, mark + text, own + tokens)
 
-    def finish(self) -> tuple[Part, ...]:
+    def finish(self) -> tuple[CorpusPart, ...]:
         """Return the parts."""
         self._end()
         return tuple(self.parts)
@@ -130,7 +130,7 @@ class Cut:
     def _end(self) -> None:
         if self._lines:
             context = "\n".join([self._heading, *self._lines])
-            self.parts.append(Part(tuple(dict.fromkeys(self._refs)), context, self._begun + self._used))
+            self.parts.append(CorpusPart(tuple(dict.fromkeys(self._refs)), context, self._begun + self._used))
             self._lines, self._refs, self._used = [], [], 0
 
     def _split(self, text: str, tokens: int, room: int) -> tuple[str, str]:
@@ -144,7 +144,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class AnswerPoint:
     """Something that helps to answer, with references as `[C1]` of the part it is from.
 
     Attributes:
@@ -158,7 +158,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class MappedPart:
     """What a model found in a part.
 
     Attributes:
@@ -167,57 +167,57 @@ class Mapped:
         dropped: references that named nothing, and were removed.
     """
 
-    points: tuple[Point, ...] = ()
+    points: tuple[AnswerPoint, ...] = ()
     uncited: int = 0
     dropped: int = 0
 
 
-def parse_points(reply: ChatReply, refs: Collection[str]) -> Mapped:
+def parse_points(reply: ChatReply, refs: Collection[str]) -> MappedPart:
     """Return the points of a reply; those of no helpfulness are left out, as those are that cite nothing.
 
     Args:
         refs: of the part's records.
 
     Raises:
-        Malformed: the reply is not in the form, a helpfulness is no number from 0 to 100, or no point cites anything.
+        MalformedReply: the reply is not in the form, a helpfulness is no number from 0 to 100, or no point cites anything.
     """
     data = json_object(usable_text(reply))
     items = None if data is None else data.get("points")
     if not isinstance(items, list):
-        raise Malformed("there is no JSON object with a list of points")
-    points: list[Point] = []
+        raise MalformedReply("there is no JSON object with a list of points")
+    points: list[AnswerPoint] = []
     helpful = dropped = 0
     for item in items:
         if not isinstance(item, Mapping) or not isinstance(item.get("text"), str):
-            raise Malformed("a point is not an object with a text")
+            raise MalformedReply("a point is not an object with a text")
         score = _helpfulness(item.get("helpfulness"))
         if not score:
             continue
         if item["text"].strip() in _FILLERS:
-            raise Malformed("a point has no text")
+            raise MalformedReply("a point has no text")
         helpful += 1
         reader = CitationReader(refs)
         text = one_line(reader.feed(item["text"]) + reader.finish())
         dropped += reader.dropped
         if reader.cited:
-            points.append(Point(text, score, tuple(reader.cited)))
+            points.append(AnswerPoint(text, score, tuple(reader.cited)))
     if helpful and not points:
-        raise Malformed("no point cites a record of the context, as in [C1] or [S1]")
-    return Mapped(tuple(points), helpful - len(points), dropped)
+        raise MalformedReply("no point cites a record of the context, as in [C1] or [S1]")
+    return MappedPart(tuple(points), helpful - len(points), dropped)
 
 
 def _helpfulness(value: object) -> float:
     try:
         score = float(str(value).strip().removesuffix("%"))
     except ValueError:
-        raise Malformed(f"a point's helpfulness is {str(value)[:40]!r}, not a number") from None
+        raise MalformedReply(f"a point's helpfulness is {str(value)[:40]!r}, not a number") from None
     if not 0 <= score <= 100:
-        raise Malformed(f"a point's helpfulness is {score:g}, not from 0 to 100")
+        raise MalformedReply(f"a point's helpfulness is {score:g}, not from 0 to 100")
     return score
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredPoints:
     """The context of a final answer.
 
     Attributes:
@@ -235,7 +235,7 @@ class Gathered:
     left_out: int
 
 
-def gather_points(points: Sequence[Point], max_tokens: int, count_tokens: Callable[[str], int]) -> Gathered:
+def gather_points(points: Sequence[AnswerPoint], max_tokens: int, count_tokens: Callable[[str], int]) -> GatheredPoints:
     """Return the most helpful points as a context, until it is full; the best is cut where it alone is too long.
 
     References are numbered anew, from 1 in the order of the context.
@@ -277,9 +277,9 @@ def gather_points(points: Sequence[Point], max_tokens: int, count_tokens: Callab
             best.setdefault(refs[ref], point.helpfulness)
             cited_by[refs[ref]] = cited_by.get(refs[ref], 0) + 1
     if not taken:
-        return Gathered("", 0, {}, {}, {}, 0)
+        return GatheredPoints("", 0, {}, {}, {}, 0)
     back = {new: old for old, new in refs.items()}
-    return Gathered("\n".join(lines), used, back, best, cited_by, len(order) - taken)
+    return GatheredPoints("\n".join(lines), used, back, best, cited_by, len(order) - taken)
 
 
 def _renumbered(text: str, names: Mapping[str, str]) -> str:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import spans
 from hirag_dist.core.cooperative import Steps
-from hirag_dist.core.graph.pagerank import Ways, walk_steps
-from hirag_dist.types import Admission, FloatVector, IntVector
+from hirag_dist.core.graph.pagerank import WalkGraph, pagerank_steps
+from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
 NEAREST: Final = 5  # of each kind that a walk starts from
 
@@ -29,7 +29,7 @@ Scored = Sequence[tuple[int, float]]
 _Group = tuple[IntVector, FloatVector]  # nodes, and how much each counts
 
 
-class Origins(NamedTuple):
+class RelationProvenance(NamedTuple):
     """Where relations come from.
 
     Attributes:
@@ -40,15 +40,15 @@ class Origins(NamedTuple):
     relation_chunks: NDArray[np.int32]
 
 
-class Starts:
+class SeedSet:
     """The starting points of a question's walk."""
 
     def __init__(
         self,
-        ways: Ways,
-        origins: Origins,
+        ways: WalkGraph,
+        origins: RelationProvenance,
         seen: NDArray[np.bool_] | None = None,
-        admission: Admission | None = None,
+        admission: AccessFilter | None = None,
     ) -> None:
         """Begin without any.
 
@@ -91,7 +91,7 @@ class Starts:
     def ranked_steps(self, limit: int) -> Steps[list[tuple[int, float]]]:
         """Return (chunk row, share of the walk), best first, ties by row, step by step."""
         nodes, shares = shared([shared(self._named), shared(self._retrieved), shared(self._near)])
-        rows, mass = yield from walk_steps(self._ways, nodes, shares, self._admission, self._seen)
+        rows, mass = yield from pagerank_steps(self._ways, nodes, shares, self._admission, self._seen)
         best = np.lexsort((rows, -mass))[:limit]
         return list(zip(rows[best].tolist(), mass[best].tolist(), strict=True))
 

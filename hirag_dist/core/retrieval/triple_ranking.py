@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.numba_jit import compiled
-from hirag_dist.core.retrieval.source_ranking import Origins
+from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.core.retrieval.vector_scoring import product
 from hirag_dist.types import FloatMatrix, IntVector
 
@@ -18,7 +18,7 @@ Ranked = list[tuple[int, float]]
 
 
 def nearest_chunks(
-    origins: Origins,
+    origins: RelationProvenance,
     chunk_vectors: FloatMatrix,
     rows: IntVector,
     query: NDArray[np.float32],

@@ -3,7 +3,7 @@
 A matrix product gives a row other last bits by where it lies among the others, so ties, backends and what a caller may
 see would change scores. Here every row is multiplied by itself, in one fixed order of sums, in float64.
 
-To find the nearest of all rows it is enough to read them coarsely: `Codes` hold a byte for each number and a bound of
+To find the nearest of all rows it is enough to read them coarsely: `QuantizedVectors` hold a byte for each number and a bound of
 the error that this makes. What may be among the nearest within the bounds is then scored exactly, so the result is that
 of scoring everything, from a quarter of the memory traffic.
 """
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import admitted, seen_scores
+from hirag_dist.core.access.filter import visible_rows, visible_scores
 from hirag_dist.core.access.labels import HIDDEN, MIXED, WHOLE
 from hirag_dist.core.numba_jit import compiled, compiled_apart
-from hirag_dist.types import Admission, FloatMatrix, IntVector
+from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
 AT_ONCE = 50_000  # rows, which take a millisecond: more of them are read in a thread, and others get in
 SLACK = 16  # candidates beyond the limit that are scored exactly, so that near-ties at the end are decided there
@@ -26,7 +26,7 @@ _LEVELS = 127  # of a code, either way
 _FLOAT32 = 2.0**-21  # more than rounding to float32 changes, for its share
 
 
-class Codes(NamedTuple):
+class QuantizedVectors(NamedTuple):
     """Rows of vectors, coarsely.
 
     Attributes:
@@ -40,10 +40,10 @@ class Codes(NamedTuple):
     errors: NDArray[np.float32]
 
 
-def encode(vectors: FloatMatrix) -> Codes:
+def encode(vectors: FloatMatrix) -> QuantizedVectors:
     """Return the codes of some rows: (n, dim) vectors, whose order and number they keep."""
     n, dim = vectors.shape
-    found = Codes(np.empty((n, dim), np.int8), np.empty(n, np.float32), np.empty(n, np.float32))
+    found = QuantizedVectors(np.empty((n, dim), np.int8), np.empty(n, np.float32), np.empty(n, np.float32))
     _encode(vectors, found)
     return found
 
@@ -59,7 +59,7 @@ def nearest(
     candidates: IntVector,
     query: NDArray[np.float32],
     limit: int,
-    admission: Admission | None = None,
+    admission: AccessFilter | None = None,
 ) -> tuple[IntVector, NDArray[np.float32]]:
     """Return (rows, similarities) of the best candidates, best first, ties by row.
 
@@ -73,18 +73,18 @@ def nearest(
     if admission is None:
         scores = exact_scores(vectors, candidates, query)
     else:
-        scores = seen_scores(admission, vectors, candidates, query, exact_scores)
+        scores = visible_scores(admission, vectors, candidates, query, exact_scores)
     order = np.lexsort((candidates, -scores))[:limit]
     return candidates[order], scores[order]
 
 
 def nearest_of_all(
     vectors: FloatMatrix,
-    codes: Codes,
+    codes: QuantizedVectors,
     query: NDArray[np.float32],
     limit: int,
     end: int,
-    admission: Admission | None = None,
+    admission: AccessFilter | None = None,
 ) -> tuple[IntVector, NDArray[np.float32]]:
     """Return (rows, similarities) of the best among the first `end` rows, best first, ties by row.
 
@@ -99,7 +99,7 @@ def nearest_of_all(
     step, coded, missed = _coded(query)
     if end <= limit or not np.isfinite(missed):
         rows = np.arange(end)
-        rows = rows if admission is None else rows[admitted(admission, rows)]
+        rows = rows if admission is None else rows[visible_rows(admission, rows)]
     else:
         length = float(np.linalg.norm(query.astype(np.float64)))
         rows = _candidates(codes, coded, step, length, missed, limit, end, admission)
@@ -140,7 +140,7 @@ def product(row: NDArray[np.float32], query: NDArray[np.float64]) -> Any:
 
 
 @compiled
-def seen_product(admission: Admission | None, vectors: FloatMatrix, row: int, query: NDArray[np.float64]) -> Any:
+def filtered_product(admission: AccessFilter | None, vectors: FloatMatrix, row: int, query: NDArray[np.float64]) -> Any:
     """Return whether a caller may see a row, and its product with the question: of what is seen in part, the best."""
     if admission is None:
         return True, product(vectors[row], query)
@@ -188,7 +188,7 @@ def _scores(vectors: FloatMatrix, rows: NDArray[np.int64], query: NDArray[np.flo
 
 
 @compiled
-def _encode(vectors: FloatMatrix, found: Codes) -> None:
+def _encode(vectors: FloatMatrix, found: QuantizedVectors) -> None:
     for row in range(len(vectors)):
         own = vectors[row]
         largest = 0.0
@@ -211,14 +211,14 @@ def _encode(vectors: FloatMatrix, found: Codes) -> None:
 
 @compiled_apart
 def _candidates(
-    codes: Codes,
+    codes: QuantizedVectors,
     query: NDArray[np.int16],
     step: float,
     length: float,
     missed: float,
     limit: int,
     end: int,
-    admission: Admission | None,
+    admission: AccessFilter | None,
 ) -> Any:
     """Return the rows that may be among the `limit` nearest of the first `end`, ascending.
 

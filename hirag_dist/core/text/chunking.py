@@ -20,7 +20,7 @@ _SPACE = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     """A chunk's place: characters [start, end) of the text, and its length in tokens."""
 
     start: int
@@ -28,7 +28,7 @@ class Span:
     n_tokens: int
 
 
-def chunk_spans(text: str, encoding: Encoding, size: int, overlap: int, at_sentences: bool) -> list[Span]:
+def chunk_spans(text: str, encoding: Encoding, size: int, overlap: int, at_sentences: bool) -> list[TextSpan]:
     """Return the chunks of a text, in order; together they cover every character that is not white space.
 
     Args:
@@ -50,7 +50,7 @@ def chunk_spans(text: str, encoding: Encoding, size: int, overlap: int, at_sente
         return []
     ends = _token_ends(text, encoding)
     windows = _sentence_windows(text, ends, size, overlap) if at_sentences else _token_windows(len(ends), size, overlap)
-    spans: list[Span] = []
+    spans: list[TextSpan] = []
     for first, last in windows:
         start = int(ends[first - 1]) if first else 0
         end = int(ends[last - 1])
@@ -58,7 +58,7 @@ def chunk_spans(text: str, encoding: Encoding, size: int, overlap: int, at_sente
         lead = len(piece) - len(piece.lstrip())
         body = len(piece.strip())
         if body:
-            spans.append(Span(start + lead, start + lead + body, last - first))
+            spans.append(TextSpan(start + lead, start + lead + body, last - first))
     return spans
 
 

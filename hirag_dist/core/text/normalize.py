@@ -57,7 +57,7 @@ def is_name(name: str) -> bool:
     return 0 < len(name) <= 200 and any(ch.isalnum() for ch in name)
 
 
-def many(count: int, one: str, more: str = "") -> str:
+def count_noun(count: int, one: str, more: str = "") -> str:
     """Return a count with what is counted: `one`, or `more`, which is `one` with an s unless it is given.
 
     >>> many(1, "entity", "entities"), many(2000, "entity", "entities"), many(0, "page")

@@ -57,7 +57,7 @@ class AnswerScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class ScoreDefinition:
     """What counts as equal, and as shared.
 
     Attributes:
@@ -116,21 +116,21 @@ def _cognee_tokens(text: str) -> list[str]:
     return [_NO_WORD.sub("", word) for word in text.lower().split()]
 
 
-_HOTPOTQA = Definition(normalised, _words, frozenset({"yes", "no", "noanswer"}))
+_HOTPOTQA = ScoreDefinition(normalised, _words, frozenset({"yes", "no", "noanswer"}))
 
-DEFINITIONS: Mapping[str, Definition] = {
+DEFINITIONS: Mapping[str, ScoreDefinition] = {
     "hotpotqa": _HOTPOTQA,
     "2wikimultihopqa": _HOTPOTQA,
-    "musique": Definition(normalised, _words, f1_of_nothing=1.0),
+    "musique": ScoreDefinition(normalised, _words, f1_of_nothing=1.0),
     # the HiRAG reference's evaluation (Table 2 of its paper): articles stay, and F1 is over cl100k tokens as written
-    "hirag": Definition(_reference_form, _reference_tokens),
+    "hirag": ScoreDefinition(_reference_form, _reference_tokens),
     # cognee's comparison of memory systems: an exact match is exact but for case, and a lone dash is a word
-    "cognee": Definition(_cognee_form, _cognee_tokens, f1_of_nothing=1.0),
-    "unicode": Definition(unicode_normalised, _unicode_words, f1_of_nothing=1.0),
+    "cognee": ScoreDefinition(_cognee_form, _cognee_tokens, f1_of_nothing=1.0),
+    "unicode": ScoreDefinition(unicode_normalised, _unicode_words, f1_of_nothing=1.0),
 }
 
 
-def score_answer(answer: str, gold: Sequence[str], definition: Definition = _HOTPOTQA) -> AnswerScore:
+def score_answer(answer: str, gold: Sequence[str], definition: ScoreDefinition = _HOTPOTQA) -> AnswerScore:
     """Return how near an answer comes to the nearest of its gold answers.
 
     Args:
@@ -168,7 +168,7 @@ def is_refusal(answer: str, refusals: Sequence[str] = REFUSALS) -> bool:
     return not unicode_normalised(answer) or bool({unicode_normalised(answer), unicode_normalised(first)} & forms)
 
 
-def _against(answer: str, gold: str, definition: Definition) -> AnswerScore:
+def _against(answer: str, gold: str, definition: ScoreDefinition) -> AnswerScore:
     form, wanted = definition.form(answer), definition.form(gold)
     exact = float(form == wanted)
     if not exact and (form in definition.whole or wanted in definition.whole):

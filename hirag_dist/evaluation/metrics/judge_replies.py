@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hirag_dist.core.prompts.lenient_json import json_object
-from hirag_dist.core.prompts.reply_validation import Malformed, usable_text
+from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.types import ChatReply
 
@@ -96,7 +96,7 @@ def parse_verdicts(reply: ChatReply, criteria: Sequence[str]) -> dict[str, Verdi
     one criterion was asked for, and lines "criterion: winner". What else is said is left out.
 
     Raises:
-        Malformed: the reply can't be used, or a criterion has no plain verdict, or two that contradict each other.
+        MalformedReply: the reply can't be used, or a criterion has no plain verdict, or two that contradict each other.
     """
     text = usable_text(reply)
     bare = _BARE_LIST.match(text)
@@ -107,11 +107,11 @@ def parse_verdicts(reply: ChatReply, criteria: Sequence[str]) -> dict[str, Verdi
         said = found.get(criterion, [])
         winners = {winner_of(winner) for winner, _ in said}
         if not said:
-            raise Malformed(f"there is no verdict on {criterion}")
+            raise MalformedReply(f"there is no verdict on {criterion}")
         if None in winners:
-            raise Malformed(f"the winner of {criterion} is not 1, 2 or tie: {one_line(str(said[0][0]))[:60]}")
+            raise MalformedReply(f"the winner of {criterion} is not 1, 2 or tie: {one_line(str(said[0][0]))[:60]}")
         if len(winners) > 1:
-            raise Malformed(f"there are contradicting verdicts on {criterion}")
+            raise MalformedReply(f"there are contradicting verdicts on {criterion}")
         winner = winners.pop()
         assert winner is not None
         verdicts[criterion] = Verdict(winner, said[0][1])

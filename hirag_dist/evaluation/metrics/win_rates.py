@@ -21,7 +21,7 @@ from hirag_dist.types import FloatVector, IntVector
 Mask = NDArray[np.bool_]
 
 
-class Pair(NamedTuple):
+class AnswerPair(NamedTuple):
     """Two methods compared. `name` tells comparisons of equal methods apart where there are several."""
 
     first: str
@@ -29,7 +29,7 @@ class Pair(NamedTuple):
     name: str = ""
 
 
-def pair_titles(pairs: Sequence[Pair]) -> dict[Pair, str]:
+def pair_titles(pairs: Sequence[AnswerPair]) -> dict[AnswerPair, str]:
     """Return how each pair is shown: by its methods, and with its name where other pairs have the same methods.
 
     >>> list(pair_titles([Pair("a", "b", "x"), Pair("a", "c"), Pair("a", "c", "y")]).values())
@@ -45,7 +45,7 @@ def pair_titles(pairs: Sequence[Pair]) -> dict[Pair, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class VerdictTable:
     """Verdicts as columns of (n,) each; names are places in the lists.
 
     Attributes:
@@ -56,7 +56,7 @@ class Verdicts:
         score: float64 of the pair's first method: 1, 0.5 or 0.
     """
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[AnswerPair, ...]
     criteria: tuple[str, ...]
     questions: tuple[str, ...]
     judges: tuple[str, ...]
@@ -73,7 +73,7 @@ class Verdicts:
 
     def where(
         self, pair: int | None = None, criterion: int | None = None, judge: int | None = None, extra: Mask | None = None
-    ) -> Verdicts:
+    ) -> VerdictTable:
         """Return the verdicts on a pair, by a criterion, of a judge; None leaves all."""
         kept = np.ones(len(self), bool) if extra is None else extra.copy()
         for column, place in ((self.pair, pair), (self.criterion, criterion), (self.judge, judge)):
@@ -92,7 +92,7 @@ class Verdicts:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class WinTally:
     """Verdicts counted, from the first method's side."""
 
     wins: int
@@ -110,12 +110,12 @@ class Tally:
         return (self.wins + self.ties / 2) / self.n if self.n else None
 
 
-def tally(verdicts: Verdicts) -> Tally:
+def tally(verdicts: VerdictTable) -> WinTally:
     """Count wins, ties and losses of the first method."""
-    return Tally(*(int(np.sum(verdicts.score == score)) for score in (1.0, 0.5, 0.0)))
+    return WinTally(*(int(np.sum(verdicts.score == score)) for score in (1.0, 0.5, 0.0)))
 
 
-def balanced_rate(verdicts: Verdicts) -> float | None:
+def balanced_rate(verdicts: VerdictTable) -> float | None:
     """Return the mean of the win rates in both orders, which weigh alike also where verdicts are missing.
 
     None where an order has no verdict.
@@ -124,7 +124,7 @@ def balanced_rate(verdicts: Verdicts) -> float | None:
     return None if orders[0] is None or orders[1] is None else (orders[0] + orders[1]) / 2
 
 
-def by_question(verdicts: Verdicts) -> tuple[FloatVector, IntVector]:
+def by_question(verdicts: VerdictTable) -> tuple[FloatVector, IntVector]:
     """Return the first method's scores of each question, added up over orders, judges and replicates.
 
     Returns:
@@ -135,7 +135,7 @@ def by_question(verdicts: Verdicts) -> tuple[FloatVector, IntVector]:
     return sums, np.bincount(verdicts.question, minlength=n_questions).astype(np.int64)
 
 
-def score_differences(verdicts: Verdicts) -> FloatVector:
+def score_differences(verdicts: VerdictTable) -> FloatVector:
     """Return, of every question with a verdict, the mean score of the first method less that of the second.
 
     In points of 100, as the GraphRAG paper's Table 6 has them: 100 where the first method always won, -100 where the
@@ -167,7 +167,7 @@ class PositionBias:
     half_tied: int
 
 
-def position_bias(verdicts: Verdicts) -> PositionBias:
+def position_bias(verdicts: VerdictTable) -> PositionBias:
     """Return how far the order of the answers decides. Verdicts of several pairs and criteria may be mixed."""
     shown = np.where(verdicts.swapped, 1.0 - verdicts.score, verdicts.score)
     rates = [tally(verdicts.where(extra=verdicts.swapped == swapped)).rate for swapped in (False, True)]
@@ -183,7 +183,7 @@ def position_bias(verdicts: Verdicts) -> PositionBias:
     )
 
 
-def _both_orders(verdicts: Verdicts) -> tuple[FloatVector, FloatVector]:
+def _both_orders(verdicts: VerdictTable) -> tuple[FloatVector, FloatVector]:
     """Return the scores of what was judged in both orders: in the one, and in the other."""
     columns = (verdicts.pair, verdicts.criterion, verdicts.question, verdicts.judge, verdicts.replicate)
     keys = _joint(columns)
@@ -217,7 +217,7 @@ class LengthBias:
     n_shorter: int
 
 
-def length_bias(verdicts: Verdicts, lengths: IntVector) -> LengthBias:
+def length_bias(verdicts: VerdictTable, lengths: IntVector) -> LengthBias:
     """Return how verdicts on one pair go with the lengths of its answers.
 
     Args:
@@ -236,7 +236,7 @@ def length_bias(verdicts: Verdicts, lengths: IntVector) -> LengthBias:
     return LengthBias(means[0], means[1], won / n if n else None, longer.rate, shorter.rate, longer.n, shorter.n)
 
 
-def majority(verdicts: Verdicts) -> IntVector:
+def majority(verdicts: VerdictTable) -> IntVector:
     """Return the label of each question: 1 the first method, -1 the second, 0 a tie or no majority.
 
     A method has to win more than half of the verdicts: two wins, one loss and two ties are a tie (GraphRAG paper,
@@ -271,13 +271,13 @@ class Agreement:
     fleiss: float | None
 
 
-def agreement(verdicts: Verdicts) -> Agreement:
+def agreement(verdicts: VerdictTable) -> Agreement:
     """Return how far the judges agree, on verdicts that may be of several pairs and criteria."""
     columns = (verdicts.pair, verdicts.criterion, verdicts.question, verdicts.replicate, verdicts.swapped)
     return _agreement(_joint(columns), verdicts.judge, verdicts.score, len(verdicts.judges))
 
 
-def replicate_agreement(verdicts: Verdicts) -> Agreement:
+def replicate_agreement(verdicts: VerdictTable) -> Agreement:
     """Return how far one judge agrees with itself when asked again, over the replicates that there are."""
     columns = (verdicts.pair, verdicts.criterion, verdicts.question, verdicts.judge, verdicts.swapped)
     n_replicates = int(verdicts.replicate.max()) + 1 if len(verdicts) else 0

@@ -18,16 +18,16 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import BackendUnavailable, ModelError, RateLimited, RequestRejected
-from hirag_dist.execution.batch_api.input_files import InputFile, Purse, input_files, temporary_file
-from hirag_dist.execution.batch_api.records import Out, Returned
+from hirag_dist.execution.batch_api.input_files import InputFile, SpendingGuard, input_files, temporary_file
+from hirag_dist.execution.batch_api.records import ClosedBatch, OpenBatch
 from hirag_dist.execution.task import Task
 from hirag_dist.llm.batch_api import BatchEndpoint, BatchState
 from hirag_dist.llm.chat import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import batch_record_of
-from hirag_dist.llm.usage import Meter
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.layout import BATCHES
 from hirag_dist.storage.store import Store
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _GROUP = 256  # replies that are made durable together
 _LONGEST_WAIT_S = 60.0
-Home = Callable[[str, Meter], None]
+Home = Callable[[str, UsageMeter], None]
 Sent = Callable[[str, int, int], None]
 
 
@@ -99,7 +99,7 @@ class Batches:
         self._over_count = 1.0  # by how much an endpoint's own count of a prompt passed ours, at most
         self._runner = asyncio.Runner()
 
-    def collect(self, home: Home, out: Sequence[Out]) -> None:
+    def collect(self, home: Home, out: Sequence[OpenBatch]) -> None:
         """Wait for batches that an earlier run left out, and bring their replies home.
 
         Args:
@@ -111,7 +111,7 @@ class Batches:
         """
         self._until_home(self._collect(out, home))
 
-    def ask(self, label: str, folder: str, spent: tuple[int, float], home: Home, sent: Sent) -> Returned:
+    def ask(self, label: str, folder: str, spent: tuple[int, float], home: Home, sent: Sent) -> ClosedBatch:
         """Send the calls of a folder, wait for them, and bring the replies home.
 
         Calls that do not fit what may be spent, should the others cost all that they can, are left out: in another
@@ -148,13 +148,13 @@ class Batches:
             )
             raise
 
-    async def _collect(self, out: Sequence[Out], home: Home) -> None:
+    async def _collect(self, out: Sequence[OpenBatch], home: Home) -> None:
         begun = [await self._found(each) for each in out]
         await self._bring_home([each for each in begun if each is not None], home)
 
-    async def _ask(self, label: str, folder: str, spent: tuple[int, float], home: Home, sent: Sent) -> Returned:
-        out: list[Out] = []
-        purse = Purse(self.settings.max_usd, self.settings.max_tokens, *spent, self._over_count)
+    async def _ask(self, label: str, folder: str, spent: tuple[int, float], home: Home, sent: Sent) -> ClosedBatch:
+        out: list[OpenBatch] = []
+        purse = SpendingGuard(self.settings.max_usd, self.settings.max_tokens, *spent, self._over_count)
         with closing(input_files(self.store, folder, purse, self.settings.lines)) as files:
             for lines in files:
                 out.append(await self._send(label, lines))
@@ -163,13 +163,13 @@ class Batches:
         sent(label, len(out), sum(each.lines for each in out))
         return await self._bring_home(out, home)
 
-    async def _send(self, label: str, lines: InputFile) -> Out:
+    async def _send(self, label: str, lines: InputFile) -> OpenBatch:
         """Upload lines and begin their batch, each step written down before and after."""
         api = self._target(lines.endpoint).api
         if lines.endpoint not in self._checked:
             await self._patiently(api.check)
             self._checked.add(lines.endpoint)
-        out = Out(
+        out = OpenBatch(
             uuid.uuid4().hex,
             lines.endpoint,
             label,
@@ -189,11 +189,11 @@ class Batches:
             await self._forget(out)
             raise
         self._note(out)
-        calls = many(out.lines, "call")
+        calls = count_noun(out.lines, "call")
         log.info("%s: batch %s of %s is out at endpoint %s", label, out.batch, calls, out.endpoint)
         return out
 
-    async def _begin(self, api: BatchEndpoint, out: Out) -> BatchState:
+    async def _begin(self, api: BatchEndpoint, out: OpenBatch) -> BatchState:
         """Begin a batch, once: where an answer was lost the endpoint may have begun it all the same."""
         lost = False
 
@@ -205,7 +205,7 @@ class Batches:
 
         return await self._patiently(begin)
 
-    async def _found(self, out: Out) -> Out | None:
+    async def _found(self, out: OpenBatch) -> OpenBatch | None:
         """Return a batch with the id that it has at its endpoint; None where it was never begun, and is forgotten."""
         if out.batch is not None:
             return out
@@ -218,13 +218,13 @@ class Batches:
         self._note(found)
         return found
 
-    async def _bring_home(self, out: Sequence[Out], home: Home) -> Returned:
+    async def _bring_home(self, out: Sequence[OpenBatch], home: Home) -> ClosedBatch:
         """Wait for batches; what ends is brought home while others go on.
 
         Raises:
             ModelError: some were given up, or are not known there any more; the others are home.
         """
-        returned = Returned()
+        returned = ClosedBatch()
         waiting = list(out)
         while True:
             for each in list(waiting):
@@ -246,16 +246,16 @@ class Batches:
             raise ModelError("; ".join(returned.problems))
         return returned
 
-    def _out_of_sight(self, out: Out, error: RequestRejected) -> str:
+    def _out_of_sight(self, out: OpenBatch, error: RequestRejected) -> str:
         return (
-            f"batch {out.batch} ({many(out.lines, 'call')} of {out.stage}) cannot be looked at: {error}. If it is gone "
+            f"batch {out.batch} ({count_noun(out.lines, 'call')} of {out.stage}) cannot be looked at: {error}. If it is gone "
             f"for good, delete {self.store.uri}/{out.path}: its calls are then asked, and paid, again"
         )
 
-    async def _take_in(self, out: Out, state: BatchState, returned: Returned) -> Meter:
+    async def _take_in(self, out: OpenBatch, state: BatchState, returned: ClosedBatch) -> UsageMeter:
         """Put a batch's replies into the ledger, and forget the batch; return what they cost."""
         target = self._target(out.endpoint)
-        meter = Meter()
+        meter = UsageMeter()
         ledger = Ledger(self.store)
         try:
             for file_id in state.files:
@@ -285,11 +285,11 @@ class Batches:
         await self._forget(out, state.files)
         return meter
 
-    def _note(self, out: Out) -> None:
+    def _note(self, out: OpenBatch) -> None:
         with self._fence():
             self.store.write_json(out.path, asdict(out))
 
-    async def _forget(self, out: Out, files: Sequence[str] = ()) -> None:
+    async def _forget(self, out: OpenBatch, files: Sequence[str] = ()) -> None:
         """Remove the record of a batch, then its files: they do no harm where that fails."""
         with self._fence():
             self.store.delete(out.path)
@@ -318,7 +318,7 @@ class Batches:
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
 
-class Rounds:
+class BatchAttempts:
     """The passes over one stage's tasks: in which of them calls are left for batches, and when they are sent directly.
 
     A round that brings a reply does not count against the limit: a second step, a gleaning, a refused reply asked again

@@ -16,7 +16,7 @@ from hirag_dist.storage.store import Store
 MOST_BYTES = 100_000_000  # of a file; OpenAI takes twice that
 
 
-class Purse:
+class SpendingGuard:
     """What may still be spent, should every call cost all that it can."""
 
     def __init__(
@@ -78,7 +78,7 @@ class InputFile:
         self.most_usd += call.most_usd
 
 
-def input_files(store: Store, folder: str, purse: Purse, max_lines: int) -> Generator[InputFile]:
+def input_files(store: Store, folder: str, purse: SpendingGuard, max_lines: int) -> Generator[InputFile]:
     """Yield the calls of a folder as files, each open until the next is asked for; close the generator.
 
     A call that several tasks lack is in one of them. Calls that the purse cannot pay are in none.

@@ -10,7 +10,7 @@ from hirag_dist.storage.store import Store
 
 
 @dataclass(frozen=True)
-class Out:
+class OpenBatch:
     """A batch that is out, as the store has it.
 
     Attributes:
@@ -39,14 +39,14 @@ class Out:
         return f"{BATCHES}/{self.id}.json"
 
 
-def batches_out(store: Store) -> list[Out]:
+def open_batches(store: Store) -> list[OpenBatch]:
     """Return the batches of an index that are out, oldest first."""
-    found = [Out(**store.read_json(f"{BATCHES}/{name}")) for name in store.names(BATCHES)]
+    found = [OpenBatch(**store.read_json(f"{BATCHES}/{name}")) for name in store.names(BATCHES)]
     return sorted(found, key=lambda out: (out.created_at, out.id))
 
 
 @dataclass(slots=True)
-class Returned:
+class ClosedBatch:
     """What became of the calls of some batches.
 
     Attributes:

@@ -15,13 +15,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.ray.cluster import check_gpus, count_cpus, start
-from hirag_dist.execution.ray.quota_actor import TreasuryActor
-from hirag_dist.execution.ray.resident_shards import RayHeld
-from hirag_dist.execution.ray.worker_pool import LOST, Crew, GpuWorkers, Use
+from hirag_dist.execution.ray.quota_actor import QuotaActor
+from hirag_dist.execution.ray.resident_shards import RayResidentShards
+from hirag_dist.execution.ray.worker_pool import LOST, GpuWorkers, PoolLease, WorkerPool
 from hirag_dist.execution.ray.workers import MakeServices, actor
 from hirag_dist.execution.stage import asks_models, kernels_of
 from hirag_dist.execution.task import Task, TaskResult
-from hirag_dist.llm.limits.coordinator import Treasury
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import CPU
 
 _COMPUTING = 2  # tasks of a worker that compute: one runs, one is ready
@@ -39,7 +39,7 @@ class RayExecutor:
     def __init__(
         self,
         make_services: MakeServices,
-        make_treasury: Callable[[], Treasury],
+        make_treasury: Callable[[], QuotaCoordinator],
         *,
         workers: int | None = None,
         address: str | None = None,
@@ -75,12 +75,12 @@ class RayExecutor:
         name = f"treasury-{uuid.uuid4().hex}"  # workers look it up by name: a handle would tie their restart to us
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._treasury = (  # lives as we do, and is not started again: what was spent would be forgotten
-            actor(TreasuryActor, max_restarts=0)
+            actor(QuotaActor, max_restarts=0)
             .options(name=name, scheduling_strategy=here, num_cpus=0, max_concurrency=10_000)
             .remote(make_treasury)
         )
         forget, listen = self._treasury.forget.remote, self._treasury.warning.remote
-        self._crew = Crew(make_services, name, count, forget, listen, gpu)
+        self._crew = WorkerPool(make_services, name, count, forget, listen, gpu)
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         """Run tasks on the least busy workers, yield results as they come.
@@ -98,7 +98,7 @@ class RayExecutor:
         with self._crew.using(len(ahead), on_gpu) as use:
             yield from self._map(chain(ahead, waiting), use)
 
-    def _map(self, waiting: Iterator[Task], use: Use) -> Iterator[TaskResult]:
+    def _map(self, waiting: Iterator[Task], use: PoolLease) -> Iterator[TaskResult]:
         lost: list[Task] = []  # with the worker that had them
         losses: Counter[Hashable] = Counter()
         running: dict[Any, tuple[int, Task]] = {}
@@ -143,10 +143,10 @@ class RayExecutor:
     @contextmanager
     def hold(
         self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True, kernels: str = CPU
-    ) -> Iterator[RayHeld]:
+    ) -> Iterator[RayResidentShards]:
         """Lend shards that stay in the workers, spread evenly over those that are there."""
         on_gpu = kernels != CPU
-        held = RayHeld(self._crew, load, shards, keep, on_gpu)
+        held = RayResidentShards(self._crew, load, shards, keep, on_gpu)
         with self._crew.using(len(shards), on_gpu):
             try:
                 yield held

@@ -11,34 +11,36 @@ import ray
 
 from hirag_dist.errors import HiragError, StageFailed
 from hirag_dist.execution.ray.cluster import last_line
-from hirag_dist.llm.limits.coordinator import Treasury
-from hirag_dist.llm.limits.protocol import Events, Loan, Order, State, Want
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.protocol import Lease, LeaseAdjustment, LeaseDemand, UsageReport, WorkerUsage
 
 
-class RemoteTreasury:
+class RemoteQuotaCoordinator:
     """The cluster's one treasury, asked from a worker. Implements `llm.limits.client.Lender`."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
 
-    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
-        """As `Treasury.ask`."""
+    async def ask(
+        self, holder: str, endpoint: str, state: WorkerUsage, want: LeaseDemand, events: UsageReport
+    ) -> Lease:
+        """As `QuotaCoordinator.ask`."""
         answer = await self._reached(self._actor.ask.remote(holder, endpoint, state, want, events))
         if isinstance(answer, HiragError):
             raise answer
-        loan: Loan = answer
+        loan: Lease = answer
         return loan
 
-    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
-        """As `Treasury.tell`."""
+    async def tell(self, holder: str, endpoint: str, state: WorkerUsage, events: UsageReport) -> LeaseAdjustment:
+        """As `QuotaCoordinator.tell`."""
         answer = await self._reached(self._actor.tell.remote(holder, endpoint, state, events))
         if isinstance(answer, HiragError):
             raise answer
-        order: Order = answer
+        order: LeaseAdjustment = answer
         return order
 
     async def leave(self, holder: str) -> None:
-        """As `Treasury.leave`."""
+        """As `QuotaCoordinator.leave`."""
         await self._reached(self._actor.leave.remote(holder))
 
     async def _reached(self, ref: Any) -> Any:
@@ -49,11 +51,11 @@ class RemoteTreasury:
             raise StageFailed(f"{said} ({last_line(error)})") from error
 
 
-class TakenForDead(StageFailed):
+class DeclaredDead(StageFailed):
     """This worker was taken for dead, and what it was lent has gone back."""
 
 
-_TAKEN_FOR_DEAD = TakenForDead("this worker was taken for dead")
+_TAKEN_FOR_DEAD = DeclaredDead("this worker was taken for dead")
 
 
 class _Warnings(logging.Handler):
@@ -68,13 +70,13 @@ class _Warnings(logging.Handler):
         self.said.put_nowait(record.getMessage())
 
 
-class TreasuryActor:
+class QuotaActor:
     """Holds the treasury, and knows which worker lives under which name, so that the loans of a dead one return."""
 
-    def __init__(self, make_treasury: Callable[[], Treasury]) -> None:
+    def __init__(self, make_treasury: Callable[[], QuotaCoordinator]) -> None:
         self._treasury = make_treasury()
         self._warnings = _Warnings()
-        logging.getLogger(Treasury.__module__).addHandler(self._warnings)
+        logging.getLogger(QuotaCoordinator.__module__).addHandler(self._warnings)
         self._lives: dict[str, str] = {}  # worker → its present name as a holder
         self._gone: set[str] = set()
         self._n_asks = self._n_tells = 0
@@ -83,8 +85,10 @@ class TreasuryActor:
         """Return how many questions and reports came so far."""
         return self._n_asks, self._n_tells
 
-    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan | HiragError:
-        """As `Treasury.ask`, an error as the answer."""
+    async def ask(
+        self, holder: str, endpoint: str, state: WorkerUsage, want: LeaseDemand, events: UsageReport
+    ) -> Lease | HiragError:
+        """As `QuotaCoordinator.ask`, an error as the answer."""
         self._n_asks += 1
         if await self._is_gone(holder):
             return _TAKEN_FOR_DEAD
@@ -97,19 +101,21 @@ class TreasuryActor:
                 return _TAKEN_FOR_DEAD
             raise
 
-    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order | HiragError:
-        """As `Treasury.tell`, an error as the answer."""
+    async def tell(
+        self, holder: str, endpoint: str, state: WorkerUsage, events: UsageReport
+    ) -> LeaseAdjustment | HiragError:
+        """As `QuotaCoordinator.tell`, an error as the answer."""
         self._n_tells += 1
         if await self._is_gone(holder):
             return _TAKEN_FOR_DEAD
         return await self._treasury.tell(holder, endpoint, state, events)
 
     async def leave(self, holder: str) -> None:
-        """As `Treasury.leave`."""
+        """As `QuotaCoordinator.leave`."""
         await self._treasury.leave(holder)
 
     async def charge(self, tokens: int, usd: float) -> None:
-        """As `Treasury.charge`."""
+        """As `QuotaCoordinator.charge`."""
         self._treasury.charge(tokens, usd)
 
     async def warning(self) -> str:

@@ -10,14 +10,14 @@ from typing import Any
 import ray
 
 from hirag_dist.errors import HiragError
-from hirag_dist.execution.ray.worker_pool import LOST, Crew
+from hirag_dist.execution.ray.worker_pool import LOST, WorkerPool
 from hirag_dist.execution.ray.workers import ShardStep
 
 _STEPS = 2  # of a worker at a time: one runs, one is ready
 _AHEAD = 4  # steps a worker beyond the one whose result is awaited: what came too early waits in Ray's store
 
 
-class RayHeld:
+class RayResidentShards:
     """Implements `ports.Held`. Each shard has a home, the worker that loaded it.
 
     The shards of a worker that died are loaded by others. Every call names its shard and how to load it, so that a
@@ -26,7 +26,7 @@ class RayHeld:
     """
 
     def __init__(
-        self, crew: Crew, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool, on_gpu: bool
+        self, crew: WorkerPool, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool, on_gpu: bool
     ) -> None:
         self._crew = crew
         self._load = load
@@ -98,8 +98,8 @@ class _Round:
 
     def __init__(
         self,
-        held: RayHeld,
-        crew: Crew,
+        held: RayResidentShards,
+        crew: WorkerPool,
         n_shards: int,
         most_ahead: int,
         step: Callable[[Any, Any, Any], Any],

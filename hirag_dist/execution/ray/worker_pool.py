@@ -42,7 +42,7 @@ class GpuWorkers:
 
 
 @dataclass(slots=True, eq=False)
-class Use:
+class PoolLease:
     """A use of workers that is under way.
 
     Attributes:
@@ -52,14 +52,14 @@ class Use:
     n: int
 
 
-class Lost:
+class WorkerLost:
     """What became of work whose worker died: it is to be done again."""
 
 
-LOST = Lost()
+LOST = WorkerLost()
 
 
-class Crew:
+class WorkerPool:
     """The workers of an executor, and which of them are there.
 
     A worker that dies is given no work until it is there again: its node may never be, and the others go on. Numbers
@@ -97,7 +97,7 @@ class Crew:
         self.workers: dict[int, Any] = {}
         # A call that ends when the worker is there → the worker. A busy cluster may have no room for some yet.
         self._away: dict[Any, int] = {}
-        self._uses: list[Use] = []  # of the workers with a GPU
+        self._uses: list[PoolLease] = []  # of the workers with a GPU
         self._worked: dict[int, float] = {}  # worker with a GPU → when it worked last, or was started
         self._say_at: float | None = None  # when to say that none of them is there
         for number in range(count):
@@ -118,13 +118,13 @@ class Crew:
         return least_busy(self.there(on_gpu), load, room)
 
     @contextmanager
-    def using(self, n: int, on_gpu: bool) -> Iterator[Use]:
+    def using(self, n: int, on_gpu: bool) -> Iterator[PoolLease]:
         """Have up to n workers of a kind while the block lasts: those with a GPU are asked for, the others are there.
 
         No more of them are started than there are pieces of work, and no more are kept: each may be a node that is
-        paid for. Who uses them lowers `Use.n` where less is left to do.
+        paid for. Who uses them lowers `PoolLease.n` where less is left to do.
         """
-        use = Use(n)
+        use = PoolLease(n)
         if not self._apart(on_gpu):
             yield use
             return
@@ -284,7 +284,7 @@ def least_busy(there: Iterable[int], load: Mapping[int, int], room: int) -> int 
     return min(free, key=lambda n: (load[n], n), default=None)
 
 
-def _lost(unit: Hashable, losses: Counter[Hashable], error: Exception) -> Lost | StageFailed:
+def _lost(unit: Hashable, losses: Counter[Hashable], error: Exception) -> WorkerLost | StageFailed:
     losses[unit] += 1
     if losses[unit] < _MOST_LOSSES:
         return LOST

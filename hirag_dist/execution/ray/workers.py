@@ -10,12 +10,12 @@ from typing import Any
 import ray
 
 from hirag_dist.errors import HiragError
-from hirag_dist.execution.ray.quota_actor import RemoteTreasury, TakenForDead
+from hirag_dist.execution.ray.quota_actor import DeclaredDead, RemoteQuotaCoordinator
 from hirag_dist.execution.stage import Services
 from hirag_dist.execution.task import Task, TaskResult, one_thread, run_task
-from hirag_dist.llm.limits.client import Lender
+from hirag_dist.llm.limits.client import QuotaClient
 
-MakeServices = Callable[[Lender, str], Services]
+MakeServices = Callable[[QuotaClient, str], Services]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Worker:
         try:
             services = self._made_services()
             return await run_task(task, services)
-        except TakenForDead:  # by mistake: it begins a new life with nothing lent
+        except DeclaredDead:  # by mistake: it begins a new life with nothing lent
             if self._services is services:
                 self._services = None
             return await self.run(task)
@@ -88,7 +88,7 @@ class Worker:
 
     def _made_services(self) -> Services:
         if self._services is None:  # built here: clients and device handles do not pickle
-            lender = RemoteTreasury(ray.get_actor(self._treasury_name))
+            lender = RemoteQuotaCoordinator(ray.get_actor(self._treasury_name))
             self._services = self._make_services(lender, f"{self._number}/{uuid.uuid4().hex}")
         return self._services
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from hirag_dist.core.text.chunking import Span, chunk_spans
+from hirag_dist.core.text.chunking import TextSpan, chunk_spans
 from hirag_dist.core.text.ids import chunk_id
 from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables
 from hirag_dist.schemas import CHUNKS, DOCUMENTS
@@ -34,7 +34,7 @@ class ChunkDocuments:
         for document in tables["documents"].to_pylist():
             text = document["text"]
             if self.method == "none":
-                spans = [Span(0, len(text), services.count_tokens(text))]
+                spans = [TextSpan(0, len(text), services.count_tokens(text))]
             else:
                 at_sentences = self.method == "sentences"
                 spans = chunk_spans(text, services.encoding, self.size, self.overlap, at_sentences)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from hirag_dist.core.entities.merging import mentions_of
-from hirag_dist.core.prompts.reply_parsing import Extraction, parse_extraction
+from hirag_dist.core.prompts.reply_parsing import ExtractionReply, parse_extraction
 from hirag_dist.core.prompts.templates import Prompts, extraction_request, gleaning_request
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables, reject_row, together
@@ -54,7 +54,7 @@ class ExtractGraph:
             "rejects": pa.Table.from_pylist(rejects, REJECTS),
         }
 
-    async def _chunk(self, text: str, services: Services) -> tuple[Extraction, list[Rejected]]:
+    async def _chunk(self, text: str, services: Services) -> tuple[ExtractionReply, list[Rejected]]:
         """Return what was found, and the calls whose reply was refused to the last; one does not undo the other."""
         if self.method == "joint":
             return await self._glean(self._request("extract-graph", text), text, services)
@@ -64,23 +64,25 @@ class ExtractGraph:
         named = {name_key(entity.name): (entity.name, entity.type) for entity in reversed(entities.entities)}
         pairs = tuple(reversed(named.values()))
         relations, more = await self._glean(self._request("extract-relations", text, pairs), text, services)
-        return Extraction(entities.entities, relations.relations), refused + more
+        return ExtractionReply(entities.entities, relations.relations), refused + more
 
     def _request(self, task: str, text: str, entities: tuple[tuple[str, str], ...] = ()) -> ChatRequest:
         form = task if self.structured else None
         return extraction_request(task, text, self.prompts, self.entity_types, form, entities)
 
-    async def _glean(self, request: ChatRequest, text: str, services: Services) -> tuple[Extraction, list[Rejected]]:
+    async def _glean(
+        self, request: ChatRequest, text: str, services: Services
+    ) -> tuple[ExtractionReply, list[Rejected]]:
         """Ask, and ask again for what was missed; a refused gleaning loses nothing of what came before."""
         own_prompt = any(task.startswith("extract-") for task in self.prompts.instructions)  # may ask for a language
         read = text if self.same_language and not own_prompt else ""
 
-        def accept(reply: ChatReply) -> tuple[Extraction, str]:
+        def accept(reply: ChatReply) -> tuple[ExtractionReply, str]:
             return parse_extraction(reply, read), reply.text
 
         found = await services.chat.ask(request, accept)
         if isinstance(found, Rejected):
-            return Extraction((), ()), [found]
+            return ExtractionReply((), ()), [found]
         extraction, said = found
         for _ in range(self.gleaning_rounds):
             request = gleaning_request(request, said)
@@ -90,5 +92,7 @@ class ExtractGraph:
             if not (more[0].entities or more[0].relations):
                 break
             said = more[1]
-            extraction = Extraction(extraction.entities + more[0].entities, extraction.relations + more[0].relations)
+            extraction = ExtractionReply(
+                extraction.entities + more[0].entities, extraction.relations + more[0].relations
+            )
         return extraction, []

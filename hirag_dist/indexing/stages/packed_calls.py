@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from hirag_dist.core.prompts.packing import packs, size_of, split_reply
-from hirag_dist.core.prompts.reply_validation import Malformed
+from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import pack_request
 from hirag_dist.execution.stage import Services, together
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Unit(Generic[T]):
-    """One unit's call, as it would be asked alone, and how its reply is read (raises Malformed)."""
+class PackableUnit(Generic[T]):
+    """One unit's call, as it would be asked alone, and how its reply is read (raises MalformedReply)."""
 
     request: ChatRequest
     parse: Callable[[ChatReply], T]
 
 
 @dataclass(frozen=True)
-class Packing:
+class PackingOptions:
     """What may share a call: units of `max_tokens` together, about, and `max_units` of them at most."""
 
     max_tokens: int
@@ -32,7 +32,7 @@ class Packing:
 
 
 async def ask_packed(
-    units: Sequence[Unit[T]], packing: Packing, task: str, system: Message, services: Services
+    units: Sequence[PackableUnit[T]], packing: PackingOptions, task: str, system: Message, services: Services
 ) -> list[T | Rejected]:
     """Return what each unit's reply was read as, in order, or a `Rejected` after its last attempt.
 
@@ -48,29 +48,31 @@ async def ask_packed(
     return [each for group in found for each in group]
 
 
-async def ask_pack(units: Sequence[Unit[T]], task: str, system: Message, services: Services) -> list[T | Rejected]:
+async def ask_pack(
+    units: Sequence[PackableUnit[T]], task: str, system: Message, services: Services
+) -> list[T | Rejected]:
     """Return what each unit's reply was read as, asked in one call; what cannot be read there is asked alone."""
     if len(units) == 1:
         return [await services.chat.ask(units[0].request, units[0].parse)]
 
-    def accept(reply: ChatReply) -> list[T | Malformed]:
+    def accept(reply: ChatReply) -> list[T | MalformedReply]:
         parts = zip(units, split_reply(reply, len(units)), strict=True)
-        found: list[T | Malformed] = [_parse(unit.parse, part) for unit, part in parts]
+        found: list[T | MalformedReply] = [_parse(unit.parse, part) for unit, part in parts]
         return found
 
     together_read = await services.chat.ask(pack_request(task, [unit.request for unit in units], system), accept)
-    read: Sequence[T | Malformed | Rejected]
+    read: Sequence[T | MalformedReply | Rejected]
     read = [together_read] * len(units) if isinstance(together_read, Rejected) else together_read
-    failed = [at for at, each in enumerate(read) if isinstance(each, Malformed | Rejected)]
+    failed = [at for at, each in enumerate(read) if isinstance(each, MalformedReply | Rejected)]
     again = await together(services.chat.ask(units[at].request, units[at].parse) for at in failed)
     alone = dict(zip(failed, again, strict=True))
-    return [alone[at] if isinstance(each, Malformed | Rejected) else each for at, each in enumerate(read)]
+    return [alone[at] if isinstance(each, MalformedReply | Rejected) else each for at, each in enumerate(read)]
 
 
-def _parse(parse: Callable[[ChatReply], T], part: ChatReply | Malformed) -> T | Malformed:
-    if isinstance(part, Malformed):
+def _parse(parse: Callable[[ChatReply], T], part: ChatReply | MalformedReply) -> T | MalformedReply:
+    if isinstance(part, MalformedReply):
         return part
     try:
         return parse(part)
-    except Malformed as refusal:
+    except MalformedReply as refusal:
         return refusal

@@ -15,9 +15,9 @@ from hirag_dist.execution.stage import ByKey, ByRows, InRounds, Schemas, Service
 from hirag_dist.indexing.stages.embed import vector_matrix
 from hirag_dist.indexing.stages.memberships import CELL_LINKS
 from hirag_dist.indexing.stages.partition_tables import CELL_NODES, cells_of, node_table
-from hirag_dist.protocols import Held, Kernels
+from hirag_dist.protocols import Kernels, ResidentShards
 from hirag_dist.schemas import VECTORS
-from hirag_dist.types import FloatMatrix, IntVector, Mixture, Statistics
+from hirag_dist.types import FloatMatrix, IntVector, Mixture, MixtureStatistics
 
 CELL_ROWS = pa.schema(  # a row of the layer, once for each cell that it is in
     [
@@ -57,12 +57,12 @@ class FitCells:
         """Return the number of the first row, and the scores."""
         return first_row, _finite_scores(rows, self.dims)
 
-    def go_round(self, shards: Held, kernels: Kernels, n_rows: int) -> Tables:
+    def go_round(self, shards: ResidentShards, kernels: Kernels, n_rows: int) -> Tables:
         """Return the mixtures."""
         numbers = sample_numbers(n_rows, sample_size(n_rows, self.settings), self.settings.seed)
         sample = np.concatenate(list(shards.each(_sampled, numbers)))
 
-        def each(mixture: Mixture) -> Statistics:
+        def each(mixture: Mixture) -> MixtureStatistics:
             return total(shards.each(_statistics, (self.kernels, mixture)))
 
         return {"nodes": node_table(fit_cells(kernels, each, sample, n_rows, self.settings))}
@@ -152,6 +152,6 @@ def _sampled(services: Services, shard: tuple[int, FloatMatrix], numbers: IntVec
     return rows[numbers[first:last] - first_row]
 
 
-def _statistics(services: Services, shard: tuple[int, FloatMatrix], asked: tuple[str, Mixture]) -> Statistics:
+def _statistics(services: Services, shard: tuple[int, FloatMatrix], asked: tuple[str, Mixture]) -> MixtureStatistics:
     kernels, mixture = asked
     return services.kernels(kernels).statistics(shard[1], mixture)

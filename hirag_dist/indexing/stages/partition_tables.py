@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hirag_dist.core.clustering.partition_tree import Cells, Node
+from hirag_dist.core.clustering.partition_tree import PartitionNode, PartitionTree
 from hirag_dist.types import Mixture
 
 CELL_NODES = pa.schema(  # a row a node, the root first, parents before their children; none where there is one cell
@@ -25,17 +25,17 @@ CELL_NODES = pa.schema(  # a row a node, the root first, parents before their ch
 )
 
 
-def node_table(cells: Cells) -> pa.Table:
+def node_table(cells: PartitionTree) -> pa.Table:
     """Return CELL_NODES."""
     rows: list[dict[str, Any]] = []
 
-    def add(node: Node, parent: int, place: int) -> None:
+    def add(node: PartitionNode, parent: int, place: int) -> None:
         own, mixture = len(rows), node.mixture
         rows.append(
             {
                 "parent": parent,
                 "place": place,
-                "cells": [-1 if isinstance(child, Node) else child for child in node.children],
+                "cells": [-1 if isinstance(child, PartitionNode) else child for child in node.children],
                 "covariance": mixture.covariance,
                 "min_variance": mixture.min_variance,
                 "dims": mixture.means.shape[1],
@@ -45,7 +45,7 @@ def node_table(cells: Cells) -> pa.Table:
             }
         )
         for number, child in enumerate(node.children):
-            if isinstance(child, Node):
+            if isinstance(child, PartitionNode):
                 add(child, own, number)
 
     if cells.root is not None:
@@ -53,18 +53,18 @@ def node_table(cells: Cells) -> pa.Table:
     return pa.Table.from_pylist(rows, CELL_NODES)
 
 
-def cells_of(table: pa.Table) -> Cells:
+def cells_of(table: pa.Table) -> PartitionTree:
     """Return what `node_table` was made of; its likelihoods are not kept."""
     rows = table.to_pylist()
     if not rows:
-        return Cells(None, 1)
+        return PartitionTree(None, 1)
     children: list[list[Any]] = [list(row["cells"]) for row in rows]
     for own in range(len(rows) - 1, -1, -1):  # children come after their parents: here they are done first
         row = rows[own]
-        node = Node(_mixture(row), tuple(children[own]))
+        node = PartitionNode(_mixture(row), tuple(children[own]))
         if row["parent"] >= 0:
             children[row["parent"]][row["place"]] = node
-    return Cells(node, 1 + max(cell for row in rows for cell in row["cells"]))
+    return PartitionTree(node, 1 + max(cell for row in rows for cell in row["cells"]))
 
 
 def _mixture(row: dict[str, Any]) -> Mixture:

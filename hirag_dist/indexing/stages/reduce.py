@@ -12,7 +12,7 @@ from hirag_dist.core.clustering.pca import principal_axes, total_moments
 from hirag_dist.errors import ConfigError
 from hirag_dist.execution.stage import ByRows, InRounds, Schemas, Services, Split, Tables, Whole
 from hirag_dist.indexing.stages.embed import vector_matrix, vector_table
-from hirag_dist.protocols import Held, Kernels
+from hirag_dist.protocols import Kernels, ResidentShards
 from hirag_dist.schemas import VECTORS
 from hirag_dist.types import FloatMatrix, Moments, Projection
 
@@ -53,7 +53,7 @@ class FitProjection:
         """Return the vectors."""
         return vector_matrix(rows, self.dim)
 
-    def go_round(self, shards: Held, kernels: Kernels, n_rows: int) -> Tables:
+    def go_round(self, shards: ResidentShards, kernels: Kernels, n_rows: int) -> Tables:
         """Return the projection."""
         found = principal_axes(
             total_moments(shards.each(_moments, self.kernels)), n_axes(self.dim, self.reduce_dims, n_rows)

@@ -16,17 +16,17 @@ from hirag_dist.core.prompts.templates import PACKED, Prompts, report_request
 from hirag_dist.core.reports.material import (
     ChildReport,
     ClaimLine,
-    Draft,
-    Link,
-    Material,
-    Member,
+    ReportDraft,
+    ReportMaterial,
+    ReportMember,
+    ReportRelation,
     members_report,
     report_row,
 )
 from hirag_dist.core.reports.selection import OUTLINES
 from hirag_dist.errors import Deferred
 from hirag_dist.execution.stage import ByKey, Schemas, Services, Split, Tables, reject_row, together
-from hirag_dist.indexing.stages.packed_calls import Packing, Unit, ask_pack
+from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_pack
 from hirag_dist.indexing.stages.report_text import CLAIM_LINES, ENTITY_LINES, RELATION_LINES
 from hirag_dist.schemas import REJECTS, REPORTS
 from hirag_dist.types import Rejected
@@ -65,7 +65,7 @@ class WriteReports:
     max_tokens: int
     min_entities: int
     tokenizer: str
-    packing: Packing
+    packing: PackingOptions
     same_language: bool
     prompts: Prompts
     models: tuple[str, ...]
@@ -82,7 +82,7 @@ class WriteReports:
                 reports.put(own, members_report(own, row["level"], members))
             else:
                 claims = lines.claims(row)
-                draft = Draft(members, lines.links(row), self.max_tokens, services.count_tokens, claims=claims)
+                draft = ReportDraft(members, lines.links(row), self.max_tokens, services.count_tokens, claims=claims)
                 wanted.append(_Wanted(row, draft))
         system = self.prompts.system(PACKED["report"], PACKED["report"] if self.structured else None)
 
@@ -109,11 +109,11 @@ class WriteReports:
             for pack in packs(sizes, self.packing.max_tokens, self.packing.max_units):
                 yield here[pack.start : pack.stop]
 
-    def _unit(self, shown: Material) -> Unit[ReportRecord]:
+    def _unit(self, shown: ReportMaterial) -> PackableUnit[ReportRecord]:
         compare = self.same_language and "report" not in self.prompts.instructions
         read = " ".join((*shown.entities, *shown.relations, *shown.claims, *shown.reports)) if compare else ""
         form = "report" if self.structured else None
-        return Unit(
+        return PackableUnit(
             report_request(shown.entities, shown.relations, shown.reports, self.prompts, form, shown.claims),
             lambda reply: parse_report(reply, read),
         )
@@ -128,7 +128,7 @@ class _Wanted:
     """An OUTLINES row whose report takes a call."""
 
     row: dict[str, Any]
-    draft: Draft
+    draft: ReportDraft
 
 
 class _Lines:
@@ -141,14 +141,14 @@ class _Lines:
         for row in claims.drop_columns("tree").to_pylist():
             self._claims.setdefault(row["entity_id"], {})[row["claim_id"]] = ClaimLine(**row)
 
-    def members(self, row: dict[str, Any]) -> list[Member]:
+    def members(self, row: dict[str, Any]) -> list[ReportMember]:
         """Return the members that a report may show, most prominent first."""
-        return [Member(**self._entities[own]) for own in row["entity_ids"]]
+        return [ReportMember(**self._entities[own]) for own in row["entity_ids"]]
 
-    def links(self, row: dict[str, Any]) -> list[Link]:
+    def links(self, row: dict[str, Any]) -> list[ReportRelation]:
         """Return the relations that a report may show, heaviest first."""
         return [
-            Link(**found, source=self._name(found["source_id"]), target=self._name(found["target_id"]))
+            ReportRelation(**found, source=self._name(found["source_id"]), target=self._name(found["target_id"]))
             for found in (self._relations[own] for own in row["relation_ids"])
         ]
 

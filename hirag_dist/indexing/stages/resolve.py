@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.entities.resolution.candidate_pairs import LLM, Pair, Rules, propose_pairs
-from hirag_dist.core.entities.resolution.entity_features import View
+from hirag_dist.core.entities.resolution.candidate_pairs import LLM, CandidatePair, PairRules, propose_pairs
+from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
 from hirag_dist.core.entities.resolution.union import group_pairs
 from hirag_dist.core.graph.csr import rows_of
-from hirag_dist.core.prompts.reply_parsing import Same, parse_same
+from hirag_dist.core.prompts.reply_parsing import SameEntityReply, parse_same
 from hirag_dist.core.prompts.templates import PACKED, Prompts, same_entity_request
 from hirag_dist.core.text.ids import content_id, entity_id
 from hirag_dist.core.text.normalize import shorten
 from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables, Whole, reject_row
 from hirag_dist.indexing.stages.embed import vector_rows
-from hirag_dist.indexing.stages.packed_calls import Packing, Unit, ask_packed
+from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
 from hirag_dist.schemas import ALIASES, ENTITIES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS, VECTORS
 from hirag_dist.types import Rejected
 
@@ -59,7 +59,7 @@ class ProposePairs:
     reads: ClassVar[Schemas] = {"entities": ENTITIES, "relations": RELATIONS, "vectors": VECTORS}
     writes: ClassVar[Schemas] = {"pairs": PAIRS, "questions": QUESTIONS}
 
-    rules: Rules
+    rules: PairRules
     dim: int
 
     async def run(self, tables: Tables, services: Services) -> Tables:
@@ -67,7 +67,7 @@ class ProposePairs:
         entities = tables["entities"].sort_by("entity_id")
         order = rows_of(entities["entity_id"], tables["vectors"]["id"])
         vectors = vector_rows(tables["vectors"], self.dim, order)
-        view = View(entities, tables["relations"])
+        view = EntityFeatures(entities, tables["relations"])
         ids: list[str] = entities["entity_id"].to_pylist()
         pairs: list[dict[str, Any]] = []
         questions: list[dict[str, Any]] = []
@@ -89,7 +89,7 @@ class ProposePairs:
         }
 
 
-def _told(view: View, row: int) -> str:
+def _told(view: EntityFeatures, row: int) -> str:
     """Return the line that tells a model of an entity."""
     told = f"{view.names[row]} ({view.types[row]})"
     if view.descriptions[row]:
@@ -119,11 +119,11 @@ class AskPairs:
         alone = "same-entity" if self.structured else None
         task = PACKED["same-entity"]
         system = self.prompts.system(task, task if self.structured else None)
-        units: list[Unit[Same]] = [
-            Unit(same_entity_request([row["left_text"], row["right_text"]], self.prompts, alone), parse_same)
+        units: list[PackableUnit[SameEntityReply]] = [
+            PackableUnit(same_entity_request([row["left_text"], row["right_text"]], self.prompts, alone), parse_same)
             for row in questions
         ]
-        packing = Packing(_PACK_TOKENS, self.pairs_per_call)
+        packing = PackingOptions(_PACK_TOKENS, self.pairs_per_call)
         results = await ask_packed(units, packing, "same-entity", system, services)
         answers, rejects = [], []
         for row, result in zip(questions, results, strict=True):
@@ -158,13 +158,13 @@ class GroupNames:
         entities = entities.filter(pc.is_in(entities["entity_id"], involved)).sort_by("entity_id").combine_chunks()
         ids: list[str] = entities["entity_id"].to_pylist()
         place = {own: row for row, own in enumerate(ids)}
-        view = View(entities, RELATIONS.empty_table())
+        view = EntityFeatures(entities, RELATIONS.empty_table())
         pairs, apart = [], {}
         for row in said:
             left, right = place[row["left_id"]], place[row["right_id"]]
             if row.get("same", True):
                 tier = LLM if "same" in row else row["tier"]
-                pairs.append(Pair(left, right, tier, row["score"], row["evidence"]))
+                pairs.append(CandidatePair(left, right, tier, row["score"], row["evidence"]))
             else:
                 apart[left, right] = row["evidence"]
         aliases = group_pairs(view, pairs, apart)

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from hirag_dist.core.prompts.reply_parsing import Summary, parse_summary
+from hirag_dist.core.prompts.reply_parsing import SummaryReply, parse_summary
 from hirag_dist.core.prompts.templates import PACKED, Prompts, summary_request
 from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables, reject_row
 from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
-from hirag_dist.indexing.stages.packed_calls import Packing, Unit, ask_packed
+from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
 from hirag_dist.schemas import REJECTS
 from hirag_dist.types import Rejected
 
@@ -41,7 +41,7 @@ class SummariseClusters:
     layer: int
     structured: bool
     meta_types: tuple[str, ...]
-    packing: Packing
+    packing: PackingOptions
     same_language: bool
     prompts: Prompts
     models: tuple[str, ...]
@@ -81,11 +81,11 @@ class SummariseClusters:
             "rejects": pa.Table.from_pylist(rejects, REJECTS),
         }
 
-    def _unit(self, cluster: dict[str, Any]) -> Unit[Summary]:
+    def _unit(self, cluster: dict[str, Any]) -> PackableUnit[SummaryReply]:
         names, texts = cluster["names"], cluster["descriptions"]
         members = list(zip(names, cluster["types"], texts, strict=True))
         read = " ".join(texts) if self.same_language and "summarise" not in self.prompts.instructions else ""
-        return Unit(
+        return PackableUnit(
             summary_request(members, self.prompts, self.meta_types, "summarise" if self.structured else None),
             lambda reply: parse_summary(reply, len(members), names, read),
         )

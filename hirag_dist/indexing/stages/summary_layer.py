@@ -22,7 +22,7 @@ from hirag_dist.core.entities.summaries import (
     names_of,
     relate_equal_names,
 )
-from hirag_dist.core.prompts.reply_parsing import Cover, EntityRecord, Summary
+from hirag_dist.core.prompts.reply_parsing import EntityRecord, MemberLink, SummaryReply
 from hirag_dist.execution.stage import ByKey, ByRows, Schemas, Services, Split, Tables
 from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
 from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES
@@ -49,9 +49,9 @@ class LinkMembers:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return mentions and links of these clusters, and how many members were attached by us."""
         summaries = {
-            row["cluster_id"]: Summary(
+            row["cluster_id"]: SummaryReply(
                 tuple(EntityRecord(**entity) for entity in row["entities"]),
-                tuple(Cover(**cover) for cover in row["covers"]),
+                tuple(MemberLink(**cover) for cover in row["covers"]),
             )
             for row in tables["summaries"].to_pylist()
         }

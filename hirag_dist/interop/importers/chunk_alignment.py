@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from hirag_dist.core.text.ids import chunk_id, content_id, document_id
-from hirag_dist.core.text.normalize import many, one_line, shorten
+from hirag_dist.core.text.normalize import count_noun, one_line, shorten
 from hirag_dist.interop.importers.model import SourceChunk, SourceDocument, SourceGraph
 from hirag_dist.schemas import CHUNKS, DOCUMENTS
 
@@ -17,7 +17,7 @@ _TITLE_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ChunkPlacement:
     """The tables, and the id of each of the folder's chunks by its key there."""
 
     documents: pa.Table
@@ -32,7 +32,7 @@ class _Span:
     exact: bool
 
 
-def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> Places:
+def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> ChunkPlacement:
     """Return documents and chunks as tables; what could not be kept as it was goes to `source.left_out`.
 
     Equal texts with the same labels are one document. A chunk's text is looked for in its document, from the start of
@@ -69,7 +69,7 @@ def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> Places:
             source.left_out.append((f"chunk {chunk.key}", f"it is the same text of {home['uri']} as another chunk"))
     _note_missing_texts(source)
     rows = [documents[own] for own in sorted(documents)]
-    return Places(pa.Table.from_pylist(rows, DOCUMENTS), _chunk_table(placed), ids)
+    return ChunkPlacement(pa.Table.from_pylist(rows, DOCUMENTS), _chunk_table(placed), ids)
 
 
 def _document_row(document: SourceDocument) -> dict[str, Any]:
@@ -169,4 +169,4 @@ def _note_missing_texts(source: SourceGraph) -> None:
         ("chunk", sum(not chunk.text for chunk in source.chunks)),
     ):
         if missing:
-            source.left_out.append((f"text of {many(missing, sort)}", "the folder does not hold it; it is empty"))
+            source.left_out.append((f"text of {count_noun(missing, sort)}", "the folder does not hold it; it is empty"))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.core.text.normalize import many, one_line
+from hirag_dist.core.text.normalize import count_noun, one_line
 from hirag_dist.interop.importers.claims import claim_of
 from hirag_dist.interop.importers.files import read_parquet
 from hirag_dist.interop.importers.model import (
@@ -86,7 +86,7 @@ def read_graphrag(folder: Path, files: tuple[str, ...], communities: bool = Fals
             source.skip(
                 "entities",
                 count,
-                f"{many(count, 'entity', 'entities')} of layer {layer}",
+                f"{count_noun(count, 'entity', 'entities')} of layer {layer}",
                 "layers above 0 are built anew",
             )
     source.entities = [_entity(row) for row in entities if not row.get("layer")]
@@ -94,7 +94,7 @@ def read_graphrag(folder: Path, files: tuple[str, ...], communities: bool = Fals
     for sort, count in sorted(kinds.items()):
         if sort != "extracted":
             source.skip(
-                "relations", count, f"{many(count, 'relation')} of kind {sort}", "layers above 0 are built anew"
+                "relations", count, f"{count_noun(count, 'relation')} of kind {sort}", "layers above 0 are built anew"
             )
     source.relations = [_relation(row) for row in relations if (row.get("kind") or "extracted") == "extracted"]
     prefix = "" if files == FILES else "create_final_"

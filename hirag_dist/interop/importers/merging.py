@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hirag_dist.core.entities.merging import SEPARATOR, UNKNOWN, join_descriptions
 from hirag_dist.core.text.ids import content_id, entity_id, relation_id
-from hirag_dist.core.text.normalize import clean_name, many, name_key
+from hirag_dist.core.text.normalize import clean_name, count_noun, name_key
 from hirag_dist.interop.importers.model import SourceGraph, SourceRelation
 from hirag_dist.schemas import ENTITIES, RELATIONS
 
@@ -41,7 +41,7 @@ class _Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedGraph:
     """The tables, and how many rows became one with another or were added for an endpoint."""
 
     entities: pa.Table
@@ -79,7 +79,7 @@ class _Chunks:
         return [self._ids[key] for key in keys if key in self._ids]
 
 
-def merge(source: SourceGraph, chunk_ids: Mapping[str, str]) -> Merged:
+def merge(source: SourceGraph, chunk_ids: Mapping[str, str]) -> MergedGraph:
     """Return entities and relations as tables; what could not be kept goes to `source.left_out`.
 
     Entities of equal `name_key` become one: mentions are added up, name and type are the most frequent, descriptions
@@ -100,8 +100,8 @@ def merge(source: SourceGraph, chunk_ids: Mapping[str, str]) -> Merged:
     relations: dict[tuple[str, str], _Relation] = {}
     n_kept = _merge_relations(source, chunks, names, entities, relations)
     for key, count in chunks.unknown.items():
-        source.left_out.append((f"chunk {key}", f"not in the folder; named as source {many(count, 'time')}"))
-    return Merged(
+        source.left_out.append((f"chunk {key}", f"not in the folder; named as source {count_noun(count, 'time')}"))
+    return MergedGraph(
         _entity_table(entities, names),
         _relation_table(relations, source),
         n_merged,

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from hirag_dist.core.text.ids import content_id, entity_id
-from hirag_dist.core.text.normalize import many, name_key, one_line
+from hirag_dist.core.text.normalize import count_noun, name_key, one_line
 from hirag_dist.interop.importers.model import SourceCommunity, SourceGraph, SourceReport, number_of, parsed, text_of
 from hirag_dist.schemas import COMMUNITIES, REPORTS
 
@@ -100,7 +100,7 @@ def _members(
     if lacking:
         shown = ", ".join(lacking[:3]) + ("…" if len(lacking) > 3 else "")
         reason = f"no entities of layer 0: {shown}"
-        source.left_out.append((f"{many(len(lacking), 'member')} of community {community.key}", reason))
+        source.left_out.append((f"{count_noun(len(lacking), 'member')} of community {community.key}", reason))
     return sorted(members)
 
 

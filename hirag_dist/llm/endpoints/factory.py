@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hirag_dist.config.model import Config, Endpoint
+from hirag_dist.config.model import Config, EndpointConfig
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
@@ -71,7 +71,7 @@ def make_embedder(config: Config) -> Embedder:
     )
 
 
-def endpoint_settings(name: str, endpoint: Endpoint, config: Config, spending: bool = False) -> EndpointSettings:
+def endpoint_settings(name: str, endpoint: EndpointConfig, config: Config, spending: bool = False) -> EndpointSettings:
     """Return what a client of an endpoint of kind openai is made with.
 
     Args:

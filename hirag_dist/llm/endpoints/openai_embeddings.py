@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, ModelUnavailable, RequestRejected
 from hirag_dist.llm.embedding import Embedded, in_requests
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
@@ -122,7 +122,7 @@ class OpenAiEmbedder:
                 by_index[index if isinstance(index, int) else place] = self._vector(item.get("embedding"))
         if by_index.keys() != set(range(n_texts)):
             raise ModelUnavailable(
-                f"{self._who()} answered {many(len(by_index), 'vector')} for {many(n_texts, 'text')}"
+                f"{self._who()} answered {count_noun(len(by_index), 'vector')} for {count_noun(n_texts, 'text')}"
             )
         rows = [by_index[index] for index in range(n_texts)]
         if len({len(row) for row in rows}) != 1:

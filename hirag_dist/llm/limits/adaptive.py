@@ -38,7 +38,7 @@ LimitKind = Literal["requests", "tokens", "concurrency", ""]
 
 
 @dataclass(slots=True)
-class Pace:
+class GcraBucket:
     """Units a second, evenly (the generic cell rate algorithm): what was not used is kept for `burst_s`, no longer.
 
     Attributes:
@@ -77,7 +77,7 @@ class Pace:
 
 
 @dataclass(slots=True)
-class _Recent:
+class _DecayingRate:
     """What was answered lately, a second: an average that forgets."""
 
     amount: float = 0.0
@@ -100,7 +100,7 @@ class _Recent:
 
 
 @dataclass(slots=True)
-class _Round:
+class _Window:
     """The answers of about one window: how many, how fast."""
 
     started: float = 0.0
@@ -110,7 +110,7 @@ class _Round:
     tokens: int = 0
 
 
-class Allowance:
+class EndpointLimits:
     """How one endpoint may be called: a window of calls at a time, a pace of requests, a pace of tokens.
 
     Attributes:
@@ -130,8 +130,8 @@ class Allowance:
         self._slow_start = max_concurrent is None
         self._configured = {"requests": rpm, "tokens": tpm}
         self._paces = {
-            "requests": Pace(None if rpm is None else rpm / _MINUTE_S, burst_s),
-            "tokens": Pace(None if tpm is None else tpm / _MINUTE_S, burst_s),
+            "requests": GcraBucket(None if rpm is None else rpm / _MINUTE_S, burst_s),
+            "tokens": GcraBucket(None if tpm is None else tpm / _MINUTE_S, burst_s),
         }
         self._found = {"requests": False, "tokens": False}  # by trying: such a rate is tried again
         self._ramping = rpm is None and tpm is None and max_concurrent is None
@@ -141,7 +141,7 @@ class Allowance:
         self._burst_s = burst_s
         self._begun = False
         self._paused_until = -math.inf
-        self._recent = {"requests": _Recent(), "tokens": _Recent()}
+        self._recent = {"requests": _DecayingRate(), "tokens": _DecayingRate()}
         self._step_at = -math.inf
         self._step_calls = 0.0
         self._since_cut = {"requests": 0.0, "tokens": 0.0}  # calls answered
@@ -150,7 +150,7 @@ class Allowance:
         self._refusals: list[float] = []  # of rates that were thought to be known
         self._cut_at = -math.inf
         self._latency = 0.0
-        self._round = _Round()
+        self._round = _Window()
         self._in_flight_then = 0  # when answers were last counted anew
         self._before: tuple[float, float, float] | None = None  # window, answers a second, seconds a reply
         self._usual: list[tuple[float, float]] = []  # of the last rounds: seconds a reply, seconds a token
@@ -291,7 +291,9 @@ class Allowance:
             pace.burst_s = min(pace.burst_s, max(_SHORT_BURST_S, 1.0 / pace.per_s if name == "requests" else 0.0))
             pace.begin(now)
             self._found[name] = True
-            self._recent[name] = _Recent(at=now, since=now)  # what it takes from now on is not out of a full bucket
+            self._recent[name] = _DecayingRate(
+                at=now, since=now
+            )  # what it takes from now on is not out of a full bucket
             self._in_flight_then = in_flight
             self._more = _MORE_RATE
         pace.empty(again)
@@ -327,7 +329,7 @@ class Allowance:
         current.tokens += tokens
         if current.n < current.size:
             return
-        self._round = _Round()
+        self._round = _Window()
         each = current.seconds / current.n
         a_token = current.seconds / max(current.tokens, 1)
         rate = current.n / max(now - current.started, 1e-6)

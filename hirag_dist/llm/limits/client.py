@@ -6,17 +6,17 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from hirag_dist.llm.limits.worker import Desk, Lender, Permit
+from hirag_dist.llm.limits.worker import EndpointLimiter, Permit, QuotaClient
 
-__all__ = ["Budget", "Lender", "Permit"]
+__all__ = ["Permit", "QuotaClient", "RateLimiter"]
 
 
-class Budget:
+class RateLimiter:
     """Lends its calls what the treasury lent to it. One instance serves one event loop."""
 
     def __init__(
         self,
-        lender: Lender,
+        lender: QuotaClient,
         holder: str = "",
         spending: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -32,7 +32,7 @@ class Budget:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._n_loops = 0
         self._leaving: asyncio.Task[None] | None = None
-        self._desks: dict[str, Desk] = {}
+        self._desks: dict[str, EndpointLimiter] = {}
 
     async def acquire(
         self, endpoint: str, tokens: int, usd: float, priority: int = 0, most_tokens: int | None = None
@@ -86,7 +86,7 @@ class Budget:
     def _name(self) -> str:
         return f"{self._holder}~{self._n_loops}" if self._n_loops else self._holder
 
-    def _desk(self, endpoint: str) -> Desk:
+    def _desk(self, endpoint: str) -> EndpointLimiter:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # what was lent to calls of a loop that has ended is of no use here
             if self._loop is not None:
@@ -95,9 +95,9 @@ class Budget:
             self._loop, self._desks = loop, {}
         desk = self._desks.get(endpoint)
         if desk is None:
-            desk = self._desks[endpoint] = Desk(self._lender, self._name, endpoint, self._clock)
+            desk = self._desks[endpoint] = EndpointLimiter(self._lender, self._name, endpoint, self._clock)
         return desk
 
 
-async def _left(lender: Lender, holder: str) -> None:
+async def _left(lender: QuotaClient, holder: str) -> None:
     await lender.leave(holder)

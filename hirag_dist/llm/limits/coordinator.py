@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from hirag_dist.errors import BudgetReached
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.leases import Books, Waiting
-from hirag_dist.llm.limits.protocol import Events, Loan, Order, State, Want
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.leases import EndpointLeases, LeaseRequest
+from hirag_dist.llm.limits.protocol import Lease, LeaseAdjustment, LeaseDemand, UsageReport, WorkerUsage
 
 log = logging.getLogger(__name__)
 _BLOCK_S = 0.02  # of an endpoint's rate in one loan
@@ -50,12 +50,12 @@ def out_of_tokens(max_tokens: int, spent: int, next_call: int, advice: str = GO_
     )
 
 
-class Treasury:
+class QuotaCoordinator:
     """Lends what endpoints allow and what the run may spend. Serves one event loop."""
 
     def __init__(
         self,
-        allowances: Mapping[str, Allowance],
+        allowances: Mapping[str, EndpointLimits],
         max_usd: float | None = None,
         max_tokens: int | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -66,14 +66,16 @@ class Treasury:
         Args:
             advice: what to do at a spending limit, as its error says it.
         """
-        self._books = {name: Books(name, allowance) for name, allowance in allowances.items()}
+        self._books = {name: EndpointLeases(name, allowance) for name, allowance in allowances.items()}
         self._max_usd, self._max_tokens = max_usd, max_tokens
         self._gone_tokens, self._gone_usd = 0, 0.0  # used by workers that are no more, or without a loan
         self._clock = clock
         self._advice = advice
         self._n_asked = 0
 
-    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
+    async def ask(
+        self, holder: str, endpoint: str, state: WorkerUsage, want: LeaseDemand, events: UsageReport
+    ) -> Lease:
         """Wait for this worker's turn, and lend it what it wants of what there is, at least what its first call needs.
 
         Raises:
@@ -82,8 +84,8 @@ class Treasury:
         books = self._books[endpoint]
         self._note(books, holder, state, events)
         self._n_asked += 1
-        answer: asyncio.Future[Loan] = asyncio.get_running_loop().create_future()
-        entry = Waiting(holder, want, self._n_asked, answer)
+        answer: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
+        entry = LeaseRequest(holder, want, self._n_asked, answer)
         books.join(entry)
         try:
             self._serve_all()
@@ -91,7 +93,7 @@ class Treasury:
         finally:
             books.leave(entry)
 
-    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
+    async def tell(self, holder: str, endpoint: str, state: WorkerUsage, events: UsageReport) -> LeaseAdjustment:
         """Take a worker's report."""
         books = self._books[endpoint]
         self._note(books, holder, state, events)
@@ -100,7 +102,7 @@ class Treasury:
         others_wait = books.hungry > (account.asks > 0)
         too_many = books.free_slots() < 0  # the window has become smaller than what was lent
         most = books.share(account) if others_wait or too_many else int(books.allowance.window)
-        return Order(most, books.allowance.pause_s(self._clock()), books.active / _REPORTS_A_S)
+        return LeaseAdjustment(most, books.allowance.pause_s(self._clock()), books.active / _REPORTS_A_S)
 
     async def leave(self, holder: str) -> None:
         """Take back what a worker held that is no more; what it may have spent counts as spent."""
@@ -124,7 +126,7 @@ class Treasury:
             self._gone_usd + math.fsum(each.used_usd + each.held_usd for each in accounts),
         )
 
-    def _note(self, books: Books, holder: str, state: State, events: Events) -> None:
+    def _note(self, books: EndpointLeases, holder: str, state: WorkerUsage, events: UsageReport) -> None:
         books.note(holder, state)
         now = self._clock()
         allowance = books.allowance
@@ -144,7 +146,7 @@ class Treasury:
         self._tell_of(books, before)
         self._tell_of_refusals(books, events)
 
-    def _tell_of(self, books: Books, before: tuple[float | None, float | None]) -> None:
+    def _tell_of(self, books: EndpointLeases, before: tuple[float | None, float | None]) -> None:
         """Log what was learned of an endpoint, and pauses that somebody may wonder at."""
         after = books.allowance.limits()
         for what, was, now in zip(("requests", "tokens"), before, after, strict=True):
@@ -155,7 +157,7 @@ class Treasury:
             books.told_until = self._clock() + pause_s
             log.warning("endpoint %s asks to be left alone for %.0f s (429); waiting: %s", books.name, pause_s, _QUOTA)
 
-    def _tell_of_refusals(self, books: Books, events: Events) -> None:
+    def _tell_of_refusals(self, books: EndpointLeases, events: UsageReport) -> None:
         """Log now and then that an endpoint answers nothing but 429: nothing fails, and the run seems to hang."""
         now = self._clock()
         if events.answered:
@@ -178,7 +180,7 @@ class Treasury:
         for books in self._books.values():
             self._serve(books)
 
-    def _serve(self, books: Books) -> None:
+    def _serve(self, books: EndpointLeases) -> None:
         if books.timer is not None:
             books.timer.cancel()
             books.timer = None
@@ -190,7 +192,7 @@ class Treasury:
                 loop = asyncio.get_running_loop()
                 books.timer = loop.call_later(min(max(wait_s, 0.001), 60.0), self._serve, books)
 
-    def _next_s(self, books: Books) -> float:
+    def _next_s(self, books: EndpointLeases) -> float:
         """Return how long until the pace lets somebody have a loan; 0 where it is not the pace that is waited for."""
         now = self._clock()
         if self._limited():  # the first may wait for money, and those behind it for the pace
@@ -198,14 +200,14 @@ class Treasury:
         else:
             head = books.for_permits.head()
             wants = [head.want] if head else []
-        waits = [self._wait_s(books, want, now) for want in wants or [Want(0)]]
+        waits = [self._wait_s(books, want, now) for want in wants or [LeaseDemand(0)]]
         return min((wait_s for wait_s in waits if wait_s > 0), default=0.0)
 
     def _limited(self) -> bool:
         """Whether the run has a spending limit."""
         return self._max_usd is not None or self._max_tokens is not None
 
-    def _lend_slots(self, books: Books) -> bool:
+    def _lend_slots(self, books: EndpointLeases) -> bool:
         """Lend the slots that are free, to each its share; return whether anybody waits no more."""
         changed = False
         for entry in list(books.for_slots) if books.free_slots() > 0 else ():
@@ -218,17 +220,17 @@ class Treasury:
             if slots > 0:
                 books.lend_slots(account, slots)
                 books.drop(entry)
-                entry.answer.set_result(Loan(account.slots_lent, account.slots, 0, 0, 0, 0.0, _LOAN_S))
+                entry.answer.set_result(Lease(account.slots_lent, account.slots, 0, 0, 0, 0.0, _LOAN_S))
                 changed = True
             if books.free_slots() <= 0:
                 break
         return changed
 
-    def _lend_permits(self, books: Books) -> bool:
+    def _lend_permits(self, books: EndpointLeases) -> bool:
         """Lend requests, tokens and money; return whether anybody got an answer."""
         return self._lend_within_limits(books) if self._limited() else self._lend_in_turn(books)
 
-    def _lend_in_turn(self, books: Books) -> bool:
+    def _lend_in_turn(self, books: EndpointLeases) -> bool:
         """Lend where the run has no spending limit: whoever needs the pace waits behind the first who does."""
         served = False
         for entry in books.for_money.in_turn():
@@ -239,7 +241,7 @@ class Treasury:
             served = True
         return served
 
-    def _lend_within_limits(self, books: Books) -> bool:
+    def _lend_within_limits(self, books: EndpointLeases) -> bool:
         """Lend where the run has a spending limit: money could be what one cannot have, whatever the pace."""
         served = False
         if not books.for_permits and not books.for_money:
@@ -266,7 +268,7 @@ class Treasury:
             served = True
         return served
 
-    def _lend(self, books: Books, entry: Waiting, money: tuple[int, float]) -> None:
+    def _lend(self, books: EndpointLeases, entry: LeaseRequest, money: tuple[int, float]) -> None:
         """Answer a question with a block of the pace, where it is asked for, and money.
 
         Where more has been saved up it is an equal share of that: a rate is kept also by few workers whose questions
@@ -284,14 +286,14 @@ class Treasury:
         account.held_tokens += money[0]
         account.held_usd += money[1]
         books.drop(entry)
-        entry.answer.set_result(Loan(account.lent, account.slots, *block, *money, self._valid_s(books)))
+        entry.answer.set_result(Lease(account.lent, account.slots, *block, *money, self._valid_s(books)))
 
-    def _valid_s(self, books: Books) -> float:
+    def _valid_s(self, books: EndpointLeases) -> float:
         """Return for how long a loan holds: what no rate is lent from need not go back before the next report."""
         paced = any(rate is not None for rate in books.allowance.limits())
         return _LOAN_S if paced else max(_LOAN_S, books.active / _REPORTS_A_S)
 
-    def _block(self, books: Books, want: Want) -> tuple[int, int]:
+    def _block(self, books: EndpointLeases, want: LeaseDemand) -> tuple[int, int]:
         """Return the requests and tokens of a loan: some milliseconds of the endpoint's rate."""
         per_s_requests, per_s_tokens = books.allowance.limits()
         requests = tokens = 0
@@ -303,7 +305,7 @@ class Treasury:
             tokens = max(min(want.tokens, block), want.first_tokens)
         return requests, tokens
 
-    def _wait_s(self, books: Books, want: Want, now: float) -> float:
+    def _wait_s(self, books: EndpointLeases, want: LeaseDemand, now: float) -> float:
         """Return how long until there is a whole block to lend; a call that is larger than one begins it.
 
         Lent as they come, requests would go out one by one where many wait: as many questions as calls.
@@ -311,7 +313,7 @@ class Treasury:
         requests, tokens = self._block(books, want)
         return books.allowance.wait_s(now, tokens if tokens > want.first_tokens else 1.0, max(requests, 1))
 
-    def _money(self, want: Want, tokens: int, usd: float) -> tuple[int, float]:
+    def _money(self, want: LeaseDemand, tokens: int, usd: float) -> tuple[int, float]:
         """Return what of the spending limits is lent where so much is spent: for all that could start, or the first."""
         left_tokens = math.inf if self._max_tokens is None else self._max_tokens - tokens
         left_usd = math.inf if self._max_usd is None else self._max_usd - usd
@@ -319,7 +321,7 @@ class Treasury:
             return want.spend_tokens, want.spend_usd
         return want.first_spend_tokens, want.first_spend_usd
 
-    def _too_dear(self, want: Want, tokens: int, usd: float) -> BudgetReached | None:
+    def _too_dear(self, want: LeaseDemand, tokens: int, usd: float) -> BudgetReached | None:
         if self._max_usd is not None and usd + want.first_spend_usd > self._max_usd:
             return out_of_usd(self._max_usd, usd, want.first_spend_usd, self._advice)
         if self._max_tokens is not None and tokens + want.first_spend_tokens > self._max_tokens:

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import merge
 
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.protocol import Loan, State, Want
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.protocol import Lease, LeaseDemand, WorkerUsage
 
 
 @dataclass(slots=True)
-class Account:
+class WorkerLease:
     """A worker as the treasury sees it, at one endpoint. Its desk changes it, and keeps the sums.
 
     Attributes:
@@ -26,7 +26,7 @@ class Account:
         known: of the latest loan of permits that it knew of when it last reported.
         slots: it may have in flight; busy: it has. waits: for loans.
         asks: for slots.
-        used_tokens, used_usd, held_tokens, held_usd: as of `State`.
+        used_tokens, used_usd, held_tokens, held_usd: as of `WorkerUsage`.
     """
 
     slots_lent: int
@@ -48,13 +48,13 @@ class Account:
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class LeaseRequest:
     """One worker's question that has no answer yet. Its desk says whether it is `queued`."""
 
     holder: str
-    want: Want
+    want: LeaseDemand
     order: int
-    answer: asyncio.Future[Loan]
+    answer: asyncio.Future[Lease]
     queued: bool = False
 
     @property
@@ -67,39 +67,39 @@ class Waiting:
         return not (self.answer.done() or self.answer.get_loop().is_closed())
 
 
-def _rank(each: Waiting) -> tuple[int, int]:
+def _rank(each: LeaseRequest) -> tuple[int, int]:
     return each.rank
 
 
-class Queue:
+class LeaseQueue:
     """Questions, by rank. Holds some thousands; joining and leaving it costs no walk over them."""
 
     def __init__(self) -> None:
-        self._waiting: list[Waiting] = []
+        self._waiting: list[LeaseRequest] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[LeaseRequest]:
         return iter(self._waiting)
 
-    def join(self, each: Waiting) -> None:
+    def join(self, each: LeaseRequest) -> None:
         """Take a question in."""
         insort(self._waiting, each, key=_rank)
 
-    def leave(self, each: Waiting) -> None:
+    def leave(self, each: LeaseRequest) -> None:
         """Let a question go that is here or was."""
         at = bisect_left(self._waiting, each.rank, key=_rank)
         if at < len(self._waiting) and self._waiting[at] is each:
             del self._waiting[at]
 
-    def head(self) -> Waiting | None:
+    def head(self) -> LeaseRequest | None:
         """Return the first that still waits; None where nobody does."""
         while self._waiting and not self._waiting[0].waits():
             del self._waiting[0]
         return self._waiting[0] if self._waiting else None
 
-    def in_turn(self) -> list[Waiting]:
+    def in_turn(self) -> list[LeaseRequest]:
         """Return those that still wait, in order; the others are gone from here."""
         if not all(each.waits() for each in self._waiting):
             self._waiting = [each for each in self._waiting if each.waits()]
@@ -107,7 +107,7 @@ class Queue:
 
 
 @dataclass(slots=True)
-class Books:
+class EndpointLeases:
     """One endpoint's accounts and queues.
 
     Attributes:
@@ -120,15 +120,15 @@ class Books:
     """
 
     name: str
-    allowance: Allowance
+    allowance: EndpointLimits
     told_until: float = -math.inf
     refusals: int = 0
     refused_since: float = 0.0
     complain_at: float = math.inf
-    accounts: dict[str, Account] = field(default_factory=dict)
-    for_slots: Queue = field(default_factory=Queue)
-    for_permits: Queue = field(default_factory=Queue)
-    for_money: Queue = field(default_factory=Queue)
+    accounts: dict[str, WorkerLease] = field(default_factory=dict)
+    for_slots: LeaseQueue = field(default_factory=LeaseQueue)
+    for_permits: LeaseQueue = field(default_factory=LeaseQueue)
+    for_money: LeaseQueue = field(default_factory=LeaseQueue)
     timer: asyncio.TimerHandle | None = None
     slots: int = 0  # lent
     busy: int = 0  # calls in flight
@@ -140,7 +140,7 @@ class Books:
         """Return the slots that nobody holds; below zero where the window has become smaller than what was lent."""
         return int(self.allowance.window) - self.slots
 
-    def share(self, account: Account) -> int:
+    def share(self, account: WorkerLease) -> int:
         """Return the slots that a worker may have, as if it, too, asked for more.
 
         It is an equal part of the window, or of what those leave that want no more than they hold, where that is more:
@@ -153,11 +153,11 @@ class Books:
             hungry, content = hungry + 1, content - account.slots
         return max(math.ceil(window / max(self.active, 1)), math.ceil((window - content) / hungry), 1)
 
-    def note(self, holder: str, state: State) -> None:
+    def note(self, holder: str, state: WorkerUsage) -> None:
         """Take what a worker says of itself."""
         account = self.accounts.get(holder)
         if account is None:
-            account = self.accounts[holder] = Account(slots_lent=state.slot_loan, lent=state.loan)
+            account = self.accounts[holder] = WorkerLease(slots_lent=state.slot_loan, lent=state.loan)
         was_active = account.active
         self.busy += state.busy - account.busy
         account.busy, account.known = state.busy, state.loan
@@ -168,31 +168,31 @@ class Books:
             account.held_tokens, account.held_usd = state.held_tokens, state.held_usd
         self.active += account.active - was_active
 
-    def lend_slots(self, account: Account, slots: int) -> None:
+    def lend_slots(self, account: WorkerLease, slots: int) -> None:
         """Count slots as a worker's."""
         account.slots_lent += 1
         self._hold(account, account.slots + slots)
 
-    def join(self, each: Waiting) -> None:
+    def join(self, each: LeaseRequest) -> None:
         """Let a question wait."""
         self._queue(each.want).join(each)
         each.queued = True
         self._count_waiting(each.holder, 1)
         self._count_asking(each, 1)
 
-    def drop(self, each: Waiting) -> None:
+    def drop(self, each: LeaseRequest) -> None:
         """A question has its answer, or is not asked any more."""
         self._queue(each.want).leave(each)
         if each.queued:
             each.queued = False
             self._count_asking(each, -1)
 
-    def leave(self, each: Waiting) -> None:
+    def leave(self, each: LeaseRequest) -> None:
         """A worker has its answer, or waits for it no more."""
         self.drop(each)
         self._count_waiting(each.holder, -1)
 
-    def close(self, holder: str) -> Account | None:
+    def close(self, holder: str) -> WorkerLease | None:
         """Take back what a worker held that is no more, and turn away what it asked; return its account."""
         account = self.accounts.pop(holder, None)
         if account is not None:
@@ -210,11 +210,11 @@ class Books:
                     each.answer.cancel()
         return account
 
-    def asked(self) -> list[Waiting]:
+    def asked(self) -> list[LeaseRequest]:
         """Return who waits for permits or money, in order."""
         return list(merge(self.for_permits.in_turn(), self.for_money.in_turn(), key=_rank))
 
-    def _queue(self, want: Want) -> Queue:
+    def _queue(self, want: LeaseDemand) -> LeaseQueue:
         if want.slots:
             return self.for_slots
         return self.for_permits if want.first_requests or want.first_tokens else self.for_money
@@ -226,7 +226,7 @@ class Books:
             account.waits += more
             self.active += account.active - was_active
 
-    def _count_asking(self, each: Waiting, more: int) -> None:
+    def _count_asking(self, each: LeaseRequest, more: int) -> None:
         account = self.accounts.get(each.holder)
         if account is not None and each.want.slots:
             before = account.asks > 0
@@ -235,7 +235,7 @@ class Books:
             self.hungry += change
             self.hungry_slots += change * account.slots
 
-    def _hold(self, account: Account, slots: int) -> None:
+    def _hold(self, account: WorkerLease, slots: int) -> None:
         more = slots - account.slots
         account.slots = slots
         self.slots += more

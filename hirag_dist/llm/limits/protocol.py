@@ -8,7 +8,7 @@ from hirag_dist.llm.limits.adaptive import LimitKind
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class WorkerUsage:
     """What a worker holds at one endpoint.
 
     Attributes:
@@ -29,7 +29,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class LeaseDemand:
     """What a worker lacks for the calls that wait: slots, or else permits (requests, tokens, money) for some of them.
 
     Attributes:
@@ -52,7 +52,7 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True)
-class Loan:
+class Lease:
     """What a worker gets on top of what it holds. `slots` is all that it may hold.
 
     Attributes:
@@ -69,7 +69,7 @@ class Loan:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class LeaseAdjustment:
     """What a worker is told in return for its report.
 
     Attributes:
@@ -85,7 +85,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class UsageReport:
     """What happened at an endpoint since the last report.
 
     Attributes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hirag_dist.llm.limits.adaptive import LimitKind
-from hirag_dist.llm.limits.protocol import Events, Loan, Order, State, Want
+from hirag_dist.llm.limits.protocol import Lease, LeaseAdjustment, LeaseDemand, UsageReport, WorkerUsage
 
 log = logging.getLogger(__name__)
 _AHEAD = 64  # calls that one loan is asked for
@@ -19,19 +19,21 @@ _REPORT_S = 0.1
 _GIVE_BACK_S = 0.02  # a slot is kept so long for a call that may come next
 
 
-class Lender(Protocol):
+class QuotaClient(Protocol):
     """The treasury, here or at the end of a wire."""
 
-    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
-        """As `Treasury.ask`."""
+    async def ask(
+        self, holder: str, endpoint: str, state: WorkerUsage, want: LeaseDemand, events: UsageReport
+    ) -> Lease:
+        """As `QuotaCoordinator.ask`."""
         ...
 
-    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
-        """As `Treasury.tell`."""
+    async def tell(self, holder: str, endpoint: str, state: WorkerUsage, events: UsageReport) -> LeaseAdjustment:
+        """As `QuotaCoordinator.tell`."""
         ...
 
     async def leave(self, holder: str) -> None:
-        """As `Treasury.leave`."""
+        """As `QuotaCoordinator.leave`."""
         ...
 
 
@@ -40,7 +42,7 @@ class Permit:
 
     __slots__ = ("_desk", "begun", "most_tokens", "tokens", "usd")
 
-    def __init__(self, desk: Desk, tokens: int, most_tokens: int, usd: float, begun: float) -> None:
+    def __init__(self, desk: EndpointLimiter, tokens: int, most_tokens: int, usd: float, begun: float) -> None:
         self._desk = desk
         self.tokens, self.most_tokens, self.usd = tokens, most_tokens, usd
         self.begun = begun
@@ -77,10 +79,10 @@ class _Call:
     turn: asyncio.Future[Permit] = field(compare=False)
 
 
-class Desk:
+class EndpointLimiter:
     """One endpoint's desk of one worker: slots, requests, tokens and money, and a queue by priority."""
 
-    def __init__(self, lender: Lender, holder: str, endpoint: str, clock: Callable[[], float]) -> None:
+    def __init__(self, lender: QuotaClient, holder: str, endpoint: str, clock: Callable[[], float]) -> None:
         self._lender, self._holder, self._endpoint, self._clock = lender, holder, endpoint, clock
         self._waiting: list[_Call] = []
         self._n_calls = 0
@@ -267,10 +269,10 @@ class Desk:
         self._waiting.clear()
         self.n_waiting = 0
 
-    def _want_slots(self) -> Want:
-        return Want(priority=self._waiting[0].priority, slots=min(len(self._waiting), _AHEAD))
+    def _want_slots(self) -> LeaseDemand:
+        return LeaseDemand(priority=self._waiting[0].priority, slots=min(len(self._waiting), _AHEAD))
 
-    def _want_permits(self) -> Want:
+    def _want_permits(self) -> LeaseDemand:
         """Return what is missing for the calls that have a slot now, or may have one soon.
 
         What does not reach for the first of them goes back and is asked for with the rest: it could run out before the
@@ -286,7 +288,7 @@ class Desk:
         tokens = sum(call.tokens for call in ahead)
         most = sum(call.most_tokens for call in ahead)
         usd = sum(call.usd for call in ahead)
-        return Want(
+        return LeaseDemand(
             priority=first.priority,
             requests=max(soon - self._requests, 0),
             tokens=max(tokens - self._tokens, 0),
@@ -298,8 +300,8 @@ class Desk:
             first_spend_usd=max(first.usd - self._spend_usd, 0.0),
         )
 
-    def _state(self) -> State:
-        return State(
+    def _state(self) -> WorkerUsage:
+        return WorkerUsage(
             slot_loan=self._slot_loan,
             loan=self._loan,
             slots=self._slots,
@@ -310,12 +312,12 @@ class Desk:
             held_usd=self._reserved_usd + self._spend_usd,
         )
 
-    def _events(self) -> Events:
+    def _events(self) -> UsageReport:
         """Return what happened, and forget it."""
         n = self._answered
         named = self._named if self._named != self._named_told else (None, None)
         self._named_told = self._named
-        events = Events(
+        events = UsageReport(
             answered=n,
             answered_tokens=self._answered_tokens,
             latency_s=self._latency_s / n if n else 0.0,

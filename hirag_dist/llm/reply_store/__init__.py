@@ -1,7 +1,7 @@
 """Every paid reply, durable before it is used, found again by what was asked. DESIGN.md says how and why."""
 
-from hirag_dist.llm.reply_store.compaction import Compacted, Sizes, compact
+from hirag_dist.llm.reply_store.compaction import CompactionResult, CompactionSizes, compact
 from hirag_dist.llm.reply_store.ledger import Ledger
-from hirag_dist.llm.reply_store.stats import LedgerSize, survey
+from hirag_dist.llm.reply_store.stats import LedgerSize, ledger_size
 
-__all__ = ["Compacted", "Ledger", "LedgerSize", "Sizes", "compact", "survey"]
+__all__ = ["CompactionResult", "CompactionSizes", "Ledger", "LedgerSize", "compact", "ledger_size"]

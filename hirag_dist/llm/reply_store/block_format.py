@@ -33,7 +33,7 @@ class Record(NamedTuple):
     value: bytes
 
 
-class Damaged(Exception):
+class DamagedBlock(Exception):
     """Bytes that should be a block are not."""
 
 
@@ -120,7 +120,7 @@ def head_bytes(data: bytes, at: int = 0) -> int:
         Damaged: no block begins there.
     """
     if data[at : at + len(MAGIC)] != MAGIC or len(data) - at < PREFIX.size:
-        raise Damaged
+        raise DamagedBlock
     return PREFIX.size + int(PREFIX.unpack_from(data, at)[1]) * ENTRY.size
 
 
@@ -135,7 +135,7 @@ def unpack_head(data: bytes, at: int = 0) -> Head:
     entries = data[at + PREFIX.size : at + size]
     prefix = PREFIX.pack(magic, n_records, raw_bytes, body_bytes, 0, body_crc)
     if len(data) - at < size or zlib.crc32(entries, zlib.crc32(prefix)) != crc:
-        raise Damaged
+        raise DamagedBlock
     return Head(n_records, raw_bytes, body_bytes, body_crc, entries)
 
 
@@ -159,7 +159,7 @@ class Block:
         head = unpack_head(data, at)
         body = data[at + head.n_bytes - head.body_bytes : at + head.n_bytes]
         if len(body) != head.body_bytes or zlib.crc32(body) != head.body_crc:
-            raise Damaged
+            raise DamagedBlock
         if head.body_bytes != head.raw_bytes:
             body = pa.decompress(body, head.raw_bytes, codec="zstd", asbytes=True)
         return cls(head.entries, body)

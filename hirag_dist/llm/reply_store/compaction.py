@@ -26,9 +26,9 @@ from hirag_dist.llm.reply_store.block_format import Record
 from hirag_dist.llm.reply_store.file_names import LogName, log_name, new_run, path_of, run_of, segment_name
 from hirag_dist.llm.reply_store.segment import BLOCK_BYTES, SegmentWriter, open_segment, write_segment
 from hirag_dist.llm.reply_store.write_ahead_log import scan_log
-from hirag_dist.storage.file_locks import Hold
+from hirag_dist.storage.file_locks import FileLock
 from hirag_dist.storage.layout import LEDGER
-from hirag_dist.storage.store import Entry, Store
+from hirag_dist.storage.store import Store, StoreEntry
 
 log = logging.getLogger(__name__)
 _MOST_LOGS = 128  # held open at a time
@@ -38,7 +38,7 @@ _LEFTOVER_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class CompactionSizes:
     """The bounds of compaction.
 
     Attributes:
@@ -61,7 +61,7 @@ class Sizes:
 
 
 @dataclass(slots=True)
-class Compacted:
+class CompactionResult:
     """What a compaction did."""
 
     logs: int = 0
@@ -82,9 +82,9 @@ class _Run:
 def compact(
     store: Store,
     check: Callable[[], None] = lambda: None,
-    sizes: Sizes | None = None,
+    sizes: CompactionSizes | None = None,
     clock: Callable[[], float] = time.time,
-) -> Compacted:
+) -> CompactionResult:
     """Tidy up a ledger; where there is little to do it lists the folder and returns.
 
     Logs of living writers are left alone. Readers and writers go on meanwhile.
@@ -96,8 +96,8 @@ def compact(
     Raises:
         StoreError: a file cannot be read, written or removed. Every record is where it was, or in two places.
     """
-    sizes = sizes or Sizes()
-    done = Compacted()
+    sizes = sizes or CompactionSizes()
+    done = CompactionResult()
     store.sweep(LEDGER, _LEFTOVER_S)
     _merge_all(store, check, sizes, done)  # first: what killed compactions left must not pile up
     _seal_logs(store, check, sizes, clock(), done)
@@ -105,12 +105,14 @@ def compact(
     return done
 
 
-def _merge_all(store: Store, check: Callable[[], None], sizes: Sizes, done: Compacted) -> None:
+def _merge_all(store: Store, check: Callable[[], None], sizes: CompactionSizes, done: CompactionResult) -> None:
     while chosen := _ripe(store, sizes):
         _merge(store, chosen, check, sizes, done)
 
 
-def _seal_logs(store: Store, check: Callable[[], None], sizes: Sizes, now: float, done: Compacted) -> None:
+def _seal_logs(
+    store: Store, check: Callable[[], None], sizes: CompactionSizes, now: float, done: CompactionResult
+) -> None:
     entries = store.entries(LEDGER)
     logs = [(name, kind, entry) for name, entry in entries.items() if (kind := log_name(name)) is not None]
     finished = [(name, kind, entry.size) for name, kind, entry in logs if _may_be_finished(kind, entry, now)]
@@ -132,7 +134,7 @@ def _seal_logs(store: Store, check: Callable[[], None], sizes: Sizes, now: float
         batch.write()
 
 
-def _may_be_finished(kind: LogName, entry: Entry, now: float) -> bool:
+def _may_be_finished(kind: LogName, entry: StoreEntry, now: float) -> bool:
     """Whether a log's writer may have ended; if it has not, it holds the file, and that decides."""
     if kind.whole:
         return True
@@ -154,14 +156,14 @@ def _runs(pid: int) -> bool:
 class _Batch:
     """Records of several logs, or of a part of one, on their way into one segment."""
 
-    def __init__(self, store: Store, check: Callable[[], None], sizes: Sizes, done: Compacted) -> None:
+    def __init__(self, store: Store, check: Callable[[], None], sizes: CompactionSizes, done: CompactionResult) -> None:
         self.holds = ExitStack()
         self._store, self._check, self._sizes, self._done = store, check, sizes, done
         self._records: dict[bytes, Record] = {}
         self._n_bytes = 0
         self._read: list[str] = []  # logs whose last record is in here
 
-    def begin(self, hold: Hold) -> None:
+    def begin(self, hold: FileLock) -> None:
         self.holds.callback(hold.release)
 
     def add(self, record: Record) -> None:
@@ -197,7 +199,7 @@ class _Batch:
         self._records, self._n_bytes = {}, 0
 
 
-def _ripe(store: Store, sizes: Sizes) -> list[_Run]:
+def _ripe(store: Store, sizes: CompactionSizes) -> list[_Run]:
     """Return runs of one tier that are to be merged, the smallest such tier first; none where all is well."""
     tiers: dict[int, list[_Run]] = {}
     for run in _runs_of(store.entries(LEDGER)):
@@ -209,7 +211,7 @@ def _ripe(store: Store, sizes: Sizes) -> list[_Run]:
     return []
 
 
-def _runs_of(entries: dict[str, Entry]) -> Iterator[_Run]:
+def _runs_of(entries: dict[str, StoreEntry]) -> Iterator[_Run]:
     parts: dict[str, list[tuple[str, int]]] = {}
     for name, entry in sorted(entries.items()):
         run = run_of(name)
@@ -218,14 +220,16 @@ def _runs_of(entries: dict[str, Entry]) -> Iterator[_Run]:
     return (_Run(tuple(names)) for names in parts.values())
 
 
-def _tier(n_bytes: int, sizes: Sizes) -> int:
+def _tier(n_bytes: int, sizes: CompactionSizes) -> int:
     tier, limit = 0, sizes.least_tier_bytes
     while n_bytes >= limit:
         tier, limit = tier + 1, limit * sizes.fan_in
     return tier
 
 
-def _merge(store: Store, runs: Sequence[_Run], check: Callable[[], None], sizes: Sizes, done: Compacted) -> None:
+def _merge(
+    store: Store, runs: Sequence[_Run], check: Callable[[], None], sizes: CompactionSizes, done: CompactionResult
+) -> None:
     total = sum(run.n_bytes for run in runs)
     log.info("the ledger: merging %d runs, %.1f MB", len(runs), total / 1e6)
     started = time.perf_counter()
@@ -253,7 +257,7 @@ def _merge(store: Store, runs: Sequence[_Run], check: Callable[[], None], sizes:
     log.info("the ledger: merged %.1f MB into %d segments, %.1f s", total / 1e6, part, time.perf_counter() - started)
 
 
-def _has_room(writer: SegmentWriter, sizes: Sizes) -> bool:
+def _has_room(writer: SegmentWriter, sizes: CompactionSizes) -> bool:
     return writer.n_bytes < sizes.segment_bytes and writer.n_records < sizes.segment_records
 
 

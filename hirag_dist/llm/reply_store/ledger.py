@@ -13,9 +13,9 @@ from typing import Any
 from hirag_dist.errors import StoreError
 from hirag_dist.llm.reply_store.block_format import Record, key_bytes, pack_block, pack_value, unpack_value
 from hirag_dist.llm.reply_store.file_names import new_log, new_run, path_of, segment_name
-from hirag_dist.llm.reply_store.reader import View
+from hirag_dist.llm.reply_store.reader import LedgerReader
 from hirag_dist.llm.reply_store.segment import write_segment
-from hirag_dist.storage.file_locks import Hold
+from hirag_dist.storage.file_locks import FileLock
 from hirag_dist.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class _OpenLog:
 
     name: str = field(default_factory=new_log)
     files: set[str] = field(default_factory=set)  # one, or on an object store one a group
-    hold: Hold | None = None
+    hold: FileLock | None = None
     holding: threading.Lock = field(default_factory=threading.Lock)
     records: dict[bytes, Record] = field(default_factory=dict)
     n_bytes: int = 0
@@ -72,7 +72,7 @@ class Ledger:
         self._log_records = log_records
         self._log_bytes = log_bytes
         self._clock = clock
-        self._view = View(store)
+        self._view = LedgerReader(store)
         self._opening: asyncio.Task[None] | None = None
         self._log = _OpenLog()
         self._full: list[_OpenLog] = []  # being written to the end, or sealed

@@ -21,7 +21,7 @@ from hirag_dist.llm.reply_store.file_names import log_name, run_of
 from hirag_dist.llm.reply_store.segment import Segment, open_segment
 from hirag_dist.llm.reply_store.write_ahead_log import LogIndex
 from hirag_dist.storage.layout import LEDGER
-from hirag_dist.storage.store import Entry, Store
+from hirag_dist.storage.store import Store, StoreEntry
 
 _CACHE_BYTES = 16 << 20
 _N_AT_ONCE = 16  # reads from an object store, each of which takes tens of milliseconds
@@ -51,7 +51,7 @@ class _Gone(Exception):
     """A file was merged into others since it was listed."""
 
 
-class View:
+class LedgerReader:
     """The files of a ledger as they were at the last `refresh`. Lookups may go on in other threads meanwhile."""
 
     def __init__(self, store: Store, cache_bytes: int = _CACHE_BYTES) -> None:
@@ -118,7 +118,7 @@ class View:
             self._readers.shutdown()
             self._readers = None
 
-    def _take_in(self, entries: dict[str, Entry], own: tuple[str, ...]) -> None:
+    def _take_in(self, entries: dict[str, StoreEntry], own: tuple[str, ...]) -> None:
         segments: dict[str, Segment] = {}
         logs: dict[str, LogIndex] = {}
         for name, entry in entries.items():

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.errors import StoreError
-from hirag_dist.llm.reply_store.block_format import ENTRY, Block, Damaged, Record, pack_block
+from hirag_dist.llm.reply_store.block_format import ENTRY, Block, DamagedBlock, Record, pack_block
 from hirag_dist.llm.reply_store.bloom import make_filter
 from hirag_dist.storage.layout import LEDGER
 from hirag_dist.storage.store import Store
@@ -69,7 +69,7 @@ class Segment:
         """
         try:
             return Block.unpack(store.read_range(self.path, offset, length))
-        except Damaged:
+        except DamagedBlock:
             raise damaged(store, self.path) from None
 
     def scan(self, store: Store, chunk_bytes: int) -> Iterator[Record]:
@@ -85,7 +85,7 @@ class Segment:
             for each in range(number, stop):
                 try:
                     yield from Block.unpack(data, (int(self.ends[each - 1]) if each else 0) - start)
-                except Damaged:
+                except DamagedBlock:
                     raise damaged(store, self.path) from None
             number, start = stop, int(self.ends[stop - 1])
 

@@ -26,7 +26,7 @@ class LedgerSize:
     logs: int
 
 
-def survey(store: Store) -> LedgerSize:
+def ledger_size(store: Store) -> LedgerSize:
     """Count what a ledger holds: reads the tails of segments, and logs whole.
 
     Raises:

@@ -10,7 +10,7 @@ from hirag_dist.llm.reply_store.block_format import (
     MAGIC,
     PREFIX,
     Block,
-    Damaged,
+    DamagedBlock,
     Record,
     head_bytes,
     key_bytes,
@@ -60,7 +60,7 @@ class LogIndex:
             return Block.of([record] if record else [])
         try:
             return Block.unpack(data)
-        except Damaged:
+        except DamagedBlock:
             log.warning("%d bytes of %s/%s are damaged and are passed over", length, store.uri, self.path)
             return Block.of([])
 
@@ -73,7 +73,7 @@ class LogIndex:
                 if wanted > len(data):
                     data = store.read_range(self.path, at, wanted)
                 head = unpack_head(data)
-            except Damaged:
+            except DamagedBlock:
                 beyond = _next_block(store.read_range(self.path, at, size - at), 1)
                 if beyond is None:
                     break
@@ -122,7 +122,7 @@ def scan_log(store: Store, name: str, kind: LogName, size: int) -> Iterator[Reco
         try:
             yield from Block.unpack(data, at)
             at += unpack_head(data, at).n_bytes
-        except Damaged:
+        except DamagedBlock:
             beyond = _next_block(data, at + 1)
             if beyond is not None:  # else it is the end, cut off as a crash leaves it
                 log.warning("%d bytes of %s/%s are damaged and are passed over", beyond - at, store.uri, path)
@@ -136,7 +136,7 @@ def _next_block(data: bytes, at: int) -> int | None:
         try:
             unpack_head(data, at)
             return at
-        except Damaged:
+        except DamagedBlock:
             at = data.find(MAGIC, at + 1)
     return None
 

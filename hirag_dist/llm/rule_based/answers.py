@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from hirag_dist.llm.rule_based.language import UNSPACED, content_words, stem
-from hirag_dist.llm.rule_based.requests import Asked
+from hirag_dist.llm.rule_based.requests import ParsedRequest
 from hirag_dist.llm.rule_based.sentences import clean, sentences
 from hirag_dist.llm.rule_based.word_lists import word_set
 
@@ -28,7 +28,7 @@ _MAX_SENTENCES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class RankedSentence:
     """A sentence of a context.
 
     Attributes:
@@ -41,7 +41,7 @@ class Sentence:
     hits: frozenset[str]
 
 
-def answer(ask: Asked) -> str:
+def answer(ask: ParsedRequest) -> str:
     """Return the reply to answer: cited sentences, or that the context does not hold it."""
     chosen = best_sentences(ask.between("context"), wanted_words(ask.between("question")))
     return " ".join(f"{unit.text} [{unit.ref}]" for unit in chosen) or NOT_KNOWN
@@ -58,7 +58,7 @@ def coverage(hits: Collection[str], wanted: Sequence[str]) -> float:
     return len(set(hits).intersection(wanted)) / len(wanted) if wanted else 0.0
 
 
-def best_sentences(context: str, wanted: Sequence[str]) -> list[Sentence]:
+def best_sentences(context: str, wanted: Sequence[str]) -> list[RankedSentence]:
     """Return the sentences that match best, none where they hold too few of the wanted words between them."""
     units = _units(context, wanted) if wanted else []
     if not units:
@@ -70,13 +70,13 @@ def best_sentences(context: str, wanted: Sequence[str]) -> list[Sentence]:
     return _choose(units, rarity)
 
 
-def _units(context: str, wanted: Sequence[str]) -> list[Sentence]:
+def _units(context: str, wanted: Sequence[str]) -> list[RankedSentence]:
     """Return the sentences of the context that hold a wanted word, with the record each belongs to."""
     pattern = _pattern(wanted)
     goal = frozenset(wanted)
     pairs = [word for word in wanted if UNSPACED.match(word)]
     marks = list(_RECORD.finditer(context))
-    units: list[Sentence] = []
+    units: list[RankedSentence] = []
     seen: set[str] = set()
     ends = [*(mark.start() for mark in marks[1:]), len(context)]
     for mark, end in sorted(zip(marks, ends, strict=False), key=lambda item: _ORDER.index(item[0].group(1)[0])):
@@ -98,7 +98,7 @@ def _units(context: str, wanted: Sequence[str]) -> list[Sentence]:
             if not hits or sentence in seen or not _reads(sentence):
                 continue
             seen.add(sentence)
-            units.append(Sentence(ref, sentence.replace("[", "(").replace("]", ")"), hits))
+            units.append(RankedSentence(ref, sentence.replace("[", "(").replace("]", ")"), hits))
     return units
 
 
@@ -117,14 +117,14 @@ def _reads(text: str) -> bool:
     return 12 <= len(text) <= 700 and text.rstrip("\"'”’»").endswith((".", "!", "?", ";"))
 
 
-def _rarity(wanted: Sequence[str], units: Sequence[Sentence]) -> dict[str, float]:
+def _rarity(wanted: Sequence[str], units: Sequence[RankedSentence]) -> dict[str, float]:
     """Return each wanted word's weight: the fewer sentences hold it, the more; an absent one as much as the rarest."""
     counts = {word: sum(word in unit.hits for unit in units) for word in wanted}
     total = len(units) + 1
     return {word: 1.0 + 2.0 * (1.0 - counts[word] / total) ** 2 for word in wanted}
 
 
-def _choose(units: Sequence[Sentence], rarity: dict[str, float]) -> list[Sentence]:
+def _choose(units: Sequence[RankedSentence], rarity: dict[str, float]) -> list[RankedSentence]:
     """Take sentences one by one, each for what it adds to those before."""
     base = [
         _WEIGHT[unit.ref[0]] * sum(rarity[word] for word in sorted(unit.hits)) * (1.0 if len(unit.text) < 400 else 0.7)

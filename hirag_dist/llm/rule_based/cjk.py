@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from hirag_dist.llm.rule_based.gazetteer import CHINESE_SURNAMES, PLACES
 from hirag_dist.llm.rule_based.language import HAN_RUN, KANA
-from hirag_dist.llm.rule_based.names import Found
+from hirag_dist.llm.rule_based.names import NameOccurrence
 from hirag_dist.llm.rule_based.word_lists import word_set
 
 _STOP_CHARS = frozenset(
@@ -36,7 +36,7 @@ _KANJI_KATA = re.compile("[\u30a0-\u30ff]{3,}|[々\u4e00-\u9fff]{2,6}")
 _LATIN = re.compile(r"[A-Za-z][A-Za-z0-9\-]{2,}(?: [A-Z][A-Za-z0-9\-]+)*")
 
 
-def find_unspaced(sentences: Sequence[str]) -> list[Found]:
+def find_unspaced(sentences: Sequence[str]) -> list[NameOccurrence]:
     """Return the recurring names and terms of a text in Chinese, Japanese or another unspaced script."""
     text = "".join(sentences[:400])
     if KANA.search(text) and len(KANA.findall(text)) * 8 > len(text):
@@ -92,7 +92,7 @@ def _free(beside: Counter[str], count: int) -> bool:
     return len(beside) + min(edge, 1) > 1 and most <= 0.7 * count
 
 
-def _placed(names: Sequence[str], sentences: Sequence[str]) -> list[Found]:
+def _placed(names: Sequence[str], sentences: Sequence[str]) -> list[NameOccurrence]:
     found = []
     for name in names:
         places = []
@@ -107,7 +107,7 @@ def _placed(names: Sequence[str], sentences: Sequence[str]) -> list[Found]:
         kind = _kind(name, speaking, len(places))
         size = (0.0, 0.5, 1.0, 1.5, 1.6)[min(len(name), 4)]
         score = len(places) * size * (1.5 if kind != "concept" else 1.0)
-        found.append(Found(name, kind, places, score))
+        found.append(NameOccurrence(name, kind, places, score))
     return found
 
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from hirag_dist.core.text.normalize import shorten
 from hirag_dist.llm.rule_based.language import UNSPACED, content_words
 from hirag_dist.llm.rule_based.records import safe
-from hirag_dist.llm.rule_based.requests import Asked
+from hirag_dist.llm.rule_based.requests import ParsedRequest
 from hirag_dist.llm.rule_based.sentences import sentences
 
 _MAX_WORDS = re.compile(r"at most\s+(\d+)\s+words|(\d+)\s+words")
 _DEFAULT_WORDS = 120
 
 
-def describe(ask: Asked) -> str:
+def describe(ask: ParsedRequest) -> str:
     """Return the reply to describe."""
     match = _MAX_WORDS.search(ask.system)
     limit = int(match.group(1) or match.group(2)) if match else _DEFAULT_WORDS

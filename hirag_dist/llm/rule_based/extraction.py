@@ -13,9 +13,9 @@ from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
 from hirag_dist.llm.rule_based.excerpts import about, around
 from hirag_dist.llm.rule_based.key_phrases import find_terms
 from hirag_dist.llm.rule_based.language import is_unspaced
-from hirag_dist.llm.rule_based.names import Found, Spelling, find_names
-from hirag_dist.llm.rule_based.records import Entity, Relation, safe_name, write
-from hirag_dist.llm.rule_based.requests import Asked
+from hirag_dist.llm.rule_based.names import NameOccurrence, Spelling, find_names
+from hirag_dist.llm.rule_based.records import EntityLine, RelationLine, safe_name, write
+from hirag_dist.llm.rule_based.requests import ParsedRequest
 from hirag_dist.llm.rule_based.sentences import clean, sentences, tokens
 
 _WORDS_PER_ENTITY = 32
@@ -34,7 +34,7 @@ class _Pair:
     other: int
 
 
-def extract(ask: Asked) -> str:
+def extract(ask: ParsedRequest) -> str:
     """Return the reply to extract-graph, extract-entities or extract-relations, of a first pass or a gleaning."""
     text = clean(ask.between("text"))
     lines = sentences(text)
@@ -52,7 +52,7 @@ def extract(ask: Asked) -> str:
     late = _missed([one.name for one in found], ask)
     words = TypeWords(listed_types(ask.system))
     entities = [
-        Entity(one.name, words.word(one.kind), about(one.name, [place[0] for place in one.places], lines))
+        EntityLine(one.name, words.word(one.kind), about(one.name, [place[0] for place in one.places], lines))
         for one, is_late in zip(found, late, strict=True)
         if is_late == (ask.round == 1)
     ]
@@ -62,7 +62,7 @@ def extract(ask: Asked) -> str:
     return write(entities, _relations(found, pairs, lines), ask.form)
 
 
-def candidates(lines: Sequence[str]) -> list[Found]:
+def candidates(lines: Sequence[str]) -> list[NameOccurrence]:
     """Return the names and terms that sentences hold, the same one at several places once."""
     if is_unspaced(" ".join(lines)):
         return find_unspaced(lines)
@@ -71,14 +71,14 @@ def candidates(lines: Sequence[str]) -> list[Found]:
     return find_names(words, spelling) + find_terms(words, spelling)
 
 
-def _best(candidates: Sequence[Found], lines: Sequence[str]) -> list[Found]:
+def _best(candidates: Sequence[NameOccurrence], lines: Sequence[str]) -> list[NameOccurrence]:
     size = sum(line.count(" ") + 1 for line in lines)
     wanted = size // _WORDS_PER_ENTITY
     if candidates and is_unspaced(" ".join(lines)):
         wanted = sum(map(len, lines)) // _CHARS_PER_ENTITY
     limit = min(max(wanted, _MIN_ENTITIES), _MAX_ENTITIES)
     taken: set[str] = set()
-    best: list[Found] = []
+    best: list[NameOccurrence] = []
     for one in sorted(candidates, key=lambda one: (-one.score, one.places[0], one.name)):
         one.name = safe_name(one.name)
         key = name_key(one.name)
@@ -90,11 +90,11 @@ def _best(candidates: Sequence[Found], lines: Sequence[str]) -> list[Found]:
     return best
 
 
-def _listed(names: Sequence[str], lines: Sequence[str], candidates: Sequence[Found]) -> list[Found]:
+def _listed(names: Sequence[str], lines: Sequence[str], candidates: Sequence[NameOccurrence]) -> list[NameOccurrence]:
     """Return where the listed entities stand in the text, most often named first."""
     known = {name_key(one.name): one.places for one in candidates}
     lowered = [line.lower() for line in lines]
-    found: dict[str, Found] = {}
+    found: dict[str, NameOccurrence] = {}
     for name in names:
         key = name_key(name)
         if not is_name(key) or key in found:
@@ -103,11 +103,11 @@ def _listed(names: Sequence[str], lines: Sequence[str], candidates: Sequence[Fou
         if places is None:
             spots = [(number, line.find(name.lower())) for number, line in enumerate(lowered)]
             places = [(number, at // 6) for number, at in spots if at >= 0]
-        found[key] = Found(safe_name(name), places=places, score=float(len(places)))
+        found[key] = NameOccurrence(safe_name(name), places=places, score=float(len(places)))
     return sorted(found.values(), key=lambda one: (-one.score, one.name))
 
 
-def _missed(keys: Sequence[str], ask: Asked) -> list[bool]:
+def _missed(keys: Sequence[str], ask: ParsedRequest) -> list[bool]:
     """Return which of the records, best first, a first pass overlooks: a fixed share of the lesser ones."""
     salt = f"{ask.seed}\n{ask.body}".encode("utf-8", "surrogatepass")
     base = hashlib.blake2b(salt, digest_size=16).digest()
@@ -119,7 +119,7 @@ def _missed(keys: Sequence[str], ask: Asked) -> list[bool]:
     return late
 
 
-def _pairs(found: Sequence[Found]) -> list[_Pair]:
+def _pairs(found: Sequence[NameOccurrence]) -> list[_Pair]:
     """Return the pairs of entities that the text names close together, best first, one at least for each entity."""
     at: dict[int, dict[int, int]] = {}
     for number, found_one in enumerate(found):
@@ -155,7 +155,7 @@ def _add(best: dict[tuple[int, int], list[float]], one: int, other: int, score: 
         value[1:] = [score, here, there]
 
 
-def _link_lonely(best: dict[tuple[int, int], list[float]], number: int, found: Sequence[Found]) -> None:
+def _link_lonely(best: dict[tuple[int, int], list[float]], number: int, found: Sequence[NameOccurrence]) -> None:
     """Tie an entity that stands alone in its sentences to what is named nearest before or after."""
     one = found[number]
     if not one.places or any(number in key for key in best):
@@ -189,9 +189,9 @@ def _spread(pairs: Sequence[_Pair], n_entities: int) -> list[_Pair]:
     return sorted(kept, key=lambda pair: (-pair.score, pair.first, pair.second))
 
 
-def _relations(found: Sequence[Found], pairs: Sequence[_Pair], lines: Sequence[str]) -> list[Relation]:
+def _relations(found: Sequence[NameOccurrence], pairs: Sequence[_Pair], lines: Sequence[str]) -> list[RelationLine]:
     return [
-        Relation(
+        RelationLine(
             found[pair.first].name,
             found[pair.second].name,
             around(found[pair.first].name, found[pair.second].name, lines[pair.sentence], lines[pair.other]),

@@ -18,7 +18,7 @@ from hirag_dist.llm.rule_based.language import (
     singular,
     word_class,
 )
-from hirag_dist.llm.rule_based.names import Found, Spelling, bare
+from hirag_dist.llm.rule_based.names import NameOccurrence, Spelling, bare
 from hirag_dist.llm.rule_based.word_lists import DATES, GENERIC, NOUN_TOO, STRUCTURE, VERBS, WEAK, word_set
 
 _MAX_WORDS = 4
@@ -29,7 +29,7 @@ _VERB_TOO = VERBS & NOUN_TOO  # "curve display": a verb more often than not
 _NAME = 10  # a capitalised word inside a phrase: "Bell state"
 
 
-def find_terms(sentences: Sequence[Sequence[str]], spelling: Spelling) -> list[Found]:
+def find_terms(sentences: Sequence[Sequence[str]], spelling: Spelling) -> list[NameOccurrence]:
     """Return the recurring noun phrases of a text, in the singular and in small letters."""
     places: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     compounds: set[tuple[str, ...]] = set()
@@ -49,7 +49,7 @@ def find_terms(sentences: Sequence[Sequence[str]], spelling: Spelling) -> list[F
     for key, where in places.items():
         score = _score(key, len(where), inside.get(key, ()), single, key in compounds)
         if score > 0:
-            found.append(Found(" ".join(key), term_kind(key), where, score, proper=False))
+            found.append(NameOccurrence(" ".join(key), term_kind(key), where, score, proper=False))
     return found
 
 

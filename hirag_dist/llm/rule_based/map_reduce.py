@@ -11,14 +11,14 @@ import re
 
 from hirag_dist.llm.rule_based.answers import NOT_KNOWN, best_sentences, coverage, wanted_words
 from hirag_dist.llm.rule_based.language import content_words
-from hirag_dist.llm.rule_based.requests import Asked
+from hirag_dist.llm.rule_based.requests import ParsedRequest
 
 _POINT = re.compile(r"^- \(helpfulness (\d+(?:\.\d+)?)\) (.+?)((?:\[[CS]\d+\])+)\s*$", re.MULTILINE)
 _MOST_POINTS = 8
 _ALIKE = 0.6  # share of the shorter one's words
 
 
-def map_answer(ask: Asked) -> str:
+def map_answer(ask: ParsedRequest) -> str:
     """Return the reply to map-answer: the sentences that hold most of the question, none where they hold too little."""
     wanted = wanted_words(ask.between("question"))
     found = best_sentences(ask.between("context"), wanted)
@@ -34,7 +34,7 @@ def points_of(context: str) -> list[str]:
     return [text.strip() for _, text, _ in _POINT.findall(context)]
 
 
-def reduce_answer(ask: Asked) -> str:
+def reduce_answer(ask: ParsedRequest) -> str:
     """Return the reply to reduce-answer: points in their order, without those that repeat one before."""
     said: list[frozenset[str]] = []
     lines: list[str] = []

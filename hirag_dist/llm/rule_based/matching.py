@@ -9,13 +9,13 @@ from hirag_dist.core.prompts.templates import DONE, FIELD
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.llm.rule_based.language import content_words
 from hirag_dist.llm.rule_based.records import safe
-from hirag_dist.llm.rule_based.requests import Asked
+from hirag_dist.llm.rule_based.requests import ParsedRequest
 
 _ENTITY = re.compile(r"^\d+\. (.*?) \(([^()]{0,80})\)(?:: (.*))?$")
 _LEAST_SHARED = 0.6  # of the words that the shorter description has
 
 
-def same_entity(ask: Asked) -> str:
+def same_entity(ask: ParsedRequest) -> str:
     """Return the reply to same-entity: yes where one description spells the other name out, or says much the same."""
     found = [_ENTITY.match(line) for line in ask.between("entities").split("\n")]
     told = [(each.group(1), each.group(3) or "") for each in found if each is not None]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from hirag_dist.llm.rule_based.extraction import candidates
-from hirag_dist.llm.rule_based.requests import Asked
+from hirag_dist.llm.rule_based.requests import ParsedRequest
 from hirag_dist.llm.rule_based.sentences import clean, sentences
 
 _MOST = 7
 _ALWAYS = ("concept", "field", "process")  # what groups of things are about, however few excerpts say so
 
 
-def meta_types(ask: Asked) -> str:
+def meta_types(ask: ParsedRequest) -> str:
     """Return the reply to meta-types: one a line, the most frequent first."""
     counts: Counter[str] = Counter()
     for piece in ask.body.split("<excerpt>")[1:]:

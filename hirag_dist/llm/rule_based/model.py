@@ -13,12 +13,12 @@ from hirag_dist.llm.rule_based.matching import same_entity
 from hirag_dist.llm.rule_based.meta_types import meta_types
 from hirag_dist.llm.rule_based.packs import each_unit
 from hirag_dist.llm.rule_based.reports import report
-from hirag_dist.llm.rule_based.requests import Asked, asked
+from hirag_dist.llm.rule_based.requests import ParsedRequest, asked
 from hirag_dist.llm.rule_based.short_answers import short_answer
 from hirag_dist.llm.rule_based.summaries import summarise
 from hirag_dist.types import Message
 
-_TASKS: Mapping[str, Callable[[Asked], str]] = {
+_TASKS: Mapping[str, Callable[[ParsedRequest], str]] = {
     "extract-graph": extract,
     "extract-entities": extract,
     "extract-relations": extract,

@@ -34,7 +34,7 @@ _MAX_WORDS = 7
 
 
 @dataclass(slots=True)
-class Found:
+class NameOccurrence:
     """A candidate entity: where the text names it, as (sentence, word) places, and how well it stands out."""
 
     name: str
@@ -81,7 +81,7 @@ def bare(word: str) -> str:
     return word[:-2] if len(word) > 2 and word[-2] in "'’" and word[-1] in "sS" else word
 
 
-def find_names(sentences: Sequence[Sequence[str]], spelling: Spelling) -> list[Found]:
+def find_names(sentences: Sequence[Sequence[str]], spelling: Spelling) -> list[NameOccurrence]:
     """Return the proper names of a text, short forms joined to the full name where only one can be meant."""
     seen: dict[str, _Seen] = {}
     for number, words in enumerate(sentences):
@@ -284,11 +284,11 @@ def _could_be_person(key: str, one: _Seen) -> bool:
     return first in FIRST_NAMES or first in PERSON_TITLES or (not is_common(words[0]) and first not in DEMONYMS)
 
 
-def _found(one: _Seen, spelling: Spelling) -> Found:
+def _found(one: _Seen, spelling: Spelling) -> NameOccurrence:
     name = max(one.forms, key=lambda form: (one.forms[form], not form.isupper(), form))
     count = len(one.places)
     plain = any(word[0].isupper() and spelling.small[word.lower()] for word in name.split())
     kind = name_kind(name, plain, one.after_place, one.speaking, count)
     places = sorted(one.places)
     score = count + 0.5 * (" " in name) + 0.4 * (kind != "concept") + 0.3 * (one.sure > 0)
-    return Found(name, kind, places, score)
+    return NameOccurrence(name, kind, places, score)

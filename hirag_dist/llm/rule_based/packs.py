@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hirag_dist.core.prompts.templates import DONE, FIELD
-from hirag_dist.llm.rule_based.requests import Asked
+from hirag_dist.llm.rule_based.requests import ParsedRequest
 
 _UNIT = re.compile(r"<unit-(\d+)>\n(.*?)\n</unit-\1>", re.DOTALL)
 
 
-def each_unit(alone: Callable[[Asked], str]) -> Callable[[Asked], str]:
+def each_unit(alone: Callable[[ParsedRequest], str]) -> Callable[[ParsedRequest], str]:
     """Return what replies to a packed task, from what replies to one unit."""
 
-    def packed(ask: Asked) -> str:
+    def packed(ask: ParsedRequest) -> str:
         form = None if ask.form is None else ask.form.removesuffix("-pack")
         task = ask.task.removesuffix("-pack")
         replies = [

@@ -13,7 +13,7 @@ from hirag_dist.core.text.normalize import clean_name, one_line, shorten
 _FORBIDDEN = re.compile(r"<\|[^|<>]{0,20}\|?>?|\|>|#{2,}|[<>|{}\x00-\x1f\ud800-\udfff]")
 
 
-class Entity(NamedTuple):
+class EntityLine(NamedTuple):
     """An entity of a reply."""
 
     name: str
@@ -21,7 +21,7 @@ class Entity(NamedTuple):
     description: str
 
 
-class Relation(NamedTuple):
+class RelationLine(NamedTuple):
     """A relation of a reply: between two names, or from a member's number to a summary entity."""
 
     source: str
@@ -41,7 +41,10 @@ def safe_name(text: str) -> str:
 
 
 def write(
-    entities: Sequence[Entity] | None, relations: Sequence[Relation] | None, form: str | None, members: bool = False
+    entities: Sequence[EntityLine] | None,
+    relations: Sequence[RelationLine] | None,
+    form: str | None,
+    members: bool = False,
 ) -> str:
     """Return a reply that holds the records; None leaves a kind of record out."""
     if form is not None:
@@ -53,7 +56,7 @@ def write(
     return "\n".join([*lines, DONE])
 
 
-def _json(entities: Sequence[Entity] | None, relations: Iterable[Relation] | None, members: bool) -> str:
+def _json(entities: Sequence[EntityLine] | None, relations: Iterable[RelationLine] | None, members: bool) -> str:
     data: dict[str, Any] = {}
     if entities is not None:
         data["entities"] = [one._asdict() for one in entities]

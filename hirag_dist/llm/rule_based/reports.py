@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hirag_dist.core.text.normalize import name_key, shorten
 from hirag_dist.llm.rule_based.language import is_unspaced
 from hirag_dist.llm.rule_based.records import safe
-from hirag_dist.llm.rule_based.requests import Asked
+from hirag_dist.llm.rule_based.requests import ParsedRequest
 
 _RECORD = re.compile(r"^\s*\[?([ERC]\d+)\]?[.:)]?\s+(.*)$")
 _NAMED = re.compile(r"^(.*?)(?: \(([^()]{0,80})\))?(?:: (.*))?$")
@@ -28,7 +28,7 @@ class _Line:
     text: str
 
 
-def report(ask: Asked) -> str:
+def report(ask: ParsedRequest) -> str:
     """Return the reply to report: a JSON object, whatever the form."""
     entities = [_entity(*one) for one in _lines(ask.between("entities"))]
     relations = [_relation(*one) for one in _lines(ask.between("relations"))]

@@ -14,7 +14,7 @@ _GLEANS = CONTINUE.partition("{things}")[2]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedRequest:
     """What a conversation asks for.
 
     Attributes:
@@ -41,10 +41,10 @@ class Asked:
         return self.body[start : end if end >= 0 else len(self.body)].strip("\n")
 
 
-def asked(messages: Sequence[Message], form: str | None, seed: int) -> Asked:
+def asked(messages: Sequence[Message], form: str | None, seed: int) -> ParsedRequest:
     """Return what a conversation asks for."""
     system = "\n".join(message.content for message in messages if message.role in ("system", "developer"))
     body = next((message.content for message in messages if message.role == "user"), "")
     match = _TASK.match(system)
     rounds = sum(message.role == "user" and message.content.endswith(_GLEANS) for message in messages)
-    return Asked(match.group(1) if match else form or "", form, system, body, rounds, seed)
+    return ParsedRequest(match.group(1) if match else form or "", form, system, body, rounds, seed)

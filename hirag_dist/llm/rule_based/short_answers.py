@@ -14,7 +14,7 @@ from hirag_dist.llm.rule_based.cjk import find_unspaced
 from hirag_dist.llm.rule_based.language import UNSPACED, content_words
 from hirag_dist.llm.rule_based.map_reduce import points_of
 from hirag_dist.llm.rule_based.names import Spelling, find_names
-from hirag_dist.llm.rule_based.requests import Asked
+from hirag_dist.llm.rule_based.requests import ParsedRequest
 from hirag_dist.llm.rule_based.sentences import tokens
 from hirag_dist.llm.rule_based.word_lists import word_set
 
@@ -31,7 +31,7 @@ _EITHER = re.compile(r",? or ", re.IGNORECASE)
 _MOST_HELD = 0.75  # share of the question's words in the sentences from which on it is answered by yes
 
 
-def short_answer(ask: Asked) -> str:
+def short_answer(ask: ParsedRequest) -> str:
     """Return the reply to short-answer: a few words of the context, yes or no, or that it is not known."""
     question = ask.between("question")
     context = ask.between("context")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from hirag_dist.core.text.normalize import name_key, shorten
 from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
 from hirag_dist.llm.rule_based.language import UNSPACED
-from hirag_dist.llm.rule_based.records import Entity, Relation, safe, safe_name, write
-from hirag_dist.llm.rule_based.requests import Asked
-from hirag_dist.llm.rule_based.topics import Phrases, Theme, find_themes, phrases_of
+from hirag_dist.llm.rule_based.records import EntityLine, RelationLine, safe, safe_name, write
+from hirag_dist.llm.rule_based.requests import ParsedRequest
+from hirag_dist.llm.rule_based.topics import Phrases, Topic, find_themes, phrases_of
 
 _MEMBER = re.compile(r"^(\d+)\. (.*?) \(([^()]{0,80})\): ?(.*)$")
 _READ = 400  # characters of a description that are compared
@@ -20,7 +20,7 @@ _MANY = {"location": "places", "organization": "organizations", "event": "events
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SummaryMember:
     """One member of a cluster as the prompt shows it, with the words and phrases of its name and description."""
 
     number: int
@@ -31,44 +31,46 @@ class Member:
     told: Phrases
 
 
-def summarise(ask: Asked) -> str:
+def summarise(ask: ParsedRequest) -> str:
     """Return the reply to summarise."""
     members = [_member(line) for line in ask.between("members").split("\n")]
     present = [member for member in members if member is not None]
     if not present:
-        return write([Entity("unknown", TypeWords(listed_types(ask.system)).word("concept"), "")], [], ask.form, True)
+        return write(
+            [EntityLine("unknown", TypeWords(listed_types(ask.system)).word("concept"), "")], [], ask.form, True
+        )
     words = TypeWords(listed_types(ask.system))
     themes = find_themes([(member.named, member.told) for member in present])
     taken = {name_key(member.name) for member in present}
-    entities: list[Entity] = []
-    relations: list[Relation] = []
+    entities: list[EntityLine] = []
+    relations: list[RelationLine] = []
     for theme in themes:
         covered = [present[place] for place in theme.members]
         kind = words.word(_vote(covered))
         name = _name(theme, covered, taken)
         taken.add(name_key(name))
-        entities.append(Entity(name, kind, _description(name, covered)))
+        entities.append(EntityLine(name, kind, _description(name, covered)))
         relations += [
-            Relation(str(member.number), name, _link(member, theme), _strength(member, theme)) for member in covered
+            RelationLine(str(member.number), name, _link(member, theme), _strength(member, theme)) for member in covered
         ]
     relations.sort(key=lambda relation: int(relation.source))
     return write(entities, relations, ask.form, members=True)
 
 
-def _member(line: str) -> Member | None:
+def _member(line: str) -> SummaryMember | None:
     match = _MEMBER.match(line)
     if match is None:
         return None
     number, name, kind, text = match.groups()
-    return Member(int(number), name, kind, text, phrases_of(name), phrases_of(text[:_READ]))
+    return SummaryMember(int(number), name, kind, text, phrases_of(name), phrases_of(text[:_READ]))
 
 
-def _vote(members: Sequence[Member]) -> str:
+def _vote(members: Sequence[SummaryMember]) -> str:
     counts = Counter(member.kind.lower() for member in members)
     return min(counts, key=lambda kind: (-counts[kind], kind))
 
 
-def _name(theme: Theme, members: Sequence[Member], taken: set[str]) -> str:
+def _name(theme: Topic, members: Sequence[SummaryMember], taken: set[str]) -> str:
     """Return a name from what the members share that none of them has."""
     kind = _vote(members)
     shown = [_shown(word, members) for word in theme.words]
@@ -84,7 +86,7 @@ def _name(theme: Theme, members: Sequence[Member], taken: set[str]) -> str:
     return safe_name(names[0]) or "unknown"
 
 
-def _shown(word: str, members: Sequence[Member]) -> str:
+def _shown(word: str, members: Sequence[SummaryMember]) -> str:
     """Return a phrase as the members write it most."""
     forms = Counter(where[word] for member in members for where in (member.named, member.told) if word in where)
     return min(forms, key=lambda form: (-forms[form], form)) if forms else word
@@ -94,7 +96,7 @@ def _joined(one: str, other: str) -> str:
     return f"{one}·{other}" if UNSPACED.search(one + other) else f"{one} and {other}"
 
 
-def _description(name: str, members: Sequence[Member]) -> str:
+def _description(name: str, members: Sequence[SummaryMember]) -> str:
     listed = ", ".join(member.name for member in members[:8])
     lead = f"{name}: {listed}{', …' if len(members) > 8 else ''}."
     told = [shorten(member.text.partition(". ")[0], 160) for member in members[:12] if member.text]
@@ -105,12 +107,12 @@ def _description(name: str, members: Sequence[Member]) -> str:
     return safe(f"{lead} {' '.join(text if text.endswith(('.', '…', '。')) else text + '.' for text in seen)}", 700)
 
 
-def _link(member: Member, theme: Theme) -> str:
+def _link(member: SummaryMember, theme: Topic) -> str:
     shared = [word for word in theme.words if word in member.named or word in member.told]
     what = ", ".join(shared[:3])
     return safe(f"{member.name}: {what}" if what else member.name)
 
 
-def _strength(member: Member, theme: Theme) -> int:
+def _strength(member: SummaryMember, theme: Topic) -> int:
     score = sum(2 * (word in member.named) + (word in member.told) for word in theme.words[:4])
     return min(3 + score, 10)

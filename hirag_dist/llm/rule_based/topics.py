@@ -21,7 +21,7 @@ Phrases = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Theme:
+class Topic:
     """Shared phrases (in small letters), best first, and the places of the members that they hold together."""
 
     words: tuple[str, ...]
@@ -60,7 +60,7 @@ def phrases_of(text: str) -> Phrases:
     return found
 
 
-def find_themes(members: Sequence[tuple[Phrases, Phrases]]) -> list[Theme]:
+def find_themes(members: Sequence[tuple[Phrases, Phrases]]) -> list[Topic]:
     """Return one theme, or up to three, that cover the members between them.
 
     Args:
@@ -69,11 +69,11 @@ def find_themes(members: Sequence[tuple[Phrases, Phrases]]) -> list[Theme]:
     everyone = range(len(members))
     scores = _scores(members)
     if not scores:
-        return [Theme((), tuple(everyone))]
+        return [Topic((), tuple(everyone))]
     ranked = sorted(scores, key=lambda word: (-scores[word], word))[:_RANKED]
     first = _holders(ranked[0], members)
     if len(first) >= _ENOUGH * len(members) or len(members) < 6:
-        return [Theme(_companions(ranked, everyone, members, scores), tuple(everyone))]
+        return [Topic(_companions(ranked, everyone, members, scores), tuple(everyone))]
     centres = [ranked[0]]
     held = set(first)
     for word in ranked[1:]:
@@ -86,7 +86,7 @@ def find_themes(members: Sequence[tuple[Phrases, Phrases]]) -> list[Theme]:
         fits = [2 * (word in named) + (word in told) for word in centres]
         groups[fits.index(max(fits))].append(place)
     return [
-        Theme(_companions(ranked, group, members, scores, centre), tuple(group))
+        Topic(_companions(ranked, group, members, scores, centre), tuple(group))
         for centre, group in zip(centres, groups, strict=True)
         if group
     ]

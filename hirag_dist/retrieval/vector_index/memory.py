@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval.vector_scoring import AT_ONCE, Codes, nearest_of_all
+from hirag_dist.core.retrieval.vector_scoring import AT_ONCE, QuantizedVectors, nearest_of_all
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import Admission, FloatMatrix
+from hirag_dist.types import AccessFilter, FloatMatrix
 
 
 class MemoryVectors:
@@ -21,7 +21,7 @@ class MemoryVectors:
     def __init__(self, snapshot: Snapshot) -> None:
         files = snapshot.serving
         self._vectors: FloatMatrix = snapshot.entity_vectors
-        self._codes = Codes(*(files.array(f"entity_{part}") for part in ("codes", "scales", "errors")))
+        self._codes = QuantizedVectors(*(files.array(f"entity_{part}") for part in ("codes", "scales", "errors")))
         layers = files.array("entity_layers")
         self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)
 
@@ -30,14 +30,14 @@ class MemoryVectors:
         vector: NDArray[np.float32],
         limit: int,
         max_layer: int | None = None,
-        admission: Admission | None = None,
+        admission: AccessFilter | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row."""
         end = int(self._ends[min(max_layer, len(self._ends) - 1)]) if max_layer is not None else len(self._vectors)
         search = partial(nearest_of_all, self._vectors, self._codes, vector, limit, end, admission)
         return await asyncio.to_thread(search) if end > AT_ONCE else search()
 
-    def prepare(self, admission: Admission | None = None) -> None:
+    def prepare(self, admission: AccessFilter | None = None) -> None:
         """Compile, or load what was compiled."""
         query = np.zeros(self._vectors.shape[1], np.float32)
         nearest_of_all(self._vectors, self._codes, query, 1, min(len(self._vectors), 2), admission)

@@ -10,9 +10,9 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from hirag_dist.service.access_log import Access, Context
+from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.auth.caller_registry import Caller, Callers
-from hirag_dist.service.file_watch import Reloaded
+from hirag_dist.service.file_watch import ReloadingValue
 from hirag_dist.wire.error_status import Unauthenticated, message_of, status_of, trailers_of
 
 _REFLECTION: Any = reflection  # the stubs leave out its asynchronous half
@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["anonymous", "token", "certificate"]
 _NAMES = ("x509_common_name", "x509_subject_alternative_name")
 
 
-class Gate:
+class Authenticator:
     """Says who calls, and turns away whom it does not know.
 
     Args:
@@ -33,7 +33,7 @@ class Gate:
 
     def __init__(
         self,
-        callers: Reloaded[Callers] | None,
+        callers: ReloadingValue[Callers] | None,
         anonymous: Caller,
         *,
         certificates: bool = False,
@@ -79,7 +79,7 @@ def _names(context: Context) -> list[str]:
 
 
 def guarded_reflection(
-    names: tuple[str, ...], gate: Gate, observers: Sequence[Callable[[Access], None]]
+    names: tuple[str, ...], gate: Authenticator, observers: Sequence[Callable[[RequestRecord], None]]
 ) -> grpc.GenericRpcHandler:
     """Return the handler of gRPC's reflection for those who may call; who may not is told to the observers."""
 
@@ -90,7 +90,7 @@ def guarded_reflection(
             try:
                 gate.caller(context)
             except Unauthenticated as error:
-                access = Access.of("ServerReflectionInfo", context)
+                access = RequestRecord.of("ServerReflectionInfo", context)
                 access.code, access.reason, access.caller = status_of(error).name, error.reason, error.caller
                 access.seconds = access.elapsed_s
                 for observer in observers:

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.service.file_watch import Reloaded
+from hirag_dist.service.file_watch import ReloadingValue
 from hirag_dist.service.options import ServerOptions
 
 _ATTEMPTS = 3
@@ -70,7 +70,7 @@ class ServerTls:
     def __init__(self, options: ServerOptions, changed: Callable[[Certificates], None] = lambda _: None) -> None:
         cert, key, client_ca = str(options.tls_cert), str(options.tls_key), options.tls_client_ca
         paths = [name for name in (cert, key, client_ca) if name is not None]
-        self.files = Reloaded(paths, lambda: read_certificates(cert, key, client_ca), changed)
+        self.files = ReloadingValue(paths, lambda: read_certificates(cert, key, client_ca), changed)
         self._presented = self.files.value
         fetch: Any = self._fetch  # the stubs do not know that it may return None
         self.credentials: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(

@@ -12,12 +12,12 @@ from contextlib import aclosing, contextmanager
 from aiohttp import web
 
 from hirag_dist.client import AsyncHiragClient, CallOptions, DeadlinePassed, Overloaded, Unauthenticated
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery
-from hirag_dist.service.web.client_pool import Clients
-from hirag_dist.service.web.files import File, read_files
+from hirag_dist.service.web.client_pool import ClientPool
+from hirag_dist.service.web.files import StaticFile, read_files
 from hirag_dist.service.web.json_lines import (
-    Asked,
+    PageQuestion,
     answer_line,
     error_body,
     error_line,
@@ -29,7 +29,7 @@ from hirag_dist.service.web.json_lines import (
     text_line,
 )
 from hirag_dist.service.web.options import PageOptions
-from hirag_dist.service.web.request_checks import Guard, Handler
+from hirag_dist.service.web.request_checks import Handler, RequestChecks
 from hirag_dist.types import Answer, Retrieval
 
 _LOG = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class PageApp:
         clients: to ask with.
     """
 
-    def __init__(self, options: PageOptions, guard: Guard, clients: Clients) -> None:
+    def __init__(self, options: PageOptions, guard: RequestChecks, clients: ClientPool) -> None:
         self._options = options
         self._guard = guard
         self._clients = clients
@@ -66,7 +66,7 @@ class PageApp:
         return app
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        file: File | None = self._files.get(request.match_info.get("name", "index.html"))
+        file: StaticFile | None = self._files.get(request.match_info.get("name", "index.html"))
         if file is None:
             raise web.HTTPNotFound(text="there is no such file")
         return file.response(request)
@@ -146,7 +146,7 @@ class PageApp:
     def _admitted(self) -> Iterator[None]:
         if self._at_work >= self._options.max_streams:
             raise Overloaded(
-                f"the page is at work on {many(self._at_work, 'question')}, as many as it takes; ask again soon"
+                f"the page is at work on {count_noun(self._at_work, 'question')}, as many as it takes; ask again soon"
             )
         self._at_work += 1
         try:
@@ -155,7 +155,7 @@ class PageApp:
             self._at_work -= 1
 
 
-async def _lines(client: AsyncHiragClient, asked: Asked, call: CallOptions) -> AsyncGenerator[bytes, None]:
+async def _lines(client: AsyncHiragClient, asked: PageQuestion, call: CallOptions) -> AsyncGenerator[bytes, None]:
     """Yield the lines of a reply: what was found, then the answer's text in pieces, then the answer."""
     query = asked.query()
     if not asked.answer:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from hirag_dist.client import AsyncHiragClient
 
 
-class Clients:
+class ClientPool:
     """Gives out the client that is in use, and closes one that was replaced when the last question through it ends.
 
     Left open it would try to connect again for ever, trusting a certificate that the service no longer shows. To be

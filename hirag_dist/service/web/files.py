@@ -17,7 +17,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class StaticFile:
     """A file of the page."""
 
     body: bytes
@@ -33,12 +33,12 @@ class File:
         return web.Response(body=self.body, content_type=self.content_type, charset="utf-8", headers=headers)
 
 
-def read_files() -> dict[str, File]:
+def read_files() -> dict[str, StaticFile]:
     """Return name → file; index.html is the page."""
-    files: dict[str, File] = {}
+    files: dict[str, StaticFile] = {}
     for entry in resources.files("hirag_dist.service.web").joinpath("static").iterdir():
         kind = _TYPES.get(entry.name[entry.name.rfind(".") :])
         if kind is not None:
             body = entry.read_bytes()
-            files[entry.name] = File(body, kind, hashlib.sha256(body).hexdigest()[:16])
+            files[entry.name] = StaticFile(body, kind, hashlib.sha256(body).hexdigest()[:16])
     return files

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hirag_dist.errors import HiragError, InvalidQuery, RateLimited
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
-from hirag_dist.wire.error_status import Refused, status_of
+from hirag_dist.wire.error_status import AccessRefused, status_of
 
 _MAX_LABELS = 64
 
@@ -29,7 +29,7 @@ _HTTP = {
 }
 
 
-class Asked(BaseModel):
+class PageQuestion(BaseModel):
     """A question, as the page sends it. What is left out takes the service's default.
 
     Attributes:
@@ -64,14 +64,14 @@ class Asked(BaseModel):
         )
 
 
-def read_question(body: bytes) -> Asked:
+def read_question(body: bytes) -> PageQuestion:
     """Return the question in a request.
 
     Raises:
         InvalidQuery: it is not JSON, or not of the form.
     """
     try:
-        return Asked.model_validate_json(body)
+        return PageQuestion.model_validate_json(body)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, fault["loc"])) or "the request"
@@ -108,7 +108,7 @@ def error_body(error: HiragError) -> dict[str, Any]:
 
 def retry_after_s(error: HiragError) -> float | None:
     """Return after how many seconds asking again may help, None where the error does not say."""
-    return error.retry_after_s if isinstance(error, RateLimited | Refused) else None
+    return error.retry_after_s if isinstance(error, RateLimited | AccessRefused) else None
 
 
 def http_status(error: HiragError) -> int:

@@ -39,7 +39,7 @@ HEADERS = {
 }
 
 
-class Guard:
+class RequestChecks:
     """Turns away requests that a foreign page could have made, and adds `HEADERS` to every reply.
 
     Args:

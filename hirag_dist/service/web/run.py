@@ -15,13 +15,13 @@ from aiohttp import web
 
 from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.service.file_watch import Reloaded
+from hirag_dist.service.file_watch import ReloadingValue
 from hirag_dist.service.options import split_address
 from hirag_dist.service.web.app import PageApp
 from hirag_dist.service.web.certificates import BrowserTls, expected_name, names_in, server_context
-from hirag_dist.service.web.client_pool import Clients
+from hirag_dist.service.web.client_pool import ClientPool
 from hirag_dist.service.web.options import PageOptions, reached_at, url_of
-from hirag_dist.service.web.request_checks import Guard
+from hirag_dist.service.web.request_checks import RequestChecks
 
 _LOG = logging.getLogger(__name__)
 _KEEPALIVE_S = 75.0
@@ -46,18 +46,18 @@ class Page:
         self.url = ""
         self._options = options
         self._target = reached_at(target)
-        self._clients = Clients()
-        self._guard = Guard(options.names, secure=options.tls_cert is not None)
+        self._clients = ClientPool()
+        self._guard = RequestChecks(options.names, secure=options.tls_cert is not None)
         self._tls: BrowserTls | None = None
         self._runner: web.AppRunner | None = None
-        self._certificates: Reloaded[AsyncHiragClient] | None = None
+        self._certificates: ReloadingValue[AsyncHiragClient] | None = None
 
     async def __aenter__(self) -> Page:
         options = self._options
         host, port = split_address(options.listen)
         self._guard.names |= {host.lower()}
         files = [options.tls_cert, options.tls_key, options.tls_client_ca, options.client_cert, options.client_key]
-        self._certificates = Reloaded([path for path in files if path], self._connect, self._clients.put)
+        self._certificates = ReloadingValue([path for path in files if path], self._connect, self._clients.put)
         app = PageApp(options, self._guard, self._clients).app()
         runner = web.AppRunner(
             app,

@@ -14,27 +14,27 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import admitted_relations, read_only, seen_scores, seen_weights
+from hirag_dist.core.access.filter import read_only, visible_relations, visible_scores, visible_weights
 from hirag_dist.core.access.labels import HIDDEN, MIXED, WHOLE, Flags, LabelRule, sets_in_reach
-from hirag_dist.core.access.visible_components import seen_components
+from hirag_dist.core.access.visible_components import visible_components
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.vector_scoring import exact_scores
 from hirag_dist.storage import layout
 from hirag_dist.storage.access.label_files import LabelFiles, map_labels, read_label_sets
-from hirag_dist.storage.access.visible_text import Retold, told_entities, told_relations
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.access.visible_text import FilteredTextColumns, visible_entity_text, visible_relation_text
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import Admission, CommunityItem, IndexInfo, IntVector
+from hirag_dist.types import AccessFilter, CommunityItem, IndexInfo, IntVector
 
 _COUNTED = ("documents", "chunks", "entities", "relations", "communities", "reports")
 _CALLERS = 1024  # whose reach is remembered
 _VIEWS = 64  # of callers who may see different documents, that are kept
 
 
-class LabelledIndex:
+class AccessControlledIndex:
     """Lends an index as each caller may see it."""
 
-    def __init__(self, index: LoadedIndex, snapshot: Snapshot, rule: LabelRule = "all") -> None:
+    def __init__(self, index: MappedIndex, snapshot: Snapshot, rule: LabelRule = "all") -> None:
         """Map the files of labels.
 
         Args:
@@ -56,7 +56,7 @@ class LabelledIndex:
             self._some_unknown = files.has_set(len(self._sets))
             self._view = lru_cache(_VIEWS)(partial(_view, index, files))
 
-    def seen_by(self, reach: Collection[str] | None, wish: Collection[str] = ()) -> LoadedIndex | None:
+    def seen_by(self, reach: Collection[str] | None, wish: Collection[str] = ()) -> MappedIndex | None:
         """Return the index as a caller sees it, None where no document is in reach.
 
         Where everything is, it is the index that was given.
@@ -74,7 +74,7 @@ class LabelledIndex:
             return None
         return self._view(in_reach) if 0 in in_reach or self._some_unknown else self._index
 
-    def any_view(self) -> SeenIndex | None:
+    def any_view(self) -> FilteredIndex | None:
         """Return a view such as callers get, None where all callers see everything or nothing."""
         if len(self._sets) < 2 and not self._some_unknown:
             return None
@@ -88,20 +88,20 @@ def _find(
     return sets_in_reach(sets, reach, wish, rule).tobytes()
 
 
-def _view(index: LoadedIndex, files: LabelFiles, in_reach: bytes) -> SeenIndex:
+def _view(index: MappedIndex, files: LabelFiles, in_reach: bytes) -> FilteredIndex:
     unknown = np.zeros(1, np.bool_)  # what comes from no known document is in nobody's reach
-    return SeenIndex(index, files, np.concatenate([np.frombuffer(in_reach, np.bool_), unknown]))
+    return FilteredIndex(index, files, np.concatenate([np.frombuffer(in_reach, np.bool_), unknown]))
 
 
-def info_of_nothing(whole: IndexInfo) -> IndexInfo:
+def empty_index_info(whole: IndexInfo) -> IndexInfo:
     """Return what a caller may know of an index of which nothing is in reach."""
     return replace(whole, counts=dict.fromkeys(_COUNTED, 0), layers=(), communities_by_level={})
 
 
-class SeenIndex(LoadedIndex):
+class FilteredIndex(MappedIndex):
     """An index as one caller may see it. Rows are those of the whole one; those that are hidden are never asked for."""
 
-    def __init__(self, whole: LoadedIndex, files: LabelFiles, in_reach: Flags) -> None:
+    def __init__(self, whole: MappedIndex, files: LabelFiles, in_reach: Flags) -> None:
         """Make a view.
 
         Args:
@@ -110,8 +110,8 @@ class SeenIndex(LoadedIndex):
             in_reach: (n_sets + 1,) by label set; the last stands for no known document.
         """
         self.__dict__.update(whole.__dict__)
-        self.admission: Admission = read_only(
-            Admission(
+        self.admission: AccessFilter = read_only(
+            AccessFilter(
                 in_reach,
                 files.entities.of,
                 files.entities.states(in_reach),
@@ -127,10 +127,10 @@ class SeenIndex(LoadedIndex):
             )
         )
         # Nothing of the view is referred to by what it holds, as above.
-        tell = partial(told_entities, files, in_reach)
-        self._entities = Retold(whole._entities, files.entities, self.admission.entity_states, tell)
-        tell = partial(told_relations, files, in_reach)
-        self._relations = Retold(whole._relations, files.relations, self.admission.relation_states, tell)
+        tell = partial(visible_entity_text, files, in_reach)
+        self._entities = FilteredTextColumns(whole._entities, files.entities, self.admission.entity_states, tell)
+        tell = partial(visible_relation_text, files, in_reach)
+        self._relations = FilteredTextColumns(whole._relations, files.relations, self.admission.relation_states, tell)
         self.seen_chunks: Flags = in_reach[files.chunk_sets]
         # A chunk is of one document, so its label set is its pattern, and it is seen whole or not at all.
         by_set = np.where(in_reach, WHOLE, HIDDEN).astype(np.uint8)
@@ -147,12 +147,12 @@ class SeenIndex(LoadedIndex):
         """Return `components`, found once. It reads the whole graph, and lets other threads work meanwhile."""
         with self._connecting:
             if self.components is None:
-                self.components = seen_components(self.graph, self.admission)
+                self.components = visible_components(self.graph, self.admission)
             return self.components
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return how near entities are to a question, by what may be seen of them."""
-        return seen_scores(self.admission, self.vectors, rows, query, exact_scores)
+        return visible_scores(self.admission, self.vectors, rows, query, exact_scores)
 
     def tells_anew(self, level: str, row: int) -> bool:
         """Whether a record is of an entity or relation seen in part, or names an entity that is."""
@@ -164,11 +164,11 @@ class SeenIndex(LoadedIndex):
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations, by what may be seen of them."""
-        return seen_weights(self.admission, self.weights, rows)
+        return visible_weights(self.admission, self.weights, rows)
 
     def known_relations(self, rows: IntVector) -> IntVector:
         """Return those relations that may be seen."""
-        return rows[admitted_relations(self.admission, self.ends[rows], rows)]
+        return rows[visible_relations(self.admission, self.ends[rows], rows)]
 
     def community(self, ranked: RankedCommunity) -> CommunityItem | None:
         """Return a community with its report, None where not all that it was written from may be seen."""
@@ -203,7 +203,7 @@ class SeenIndex(LoadedIndex):
         """Rows of each table that may be seen, entities by layer, and communities wholly in reach by level."""
         admission = self.admission
         entities = admission.entity_states[admission.entity_patterns] != HIDDEN
-        relations = admitted_relations(admission, self.ends, np.arange(len(self.ends)))
+        relations = visible_relations(admission, self.ends, np.arange(len(self.ends)))
         chunks = np.flatnonzero(self.seen_chunks)
         documents = np.unique(self.chunk_documents[chunks])
         layers = np.bincount(self.layers[entities]).tolist()

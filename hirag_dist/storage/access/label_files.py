@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.access.filter import spans
-from hirag_dist.core.access.labels import Flags, Patterns
+from hirag_dist.core.access.labels import Flags, LabelPatterns
 from hirag_dist.storage import layout
 from hirag_dist.storage.access import label_files_writer
 from hirag_dist.storage.serving.mmap_files import ServingFiles
@@ -73,9 +73,9 @@ class LabelFiles:
     """
 
     chunk_sets: NDArray[np.int32]
-    entities: Patterns
-    relations: Patterns
-    communities: Patterns
+    entities: LabelPatterns
+    relations: LabelPatterns
+    communities: LabelPatterns
     mentions: Mentions
     statements: Mentions
     part_vectors: FloatMatrix
@@ -125,8 +125,8 @@ def map_labels(snapshot: Snapshot) -> LabelFiles:
     )
 
 
-def _patterns(files: ServingFiles, what: str) -> Patterns:
-    return Patterns(
+def _patterns(files: ServingFiles, what: str) -> LabelPatterns:
+    return LabelPatterns(
         of=files.array(f"{what}_patterns"),
         indptr=files.array(f"{what}_pattern_indptr"),
         sets=files.array(f"{what}_pattern_sets"),

@@ -15,9 +15,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import Patterns, label_sets, patterns, spread
+from hirag_dist.core.access.labels import LabelPatterns, label_sets, pattern_of_sets, patterns
 from hirag_dist.storage import layout
-from hirag_dist.storage.serving.column_arrays import Batches, Create, Lists, Rows, Save, ids_of, numbers, rows_of_column
+from hirag_dist.storage.serving.column_arrays import (
+    Batches,
+    Create,
+    Lists,
+    RowLookup,
+    Save,
+    ids_of,
+    numbers,
+    rows_of_column,
+)
 from hirag_dist.storage.serving.text_columns import text_schema, write_texts
 from hirag_dist.types import IntVector
 
@@ -31,7 +40,7 @@ Pairs = tuple[IntVector, IntVector]  # rows, and the label sets behind them
 
 
 @dataclass(frozen=True, slots=True)
-class MadeOf:
+class LabelProvenanceTables:
     """What rows are made of, as rows of other tables; −1 stands for what is not there.
 
     Attributes:
@@ -49,7 +58,7 @@ class MadeOf:
     members: Lists
 
 
-def write_labels(batches: Batches, create: Create, save: Save, made_of: MadeOf) -> None:
+def write_labels(batches: Batches, create: Create, save: Save, made_of: LabelProvenanceTables) -> None:
     """Write the files. Memory: that of the clusters' and mentions' ids, and some arrays of the rows.
 
     Args:
@@ -80,7 +89,7 @@ def write_labels(batches: Batches, create: Create, save: Save, made_of: MadeOf) 
     _save_mentions(batches, create, save, made_of, sets_of)
 
 
-def _save_patterns(save: Save, what: str, found: Patterns) -> None:
+def _save_patterns(save: Save, what: str, found: LabelPatterns) -> None:
     save(f"{what}_patterns", found.of)
     save(f"{what}_pattern_indptr", found.indptr)
     save(f"{what}_pattern_sets", found.sets)
@@ -109,7 +118,7 @@ def _all_of(rows: IntVector, label_set: int) -> Pairs:
     return rows, np.full(len(rows), label_set, np.int64)
 
 
-def _entities(batches: Batches, made_of: MadeOf, sets_of: NDArray[np.int32]) -> Patterns:
+def _entities(batches: Batches, made_of: LabelProvenanceTables, sets_of: NDArray[np.int32]) -> LabelPatterns:
     """Return what stands behind entities: the documents that mention them, or whatever the clusters held whose
     members a model was shown."""
     layers = numbers(batches, "entities", "layer", np.int32)
@@ -133,8 +142,8 @@ def _entities(batches: Batches, made_of: MadeOf, sets_of: NDArray[np.int32]) -> 
         odd = np.ones(len(cluster_ids) + 1, np.bool_)
         odd[clusters] = False
         odd[clusters[~inside & np.isin(clusters, source)]] = True
-        held = patterns(*spread(clusters[inside], below.of[members[inside] - first], below), len(cluster_ids))
-        known = spread(row[~odd[source]], held.of[source[~odd[source]]], held)
+        held = patterns(*pattern_of_sets(clusters[inside], below.of[members[inside] - first], below), len(cluster_ids))
+        known = pattern_of_sets(row[~odd[source]], held.of[source[~odd[source]]], held)
         lacking = np.concatenate([row[odd[source]], np.setdiff1d(np.arange(middle, last), row)])
         pairs.append(_together([known, _all_of(lacking, sets_of[-1])]))
     divisible = np.zeros(len(layers), np.bool_)
@@ -144,8 +153,8 @@ def _entities(batches: Batches, made_of: MadeOf, sets_of: NDArray[np.int32]) -> 
 
 
 def _relations(
-    batches: Batches, made_of: MadeOf, sets_of: NDArray[np.int32], statements: NDArray[np.int32]
-) -> Patterns:
+    batches: Batches, made_of: LabelProvenanceTables, sets_of: NDArray[np.int32], statements: NDArray[np.int32]
+) -> LabelPatterns:
     """Return what stands behind relations: the documents that state the extracted ones, nothing behind the others,
     which are seen where both ends are.
 
@@ -161,13 +170,17 @@ def _relations(
 
 
 def _communities(
-    made_of: MadeOf, levels: NDArray[np.int32], entities: Patterns, relations: Patterns, unknown: int
-) -> Patterns:
+    made_of: LabelProvenanceTables,
+    levels: NDArray[np.int32],
+    entities: LabelPatterns,
+    relations: LabelPatterns,
+    unknown: int,
+) -> LabelPatterns:
     """Return what stands behind communities: all that does behind their members, and the relations among these."""
     indptr, listed = made_of.members
     owner = np.repeat(np.arange(len(levels)), np.diff(indptr))
     known = listed >= 0
-    found = [spread(owner[known], entities.of[listed[known]], entities), _all_of(owner[~known], unknown)]
+    found = [pattern_of_sets(owner[known], entities.of[listed[known]], entities), _all_of(owner[~known], unknown)]
     usable = (made_of.ends >= 0).all(axis=1)
     source, target = made_of.ends[usable].T
     for level in range(int(levels.max(initial=-1)) + 1):
@@ -175,7 +188,7 @@ def _communities(
         place = np.full(len(entities.of), -1, np.int64)
         place[listed[here]] = owner[here]
         inside = (place[source] >= 0) & (place[source] == place[target])
-        found.append(spread(place[source[inside]], relations.of[usable][inside], relations))
+        found.append(pattern_of_sets(place[source[inside]], relations.of[usable][inside], relations))
     return patterns(*_together(found), len(levels))
 
 
@@ -183,7 +196,9 @@ def _together(pairs: Sequence[Pairs]) -> Pairs:
     return np.concatenate([rows for rows, _ in pairs]), np.concatenate([sets for _, sets in pairs])
 
 
-def _save_mentions(batches: Batches, create: Create, save: Save, made_of: MadeOf, sets_of: NDArray[np.int32]) -> None:
+def _save_mentions(
+    batches: Batches, create: Create, save: Save, made_of: LabelProvenanceTables, sets_of: NDArray[np.int32]
+) -> None:
     """Write the mentions in the order of their table, which is that of the entities' rows."""
     table = layout.ENTITY_MENTIONS
     _save_groups(save, "mentioned", rows_of_column(batches, table, "entity_id", made_of.entity_ids))
@@ -195,14 +210,14 @@ def _save_mentions(batches: Batches, create: Create, save: Save, made_of: MadeOf
 
 
 def _save_statements(
-    batches: Batches, create: Create, save: Save, made_of: MadeOf, sets_of: NDArray[np.int32]
+    batches: Batches, create: Create, save: Save, made_of: LabelProvenanceTables, sets_of: NDArray[np.int32]
 ) -> NDArray[np.int32]:
     """Write the statements likewise; return the relation of each."""
     table = layout.STATEMENTS
     stated = ids_of(batches, table, "relation_id")
     relations = np.zeros(0, np.int32)
     if len(stated):  # else the ids of all relations are for nothing
-        rows = Rows(ids_of(batches, "relations", "relation_id"))
+        rows = RowLookup(ids_of(batches, "relations", "relation_id"))
         rows.add(stated)
         relations = rows.found()
     _save_groups(save, "stated", relations)

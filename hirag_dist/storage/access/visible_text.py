@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import MIXED, Flags, Patterns, description_of
+from hirag_dist.core.access.labels import MIXED, Flags, LabelPatterns, description_of
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, merge_groups, merge_strengths
 from hirag_dist.storage.access.label_files import LabelFiles
 from hirag_dist.storage.serving.text_columns import TextColumns
@@ -18,7 +18,7 @@ Told = list[dict[str, str]]  # of each row, its columns
 _KEPT = 1024  # rows
 
 
-def told_entities(files: LabelFiles, in_reach: Flags, rows: IntVector) -> Told:
+def visible_entity_text(files: LabelFiles, in_reach: Flags, rows: IntVector) -> Told:
     """Return name, type and description of entities that are seen in part.
 
     Args:
@@ -35,8 +35,8 @@ def told_entities(files: LabelFiles, in_reach: Flags, rows: IntVector) -> Told:
     return [row | {"description": description_of(row["description"], files.max_tokens)} for row in merged]
 
 
-def told_relations(files: LabelFiles, in_reach: Flags, rows: IntVector) -> Told:
-    """Return the description of relations that are seen in part; the arguments are those of `told_entities`."""
+def visible_relation_text(files: LabelFiles, in_reach: Flags, rows: IntVector) -> Told:
+    """Return the description of relations that are seen in part; the arguments are those of `visible_entity_text`."""
     statements = files.statements
     owners, places = statements.told(rows, in_reach)
     columns = statements.columns(places, ("chunk_id", "description"))
@@ -45,13 +45,13 @@ def told_relations(files: LabelFiles, in_reach: Flags, rows: IntVector) -> Told:
     return [{"description": text} for text in merged.descriptions]
 
 
-class Retold(TextColumns):
+class FilteredTextColumns(TextColumns):
     """Columns of text, other than they are written where a row is seen in part."""
 
     def __init__(
         self,
         written: TextColumns,
-        patterns: Patterns,
+        patterns: LabelPatterns,
         states: NDArray[np.uint8],
         tell: Callable[[IntVector], Told],
     ) -> None:

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import admitted
+from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.entities.claim_text import ClaimItem
 from hirag_dist.schemas import CLAIMS
 from hirag_dist.storage import layout
 from hirag_dist.storage.serving.column_arrays import Batches, Create, Save, rows_of_column
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.serving.text_columns import text_schema, write_texts
-from hirag_dist.types import Admission
+from hirag_dist.types import AccessFilter
 
 TEXTS: Final = "claims.arrow"
 _SCHEMA: Final = text_schema(CLAIMS.names, wide=["description", "source_text"])
@@ -89,7 +89,7 @@ class MappedClaims:
                 break
         return list(found)[:limit]
 
-    def items(self, rows: Iterable[int], admission: Admission | None) -> tuple[ClaimItem, ...]:
+    def items(self, rows: Iterable[int], admission: AccessFilter | None) -> tuple[ClaimItem, ...]:
         """Return claims by row. That a name is an entity is told where that entity may be seen.
 
         Args:
@@ -102,7 +102,7 @@ class MappedClaims:
         if admission is None:
             return tuple(claims)
         ends = self._ends[own]
-        shown = (ends >= 0) & admitted(admission, ends)
+        shown = (ends >= 0) & visible_rows(admission, ends)
         return tuple(
             replace(claim, subject_id=claim.subject_id * subject, object_id=claim.object_id * thing)
             for claim, (subject, thing) in zip(claims, shown.tolist(), strict=True)

@@ -19,7 +19,7 @@ Save = Callable[[str, NDArray[Any]], None]
 _LOOKED_UP = 1 << 20  # ids at a time: each look-up hashes all ids that there are
 
 
-class Rows:
+class RowLookup:
     """Row numbers of ids, looked up many at a time."""
 
     def __init__(self, order: pa.Array) -> None:
@@ -55,7 +55,7 @@ Lists = tuple[IntVector, NDArray[np.int32]]  # CSR (indptr, rows)
 def rows_in_lists(batches: Iterable[pa.RecordBatch], order: pa.Array) -> Lists:
     """Return CSR (indptr, rows) of a column of lists of ids, −1 for an unknown one."""
     sizes = [np.zeros(0, np.int64)]
-    rows = Rows(order)
+    rows = RowLookup(order)
     for batch in batches:
         lists = batch.column(0)
         sizes.append(lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64))
@@ -71,7 +71,7 @@ def known_rows(indptr: IntVector, rows: NDArray[np.int32]) -> Lists:
 
 def rows_of_column(batches: Batches, table: str, name: str, order: pa.Array) -> NDArray[np.int32]:
     """Return the rows of the ids in one column of a table, −1 for an unknown one."""
-    rows = Rows(order)
+    rows = RowLookup(order)
     for batch in batches(table, [name]):
         rows.add(batch.column(0))
     return rows.found()

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import admitted
+from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.entities.claim_text import ClaimItem
-from hirag_dist.core.graph.pagerank import Ways
-from hirag_dist.core.retrieval.entity_linking import Names, found_names, longest_names, words
+from hirag_dist.core.graph.pagerank import WalkGraph
+from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, longest_names, words
 from hirag_dist.core.retrieval.levels import CommunityIndex, Parallel, RankedCommunity
-from hirag_dist.core.retrieval.source_ranking import Origins
-from hirag_dist.core.retrieval.vector_scoring import Codes, exact_scores, nearest_of_all
+from hirag_dist.core.retrieval.source_ranking import RelationProvenance
+from hirag_dist.core.retrieval.vector_scoring import QuantizedVectors, exact_scores, nearest_of_all
 from hirag_dist.storage import layout
 from hirag_dist.storage.serving import writer
 from hirag_dist.storage.serving.claims import MappedClaims
@@ -27,7 +27,7 @@ from hirag_dist.storage.serving.mmap_files import as_bytes
 from hirag_dist.storage.serving.token_counts import TOKENIZER
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import (
-    Admission,
+    AccessFilter,
     CommunityItem,
     CsrGraph,
     EntityItem,
@@ -42,7 +42,7 @@ Scored = Sequence[tuple[int, float]]
 Named = tuple[Mapping[int, str], Mapping[int, str]]  # ids and names of entities, by row
 
 
-class LoadedIndex:
+class MappedIndex:
     """One snapshot, mapped. Rows are those of its tables.
 
     Attributes:
@@ -52,9 +52,9 @@ class LoadedIndex:
         components: (n_entities,) connected component of each entity, by what may be seen; None until `connect`.
     """
 
-    admission: Admission | None = None
+    admission: AccessFilter | None = None
     seen_chunks: NDArray[np.bool_] | None = None
-    chunk_admission: Admission | None = None
+    chunk_admission: AccessFilter | None = None
 
     def __init__(self, snapshot: Snapshot, tokenizer: str = "") -> None:
         """Map the files.
@@ -76,7 +76,7 @@ class LoadedIndex:
         self.ends: NDArray[np.int32] = files.array("relation_ends")
         self.weights: NDArray[np.float64] = files.array("relation_weights")
         self.chunk_documents: NDArray[np.int32] = files.array("chunk_documents")
-        self.ways = Ways(
+        self.ways = WalkGraph(
             layers=self.layers,
             layer_ends=np.cumsum(np.bincount(self.layers), dtype=np.int64),
             indptr=self.graph.indptr,
@@ -87,7 +87,7 @@ class LoadedIndex:
             chunk_indptr=files.array("chunk_entities_indptr"),
             chunk_entities=files.array("chunk_entities"),
         )
-        self.origins = Origins(
+        self.origins = RelationProvenance(
             relation_indptr=files.array("relation_chunks_indptr"),
             relation_chunks=files.array("relation_chunks"),
         )
@@ -102,11 +102,11 @@ class LoadedIndex:
             of=files.array("entity_communities"),
         )
         self.components: NDArray[np.int32] | None = files.array("entity_components")
-        self._names = Names(files.array("entity_name_keys"), files.array("entity_name_rows"))
-        self._aliases: Names | None = None  # also of snapshots from before they were looked up
+        self._names = NameIndex(files.array("entity_name_keys"), files.array("entity_name_rows"))
+        self._aliases: NameIndex | None = None  # also of snapshots from before they were looked up
         if files.has("alias_keys"):
-            self._aliases = Names(files.array("alias_keys"), files.array("alias_rows"))
-        self._chunk_codes = Codes(*(files.array(f"chunk_{part}") for part in ("codes", "scales", "errors")))
+            self._aliases = NameIndex(files.array("alias_keys"), files.array("alias_rows"))
+        self._chunk_codes = QuantizedVectors(*(files.array(f"chunk_{part}") for part in ("codes", "scales", "errors")))
         self._spans: NDArray[np.int64] = files.array("chunk_spans")
         self._report_rows: NDArray[np.int32] = files.array("community_reports")
         self._tokens: dict[str, NDArray[np.int32]] = {}
@@ -278,7 +278,7 @@ class LoadedIndex:
         by the other names that were found to be its own.
         """
         read = words(question)
-        admits = None if self.admission is None else partial(admitted, self.admission)
+        admits = None if self.admission is None else partial(visible_rows, self.admission)
         phrases = found_names(self._names, read, admits)
         told = map(words, self._entities.values("name", [phrase.row for phrase in phrases]))
         named = [phrase for phrase, name in zip(phrases, told, strict=True) if name == read[phrase.start : phrase.end]]

@@ -21,7 +21,7 @@ TOKENIZER: Final = "o200k_base"  # what texts are counted by
 Counts = NDArray[np.int32]  # (n,) tokens of each record of a table
 
 
-def counted(texts: Sequence[str]) -> Counts:
+def token_counts(texts: Sequence[str]) -> Counts:
     """Return the tokens of each text."""
     return np.fromiter(map(counter(TOKENIZER), texts), np.int32, len(texts))
 
@@ -39,7 +39,7 @@ def chunk_tokens(batches: Batches, documents: NDArray[np.int32]) -> Counts:
     for batch in batches("chunks", ["start", "end", "text"]):
         own = documents[first : first + batch.num_rows]
         named = titles.take(pa.array(own, mask=own < 0)).fill_null("").to_pylist()
-        found.append(counted(list(map(source_text, named, *_columns(batch)))))
+        found.append(token_counts(list(map(source_text, named, *_columns(batch)))))
         first += batch.num_rows
     return np.concatenate(found)
 
@@ -48,7 +48,7 @@ def entity_tokens(batches: Batches) -> Counts:
     """Return the tokens of each entity."""
     found = [np.zeros(0, np.int32)]
     for batch in batches("entities", ["name", "type", "layer", "description"]):
-        found.append(counted(list(map(entity_text, *_columns(batch)))))
+        found.append(token_counts(list(map(entity_text, *_columns(batch)))))
     return np.concatenate(found)
 
 
@@ -65,17 +65,17 @@ def relation_tokens(batches: Batches, ends: NDArray[np.int32]) -> Counts:
     sources, targets = [], []
     for batch in batches("entities", ["name"]):
         parts = [relation_parts(name, name, "") for name in batch.column(0).to_pylist()]
-        sources.append(counted([source for source, _, _ in parts]))
-        targets.append(counted([target for _, target, _ in parts]))
+        sources.append(token_counts([source for source, _, _ in parts]))
+        targets.append(token_counts([target for _, target, _ in parts]))
     unknown = relation_parts("", "", "")
-    sources.append(counted(unknown[:1]))  # at −1
-    targets.append(counted(unknown[1:2]))
+    sources.append(token_counts(unknown[:1]))  # at −1
+    targets.append(token_counts(unknown[1:2]))
     tokens: Counts = np.concatenate(sources)[ends[:, 0]] + np.concatenate(targets)[ends[:, 1]]
     first = 0
     for batch in batches("relations", ["description"]):
         described = batch.column(0).dictionary_encode()
         parts = [relation_parts("", "", text) for text in described.dictionary.to_pylist()]
-        own = counted([description for _, _, description in parts])
+        own = token_counts([description for _, _, description in parts])
         tokens[first : first + batch.num_rows] += own[described.indices.to_numpy()]
         first += batch.num_rows
     return tokens

@@ -26,14 +26,14 @@ from hirag_dist.core.retrieval.context import community_text
 from hirag_dist.core.retrieval.entity_linking import name_keys, sorted_names
 from hirag_dist.core.retrieval.levels import invert
 from hirag_dist.core.retrieval.vector_scoring import encode
-from hirag_dist.storage.access.label_files_writer import LABEL_SETS, MadeOf, write_labels
+from hirag_dist.storage.access.label_files_writer import LABEL_SETS, LabelProvenanceTables, write_labels
 from hirag_dist.storage.layout import ALIASES
 from hirag_dist.storage.serving.claims import write_claims
 from hirag_dist.storage.serving.column_arrays import (
     Batches,
     Create,
     Lists,
-    Rows,
+    RowLookup,
     Save,
     ids_of,
     joined,
@@ -43,7 +43,7 @@ from hirag_dist.storage.serving.column_arrays import (
     rows_of_column,
 )
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS, text_schema, write_texts
-from hirag_dist.storage.serving.token_counts import chunk_tokens, counted, entity_tokens, relation_tokens
+from hirag_dist.storage.serving.token_counts import chunk_tokens, entity_tokens, relation_tokens, token_counts
 from hirag_dist.types import FloatMatrix, IntVector
 
 SERVING: Final = "serving-1"  # the number is that of the format: other formats are other folders
@@ -135,7 +135,7 @@ def write_serving(batches: Batches, vectors: FloatMatrix, chunk_vectors: FloatMa
     ends, stated_in = _save_relations(batches, save, entity_ids, chunk_ids)
     reported = _save_reports(batches, create)
     members = _save_communities(batches, save, entity_ids, *reported)
-    made_of = MadeOf(entity_ids, chunk_ids, mentioned_in, stated_in, ends, members)
+    made_of = LabelProvenanceTables(entity_ids, chunk_ids, mentioned_in, stated_in, ends, members)
     write_labels(batches, create, save, made_of)
     write_claims(batches, create, save, entity_ids, chunk_ids)
 
@@ -297,7 +297,7 @@ def _save_reports(batches: Batches, create: Create) -> tuple[pa.Array, NDArray[n
             ratings.extend(row["rating"] for row in rows)
             texts = [[row["title"] for row in rows], [report_text(row) for row in rows]]
             tokens.append(
-                counted(
+                token_counts(
                     [
                         community_text(row["title"], row["level"], row["rating"], text)
                         for row, text in zip(rows, texts[1], strict=True)
@@ -324,7 +324,7 @@ def _save_communities(
     ids = ids_of(batches, "communities", "community_id")
     order = np.empty(len(ids), np.int64)
     order[pc.sort_indices(ids).to_numpy()] = np.arange(len(ids))
-    reports = Rows(reported)
+    reports = RowLookup(reported)
     reports.add(ids)
     report_rows = reports.found()
     own_ratings = np.zeros(len(ids), np.float64)

@@ -39,7 +39,7 @@ _KEPT_S = 3600.0  # for how long after its last opening no cached snapshot is re
 _KEPT_SHORT = 2  # where there is no room for more: the one that is opened, and the one before it
 
 
-class Place:
+class SnapshotCache:
     """The files of one snapshot, by their names in its manifest."""
 
     def __init__(

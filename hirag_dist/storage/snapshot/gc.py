@@ -15,14 +15,14 @@ from typing import Protocol
 from hirag_dist.errors import IndexBusy, SnapshotNotFound, StoreError
 from hirag_dist.storage.layout import BUILD, CACHE, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
-from hirag_dist.storage.snapshot.history import forget, note_current, retired_at
+from hirag_dist.storage.snapshot.history import note_current, remove_from_history, retired_at
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
 
 log = logging.getLogger(__name__)
 
 
-class Collections(Protocol):
+class CollectionStore(Protocol):
     """The vector collections made from snapshots, at one place.
 
     Attributes:
@@ -45,7 +45,7 @@ class Collections(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RetentionPolicy:
     """What may go.
 
     Attributes:
@@ -58,7 +58,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Old:
+class ExpiredSnapshot:
     """A snapshot that may go.
 
     Attributes:
@@ -72,7 +72,7 @@ class Old:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GcPlan:
     """What is removed.
 
     Attributes:
@@ -81,7 +81,7 @@ class Plan:
         orphans: names of folders of derived files whose snapshots are gone.
     """
 
-    snapshots: tuple[Old, ...]
+    snapshots: tuple[ExpiredSnapshot, ...]
     kept: tuple[str, ...]
     orphans: tuple[str, ...]
 
@@ -101,7 +101,7 @@ def served(store: Store) -> str:
     return current
 
 
-def plan_pruning(store: Store, rule: Rule, now: float) -> Plan:
+def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
     """Return what may go. Kept whatever the rule says: the current snapshot, and that of the last build.
 
     Args:
@@ -124,14 +124,14 @@ def plan_pruning(store: Store, rule: Rule, now: float) -> Plan:
                 retired.append((at, own_id))
     retired.sort()
     candidates = retired[: max(len(retired) - rule.keep, 0)]
-    old = [Old(own, at, _size(store, own)) for at, own in candidates if now - at >= rule.older_than_s]
-    going = [*old, *(Old(own, None, _size(store, own)) for own in unfinished if own not in needed)]
+    old = [ExpiredSnapshot(own, at, _size(store, own)) for at, own in candidates if now - at >= rule.older_than_s]
+    going = [*old, *(ExpiredSnapshot(own, None, _size(store, own)) for own in unfinished if own not in needed)]
     gone = {one.snapshot_id for one in going}
     orphans = tuple(name for name in store.names(CACHE) if not name.startswith(".") and name not in names)
-    return Plan(tuple(going), tuple(own for own in names if own not in gone), orphans)
+    return GcPlan(tuple(going), tuple(own for own in names if own not in gone), orphans)
 
 
-def collections_of(plan: Plan, collections: Collections, *, shared: bool) -> list[str]:
+def collections_of(plan: GcPlan, collections: CollectionStore, *, shared: bool) -> list[str]:
     """Return the collections that go with the snapshots of a plan.
 
     Args:
@@ -148,7 +148,7 @@ def collections_of(plan: Plan, collections: Collections, *, shared: bool) -> lis
     return collections.of(sorted(going))
 
 
-def prune(store: Store, lock: BuildLock, plan: Plan, places: Sequence[tuple[Collections, Sequence[str]]]) -> None:
+def prune(store: Store, lock: BuildLock, plan: GcPlan, places: Sequence[tuple[CollectionStore, Sequence[str]]]) -> None:
     """Remove what is planned. What a killed run leaves is no snapshot any more, and goes with the next one.
 
     Args:
@@ -176,7 +176,7 @@ def prune(store: Store, lock: BuildLock, plan: Plan, places: Sequence[tuple[Coll
         log.info("removed snapshot %s", one.snapshot_id)
     for name in plan.orphans:
         _remove_derived(store, name)
-    forget(store, {one.snapshot_id for one in plan.snapshots})
+    remove_from_history(store, {one.snapshot_id for one in plan.snapshots})
 
 
 def _of_last_build(store: Store) -> Iterator[str]:

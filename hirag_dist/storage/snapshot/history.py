@@ -37,7 +37,7 @@ def note_current(store: Store, *, made: bool = False) -> list[tuple[str, float]]
     return lives
 
 
-def gone_back_to(store: Store, own_id: str) -> str | None:
+def rolled_back_to(store: Store, own_id: str) -> str | None:
     """Return the snapshot that somebody went back to, by hand, from this one; None where nobody did.
 
     It is the current one, is there, and was current before a command last made one so, which was this one.
@@ -68,7 +68,7 @@ def retired_at(store: Store, own_id: str, lives: list[tuple[str, float]]) -> flo
     return max([0.0 if manifest is None else manifest.modified, *(since for _, since in lives[:1])])
 
 
-def forget(store: Store, gone: Collection[str]) -> None:
+def remove_from_history(store: Store, gone: Collection[str]) -> None:
     """Take snapshots that are removed out of the list. One that is left then counts as current until the next one."""
     lives, last_made = _read(store)
     kept = [(own, since) for own, since in lives if own not in gone]

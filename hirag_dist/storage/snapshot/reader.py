@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hirag_dist import schemas
 from hirag_dist.core.graph.communities import membership
-from hirag_dist.core.text.normalize import many
+from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.storage.layout import (
     ALIASES,
@@ -27,7 +27,7 @@ from hirag_dist.storage.layout import (
     snapshot_path,
 )
 from hirag_dist.storage.serving.mmap_files import ServingFiles, map_array
-from hirag_dist.storage.snapshot.cache import HASHED_BYTES, Place
+from hirag_dist.storage.snapshot.cache import HASHED_BYTES, SnapshotCache
 from hirag_dist.storage.snapshot.manifest import Manifest, parse_manifest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, FloatMatrix, IndexInfo
@@ -69,7 +69,7 @@ class Snapshot:
         self.store = store
         self.manifest = manifest
         self.folder = snapshot_path(manifest.snapshot_id)
-        self._place = Place(store, manifest, cache_dir, cache_bytes)
+        self._place = SnapshotCache(store, manifest, cache_dir, cache_bytes)
 
     def cached_in(self, cache_dir: str | None, cache_bytes: int | None = None) -> Snapshot:
         """Return the same snapshot, with another folder for what must be copied or derived before it can be mapped.
@@ -189,7 +189,7 @@ def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool
         part, _, own = name.rpartition("/")
         there = found[part].get(own)
         if there is None or there.size != entry.bytes:
-            wrong = "is missing" if there is None else f"has {many(there.size, 'byte')} instead of {entry.bytes}"
+            wrong = "is missing" if there is None else f"has {count_noun(there.size, 'byte')} instead of {entry.bytes}"
             raise SnapshotCorrupt(f"{store.uri}/{folder}/{name} {wrong}; build again or serve another snapshot")
         hashed = full_check or entry.bytes <= HASHED_BYTES
         if hashed and store.sha256(f"{folder}/{name}") != entry.sha256:

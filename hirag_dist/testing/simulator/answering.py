@@ -35,7 +35,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class AnsweredPrompt:
     """A chat request read.
 
     Attributes:
@@ -55,7 +55,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class AnsweredEmbedding:
     """An embedding request: its texts' hashes, its cost, and the reply's body where it was asked before."""
 
     call: openai_schema.EmbeddingCall
@@ -93,10 +93,10 @@ class Answers:
         self._count = lru_cache(4 * _KNOWN_TEXTS)(lambda text: len(encoder(text)))
         self._seed = seed
         self._cache = PromptCache() if prompt_cache else None
-        self._prompts = _Bounded[Prompt](_CACHE_BYTES)
-        self._embedded = _Bounded[Embedded](_CACHE_BYTES)
+        self._prompts = _Bounded[AnsweredPrompt](_CACHE_BYTES)
+        self._embedded = _Bounded[AnsweredEmbedding](_CACHE_BYTES)
 
-    def prompt(self, key: bytes, raw: bytes) -> Prompt:
+    def prompt(self, key: bytes, raw: bytes) -> AnsweredPrompt:
         """Return the chat request in a body, whose hash is `key`. Raises ApiError 400."""
         known = self._prompts.get(key)
         if known is not None:
@@ -106,9 +106,9 @@ class Answers:
             part for each in call.messages for part in (_ROLE_TOKENS[each.role], self._tokens(each.content))
         )
         prefixes = prefixes_of(f"{call.model}/{call.form}", stream) if self._cache else ()
-        return Prompt(call, _origin(call), len(stream) // TOKEN_BYTES + _REPLY_TOKENS, prefixes)
+        return AnsweredPrompt(call, _origin(call), len(stream) // TOKEN_BYTES + _REPLY_TOKENS, prefixes)
 
-    def answer(self, key: bytes, prompt: Prompt) -> ChatReply:
+    def answer(self, key: bytes, prompt: AnsweredPrompt) -> ChatReply:
         """Return the reply. Raises ApiError 400 for what the model cannot do."""
         if prompt.text is None:
             text = self._text(prompt.call)
@@ -126,16 +126,16 @@ class Answers:
         """Return a reply whose text was changed, with the tokens of that text."""
         return replace(reply, output_tokens=self._size(reply.text))
 
-    def embedding(self, key: bytes, raw: bytes) -> Embedded:
+    def embedding(self, key: bytes, raw: bytes) -> AnsweredEmbedding:
         """Return the embedding request in a body, whose hash is `key`. Raises ApiError 400."""
         known = self._embedded.get(key)
         if known is not None:
             return known
         call = openai_schema.read_embedding(openai_schema.read_object(raw))
         hashes = (digest(f"{call.model}\0{text}".encode("utf-8", "surrogatepass")) for text in call.texts)
-        return Embedded(call, tuple(hashes), sum(map(self._count, call.texts)))
+        return AnsweredEmbedding(call, tuple(hashes), sum(map(self._count, call.texts)))
 
-    async def embed(self, key: bytes, asked: Embedded) -> bytes:
+    async def embed(self, key: bytes, asked: AnsweredEmbedding) -> bytes:
         """Return the body of the reply."""
         if asked.body is not None:
             return asked.body

@@ -16,9 +16,9 @@ from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.protocols import Embedder
 from hirag_dist.testing.simulator.answering import Answers, Encode, Reply, Structured
 from hirag_dist.testing.simulator.batches import BatchesApi
-from hirag_dist.testing.simulator.call_log import CallLog, Visit
+from hirag_dist.testing.simulator.call_log import CallLog, LoggedCall
 from hirag_dist.testing.simulator.files import FilesApi, FileStore
-from hirag_dist.testing.simulator.handlers import Calls
+from hirag_dist.testing.simulator.handlers import CallHandlers
 from hirag_dist.testing.simulator.openai_schema import ApiError, server_error
 from hirag_dist.testing.simulator.options import SimulatorOptions
 from hirag_dist.testing.simulator.responses import json_response
@@ -65,7 +65,7 @@ class Endpoint:
         self._log = CallLog(options.log, clock)
         embedder = embedder or HashingEmbedder(dim=options.dim, seed=options.seed)
         answers = Answers(reply or reply_to, embedder, encode, options.seed, options.prompt_cache, structured)
-        self._calls = Calls(options, answers, self._log, clock)
+        self._calls = CallHandlers(options, answers, self._log, clock)
         self.files = FileStore()
         self._batches = BatchesApi(options, self.files, self._calls.line)
 
@@ -109,13 +109,13 @@ class Endpoint:
 
     async def _metered(self, request: web.Request) -> web.StreamResponse:
         """Take a call that is counted and written down."""
-        visit = Visit(request.path, started=self._clock())
+        visit = LoggedCall(request.path, started=self._clock())
         try:
             return await self._guarded(request, lambda request: self._calls.take(request, visit), visit)
         finally:
             self._log.add(visit)
 
-    async def _guarded(self, request: web.Request, handler: Handler, visit: Visit | None) -> web.StreamResponse:
+    async def _guarded(self, request: web.Request, handler: Handler, visit: LoggedCall | None) -> web.StreamResponse:
         """Check the key; turn errors into the API's, and count them."""
         try:
             self._check_key(request)
@@ -157,7 +157,7 @@ class Endpoint:
         if not hmac.compare_digest(sent.encode(), wanted.encode()):
             raise ApiError(401, f"Incorrect API key provided: {sent[:3]}***.", "invalid_api_key")
 
-    def _error(self, visit: Visit | None, error: ApiError, headers: dict[str, str] | None = None) -> web.Response:
+    def _error(self, visit: LoggedCall | None, error: ApiError, headers: dict[str, str] | None = None) -> web.Response:
         if visit is not None:
             visit.status = error.status
             self._calls.counts[visit.path].errors += 1

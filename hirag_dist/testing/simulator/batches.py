@@ -17,7 +17,7 @@ from aiohttp import web
 from hirag_dist.testing.simulator import openai_schema
 from hirag_dist.testing.simulator.batch_input import BatchInput, read_input
 from hirag_dist.testing.simulator.files import FileStore, page_of
-from hirag_dist.testing.simulator.handlers import CHAT, EMBEDDINGS, Line, within
+from hirag_dist.testing.simulator.handlers import CHAT, EMBEDDINGS, BatchLineCall, within
 from hirag_dist.testing.simulator.openai_schema import ApiError
 from hirag_dist.testing.simulator.options import SimulatorOptions
 from hirag_dist.testing.simulator.responses import json_response
@@ -34,7 +34,7 @@ _EXPIRED = {
 }
 _CANCELLED = {"code": "batch_cancelled", "message": "This request was not executed: the batch was cancelled."}
 
-Perform = Callable[[str, bytes, str], Awaitable[Line]]
+Perform = Callable[[str, bytes, str], Awaitable[BatchLineCall]]
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ FLUSH_S = 0.2
 
 
 @dataclass(slots=True)
-class Visit:
+class LoggedCall:
     """One call as it goes.
 
     Attributes:
@@ -86,7 +86,7 @@ class CallLog:
             except OSError as error:
                 raise ConfigError(f"simulate-llm: cannot write the log {path}: {error.strerror}") from error
 
-    def add(self, visit: Visit) -> None:
+    def add(self, visit: LoggedCall) -> None:
         """Add a call that has ended."""
         if self._file is None:
             return

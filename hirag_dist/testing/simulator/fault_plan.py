@@ -18,7 +18,7 @@ LINE_FAULTS = frozenset({FAIL, MALFORMED, TRUNCATE, EXPIRED})  # a line of a bat
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FaultPlan:
     """How one call goes.
 
     Attributes:
@@ -41,7 +41,7 @@ class Plan:
 
 def plan_of(
     options: SimulatorOptions, request: str, attempt: int, kinds: Collection[str] = CHAT_FAULTS, n_faults: int = 0
-) -> Plan:
+) -> FaultPlan:
     """Return how a call goes.
 
     Args:
@@ -57,9 +57,9 @@ def plan_of(
     fault = _fault(options, request, attempt)
     spared = options.max_faults_per_request is not None and n_faults >= options.max_faults_per_request
     if fault is None or fault not in kinds or spared:
-        return Plan(delay_s)
+        return FaultPlan(delay_s)
     form, place = (draw(options.seed, request, attempt, name) for name in ("form", "share"))
-    return Plan(delay_s, fault, form, place)
+    return FaultPlan(delay_s, fault, form, place)
 
 
 def expires(options: SimulatorOptions, request: str, attempt: int, n_faults: int = 0) -> bool:

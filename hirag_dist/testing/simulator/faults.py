@@ -34,7 +34,7 @@ _SPANISH = {
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class InjectedFailure:
     """A 5xx: an error object, or a gateway's page."""
 
     error: ApiError
@@ -42,7 +42,7 @@ class Failure:
     page: bytes | None = None
 
 
-def failure(form: float, share: float) -> Failure:
+def failure(form: float, share: float) -> InjectedFailure:
     """Return one of the ways that a server fails.
 
     Args:
@@ -52,10 +52,10 @@ def failure(form: float, share: float) -> Failure:
     wait_s = _RETRY_AFTER_S if share < 0.5 else None
     busy = "The engine is currently overloaded, please try again later."
     kinds = (
-        Failure(server_error()),
-        Failure(ApiError(502, "Bad Gateway", kind="server_error"), page=_BAD_GATEWAY),
-        Failure(ApiError(503, busy, kind="server_error"), wait_s),
-        Failure(ApiError(529, "Overloaded", kind="overloaded_error"), wait_s),
+        InjectedFailure(server_error()),
+        InjectedFailure(ApiError(502, "Bad Gateway", kind="server_error"), page=_BAD_GATEWAY),
+        InjectedFailure(ApiError(503, busy, kind="server_error"), wait_s),
+        InjectedFailure(ApiError(529, "Overloaded", kind="overloaded_error"), wait_s),
     )
     return kinds[int(form * len(kinds))]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from hirag_dist.testing.simulator import faults, openai_schema
-from hirag_dist.testing.simulator.answering import Answers, Prompt
-from hirag_dist.testing.simulator.call_log import CallLog, Visit
+from hirag_dist.testing.simulator.answering import AnsweredPrompt, Answers
+from hirag_dist.testing.simulator.call_log import CallLog, LoggedCall
 from hirag_dist.testing.simulator.fault_plan import (
     CHAT_FAULTS,
     DROP,
@@ -26,16 +26,16 @@ from hirag_dist.testing.simulator.fault_plan import (
     MALFORMED,
     STORM,
     TRUNCATE,
-    Plan,
+    FaultPlan,
     expires,
     plan_of,
 )
-from hirag_dist.testing.simulator.limits import Gate, retry_headers
+from hirag_dist.testing.simulator.limits import SimulatedLimits, retry_headers
 from hirag_dist.testing.simulator.openai_schema import ApiError
 from hirag_dist.testing.simulator.options import SimulatorOptions
 from hirag_dist.testing.simulator.rate_limit_storms import Storms
 from hirag_dist.testing.simulator.responses import Payload, begin, gone, json_response, send
-from hirag_dist.testing.simulator.stats import Counts, Memory, Past, digest
+from hirag_dist.testing.simulator.stats import CallCounts, ReplyMemory, SeenRequests, digest
 
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 
@@ -44,7 +44,7 @@ _LOOK_S = 0.05  # how often a call that hangs looks whether its caller is still 
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CompletedCall:
     """A reply that is ready: what is sent, what it cost, and the hashes of the texts it embeds."""
 
     payload: Payload
@@ -55,26 +55,26 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BatchLineCall:
     """What became of a line of a batch: status and body, what it cost where it was answered; no status: it expired."""
 
     status: int | None
     body: bytes
-    made: Made | None = None
+    made: CompletedCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PendingCall:
     """What a body asks for: where it comes from, its tokens, the faults that it can get, how its reply is made."""
 
     origin: bytes
     input_tokens: int
     kinds: frozenset[str]
-    make: Callable[[Plan], Awaitable[Made]]
+    make: Callable[[FaultPlan], Awaitable[CompletedCall]]
     streams: bool = False
 
 
-class Calls:
+class CallHandlers:
     """The two paid paths of the API.
 
     Args:
@@ -92,19 +92,19 @@ class Calls:
     def __init__(
         self, options: SimulatorOptions, answers: Answers, log: CallLog, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.counts = {CHAT: Counts(), EMBEDDINGS: Counts()}
-        self.batch = Counts()
+        self.counts = {CHAT: CallCounts(), EMBEDDINGS: CallCounts()}
+        self.batch = CallCounts()
         self.stopping = asyncio.Event()
         self._options = options
         self._answers = answers
         self._log = log
         self._clock = clock
-        self._gate = Gate(options, clock)
+        self._gate = SimulatedLimits(options, clock)
         self._storms = Storms(options, clock)
-        self._memory = Memory()
+        self._memory = ReplyMemory()
         self._ids = itertools.count(1)
 
-    async def take(self, request: web.Request, visit: Visit) -> web.StreamResponse:
+    async def take(self, request: web.Request, visit: LoggedCall) -> web.StreamResponse:
         """POST to one of the two paths: let a call in, have its reply made, deliver it, as far as its plan goes.
 
         Raises ApiError 400 for a body that cannot be answered.
@@ -140,7 +140,7 @@ class Calls:
         self._answered(made, visit, past, counts)
         return response
 
-    async def line(self, path: str, raw: bytes, batch: str) -> Line:
+    async def line(self, path: str, raw: bytes, batch: str) -> BatchLineCall:
         """Do one line of a batch.
 
         Args:
@@ -149,7 +149,7 @@ class Calls:
             batch: its id, for the log.
         """
         key = digest(raw)
-        visit = Visit(path, key.hex(), batch=batch, started=self._clock())
+        visit = LoggedCall(path, key.hex(), batch=batch, started=self._clock())
         try:
             work = self._read(path, key, raw)
             if work.streams:
@@ -158,53 +158,53 @@ class Calls:
             attempt, n_faults = past.attempts - 1, self._memory.faults(work.origin)
             if expires(self._options, visit.request, attempt, n_faults):
                 self._give(EXPIRED, work.origin, visit, self.batch)
-                return Line(None, b"")
+                return BatchLineCall(None, b"")
             plan = plan_of(self._options, visit.request, attempt, work.kinds & LINE_FAULTS, n_faults)
             self._give(plan.fault, work.origin, visit, self.batch)
             if plan.fault == FAIL:
                 raise faults.failure(plan.form, plan.share).error
             made = await work.make(plan)
             self._answered(made, visit, past, self.batch)
-            return Line(200, made.payload.whole, made)
+            return BatchLineCall(200, made.payload.whole, made)
         except ApiError as error:
             self.batch.errors += 1
             visit.status = error.status
-            return Line(error.status, openai_schema.dump(error.body))
+            return BatchLineCall(error.status, openai_schema.dump(error.body))
         except Exception:  # as over HTTP: the other lines of the batch can still be done
             _LOG.exception("the built-in model failed on a line of %s", batch)
             self.batch.errors += 1
             visit.status = 500
-            return Line(500, openai_schema.dump(openai_schema.server_error().body))
+            return BatchLineCall(500, openai_schema.dump(openai_schema.server_error().body))
         finally:
             self._log.add(visit)
 
-    def _read(self, path: str, key: bytes, raw: bytes) -> Work:
+    def _read(self, path: str, key: bytes, raw: bytes) -> PendingCall:
         """Return what a body asks for. Raises ApiError 400."""
         if path == EMBEDDINGS:
             asked = self._answers.embedding(key, raw)
 
-            async def embed(plan: Plan) -> Made:
+            async def embed(plan: FaultPlan) -> CompletedCall:
                 body = await self._answers.embed(key, asked)
-                return Made(Payload((body,)), asked.input_tokens, texts=asked.texts)
+                return CompletedCall(Payload((body,)), asked.input_tokens, texts=asked.texts)
 
-            return Work(key, asked.input_tokens, EMBEDDING_FAULTS, embed)
+            return PendingCall(key, asked.input_tokens, EMBEDDING_FAULTS, embed)
         prompt = self._answers.prompt(key, raw)
 
-        async def complete(plan: Plan) -> Made:
+        async def complete(plan: FaultPlan) -> CompletedCall:
             return self._chat_reply(key, prompt, plan)
 
         # a schema that is not ours is a caller's probe of what the endpoint can: it is asked once, and a damaged
         # reply would change how everything after it is asked
         kinds = CHAT_FAULTS if prompt.call.schema is None else CHAT_FAULTS - {MALFORMED, TRUNCATE}
-        return Work(prompt.origin, prompt.input_tokens, kinds, complete, prompt.call.stream)
+        return PendingCall(prompt.origin, prompt.input_tokens, kinds, complete, prompt.call.stream)
 
-    def _enter(self, visit: Visit, key: bytes) -> Past:
+    def _enter(self, visit: LoggedCall, key: bytes) -> SeenRequests:
         past = self._memory.past(key)
         visit.attempt = past.attempts
         past.attempts += 1
         return past
 
-    def _refused(self, visit: Visit, counts: Counts, tokens: int) -> web.Response | None:
+    def _refused(self, visit: LoggedCall, counts: CallCounts, tokens: int) -> web.Response | None:
         """Return the 429 that a call gets, or None when it is let in."""
         denied = self._storms.denies()
         if denied is not None:
@@ -221,7 +221,7 @@ class Calls:
         return json_response(error.body, 429, headers)
 
     @contextmanager
-    def _let_in(self, visit: Visit, counts: Counts) -> Iterator[None]:
+    def _let_in(self, visit: LoggedCall, counts: CallCounts) -> Iterator[None]:
         counts.in_flight += 1
         counts.most_in_flight = max(counts.most_in_flight, counts.in_flight)
         visit.in_flight = counts.in_flight
@@ -231,7 +231,7 @@ class Calls:
             counts.in_flight -= 1
             self._gate.leave()
 
-    def _chat_reply(self, key: bytes, prompt: Prompt, plan: Plan) -> Made:
+    def _chat_reply(self, key: bytes, prompt: AnsweredPrompt, plan: FaultPlan) -> CompletedCall:
         reply = self._answers.answer(key, prompt)
         if plan.fault == TRUNCATE:
             reply = self._answers.resized(faults.truncated(reply, plan.share))
@@ -245,9 +245,11 @@ class Calls:
             )
         else:
             payload = Payload((openai_schema.dump(openai_schema.chat_body(call.model, reply, *named)),))
-        return Made(payload, reply.input_tokens, reply.cached_tokens, reply.output_tokens)
+        return CompletedCall(payload, reply.input_tokens, reply.cached_tokens, reply.output_tokens)
 
-    async def _broken_off(self, request: web.Request, plan: Plan, made: Made | None) -> web.StreamResponse:
+    async def _broken_off(
+        self, request: web.Request, plan: FaultPlan, made: CompletedCall | None
+    ) -> web.StreamResponse:
         """Say nothing or half of the reply; then hang up, or wait until the caller does."""
         response: web.StreamResponse = web.Response()
         if made is not None:
@@ -266,7 +268,7 @@ class Calls:
                 request.transport.abort()
         return response
 
-    def _failed(self, visit: Visit, counts: Counts, plan: Plan) -> web.Response:
+    def _failed(self, visit: LoggedCall, counts: CallCounts, plan: FaultPlan) -> web.Response:
         failed = faults.failure(plan.form, plan.share)
         status = failed.error.status
         counts.errors += 1
@@ -278,7 +280,7 @@ class Calls:
             return web.Response(body=failed.page, status=status, headers=headers, content_type="text/html")
         return json_response(failed.error.body, status, headers)
 
-    def _answered(self, made: Made, visit: Visit, past: Past, counts: Counts) -> None:
+    def _answered(self, made: CompletedCall, visit: LoggedCall, past: SeenRequests, counts: CallCounts) -> None:
         self._memory.answered(past, made.texts, counts, faulty=visit.fault is not None)
         counts.input_tokens += made.input_tokens
         counts.cached_tokens += made.cached_tokens
@@ -286,27 +288,29 @@ class Calls:
         visit.status = 200
         _bill(made, visit)
 
-    def _abandoned(self, made: Made, visit: Visit, past: Past, counts: Counts) -> web.Response:
+    def _abandoned(
+        self, made: CompletedCall, visit: LoggedCall, past: SeenRequests, counts: CallCounts
+    ) -> web.Response:
         self._memory.abandoned(past, made.texts, counts)
         counts.abandoned_tokens += made.input_tokens + made.output_tokens
         visit.abandoned = True
         _bill(made, visit)
         return web.Response()  # nobody gets it
 
-    def _give(self, fault: str | None, origin: bytes, visit: Visit, counts: Counts) -> None:
+    def _give(self, fault: str | None, origin: bytes, visit: LoggedCall, counts: CallCounts) -> None:
         if fault is not None:
             visit.fault = fault
             self._memory.fault(origin)
             counts.fault(fault)
 
-    async def _wait(self, plan: Plan, started: float) -> None:
+    async def _wait(self, plan: FaultPlan, started: float) -> None:
         """Wait out the latency of a call; the model's own time counts as part of it."""
         left_s = plan.delay_s - (self._clock() - started)
         if left_s > 0:
             await asyncio.sleep(left_s)
 
 
-def _bill(made: Made, visit: Visit) -> None:
+def _bill(made: CompletedCall, visit: LoggedCall) -> None:
     visit.input_tokens, visit.output_tokens = made.input_tokens, made.output_tokens
     visit.cached_tokens = made.cached_tokens
 

@@ -10,7 +10,7 @@ from hirag_dist.testing.simulator.options import SimulatorOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
+class LimitExceeded:
     """Why a call is not let in. `wait_s` is None where waiting will not help."""
 
     kind: str
@@ -18,7 +18,7 @@ class Denied:
     wait_s: float | None
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket: holds `capacity` units, refilled at `per_minute`; it may be overdrawn after the fact.
 
     Args:
@@ -50,32 +50,32 @@ class Bucket:
         self._level = self.level() - units
 
 
-class Gate:
+class SimulatedLimits:
     """Lets calls in, or says why not, as OpenAI's limits do."""
 
     def __init__(self, options: SimulatorOptions, clock: Callable[[], float]) -> None:
-        self._requests = Bucket(options.rpm, options.burst_s, clock) if options.rpm else None
-        self._tokens = Bucket(options.tpm, options.burst_s, clock) if options.tpm else None
+        self._requests = TokenBucket(options.rpm, options.burst_s, clock) if options.rpm else None
+        self._tokens = TokenBucket(options.tpm, options.burst_s, clock) if options.tpm else None
         self._max_concurrent = options.max_concurrent
         self._tells = options.limit_headers
         self._turn_s = max(options.latency_ms / 1000.0, 0.05)
         self.in_flight = 0
 
-    def enter(self, tokens: int) -> Denied | None:
+    def enter(self, tokens: int) -> LimitExceeded | None:
         """Let a call of so many input tokens in, or return why not. Who was let in has to `leave`."""
         if self._max_concurrent is not None and self.in_flight >= self._max_concurrent:
             said = "Too many concurrent requests" + (f": limit {self._max_concurrent}." if self._tells else ".")
-            return Denied("concurrency", said, self._turn_s)
+            return LimitExceeded("concurrency", said, self._turn_s)
         if self._tokens is not None and tokens > self._tokens.capacity:
             said = f"Request too large: limit {self._tokens.capacity:.0f} tokens at once, requested {tokens}."
-            return Denied("tokens", said, None)
+            return LimitExceeded("tokens", said, None)
         for kind, bucket, units in (("requests", self._requests, 1), ("tokens", self._tokens, tokens)):
             wait_s = bucket.wait_s(units) if bucket else 0.0
             if bucket and wait_s > 1e-9:
                 said = f"Rate limit reached for {kind} per min"
                 if self._tells:
                     said += f": limit {bucket.per_minute:g}. Please try again in {wait_s:.3f}s"
-                return Denied(kind, f"{said}.", wait_s)
+                return LimitExceeded(kind, f"{said}.", wait_s)
         if self._requests:
             self._requests.take(1)
         if self._tokens:
@@ -105,7 +105,7 @@ class Gate:
         return found
 
 
-def retry_headers(denied: Denied) -> dict[str, str]:
+def retry_headers(denied: LimitExceeded) -> dict[str, str]:
     """Return Retry-After in whole seconds, rounded up, and in milliseconds."""
     if denied.wait_s is None:
         return {}

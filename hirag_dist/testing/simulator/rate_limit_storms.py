@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hirag_dist.testing.simulator.fault_plan import draw
-from hirag_dist.testing.simulator.limits import Denied
+from hirag_dist.testing.simulator.limits import LimitExceeded
 from hirag_dist.testing.simulator.options import SimulatorOptions
 
 _MOST_CALLS = 20
@@ -38,7 +38,7 @@ class Storms:
         self._storm: _Storm | None = None
         self._n_fair = 0
 
-    def denies(self) -> Denied | None:
+    def denies(self) -> LimitExceeded | None:
         """Return the refusal that a call gets now, or None."""
         if not self._options.storm_rate:
             return None
@@ -51,7 +51,7 @@ class Storms:
         if storm.calls_left is not None:
             storm.calls_left -= 1
         wait_s = (storm.ends - now if storm.calls_left is None else 1.0) if storm.tells else None
-        return Denied("requests", _SAID, wait_s)
+        return LimitExceeded("requests", _SAID, wait_s)
 
     def _begun(self, now: float) -> _Storm | None:
         number = self._n_fair

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(slots=True)
-class Counts:
+class CallCounts:
     """What one kind of call came to.
 
     Attributes:
@@ -49,7 +49,7 @@ class Counts:
         self.faults[kind] = self.faults.get(kind, 0) + 1
 
 
-def total(counts: Iterable[Counts]) -> dict[str, Any]:
+def total(counts: Iterable[CallCounts]) -> dict[str, Any]:
     """Return the sums of all counts; of `most_in_flight` the largest."""
     every = [asdict(each) for each in counts]
     faults = {kind: 0 for each in every for kind in each["faults"]}
@@ -65,18 +65,18 @@ _ANSWERED, _ABANDONED, _FAULTY = 1, 2, 4  # bits, not flags of `enum`: they are 
 
 
 @dataclass(slots=True)
-class Past:
+class SeenRequests:
     """What happened to one request so far: how often it was let in, and in which ways it ended."""
 
     attempts: int = 0
     ended: int = 0
 
 
-class Memory:
+class ReplyMemory:
     """What was asked, by 16-byte hash. It grows with the number of different requests, not with calls."""
 
     def __init__(self) -> None:
-        self._requests: dict[bytes, Past] = {}
+        self._requests: dict[bytes, SeenRequests] = {}
         self._texts: dict[bytes, int] = {}
         self._faults: dict[bytes, int] = {}
 
@@ -88,14 +88,14 @@ class Memory:
         """Remember that one was given."""
         self._faults[origin] = self._faults.get(origin, 0) + 1
 
-    def past(self, key: bytes) -> Past:
+    def past(self, key: bytes) -> SeenRequests:
         """Return what is known of a request; a new one gets an empty past."""
         found = self._requests.get(key)
         if found is None:
-            found = self._requests[key] = Past()
+            found = self._requests[key] = SeenRequests()
         return found
 
-    def answered(self, past: Past, texts: Sequence[bytes], counts: Counts, faulty: bool = False) -> None:
+    def answered(self, past: SeenRequests, texts: Sequence[bytes], counts: CallCounts, faulty: bool = False) -> None:
         """Count an answered call, and whether it or its texts had been answered before."""
         counts.calls += 1
         if past.ended & _ANSWERED:
@@ -114,7 +114,7 @@ class Memory:
                 counts.repeated_texts_of_abandoned += 1
             self._texts[text] = ended | _ANSWERED
 
-    def abandoned(self, past: Past, texts: Sequence[bytes], counts: Counts) -> None:
+    def abandoned(self, past: SeenRequests, texts: Sequence[bytes], counts: CallCounts) -> None:
         """Count a call that was done for a caller who had gone."""
         counts.abandoned += 1
         past.ended |= _ABANDONED

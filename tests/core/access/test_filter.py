@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.access.filter import admitted, admitted_relations, seen_scores, seen_weights
+from hirag_dist.core.access.filter import visible_relations, visible_rows, visible_scores, visible_weights
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.levels import CommunityIndex, key_entities
 from hirag_dist.core.retrieval.vector_scoring import encode, exact_scores, nearest, nearest_of_all
@@ -37,12 +37,12 @@ def test_relations_seen_in_part_weigh_what_is_in_reach(seed: int, reached: set[i
     labelled = labelled_graph(seed)
     admission = labelled.admission(reached)
     ends = np.array(labelled.ends, np.int64).reshape(-1, 2)
-    seen = admitted_relations(admission, ends, np.arange(len(ends)))
+    seen = visible_relations(admission, ends, np.arange(len(ends)))
     expected = [bool({own for own, _ in told} & reached) for told in labelled.stated]
     assert seen.tolist() == expected
     whole = np.array([sum(strength for _, strength in told) for told in labelled.stated], np.float64)
     rows = np.flatnonzero(seen)
-    assert seen_weights(admission, whole, rows).tolist() == [
+    assert visible_weights(admission, whole, rows).tolist() == [
         sum(strength for own, strength in labelled.stated[row] if own in reached) for row in rows
     ]
 
@@ -55,8 +55,8 @@ def test_scores_are_those_of_the_graph_without_what_is_hidden(seed: int, reached
     seen, vectors = labelled.seen({reached}), labelled.left_vectors(reached)
     rows = np.array(seen, np.int64)
     query = unit(np.random.default_rng(seed))
-    assert admitted(admission, np.arange(labelled.n)).nonzero()[0].tolist() == seen
-    scores = seen_scores(admission, labelled.vectors, rows, query, exact_scores)
+    assert visible_rows(admission, np.arange(labelled.n)).nonzero()[0].tolist() == seen
+    scores = visible_scores(admission, labelled.vectors, rows, query, exact_scores)
     np.testing.assert_array_equal(scores, exact_scores(vectors, rows, query))
     for found, wanted in zip(
         nearest(labelled.vectors, rows, query, 5, admission), nearest(vectors, rows, query, 5), strict=True
@@ -75,7 +75,7 @@ def test_several_parts_in_reach_are_as_near_as_the_nearest(seed: int, reached: s
     admission = labelled.admission(reached)
     query = unit(np.random.default_rng(seed))
     rows = np.array(labelled.seen(reached), np.int64)
-    scores = seen_scores(admission, labelled.vectors, rows, query, exact_scores)
+    scores = visible_scores(admission, labelled.vectors, rows, query, exact_scores)
     for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
         own = labelled.spoken[row]
         if own <= reached:

@@ -13,9 +13,9 @@ from hirag_dist.core.access.labels import (
     WHOLE,
     description_of,
     label_sets,
+    pattern_of_sets,
     patterns,
     sets_in_reach,
-    spread,
 )
 
 _LABELS = st.lists(st.sampled_from("abcd"), max_size=3)
@@ -82,7 +82,7 @@ def test_what_owners_are_made_of_stands_behind_them(
     rows, sets = np.array(pairs, np.int64).reshape(-1, 2).T
     known = patterns(rows, sets, len(made_of))
     owners, of = np.array(members, np.int64).reshape(-1, 2).T
-    found = zip(*(column.tolist() for column in spread(owners, known.of[of], known)), strict=True)
+    found = zip(*(column.tolist() for column in pattern_of_sets(owners, known.of[of], known)), strict=True)
     assert set(found) == {(owner, label_set) for owner, member in members for label_set in made_of[member][0]}
 
 

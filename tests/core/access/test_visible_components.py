@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from hirag_dist.core.access.visible_components import seen_components
+from hirag_dist.core.access.visible_components import visible_components
 from hirag_dist.core.cooperative import Steps
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from tests.core.labelled_graphs import N_SETS, Labelled, labelled_graph
@@ -21,7 +21,7 @@ from tests.core.labelled_graphs import N_SETS, Labelled, labelled_graph
 def test_components_are_those_of_the_graph_without_what_is_hidden(seed: int, reached: set[int], density: float) -> None:
     labelled = labelled_graph(seed, density=density)
     left = labelled.left(reached)
-    found = seen_components(labelled.graph, labelled.admission(reached))
+    found = visible_components(labelled.graph, labelled.admission(reached))
     matrix = csr_array((left.weights, left.indices, left.indptr), shape=(labelled.n, labelled.n))
     _, wanted = connected_components(matrix, directed=False)
     assert (found[:, None] == found).tolist() == (wanted[:, None] == wanted).tolist()
@@ -54,7 +54,7 @@ def test_pairs_that_only_something_hidden_connects_are_not_looked_for() -> None:
     admission = labelled.admission({0})
     finder = PathFinder(labelled.graph, np.zeros(21, np.int32))  # all is one component
     rows = [at + first for at in range(10) for first in (0, 10)]
-    components = seen_components(labelled.graph, admission)
+    components = visible_components(labelled.graph, admission)
     nothing: list[list[int]] = [[]] * 19
     assert parts(finder.chain_steps(rows, admission, most_read=0)) == (19, nothing)
     looked_for = parts(finder.chain_steps(rows, admission, components, most_read=0))

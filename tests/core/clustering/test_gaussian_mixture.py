@@ -22,7 +22,7 @@ from hirag_dist.core.clustering.gaussian_mixture import (
     statistics_of,
     total,
 )
-from hirag_dist.types import Covariance, Mixture, Statistics
+from hirag_dist.types import Covariance, Mixture, MixtureStatistics
 from tests.core.planted_rows import Rows, blobs, covariances, densities
 
 
@@ -140,7 +140,7 @@ def test_shards_give_the_bits_of_one_process_whoever_computes_them(kind: Covaria
     start = start_mixture(np, rows[sample_numbers(len(rows), 500, 1)], 6, 1, kind)
     shards = [rows[first : first + shard_rows] for first in range(0, len(rows), shard_rows)]
 
-    def each(mixture: Mixture) -> Statistics:
+    def each(mixture: Mixture) -> MixtureStatistics:
         backwards = {number: shard_statistics(np, shards[number], mixture) for number in (2, 1, 0)}
         return total(backwards[number] for number in range(3))
 

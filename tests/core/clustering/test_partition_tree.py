@@ -21,7 +21,7 @@ from hirag_dist.core.clustering.soft_clusters import (
     join_cells,
     soft_clusters,
 )
-from hirag_dist.types import Mixture, Statistics
+from hirag_dist.types import Mixture, MixtureStatistics
 from tests.core.clustering.test_soft_clusters import check_promises, same
 from tests.core.planted_rows import Rows, blobs
 
@@ -61,7 +61,7 @@ def test_every_row_is_in_a_cell_and_cells_are_near_the_size_they_should_have() -
     assert (np.lexsort((found.cells, found.rows)) == np.arange(len(found.rows))).all()
 
 
-def each_of(rows: Rows) -> Callable[[Mixture], Statistics]:
+def each_of(rows: Rows) -> Callable[[Mixture], MixtureStatistics]:
     return lambda mixture: statistics_of(np, rows, mixture, SETTINGS.shard_rows)
 
 

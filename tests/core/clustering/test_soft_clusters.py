@@ -192,5 +192,6 @@ def test_bic_chooses_the_planted_number_when_it_is_on_the_grid() -> None:
     grid = component_grid(len(rows), 40)
     assert 10 in grid
     chosen = choose_mixture(KERNELS, rows, wanted(40, 40, 0.1, 0))
-    assert chosen.bic == min(fitted(rows, k, 0).bic for k in grid if k <= len(chosen.weights) or k == 10)
+    best = min(fitted(rows, k, 0).bic for k in grid if k <= len(chosen.weights) or k == 10)
+    assert chosen.bic == pytest.approx(best, rel=1e-4)  # float32 products round differently by processor
     assert abs(grid.index(len(chosen.weights)) - grid.index(10)) <= 1

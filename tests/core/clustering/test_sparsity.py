@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hirag_dist.core.clustering.sparsity import (
-    Limits,
+    StopLimits,
     change_rate,
     cluster_sparsity,
     stop_after_clustering,
@@ -56,11 +56,11 @@ def test_change_rate_by_hand(before: float, now: float, expected: float) -> None
     assert change_rate(before, now) == pytest.approx(expected)
 
 
-PAPER = Limits(rule="paper", min_change_rate=0.05, max_layers=50)
+PAPER = StopLimits(rule="paper", min_change_rate=0.05, max_layers=50)
 
 
 def test_paper_rule_stops_at_its_rate_and_not_above() -> None:
-    limits = Limits(rule="paper", min_change_rate=0.0625)  # exact in binary, as are the sparsities here
+    limits = StopLimits(rule="paper", min_change_rate=0.0625)  # exact in binary, as are the sparsities here
     assert stop_after_clustering([0.5, 0.53125], 9, limits) is not None
     assert stop_after_clustering([0.5, 0.46875], 9, limits) is not None
     assert stop_after_clustering([0.5, 0.5313], 9, limits) is None
@@ -77,7 +77,7 @@ def test_paper_rule_knows_no_other_reason_than_the_layer_cap_and_size() -> None:
 
 
 def test_compression_rule_stops_when_the_layer_fits_one_cluster() -> None:
-    limits = Limits(target_cluster_size=20)
+    limits = StopLimits(target_cluster_size=20)
     assert stop_before_clustering(1, 21, 100, limits) is None
     assert stop_before_clustering(1, 20, 100, limits) == "the layer fits one cluster"
     assert stop_before_clustering(0, 20, None, limits) == "the layer fits one cluster"
@@ -86,15 +86,15 @@ def test_compression_rule_stops_when_the_layer_fits_one_cluster() -> None:
 
 @pytest.mark.parametrize("below", [50, 100, 1000, 12345])
 def test_compression_rule_asks_for_a_fifth_less_with_every_step(below: int) -> None:
-    limits = Limits(target_cluster_size=2)
+    limits = StopLimits(target_cluster_size=2)
     assert stop_before_clustering(1, below * 4 // 5, below, limits) is None
     assert "less than 20%" in str(stop_before_clustering(1, below * 4 // 5 + 1, below, limits))
 
 
 def test_compression_rule_asks_for_clusters_of_more_than_two() -> None:
-    assert stop_after_clustering([0.9, 0.9], 2.0, Limits()) is not None
-    assert stop_after_clustering([0.9, 0.9], 2.5, Limits()) is None
+    assert stop_after_clustering([0.9, 0.9], 2.0, StopLimits()) is not None
+    assert stop_after_clustering([0.9, 0.9], 2.5, StopLimits()) is None
 
 
 def test_no_layers_are_made_where_none_are_wanted() -> None:
-    assert stop_before_clustering(0, 1000, None, Limits(max_layers=0)) == "max_layers 0 reached"
+    assert stop_before_clustering(0, 1000, None, StopLimits(max_layers=0)) == "max_layers 0 reached"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hirag_dist.core.entities.claims import ClaimRecord, claims_request, parse_claims
-from hirag_dist.core.prompts.reply_validation import Malformed
+from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import DONE, FORMATS, Prompts
 from hirag_dist.core.text.ids import unit_id
 from hirag_dist.types import ChatReply
@@ -73,19 +73,19 @@ def test_there_may_be_none(reply: str) -> None:
     ],
 )
 def test_a_reply_without_a_usable_claim_is_refused(reply: str) -> None:
-    with pytest.raises(Malformed, match="holds no claim"):
+    with pytest.raises(MalformedReply, match="holds no claim"):
         parsed(reply)
 
 
 def test_a_reply_that_was_cut_off_is_refused() -> None:
-    with pytest.raises(Malformed, match="cut off"):
+    with pytest.raises(MalformedReply, match="cut off"):
         parsed(LINE, finish_reason="length")
 
 
 def test_a_reply_in_another_language_is_refused() -> None:
     text = "Скрудж должен Марли деньги, и он об этом знает. Они давно работали вместе в одной конторе. " * 5
     told = "Scrooge was the partner of Marley and they had been in the same house for years, which all of them knew."
-    with pytest.raises(Malformed, match="language of the text"):
+    with pytest.raises(MalformedReply, match="language of the text"):
         parsed(LINE.replace("Scrooge may owe Marley.", told), text)
 
 

@@ -17,20 +17,20 @@ from hirag_dist.core.entities.merging import (
     merge_entities,
     merge_relations,
 )
-from hirag_dist.core.prompts.reply_parsing import EntityRecord, Extraction, RelationRecord
+from hirag_dist.core.prompts.reply_parsing import EntityRecord, ExtractionReply, RelationRecord
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.schemas import ENTITIES, MENTIONS, RELATION_MENTIONS, RELATIONS
 
 CHUNKS = {
-    "c1": Extraction(
+    "c1": ExtractionReply(
         (EntityRecord("Scrooge", "person", "A miser."), EntityRecord("London", "location", "A city.")),
         (
             RelationRecord("Scrooge", "London", "Lives there.", 4.0),
             RelationRecord("SCROOGE", "Marley", "Partners.", 9.0),
         ),
     ),
-    "c2": Extraction(
+    "c2": ExtractionReply(
         (
             EntityRecord("“scrooge”", "character", "Hates Christmas."),
             EntityRecord("Scrooge", "person", "A miser."),
@@ -40,7 +40,9 @@ CHUNKS = {
 }
 
 
-def tables(chunks: dict[str, Extraction], split: bool = False, seed: int | None = None) -> tuple[pa.Table, pa.Table]:
+def tables(
+    chunks: dict[str, ExtractionReply], split: bool = False, seed: int | None = None
+) -> tuple[pa.Table, pa.Table]:
     mentions: list[Any] = []
     relations: list[Any] = []
     for chunk, extraction in chunks.items():
@@ -92,10 +94,10 @@ def test_the_order_of_mentions_does_not_matter(seed: int) -> None:
 
 def test_homonyms_can_be_kept_apart_by_type() -> None:
     chunks = {
-        "c1": Extraction(
+        "c1": ExtractionReply(
             (EntityRecord("Mercury", "planet", "Hot."),), (RelationRecord("Mercury", "Sun", "Orbits.", 1.0),)
         ),
-        "c2": Extraction((EntityRecord("Mercury", "metal", "Liquid."),), ()),
+        "c2": ExtractionReply((EntityRecord("Mercury", "metal", "Liquid."),), ()),
     }
     merged = merge_entities(tables(chunks, split=True)[0])
     assert sorted(row["type"] for row in merged.to_pylist() if row["name"] == "Mercury") == ["metal", "planet"]
@@ -105,7 +107,7 @@ def test_homonyms_can_be_kept_apart_by_type() -> None:
 
 
 def test_a_relation_of_a_name_with_itself_is_no_relation() -> None:
-    extraction = Extraction((), (RelationRecord("Scrooge", "scrooge", "Himself.", 1.0),))
+    extraction = ExtractionReply((), (RelationRecord("Scrooge", "scrooge", "Himself.", 1.0),))
     assert mentions_of(extraction, "c1")[1] == []
 
 

@@ -22,7 +22,7 @@ from hirag_dist.core.entities.summaries import (
     relate_equal_names,
 )
 from hirag_dist.core.hash_partition import by_partition
-from hirag_dist.core.prompts.reply_parsing import Cover, EntityRecord, Summary
+from hirag_dist.core.prompts.reply_parsing import EntityRecord, MemberLink, SummaryReply
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.schemas import ENTITIES, RELATIONS
@@ -120,7 +120,9 @@ def cluster(own: str, names: list[str], covers: list[tuple[int, int, float]], me
         own,
         tuple(f"{own}{at}" for at in range(members)),
         tuple(f"member {at} of light" if at == 2 else f"member {at}" for at in range(members)),
-        Summary(entities, tuple(Cover(member, entity, "covers", strength) for member, entity, strength in covers)),
+        SummaryReply(
+            entities, tuple(MemberLink(member, entity, "covers", strength) for member, entity, strength in covers)
+        ),
     )
 
 
@@ -194,12 +196,12 @@ def random_clusters(seed: int, n_clusters: int) -> list[SummarisedCluster]:
             for _ in range(n_entities)
         )
         covers = tuple(
-            Cover(int(rng.integers(len(members))), int(rng.integers(n_entities)), ["", "why"][rng.integers(2)], w)
+            MemberLink(int(rng.integers(len(members))), int(rng.integers(n_entities)), ["", "why"][rng.integers(2)], w)
             for w in rng.random(rng.integers(0, 12))
         )
         dead = rng.random() < 0.2
         clusters.append(
-            SummarisedCluster(f"c{number:03d}", members, texts, None if dead else Summary(entities, covers))
+            SummarisedCluster(f"c{number:03d}", members, texts, None if dead else SummaryReply(entities, covers))
         )
     return [clusters[at] for at in rng.permutation(n_clusters)]
 

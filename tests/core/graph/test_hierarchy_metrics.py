@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.graph.hierarchy_metrics import PathLengths, covered, path_lengths
+from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample, covered, path_lengths
 
 
 def entity_table(chunks: dict[str, list[str]], layers: dict[str, int] | None = None) -> pa.Table:
@@ -47,7 +47,7 @@ def test_hops_between_entities_that_share_no_chunk() -> None:
     With S: ae 2, ad and be stay 3. Over T, f is 3 from a and e, 4 from b and d, 5 from c.
     """
     found = path_lengths(ENTITIES, RELATIONS)
-    assert found == PathLengths(
+    assert found == PathLengthSample(
         pairs=11,
         sources=6,
         exact=True,

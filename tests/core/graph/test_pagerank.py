@@ -7,7 +7,14 @@ import pytest
 from numpy.typing import NDArray
 
 from hirag_dist.core.cooperative import all_at_once
-from hirag_dist.core.graph.pagerank import RESTART, STEP_WAYS, TOLERANCE, Ways, walk, walk_steps
+from hirag_dist.core.graph.pagerank import (
+    RESTART,
+    STEP_WAYS,
+    TOLERANCE,
+    WalkGraph,
+    pagerank_steps,
+    personalised_pagerank,
+)
 from hirag_dist.types import CsrGraph
 from tests.core.labelled_graphs import N_SETS, labelled_graph
 
@@ -19,23 +26,23 @@ def csr(lists: Lists) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     return bounds, np.array([row for rows in lists for row in rows], np.int32)
 
 
-def ways_of(layers: list[int], related: Lists, mentioned_in: Lists, n_chunks: int) -> Ways:
+def ways_of(layers: list[int], related: Lists, mentioned_in: Lists, n_chunks: int) -> WalkGraph:
     """Each relation is numbered by its place in the lists."""
     indptr, indices = csr(related)
     mentions = [[entity for entity, own in enumerate(mentioned_in) if chunk in own] for chunk in range(n_chunks)]
     numbers = np.array(layers, np.int32)
     relation_rows = np.arange(len(indices), dtype=np.int32)
     ends = np.cumsum(np.bincount(numbers), dtype=np.int64)
-    return Ways(numbers, ends, indptr, indices, relation_rows, *csr(mentioned_in), *csr(mentions))
+    return WalkGraph(numbers, ends, indptr, indices, relation_rows, *csr(mentioned_in), *csr(mentions))
 
 
-def ways_of_graph(graph: CsrGraph, mentioned_in: Lists, n_chunks: int) -> Ways:
+def ways_of_graph(graph: CsrGraph, mentioned_in: Lists, n_chunks: int) -> WalkGraph:
     layers = [0] * graph.n_nodes
     own = ways_of(layers, [[] for _ in layers], mentioned_in, n_chunks)
     return own._replace(indptr=graph.indptr, indices=graph.indices, relation_rows=graph.relation_rows)
 
 
-def random_ways(seed: int) -> tuple[Ways, NDArray[np.float64]]:
+def random_ways(seed: int) -> tuple[WalkGraph, NDArray[np.float64]]:
     """Return ways among up to three layers, and how likely each leads where: (n, n), a row of zeros where none does."""
     rng = np.random.default_rng(seed)
     sizes = [int(rng.integers(3, 14)), *rng.integers(1, 5, int(rng.integers(0, 3))).tolist()]
@@ -76,12 +83,14 @@ def test_shares_are_those_of_the_matrix(seed: int) -> None:
     start = np.zeros(len(steps))
     np.add.at(start, nodes, shares)
     wanted = slow(steps, start)
-    rows, mass = walk(ways, nodes, shares, tolerance=1e-12)
+    rows, mass = personalised_pagerank(ways, nodes, shares, tolerance=1e-12)
     n = len(ways.layers)
     assert (np.diff(rows) > 0).all()
     assert set(rows.tolist()) == set(np.flatnonzero(wanted[n:]).tolist())
     assert mass == pytest.approx(wanted[n:][rows], abs=1e-8)
-    near_rows, near = walk(ways, nodes, shares)  # what still waits is at most the tolerance for each way
+    near_rows, near = personalised_pagerank(
+        ways, nodes, shares
+    )  # what still waits is at most the tolerance for each way
     ways_of_all = int((steps > 0).sum())
     assert near == pytest.approx(wanted[n:][near_rows], abs=TOLERANCE * (ways_of_all + len(steps)))
 
@@ -89,18 +98,18 @@ def test_shares_are_those_of_the_matrix(seed: int) -> None:
 def test_nothing_leads_up_to_a_summary_and_something_down_from_it() -> None:
     """Entities 0 and 1 are of chunks 0 and 1; the summary 2 is made of both."""
     ways = ways_of([0, 0, 1], [[2], [2], [0, 1]], [[0], [1], []], 2)
-    rows, _ = walk(ways, np.array([0]), np.ones(1))
+    rows, _ = personalised_pagerank(ways, np.array([0]), np.ones(1))
     assert rows.tolist() == [0]
-    rows, mass = walk(ways, np.array([2]), np.ones(1))
+    rows, mass = personalised_pagerank(ways, np.array([2]), np.ones(1))
     assert rows.tolist() == [0, 1]
     assert mass[0] == mass[1]
 
 
 def test_what_is_joined_to_nothing_keeps_what_every_place_keeps() -> None:
     ways = ways_of([0], [[]], [[]], 3)
-    rows, mass = walk(ways, np.array([0, 2]), np.array([0.5, 0.5]))  # an entity, and chunk 1
+    rows, mass = personalised_pagerank(ways, np.array([0, 2]), np.array([0.5, 0.5]))  # an entity, and chunk 1
     assert (rows.tolist(), mass.tolist()) == ([1], [0.5 * RESTART])
-    rows, mass = walk(ways, np.zeros(0, np.int64), np.zeros(0))
+    rows, mass = personalised_pagerank(ways, np.zeros(0, np.int64), np.zeros(0))
     assert (len(rows), len(mass)) == (0, 0)
 
 
@@ -110,7 +119,7 @@ def test_a_hub_is_passed_through_by_mass_that_is_worth_its_ways() -> None:
     ways = ways_of([0, 0], [[], []], [list(range(n_chunks)), [0]], n_chunks)
     little = TOLERANCE * n_chunks
     for share, n_reached in ((0.9 * little, 0), (1.1 * little, n_chunks)):
-        rows, _ = walk(ways, np.array([0]), np.array([share]))
+        rows, _ = personalised_pagerank(ways, np.array([0]), np.array([share]))
         assert len(rows) == n_reached
 
 
@@ -121,7 +130,7 @@ def test_the_work_is_bounded_whatever_the_graph() -> None:
     ways = ways_of([0] * n, [[b for b in everyone if b != a] for a in everyone], [everyone] * n, n)
     for tolerance in (1e-5, 1e-6):  # each place has some 1,200 ways
         n_steps = 0
-        steps = walk_steps(ways, np.array([0]), np.ones(1), tolerance=tolerance)
+        steps = pagerank_steps(ways, np.array([0]), np.ones(1), tolerance=tolerance)
         for _ in steps:
             n_steps += 1
         assert 1 <= n_steps <= 1 / (RESTART * tolerance) / STEP_WAYS + 1
@@ -130,9 +139,9 @@ def test_the_work_is_bounded_whatever_the_graph() -> None:
 def test_steps_come_to_the_same_as_all_at_once() -> None:
     ways, steps = random_ways(3)
     nodes, shares = random_start(np.random.default_rng(5), len(steps))
-    wanted = walk(ways, nodes, shares)
+    wanted = personalised_pagerank(ways, nodes, shares)
     n_steps = 0
-    in_steps = walk_steps(ways, nodes, shares, step_ways=1)
+    in_steps = pagerank_steps(ways, nodes, shares, step_ways=1)
 
     def counted() -> object:
         nonlocal n_steps
@@ -166,9 +175,11 @@ def test_a_callers_walk_is_that_over_what_is_left_to_the_bit(seed: int) -> None:
         return
     nodes = rng.choice(np.array(places, np.int64), 3)
     shares = np.array([0.5, 0.3, 0.2])
-    found = walk(ways_of_graph(whole.graph, mentioned_in, 12), nodes, shares, whole.admission(reached), seen)
+    found = personalised_pagerank(
+        ways_of_graph(whole.graph, mentioned_in, 12), nodes, shares, whole.admission(reached), seen
+    )
     hidden_mentions = ways_of_graph(whole.left(reached), left, 12)
-    wanted = walk(hidden_mentions, nodes, shares)
+    wanted = personalised_pagerank(hidden_mentions, nodes, shares)
     assert [part.tolist() for part in found] == [part.tolist() for part in wanted]
 
 
@@ -178,7 +189,7 @@ def test_many_places_are_reached_though_there_was_room_for_few() -> None:
     related = [[other for other in (row - 1, row + 1) if 0 <= other < n] for row in range(n)]
     mentioned_in = [[row] for row in range(n - 1)] + [list(range(n - 1, n_chunks))]
     ways = ways_of([0] * n, related, mentioned_in, n_chunks)
-    rows, mass = all_at_once(walk_steps(ways, np.array([0]), np.ones(1), tolerance=1e-9))
+    rows, mass = all_at_once(pagerank_steps(ways, np.array([0]), np.ones(1), tolerance=1e-9))
     assert rows.tolist() == list(range(n_chunks))
     assert (np.diff(mass[: n - 1]) < 0).all()
     assert len(set(mass[n - 1 :].tolist())) == 1

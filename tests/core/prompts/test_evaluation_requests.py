@@ -13,7 +13,7 @@ from hirag_dist.core.prompts.evaluation_requests import (
     parse_list,
 )
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
-from hirag_dist.core.prompts.reply_validation import Malformed
+from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.llm.chat import request_hash
 from hirag_dist.types import ChatReply, ChatRequest
@@ -108,11 +108,11 @@ def test_lists_in_any_form(text: str) -> None:
     ],
 )
 def test_what_is_no_list_says_why(reply: ChatReply, why: str) -> None:
-    with pytest.raises(Malformed, match=why):
+    with pytest.raises(MalformedReply, match=why):
         parse_list(reply, "questions")
 
 
 def test_an_answer_may_have_no_claims() -> None:
     assert parse_list(ChatReply('{"claims": []}'), "claims", may_be_empty=True) == []
-    with pytest.raises(Malformed, match="no list"):
+    with pytest.raises(MalformedReply, match="no list"):
         parse_list(ChatReply("None."), "claims", may_be_empty=True)

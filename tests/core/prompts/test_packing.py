@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.prompts.packing import packs, size_of, split_reply
-from hirag_dist.core.prompts.reply_parsing import Malformed, parse_report, parse_summary
+from hirag_dist.core.prompts.reply_parsing import MalformedReply, parse_report, parse_summary
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.types import ChatReply
 
@@ -25,7 +25,7 @@ relation<|>1<|>Town<|>In it.<|>4
 
 def texts(reply: ChatReply, n_units: int) -> list[str]:
     """The text of each unit's reply, or the reason why there is none in brackets."""
-    return [f"[{part}]" if isinstance(part, Malformed) else part.text for part in split_reply(reply, n_units)]
+    return [f"[{part}]" if isinstance(part, MalformedReply) else part.text for part in split_reply(reply, n_units)]
 
 
 @settings(derandomize=True, deadline=None)
@@ -129,4 +129,4 @@ def test_of_a_reply_that_was_cut_off_the_finished_units_are_kept() -> None:
 def test_a_reply_that_is_of_no_use_gives_every_unit_the_reason(reply: ChatReply, reason: str) -> None:
     parts = split_reply(reply, 3)
     assert len(parts) == 3
-    assert all(isinstance(part, Malformed) and reason in str(part) for part in parts)
+    assert all(isinstance(part, MalformedReply) and reason in str(part) for part in parts)

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.prompts.reply_parsing import (
-    Cover,
     EntityRecord,
-    Extraction,
-    Finding,
-    Malformed,
+    ExtractionReply,
+    MalformedReply,
+    MemberLink,
     RelationRecord,
+    ReportFinding,
     parse_extraction,
     parse_meta_types,
     parse_report,
@@ -58,7 +58,7 @@ SAMPLES = next(
 )
 
 
-def extraction(text: str) -> Extraction:
+def extraction(text: str) -> ExtractionReply:
     return parse_extraction(ChatReply(text))
 
 
@@ -111,7 +111,7 @@ def names(text: str) -> list[str]:
     ],
 )
 def test_records_in_every_dress_are_the_same_records(text: str) -> None:
-    assert extraction(text) == Extraction((SCROOGE, BOB), (WORKS,))
+    assert extraction(text) == ExtractionReply((SCROOGE, BOB), (WORKS,))
 
 
 def test_records_keep_their_order_and_repetitions() -> None:
@@ -153,7 +153,7 @@ def test_strength_is_kept_between_a_tenth_and_ten(written: str, read: float) -> 
 def test_a_line_that_is_no_record_is_dropped_and_alone_refused(line: str) -> None:
     assert names(f"{line}\nentity<|>Marley<|>person<|>Dead.") == ["Marley"]
     assert not extraction(f"{line}\nentity<|>Marley<|>person<|>Dead.").relations
-    with pytest.raises(Malformed, match=f"no record in the requested form|{ECHO}"):
+    with pytest.raises(MalformedReply, match=f"no record in the requested form|{ECHO}"):
         extraction(line)
 
 
@@ -161,7 +161,7 @@ def test_a_line_that_is_no_record_is_dropped_and_alone_refused(line: str) -> Non
 @pytest.mark.parametrize("end", ["\n```\n", "\n", ""])
 def test_code_is_never_taken_for_records(language: str, end: str) -> None:
     code = f'```{language}\nrecords = """\nentity<|>Foo<|>person<|>Bar.\n"""\ndata = {json.dumps(AS_JSON)}{end}'
-    with pytest.raises(Malformed, match="no record"):
+    with pytest.raises(MalformedReply, match="no record"):
         extraction(code)
     assert names("entity<|>Marley<|>person<|>Dead.\n" + code) == ["Marley"]
     if "```\n" in end:
@@ -198,13 +198,13 @@ def test_code_is_never_taken_for_records(language: str, end: str) -> None:
     ],
 )
 def test_unusable_replies_are_refused_with_the_reason(reply: ChatReply, reason: str) -> None:
-    with pytest.raises(Malformed, match=reason):
+    with pytest.raises(MalformedReply, match=reason):
         parse_extraction(reply)
 
 
 @pytest.mark.parametrize("text", ["<|COMPLETE|>", ' {"entities": [], "relations": []}', '{"relations": []}'])
 def test_a_reply_that_says_there_is_nothing_is_believed(text: str) -> None:
-    assert extraction(text) == Extraction((), ())
+    assert extraction(text) == ExtractionReply((), ())
 
 
 def test_json_with_odd_values_does_not_raise() -> None:
@@ -241,7 +241,7 @@ def outcome(parse: Callable[[ChatReply], object], text: str) -> object:
     """What a parser returns, or its reason for refusing."""
     try:
         return parse(ChatReply(text))
-    except Malformed as refusal:
+    except MalformedReply as refusal:
         return str(refusal)
 
 
@@ -276,14 +276,14 @@ MEMBERS = ["Scrooge", "Bob Cratchit", "Tiny Tim"]
 def test_a_summary_joins_members_by_number_or_name(text: str) -> None:
     summary = parse_summary(ChatReply(text), 3, MEMBERS)
     assert summary.entities == (EntityRecord("Cratchit family", "organization", "A family."),)
-    assert summary.covers == (Cover(1, 0, "Father.", 9.0), Cover(2, 0, "Son.", 7.0))
+    assert summary.covers == (MemberLink(1, 0, "Father.", 9.0), MemberLink(2, 0, "Son.", 7.0))
 
 
 def test_a_summary_without_relations_is_accepted_and_repeated_covers_keep_the_first() -> None:
     assert parse_summary(ChatReply("entity<|>Family<|>organization<|>X."), 3, MEMBERS).covers == ()
     once = "entity<|>Family<|>x<|>X.\nrelation<|>1<|>Family<|>a<|>2"
     twice = f"{once}\nrelation<|>1<|>family<|>b<|>3\nrelation<|>4<|>Family<|>c<|>5"
-    assert parse_summary(ChatReply(twice), 3, MEMBERS).covers == (Cover(0, 0, "a", 2.0),)
+    assert parse_summary(ChatReply(twice), 3, MEMBERS).covers == (MemberLink(0, 0, "a", 2.0),)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_a_summary_without_relations_is_accepted_and_repeated_covers_keep_the_fi
     ],
 )
 def test_a_summary_that_says_nothing_of_its_members_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(Malformed, match=reason):
+    with pytest.raises(MalformedReply, match=reason):
         parse_summary(ChatReply(text), 3, MEMBERS)
 
 
@@ -312,7 +312,7 @@ def test_a_report_is_read_with_its_references_and_a_bounded_rating() -> None:
     }
     report = parse_report(ChatReply("```json\n" + json.dumps(data) + "\n```"))
     assert (report.title, report.summary, report.rating) == ("Counting-house", "Two men work.", 0.0)
-    assert report.findings == (Finding("Bob is cold.", "", ("E1", "R2", "3")),)
+    assert report.findings == (ReportFinding("Bob is cold.", "", ("E1", "R2", "3")),)
     assert parse_report(ChatReply(json.dumps(data | {"rating": 12}))).rating == 10.0
     assert parse_report(ChatReply(json.dumps(data | {"rating": -1}))).rating == 0.0
 
@@ -329,7 +329,7 @@ def test_a_report_is_read_with_its_references_and_a_bounded_rating() -> None:
     ],
 )
 def test_a_report_without_its_parts_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(Malformed, match=reason):
+    with pytest.raises(MalformedReply, match=reason):
         parse_report(ChatReply(text))
 
 
@@ -360,7 +360,7 @@ def test_recorded_malformed_replies_parse_or_are_refused_and_code_gives_nothing(
     refused = {}
     for at, row in enumerate(rows):
         read = outcome(parse_extraction, row["response"])
-        if not isinstance(read, Extraction):
+        if not isinstance(read, ExtractionReply):
             refused[at] = str(read).split(":")[0]
             continue
         without_code = re.sub(r"```python.*?(```|\Z)", "", row["response"], flags=re.DOTALL)
@@ -393,13 +393,15 @@ ENGLISH_TEXT = "Scrooge was a tight-fisted hand at the grindstone, and he hated 
 
 
 def test_descriptions_in_another_language_than_the_text_are_refused() -> None:
-    with pytest.raises(Malformed, match=r"in Chinese or Japanese script, the text is in Latin script; descriptions"):
+    with pytest.raises(
+        MalformedReply, match=r"in Chinese or Japanese script, the text is in Latin script; descriptions"
+    ):
         parse_extraction(ChatReply(CHINESE), ENGLISH_TEXT)
     assert len(parse_extraction(ChatReply(CHINESE)).entities) == 3
-    with pytest.raises(Malformed, match="Latin script"):
+    with pytest.raises(MalformedReply, match="Latin script"):
         parse_summary(ChatReply(CHINESE), 1, ["Scrooge"], ENGLISH_TEXT)
     report = {"title": "斯克鲁奇", "summary": "斯克鲁奇是一个住在伦敦的吝啬鬼，他讨厌圣诞节，也讨厌一切欢乐。" * 3}
-    with pytest.raises(Malformed, match="Latin script"):
+    with pytest.raises(MalformedReply, match="Latin script"):
         parse_report(ChatReply(json.dumps(report)), ENGLISH_TEXT)
     assert parse_report(ChatReply(json.dumps(report))).title == "斯克鲁奇"
 
@@ -424,5 +426,5 @@ def test_kinds_are_read_from_lists_of_any_form(text: str, kinds: tuple[str, ...]
     "text", ["court\nstatute", "I have read them all\nThey tell of courts and law\nIt is hard to tell\na\nb\nc"]
 )
 def test_what_is_no_list_of_kinds_is_refused(text: str) -> None:
-    with pytest.raises(Malformed, match="no list of kinds"):
+    with pytest.raises(MalformedReply, match="no list of kinds"):
         parse_meta_types(ChatReply(text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import Malformed, Same, parse_same
+from hirag_dist.core.prompts.reply_parsing import MalformedReply, SameEntityReply, parse_same
 from hirag_dist.core.prompts.templates import FORMATS
 from hirag_dist.types import ChatReply
 
@@ -12,18 +12,18 @@ from hirag_dist.types import ChatReply
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("answer<|>yes<|>both are the agency\n<|COMPLETE|>", Same(True, "both are the agency")),
-        ("answer<|>no<|>father and son", Same(False, "father and son")),
-        ("- Answer<|>**Yes**<|>one man".replace("**", ""), Same(True, "one man")),
-        ('answer<|>"No."<|>', Same(False, "")),
-        ("answer<|>yes", Same(True, "")),
-        ("Here it is:\nanswer<|>no<|>two kings\nDone.", Same(False, "two kings")),
-        ('{"same": true, "reason": "one\\nagency"}', Same(True, "one agency")),
-        ('```json\n{"same": "no", "reason": "kings"}\n```', Same(False, "kings")),
-        ('<think>Perhaps.</think>{"same": false}', Same(False, "")),
+        ("answer<|>yes<|>both are the agency\n<|COMPLETE|>", SameEntityReply(True, "both are the agency")),
+        ("answer<|>no<|>father and son", SameEntityReply(False, "father and son")),
+        ("- Answer<|>**Yes**<|>one man".replace("**", ""), SameEntityReply(True, "one man")),
+        ('answer<|>"No."<|>', SameEntityReply(False, "")),
+        ("answer<|>yes", SameEntityReply(True, "")),
+        ("Here it is:\nanswer<|>no<|>two kings\nDone.", SameEntityReply(False, "two kings")),
+        ('{"same": true, "reason": "one\\nagency"}', SameEntityReply(True, "one agency")),
+        ('```json\n{"same": "no", "reason": "kings"}\n```', SameEntityReply(False, "kings")),
+        ('<think>Perhaps.</think>{"same": false}', SameEntityReply(False, "")),
     ],
 )
-def test_answers(text: str, expected: Same) -> None:
+def test_answers(text: str, expected: SameEntityReply) -> None:
     assert parse_same(ChatReply(text)) == expected
 
 
@@ -39,5 +39,5 @@ def test_answers(text: str, expected: Same) -> None:
     ],
 )
 def test_what_is_no_answer_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(Malformed, match=reason):
+    with pytest.raises(MalformedReply, match=reason):
         parse_same(ChatReply(text))

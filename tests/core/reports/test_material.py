@@ -3,13 +3,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.prompts.reply_parsing import Finding, ReportRecord
+from hirag_dist.core.prompts.reply_parsing import ReportFinding, ReportRecord
 from hirag_dist.core.reports.material import (
     ChildReport,
     ClaimLine,
-    Draft,
-    Link,
-    Member,
+    ReportDraft,
+    ReportMember,
+    ReportRelation,
     members_report,
     report_row,
     report_text,
@@ -21,23 +21,26 @@ def count(text: str) -> int:
     return len(text.split())
 
 
-def members(n: int) -> list[Member]:
-    return [Member(f"e{i:02d}", f"Name{i}", "concept", "ten words " * 5, degree=100 - i) for i in range(n)]
+def members(n: int) -> list[ReportMember]:
+    return [ReportMember(f"e{i:02d}", f"Name{i}", "concept", "ten words " * 5, degree=100 - i) for i in range(n)]
 
 
-def links(n: int) -> list[Link]:
-    return [Link(f"r{i:02d}", f"e{i:02d}", f"e{i + 1:02d}", "A", "B", "some words here", 10.0 - i) for i in range(n)]
+def links(n: int) -> list[ReportRelation]:
+    return [
+        ReportRelation(f"r{i:02d}", f"e{i:02d}", f"e{i + 1:02d}", "A", "B", "some words here", 10.0 - i)
+        for i in range(n)
+    ]
 
 
 def test_everything_goes_in_where_it_fits() -> None:
-    material = Draft(members(4), links(3), 1000, count).material([])
+    material = ReportDraft(members(4), links(3), 1000, count).material([])
     assert material.complete
     assert [line.split(".")[0] for line in material.entities] == ["E1", "E2", "E3", "E4"]
     assert material.refs == {f"E{i + 1}": f"e{i:02d}" for i in range(4)} | {f"R{i + 1}": f"r{i:02d}" for i in range(3)}
 
 
 def test_the_least_prominent_are_left_out_first() -> None:
-    material = Draft(members(30), links(20), 150, count).material([])
+    material = ReportDraft(members(30), links(20), 150, count).material([])
     assert not material.complete
     shown = [material.refs[line.split(".")[0]] for line in material.entities]
     assert shown == [f"e{i:02d}" for i in range(len(shown))]
@@ -47,7 +50,7 @@ def test_the_least_prominent_are_left_out_first() -> None:
 def test_the_report_of_the_largest_part_stands_in_for_its_members() -> None:
     small = ChildReport("small", "Small", "summary of small", 5, frozenset(f"e{i:02d}" for i in range(5)))
     large = ChildReport("large", "Large", "summary of large", 25, frozenset(f"e{i:02d}" for i in range(5, 30)))
-    material = Draft(members(30), links(29), 250, count).material([small, large])
+    material = ReportDraft(members(30), links(29), 250, count).material([small, large])
     assert material.refs["C1"] == "large"
     assert material.complete
     shown = {material.refs[line.split(".")[0]] for line in material.entities}
@@ -55,7 +58,7 @@ def test_the_report_of_the_largest_part_stands_in_for_its_members() -> None:
 
 
 def test_references_that_name_nothing_are_dropped_and_counted() -> None:
-    record = ReportRecord("T", "S", 5.0, "", (Finding("f", "g", ("E1", "R1", "C1", "E9")),))
+    record = ReportRecord("T", "S", 5.0, "", (ReportFinding("f", "g", ("E1", "R1", "C1", "E9")),))
     row = report_row("c", 1, record, {"E1": "e", "R1": "r", "C1": "child"})
     assert row["n_dropped_references"] == 1
     assert row["findings"][0]["entity_ids"] == ["e"]
@@ -72,7 +75,7 @@ def test_a_small_community_reports_its_members() -> None:
 def test_reports_that_do_not_fit_leave_room_for_members() -> None:
     verbose = ChildReport("verbose", "Verbose", "word " * 500, 20, frozenset(f"e{i:02d}" for i in range(20)))
     brief = ChildReport("brief", "Brief", "few words", 5, frozenset(f"e{i:02d}" for i in range(20, 25)))
-    material = Draft(members(30), [], 200, count).material([verbose, brief])
+    material = ReportDraft(members(30), [], 200, count).material([verbose, brief])
     assert [line.split(":")[0] for line in material.reports] == ["C1. Brief"]
     assert material.refs["C1"] == "brief"
     assert len(material.entities) > 5
@@ -94,7 +97,7 @@ def test_material_never_passes_the_budget_and_says_whether_it_is_whole(
         ChildReport(f"c{at}", "Title", "w " * length, len(rows), frozenset(f"e{i:02d}" for i in rows))
         for at, (rows, length) in enumerate(parts)
     ]
-    material = Draft(members(n_members), links(n_links), budget, tokens).material(children)
+    material = ReportDraft(members(n_members), links(n_links), budget, tokens).material(children)
     lines = [*material.entities, *material.relations, *material.reports]
     assert tokens("\n".join(lines)) <= budget
     assert [line.split(".")[0] for line in lines] == list(material.refs)
@@ -109,19 +112,19 @@ def claims(*entities: int) -> list[ClaimLine]:
 
 def test_claims_take_the_room_that_is_left_the_most_prominent_members_first() -> None:
     said = claims(1, 0, 2)
-    whole = Draft(members(3), links(1), 1000, count, claims=said).material([])
+    whole = ReportDraft(members(3), links(1), 1000, count, claims=said).material([])
     first = [member.entity_id for member in sorted(members(3), key=lambda one: (-one.degree, one.entity_id))]
     by_member = {line.entity_id: line.text for line in said}
     assert [line.split(". ", 1)[1] for line in whole.claims] == [by_member[own] for own in first]
     assert {whole.refs[f"K{at}"] for at in (1, 2, 3)} == {"k0", "k1", "k2"}
-    bare = Draft(members(3), links(1), 1000, count).material([])
+    bare = ReportDraft(members(3), links(1), 1000, count).material([])
     cost = sum(count(line) + 5 for line in (*bare.entities, *bare.relations))
-    tight = Draft(members(3), links(1), cost + 12, count, claims=said).material([])
+    tight = ReportDraft(members(3), links(1), cost + 12, count, claims=said).material([])
     assert (tight.entities, tight.relations) == (bare.entities, bare.relations), "members and relations come first"
     assert len(tight.claims) == 1
 
 
 def test_no_claim_is_shown_where_members_are_left_out() -> None:
-    small = Draft(members(9), [], 40, count, claims=claims(*range(9))).material([])
+    small = ReportDraft(members(9), [], 40, count, claims=claims(*range(9))).material([])
     assert not small.complete
     assert small.claims == ()

@@ -11,7 +11,7 @@ import pytest
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.core.graph.communities import community_table
 from hirag_dist.core.graph.csr import build_graph
-from hirag_dist.core.reports.selection import Outlines, report_outlines
+from hirag_dist.core.reports.selection import ReportOutlines, report_outlines
 
 
 class Case:
@@ -41,11 +41,11 @@ class Case:
         self.communities = community_table(levels, self.graph, self.ids)
         self.degree = np.diff(self.graph.indptr)
 
-    def outlines(self, max_lines: int, max_tree: int) -> Outlines:
+    def outlines(self, max_lines: int, max_tree: int) -> ReportOutlines:
         return report_outlines(self.communities, self.ids, self.relations, self.degree, max_lines, max_tree)
 
 
-def rows(found: Outlines) -> dict[str, dict[str, Any]]:
+def rows(found: ReportOutlines) -> dict[str, dict[str, Any]]:
     return {row["community_id"]: row for row in [*found.below.to_pylist(), *found.above.to_pylist()]}
 
 

@@ -10,8 +10,8 @@ import pytest
 from hirag_dist.core.retrieval import entity_linking
 from hirag_dist.core.retrieval.entity_linking import (
     MOST_WORDS,
-    Names,
-    Phrase,
+    NameIndex,
+    NamePhrase,
     found_names,
     longest_names,
     name_keys,
@@ -20,7 +20,7 @@ from hirag_dist.core.retrieval.entity_linking import (
 )
 
 
-def names_of(names: list[str]) -> Names:
+def names_of(names: list[str]) -> NameIndex:
     keys, places = name_keys(names)
     return sorted_names(keys, places)
 
@@ -75,7 +75,7 @@ def test_a_long_question_is_read_up_to_a_limit() -> None:
     read = ["x"] * 600 + ["end"]
     read[entity_linking._MOST_READ - 1] = "last"
     found = found_names(names_of(["last", "end"]), read)
-    assert found == [Phrase(entity_linking._MOST_READ - 1, entity_linking._MOST_READ, 0)]
+    assert found == [NamePhrase(entity_linking._MOST_READ - 1, entity_linking._MOST_READ, 0)]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -84,7 +84,7 @@ def test_what_is_found_is_what_a_search_through_all_names_finds(seed: int) -> No
     names = [" ".join(choose.choices("abcd", k=choose.randint(1, 4))) for _ in range(25)]
     question = choose.choices("abcde", k=15)
     wanted = [
-        Phrase(start, start + len(name.split()), row)
+        NamePhrase(start, start + len(name.split()), row)
         for row, name in enumerate(names)
         for start in range(len(question))
         if question[start : start + len(name.split())] == name.split()

@@ -11,10 +11,10 @@ import pytest
 
 from hirag_dist.core.cooperative import all_at_once
 from hirag_dist.core.graph.csr import build_graph
-from hirag_dist.core.graph.pagerank import Ways
+from hirag_dist.core.graph.pagerank import WalkGraph
 from hirag_dist.core.retrieval.graphrag_local import community_order, relation_order, relations_at, text_order
 from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity
-from hirag_dist.core.retrieval.source_ranking import Origins
+from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.schemas import RELATIONS
 from hirag_dist.storage.serving.writer import parallel_relations
 
@@ -93,7 +93,7 @@ def texts(entities: list[int], seen: list[bool] | None = None, limit: int = 10) 
     """Entity 0 is in chunks 0, 1, 2, entity 1 in 2, 3; chunk 1 states two relations of 0, chunk 2 one."""
     stated = [[1], [], [1, 2], [], [], [], [], [], []]
     none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    ways = Ways(
+    ways = WalkGraph(
         LAYERS,
         np.array([len(LAYERS)]),
         np.zeros(7, np.int64),
@@ -104,7 +104,7 @@ def texts(entities: list[int], seen: list[bool] | None = None, limit: int = 10) 
         none,
         few,
     )
-    origins = Origins(
+    origins = RelationProvenance(
         np.concatenate([[0], np.cumsum([len(each) for each in stated])]),
         np.array([chunk for each in stated for chunk in each], np.int32),
     )
@@ -132,11 +132,11 @@ def test_a_hub_is_looked_at_in_steps() -> None:
     chunks = (np.arange(indptr[-1]) - np.repeat(indptr[:-1], stated)).astype(np.int32)
     none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
     own = np.array([6, 5, 4, 3, 2, 1, 0, 9], np.int32)  # 9: states nothing
-    ways = Ways(
+    ways = WalkGraph(
         np.zeros(2, np.int32), np.array([2]), np.zeros(3, np.int64), few, few, np.array([0, 8, 8]), own, none, few
     )
     ends = np.column_stack([np.arange(n) % 2, np.full(n, 1)]).astype(np.int32)  # every other one is entity 0's
-    steps = text_order(ways, Origins(indptr, chunks), [0], np.arange(n), ends, None, 8)
+    steps = text_order(ways, RelationProvenance(indptr, chunks), [0], np.arange(n), ends, None, 8)
     counts = np.bincount(chunks[np.repeat(np.arange(n) % 2 == 0, stated)], minlength=10)
     n_steps = 0
     while True:

@@ -8,9 +8,9 @@ import re
 import numpy as np
 import pytest
 
-from hirag_dist.core.prompts.reply_validation import Malformed
+from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.retrieval.levels import CommunityIndex, invert
-from hirag_dist.core.retrieval.map_reduce import Cut, Point, gather_points, parse_points, reports_at
+from hirag_dist.core.retrieval.map_reduce import AnswerPoint, PartBudget, gather_points, parse_points, reports_at
 from hirag_dist.types import ChatReply
 
 TREE = {  # community → (level, members); 0 is split into 2 and 3, of which 3 is into 4 and 5; 1 is not split
@@ -72,8 +72,8 @@ def test_an_index_without_communities_has_no_reports() -> None:
         assert [each.tolist() for each in reports_at(empty, level, np.zeros(0, np.bool_))] == [[], []]
 
 
-def cut(texts: list[str], max_tokens: int) -> Cut:
-    made = Cut("## Sources", max_tokens, count)
+def cut(texts: list[str], max_tokens: int) -> PartBudget:
+    made = PartBudget("## Sources", max_tokens, count)
     for number, text in enumerate(texts, 1):
         made.add(f"S{number}", f" {text}", count(text))
     return made
@@ -103,7 +103,7 @@ def test_nothing_is_lost_and_no_part_is_too_large(max_tokens: int) -> None:
 
 
 def test_a_text_without_white_space_is_cut_all_the_same() -> None:
-    made = Cut("## Sources", 30, len)
+    made = PartBudget("## Sources", 30, len)
     made.add("S1", " " + "x" * 100, 101)
     parts = made.finish()
     assert len(parts) > 3
@@ -124,7 +124,7 @@ def test_points_keep_what_they_cite() -> None:
         reply(point("It is so\n[C1, C9].", 80), point("And [C2].", "7"), point("Nothing.", 0), point("No ref.", 50)),
         {"C1", "C2"},
     )
-    assert found.points == (Point("It is so [C1].", 80.0, ("C1",)), Point("And [C2].", 7.0, ("C2",)))
+    assert found.points == (AnswerPoint("It is so [C1].", 80.0, ("C1",)), AnswerPoint("And [C2].", 7.0, ("C2",)))
     assert (found.uncited, found.dropped) == (1, 1)
 
 
@@ -153,15 +153,15 @@ def test_a_part_without_help_has_no_points() -> None:
     ],
 )
 def test_a_reply_that_is_not_in_the_form_is_refused_with_its_reason(wrong: ChatReply, why: str) -> None:
-    with pytest.raises(Malformed, match=why):
+    with pytest.raises(MalformedReply, match=why):
         parse_points(wrong, {"C1"})
 
 
 def test_the_most_helpful_points_make_the_context_and_references_are_numbered_anew() -> None:
     points = [
-        Point("Of little help [C9].", 5.0, ("C9",)),
-        Point("The best [C7][C3].", 90.0, ("C7", "C3")),
-        Point("As good, but later [C3].", 90.0, ("C3",)),
+        AnswerPoint("Of little help [C9].", 5.0, ("C9",)),
+        AnswerPoint("The best [C7][C3].", 90.0, ("C7", "C3")),
+        AnswerPoint("As good, but later [C3].", 90.0, ("C3",)),
     ]
     found = gather_points(points, 100, count)
     assert found.context.splitlines() == [
@@ -177,7 +177,7 @@ def test_the_most_helpful_points_make_the_context_and_references_are_numbered_an
 
 
 def test_points_without_room_are_counted_and_name_nothing() -> None:
-    points = [Point(f"Point number {at} says this [S{at}].", 100.0 - at, (f"S{at}",)) for at in range(1, 11)]
+    points = [AnswerPoint(f"Point number {at} says this [S{at}].", 100.0 - at, (f"S{at}",)) for at in range(1, 11)]
     found = gather_points(points, 40, count)
     assert 0 < len(found.refs) < 10
     assert found.left_out == 10 - len(found.refs)
@@ -186,7 +186,9 @@ def test_points_without_room_are_counted_and_name_nothing() -> None:
 
 
 def test_a_point_longer_than_the_context_is_cut_and_still_cites() -> None:
-    found = gather_points([Point("word " * 300 + "[C5]", 80.0, ("C5",)), Point("next [C6]", 70.0, ("C6",))], 200, count)
+    found = gather_points(
+        [AnswerPoint("word " * 300 + "[C5]", 80.0, ("C5",)), AnswerPoint("next [C6]", 70.0, ("C6",))], 200, count
+    )
     assert found.refs["C1"] == "C5"
     assert found.context.splitlines()[1].endswith("word…[C1]")
     assert count(found.context) <= found.tokens <= 200

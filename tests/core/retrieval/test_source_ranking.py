@@ -7,25 +7,25 @@ import pytest
 from numpy.typing import NDArray
 
 from hirag_dist.core.cooperative import all_at_once
-from hirag_dist.core.graph.pagerank import RESTART, walk
-from hirag_dist.core.retrieval.source_ranking import NEAREST, Origins, Starts, excess, shared
+from hirag_dist.core.graph.pagerank import RESTART, personalised_pagerank
+from hirag_dist.core.retrieval.source_ranking import NEAREST, RelationProvenance, SeedSet, excess, shared
 from tests.core.graph.test_pagerank import csr, ways_of
 
 MENTIONED_IN = [[0], [0, 1, 2, 3], [4], []]  # of entities; chunks 5 and 6 mention nothing
 WAYS = ways_of([0, 0, 0, 1], [[1], [0], [], []], MENTIONED_IN, 7)
-ORIGINS = Origins(*csr([[0, 1], [4], [], [5]]))
+ORIGINS = RelationProvenance(*csr([[0, 1], [4], [], [5]]))
 
 
-def ranked(starts: Starts, limit: int = 10) -> dict[int, float]:
+def ranked(starts: SeedSet, limit: int = 10) -> dict[int, float]:
     return dict(all_at_once(starts.ranked_steps(limit)))
 
 
-def starts(seen: NDArray[np.bool_] | None = None) -> Starts:
-    return Starts(WAYS, ORIGINS, seen)
+def starts(seen: NDArray[np.bool_] | None = None) -> SeedSet:
+    return SeedSet(WAYS, ORIGINS, seen)
 
 
 def expected(nodes: list[int], shares: list[float]) -> dict[int, float]:
-    rows, mass = walk(WAYS, np.array(nodes), np.array(shares))
+    rows, mass = personalised_pagerank(WAYS, np.array(nodes), np.array(shares))
     return dict(zip(rows.tolist(), mass.tolist(), strict=True))
 
 
@@ -65,7 +65,7 @@ def test_an_entity_of_many_chunks_counts_less() -> None:
     found = ranked(own)
     assert set(found) == {0, 1}
     left = ways_of([0, 0, 0, 1], [[1], [0], [], []], [[0], [0, 1], [4], []], 7)
-    rows, mass = walk(left, np.array([0, 1]), np.array([2 / 3, 1 / 3]))
+    rows, mass = personalised_pagerank(left, np.array([0, 1]), np.array([2 / 3, 1 / 3]))
     assert found == pytest.approx(dict(zip(rows.tolist(), mass.tolist(), strict=True)))
 
 

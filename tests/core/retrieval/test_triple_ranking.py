@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.retrieval.source_ranking import Origins
+from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, path_order, question_order, question_scores
 
 ENDS = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [1, 3]])
 
 
-def origins(chunks: list[list[int]]) -> Origins:
+def origins(chunks: list[list[int]]) -> RelationProvenance:
     """Relations with these chunks."""
     indptr = np.cumsum([0, *map(len, chunks)])
     rows = np.array([row for own in chunks for row in own], np.int32)
-    return Origins(indptr, rows)
+    return RelationProvenance(indptr, rows)
 
 
 def test_a_relations_nearest_chunk() -> None:

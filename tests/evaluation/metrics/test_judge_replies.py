@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hirag_dist.core.prompts.reply_validation import Malformed
+from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND, TIE, Verdict, parse_verdicts, winner_of
 from hirag_dist.types import ChatReply
 
@@ -173,5 +173,5 @@ def test_one_criterion_needs_no_name(text: str) -> None:
     ],
 )
 def test_what_cannot_be_used_says_why(reply: ChatReply, why: str) -> None:
-    with pytest.raises(Malformed, match=why.replace("?", r"\?")):
+    with pytest.raises(MalformedReply, match=why.replace("?", r"\?")):
         parse_verdicts(reply, TWO)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hirag_dist.evaluation.metrics.win_rates import (
-    Pair,
-    Verdicts,
+    AnswerPair,
+    VerdictTable,
     agreement,
     balanced_rate,
     by_question,
@@ -32,15 +32,15 @@ def verdicts(
     replicates: Sequence[int] | None = None,
     pairs: Sequence[int] | None = None,
     n_questions: int = 4,
-) -> Verdicts:
+) -> VerdictTable:
     """Rows are (question, whether swapped, score of the first method)."""
     zeros = [0] * len(rows)
 
     def column(values: Sequence[int] | None) -> np.ndarray:
         return np.array(zeros if values is None else values, np.int64)
 
-    return Verdicts(
-        pairs=(Pair("a", "b"), Pair("a", "c")),
+    return VerdictTable(
+        pairs=(AnswerPair("a", "b"), AnswerPair("a", "c")),
         criteria=("overall",),
         questions=tuple(f"q{number}" for number in range(n_questions)),
         judges=("one", "two"),
@@ -175,5 +175,5 @@ def test_a_part_of_the_verdicts() -> None:
 
 
 def test_a_pair_says_which_comparison_it_is_where_there_are_several() -> None:
-    alone, one, other = Pair("a", "b", "x"), Pair("a", "c", "monday"), Pair("a", "c", "friday")
+    alone, one, other = AnswerPair("a", "b", "x"), AnswerPair("a", "c", "monday"), AnswerPair("a", "c", "friday")
     assert pair_titles([alone, one, other]) == {alone: "a – b", one: "monday: a – c", other: "friday: a – c"}

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.cli._build import Order, build
-from hirag_dist.cli._build_records import Given
+from hirag_dist.cli._build import BuildOptions, build
+from hirag_dist.cli._build_records import BuildArguments
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError
-from hirag_dist.execution.batch_api.records import Out, batches_out
+from hirag_dist.execution.batch_api.records import OpenBatch, open_batches
 from hirag_dist.indexing.pipeline import BuildResult
-from hirag_dist.llm.usage import Meter, Use
+from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
@@ -64,20 +64,22 @@ class Bench:
     def store(self, name: str) -> Store:
         return Store(str(self.folder / name))
 
-    def build(self, name: str, *, retry: bool = False, limits: Any = (None, None), **keys: Any) -> tuple[str, Meter]:
+    def build(
+        self, name: str, *, retry: bool = False, limits: Any = (None, None), **keys: Any
+    ) -> tuple[str, UsageMeter]:
         """Return the snapshot's id, and what the run sent."""
         result, sent = self.run(name, retry=retry, limits=limits, **keys)
         return result.manifest.snapshot_id, sent
 
     def run(
         self, name: str, *, retry: bool = False, limits: Any = (None, None), **keys: Any
-    ) -> tuple[BuildResult, Meter]:
+    ) -> tuple[BuildResult, UsageMeter]:
         config = self.config(**keys)
         inputs = [str(self.corpus)]
-        order = Order("index", Given.index(inputs, config), *limits, retry=retry)
+        order = BuildOptions("index", BuildArguments.index(inputs, config), *limits, retry=retry)
         return build(config, self.store(name), order, lambda made: made.index(inputs))
 
-    def batched(self, name: str, **keys: Any) -> tuple[str, Meter]:
+    def batched(self, name: str, **keys: Any) -> tuple[str, UsageMeter]:
         llm = {"batch": True} | keys.pop("llm", {})
         return self.build(name, llm=llm, **keys)
 
@@ -202,11 +204,11 @@ def test_a_retry_gives_each_dead_letter_its_new_attempts_and_no_more(make_bench:
 def test_a_batch_that_is_out_needs_its_endpoint(make_bench: Callable[..., Bench]) -> None:
     bench = make_bench()
     store = bench.store("batched")
-    out = Out("a", "an old one", "extract", "extract", "r", 3, 0.0, 9, 0.1, "file", "batch")
+    out = OpenBatch("a", "an old one", "extract", "extract", "r", 3, 0.0, 9, 0.1, "file", "batch")
     store.write_json(out.path, asdict(out))
     with pytest.raises(ConfigError, match="a batch is out at endpoint 'an old one'"):
         bench.build("batched")
-    assert batches_out(store) == [out]
+    assert open_batches(store) == [out]
 
 
 def test_on_ray(make_bench: Callable[..., Bench]) -> None:
@@ -214,14 +216,14 @@ def test_on_ray(make_bench: Callable[..., Bench]) -> None:
     bench = make_bench()
     batched, _ = bench.batched("batched", execution={"executor": "ray", "workers": 2}, limits=(10.0, None), **small)
     assert bench.direct_calls() == 0
-    assert not batches_out(bench.store("batched"))
+    assert not open_batches(bench.store("batched"))
     assert batched == bench.build("direct", **small)[0]
 
 
-def sent_calls(meter: Meter) -> int:
+def sent_calls(meter: UsageMeter) -> int:
     return sum(use.calls - use.ledger_hits for use in meter.uses.values())
 
 
-def usage_of(bench: Bench, name: str) -> list[Use]:
+def usage_of(bench: Bench, name: str) -> list[ModelUsage]:
     rows = open_snapshot(bench.store(name)).table("usage").to_pylist()
-    return list(Meter.from_rows(rows).uses.values())
+    return list(UsageMeter.from_rows(rows).uses.values())

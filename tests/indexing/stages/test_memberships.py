@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.clustering.partition_tree import Cells, Node
+from hirag_dist.core.clustering.partition_tree import PartitionNode, PartitionTree
 from hirag_dist.core.text.ids import content_id
 from hirag_dist.indexing.stages.memberships import (
     CELL_LINKS,
@@ -125,8 +125,8 @@ def mixture(covariance: Covariance, k: int, dims: int) -> Mixture:
     return Mixture(rng.random(k), means, variances, covariance, 1e-3)
 
 
-def same(one: Node | int, other: Node | int) -> bool:
-    if not isinstance(one, Node) or not isinstance(other, Node):
+def same(one: PartitionNode | int, other: PartitionNode | int) -> bool:
+    if not isinstance(one, PartitionNode) or not isinstance(other, PartitionNode):
         return one == other
     arrays = ("weights", "means", "variances")
     return (
@@ -140,9 +140,11 @@ def same(one: Node | int, other: Node | int) -> bool:
 
 @pytest.mark.parametrize("covariance", ["diag", "spherical", "tied", "full"])
 def test_a_tree_of_mixtures_survives_its_table(covariance: Covariance) -> None:
-    deep = Node(mixture(covariance, 2, 3), (2, 3))
-    middle = Node(mixture(covariance, 3, 3), (1, deep, 4))
-    cells = Cells(Node(mixture(covariance, 4, 3), (0, middle, Node(mixture(covariance, 2, 3), (5, 6)), 7)), 8)
+    deep = PartitionNode(mixture(covariance, 2, 3), (2, 3))
+    middle = PartitionNode(mixture(covariance, 3, 3), (1, deep, 4))
+    cells = PartitionTree(
+        PartitionNode(mixture(covariance, 4, 3), (0, middle, PartitionNode(mixture(covariance, 2, 3), (5, 6)), 7)), 8
+    )
     found = cells_of(node_table(cells))
     assert found.n_cells == 8
     assert found.root is not None
@@ -151,7 +153,7 @@ def test_a_tree_of_mixtures_survives_its_table(covariance: Covariance) -> None:
 
 
 def test_a_layer_of_one_cell_has_an_empty_table() -> None:
-    assert cells_of(node_table(Cells(None, 1))) == Cells(None, 1)
+    assert cells_of(node_table(PartitionTree(None, 1))) == PartitionTree(None, 1)
 
 
 def test_a_shard_gives_those_sampled_rows_that_it_has() -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import Malformed
+from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.meta_types import EXCERPTS, ProposeMetaTypes, SampleChunks
@@ -29,7 +29,7 @@ class Chat:
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         try:
             return accept(ChatReply(self._say(request)))
-        except Malformed as refusal:
+        except MalformedReply as refusal:
             return Rejected(request.unit, str(refusal), 1)
 
 

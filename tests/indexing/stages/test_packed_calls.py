@@ -8,24 +8,24 @@ from typing import TypeVar
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import Malformed, Summary, parse_summary
+from hirag_dist.core.prompts.reply_parsing import MalformedReply, SummaryReply, parse_summary
 from hirag_dist.core.prompts.templates import PACKED, Prompts, summary_request
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import RequestRejected
 from hirag_dist.execution.stage import Services
-from hirag_dist.indexing.stages.packed_calls import Packing, Unit, ask_packed
-from hirag_dist.llm.chat import Pool, PricedModel
+from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
+from hirag_dist.llm.chat import EndpointPool, PricedModel
 from hirag_dist.llm.endpoints.recorded import RecordedModel
 from hirag_dist.llm.endpoints.rule_based import ExtractiveModel
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.client import Budget
-from hirag_dist.llm.limits.coordinator import Treasury
-from hirag_dist.llm.retrying import Caller, Patience
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
 SYSTEM = Message("system", "Task: summarise-pack")
-ALL = Packing(1000, 8)
+ALL = PackingOptions(1000, 8)
 
 
 @dataclass
@@ -41,22 +41,22 @@ class Chat:
         reply = ChatReply(said) if isinstance(said, str) else said
         try:
             return accept(reply)
-        except Malformed as refusal:
+        except MalformedReply as refusal:
             return Rejected(request.unit, str(refusal), 1)
 
 
-def unit(name: str) -> Unit[str]:
+def unit(name: str) -> PackableUnit[str]:
     """A unit whose good reply names it."""
 
     def parse(reply: ChatReply) -> str:
         if name not in reply.text:
-            raise Malformed(f"{name} is not there")
+            raise MalformedReply(f"{name} is not there")
         return reply.text
 
-    return Unit(ChatRequest("summarise", (Message("system", "alone"), Message("user", name)), unit=name), parse)
+    return PackableUnit(ChatRequest("summarise", (Message("system", "alone"), Message("user", name)), unit=name), parse)
 
 
-async def ask(chat: Chat, names: str, packing: Packing = ALL) -> list[str | Rejected]:
+async def ask(chat: Chat, names: str, packing: PackingOptions = ALL) -> list[str | Rejected]:
     services = Services(chat, None, None, None, len)  # type: ignore[arg-type]
     return await ask_packed([unit(name) for name in names], packing, "summarise", SYSTEM, services)
 
@@ -73,7 +73,11 @@ async def test_one_call_does_all_and_each_unit_gets_its_own_part() -> None:
 
 async def test_a_unit_alone_is_asked_as_ever() -> None:
     chat = Chat(each)
-    assert await ask(chat, "ab", Packing(1000, 1)) == await ask(chat, "ab", Packing(0, 8)) == ["a alone", "b alone"]
+    assert (
+        await ask(chat, "ab", PackingOptions(1000, 1))
+        == await ask(chat, "ab", PackingOptions(0, 8))
+        == ["a alone", "b alone"]
+    )
     assert chat.asked == [("a",), ("b",)] * 2
     assert await ask(chat, "") == []
 
@@ -105,9 +109,9 @@ CLUSTERS = [
 ]
 
 
-def clusters() -> list[Unit[Summary]]:
+def clusters() -> list[PackableUnit[SummaryReply]]:
     return [
-        Unit(
+        PackableUnit(
             summary_request(members, Prompts(), ["concept"], None),
             lambda reply, names=tuple(name for name, _, _ in members): parse_summary(reply, len(names), names),
         )
@@ -116,8 +120,10 @@ def clusters() -> list[Unit[Summary]]:
 
 
 def services(model: ExtractiveModel | RecordedModel) -> Services:
-    caller = Caller(Budget(Treasury({"endpoint": Allowance(None, None, 8)})), Patience(1, 0.0))
-    pool = Pool({"summarise": [PricedModel("endpoint", model)]}, None, caller, len)
+    caller = RetryingClient(
+        RateLimiter(QuotaCoordinator({"endpoint": EndpointLimits(None, None, 8)})), RetryPolicy(1, 0.0)
+    )
+    pool = EndpointPool({"summarise": [PricedModel("endpoint", model)]}, None, caller, len)
     return Services(pool, None, None, None, len)  # type: ignore[arg-type]
 
 
@@ -131,7 +137,7 @@ async def test_recorded_replies_of_single_units_are_used_before_the_fallback(tmp
     model = RecordedModel(path, fallback=built_in)
     system = Prompts().system(PACKED["summarise"], None, meta_types="concept")
     first, second = await ask_packed(units, ALL, "summarise", system, services(model))
-    assert isinstance(first, Summary)
+    assert isinstance(first, SummaryReply)
     assert first.entities[0].name == "Recorded name"
     (alone,) = await ask_packed(units[1:], ALL, "summarise", system, services(built_in))
     assert second == alone

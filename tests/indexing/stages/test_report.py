@@ -16,7 +16,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import Deferred, ModelUnavailable
 from hirag_dist.execution.stage import Services, Tables
 from hirag_dist.indexing.stages.communities import OutlineReports
-from hirag_dist.indexing.stages.packed_calls import Packing
+from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import EntityLines, RelationLines
 from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS
@@ -119,7 +119,7 @@ async def written(chat: Chat, tables: Tables, max_tokens: int = 150, max_units: 
         max_tokens=max_tokens,
         min_entities=4,
         tokenizer="words",
-        packing=Packing(10**6, max_units),
+        packing=PackingOptions(10**6, max_units),
         same_language=False,
         prompts=Prompts(),
         models=("scripted",),

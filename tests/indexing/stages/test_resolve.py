@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.entities.resolution.candidate_pairs import Rules
+from hirag_dist.core.entities.resolution.candidate_pairs import PairRules
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.execution.stage import Stage, Tables
 from hirag_dist.indexing.stages.embed import vector_table
@@ -96,7 +96,7 @@ async def test_vectors_may_come_in_several_pieces_and_any_order() -> None:
     vectors = vector_table(kept["entity_id"], turned).take([3, 1, 2, 0])
     pieces = pa.concat_tables([vectors.slice(0, 1), vectors.slice(1, 2), vectors.slice(3)])
     assert pieces["vector"].num_chunks == 3
-    stage = ProposePairs(Rules(("vector",), 0.8, 0.6), 2)
+    stage = ProposePairs(PairRules(("vector",), 0.8, 0.6), 2)
     for given in (vectors, pieces, vectors.sort_by("id")):
         found = (await run(stage, entities=kept, relations=RELATIONS.empty_table(), vectors=given))["pairs"].to_pylist()
         assert [(row["left_id"], row["right_id"]) for row in found] == [

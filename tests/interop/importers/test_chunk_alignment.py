@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from hirag_dist.core.text.ids import chunk_id, document_id
-from hirag_dist.interop.importers.chunk_alignment import Places, place
+from hirag_dist.interop.importers.chunk_alignment import ChunkPlacement, place
 from hirag_dist.interop.importers.model import SourceChunk, SourceDocument, SourceGraph
 
 
-def placed(documents: list[SourceDocument], chunks: list[SourceChunk]) -> tuple[Places, list[tuple[str, str]]]:
+def placed(documents: list[SourceDocument], chunks: list[SourceChunk]) -> tuple[ChunkPlacement, list[tuple[str, str]]]:
     source = SourceGraph("jsonl", documents, chunks, [], [])
     return place(source, len), source.left_out
 
 
-def spans(places: Places) -> list[Any]:
+def spans(places: ChunkPlacement) -> list[Any]:
     return [(row["start"], row["end"], row["text"]) for row in places.chunks.to_pylist()]
 
 

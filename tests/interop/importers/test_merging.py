@@ -7,14 +7,14 @@ import math
 import pytest
 
 from hirag_dist.core.text.ids import content_id, entity_id
-from hirag_dist.interop.importers.merging import Merged, merge
+from hirag_dist.interop.importers.merging import MergedGraph, merge
 from hirag_dist.interop.importers.model import SourceDocument, SourceEntity, SourceGraph, SourceRelation
 
 IDS = {"c1": "C1", "c2": "C2"}
 UNKNOWN = content_id("unknown chunk", "gone")
 
 
-def merged(entities: list[SourceEntity], relations: list[SourceRelation]) -> tuple[Merged, list[tuple[str, str]]]:
+def merged(entities: list[SourceEntity], relations: list[SourceRelation]) -> tuple[MergedGraph, list[tuple[str, str]]]:
     source = SourceGraph("jsonl", [], [], entities, relations)
     return merge(source, IDS), source.left_out
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.llm.limits.adaptive import Allowance, Pace
+from hirag_dist.llm.limits.adaptive import EndpointLimits, GcraBucket
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.limits import Gate
+from hirag_dist.testing.simulator.limits import SimulatedLimits
 
 
-def begins(allowance: Allowance, tokens: int, until: float) -> list[float]:
+def begins(allowance: EndpointLimits, tokens: int, until: float) -> list[float]:
     """Return the times at which calls begin when each is asked for as soon as it is allowed."""
     now, times = 0.0, []
     while True:
@@ -26,16 +26,16 @@ def begins(allowance: Allowance, tokens: int, until: float) -> list[float]:
 
 @pytest.mark.parametrize(("rpm", "tpm", "tokens"), [(600, None, 10), (None, 6000, 10), (600, 60_000, 100)])
 def test_a_known_rate_is_kept_and_used(rpm: float | None, tpm: float | None, tokens: int) -> None:
-    times = begins(Allowance(rpm, tpm, 8), tokens, until=60.0)
+    times = begins(EndpointLimits(rpm, tpm, 8), tokens, until=60.0)
     assert 598 <= len(times) <= 611  # a second's worth is there at once
 
 
 def test_of_two_limits_the_tighter_holds() -> None:
-    assert len(begins(Allowance(600, 6000, 8), 100, until=60.0)) <= 62
+    assert len(begins(EndpointLimits(600, 6000, 8), 100, until=60.0)) <= 62
 
 
 def test_an_allowance_that_was_not_used_is_kept_for_a_while_and_no_longer() -> None:
-    allowance = Allowance(600, None, 8, burst_s=10)
+    allowance = EndpointLimits(600, None, 8, burst_s=10)
     begins(allowance, 1, until=5.0)
     after_a_pause = [allowance.room(1000.0)[0]]
     for _ in range(100):
@@ -46,12 +46,12 @@ def test_an_allowance_that_was_not_used_is_kept_for_a_while_and_no_longer() -> N
 
 
 def test_a_run_does_not_begin_with_more_than_a_second_s_worth() -> None:
-    allowance = Allowance(600, None, 8, burst_s=60)
+    allowance = EndpointLimits(600, None, 8, burst_s=60)
     assert allowance.room(7.0)[0] == pytest.approx(10)
 
 
 def test_tokens_that_were_not_used_come_back() -> None:
-    allowance = Allowance(None, 6000, 8, burst_s=1)
+    allowance = EndpointLimits(None, 6000, 8, burst_s=1)
     allowance.take(0.0, 1, 700)
     assert allowance.wait_s(0.0) == pytest.approx(6.01)
     allowance.take(0.0, 0, -600)
@@ -60,7 +60,7 @@ def test_tokens_that_were_not_used_come_back() -> None:
 
 @pytest.mark.parametrize(("rpm", "burst_s"), [(3.0, 10.0), (40.0, 1.0), (600.0, 10.0)])
 def test_a_rate_of_which_a_burst_is_less_than_one_call_is_kept_and_used(rpm: float, burst_s: float) -> None:
-    pace, now, n_calls = Pace(rpm / 60, burst_s), 1000.0, 0
+    pace, now, n_calls = GcraBucket(rpm / 60, burst_s), 1000.0, 0
     pace.begin(now)
     while now < 1600.0:
         wait_s = pace.wait_s(now)
@@ -73,7 +73,7 @@ def test_a_rate_of_which_a_burst_is_less_than_one_call_is_kept_and_used(rpm: flo
 
 
 def test_a_call_larger_than_the_burst_waits_for_a_full_burst_and_then_goes() -> None:
-    pace = Pace(10.0, 2.0)
+    pace = GcraBucket(10.0, 2.0)
     pace.begin(0.0)
     assert pace.wait_s(0.0, 500) == pytest.approx(2.0)
     pace.take(2.0, 500)
@@ -89,7 +89,7 @@ def test_a_call_larger_than_the_burst_waits_for_a_full_burst_and_then_goes() -> 
 def test_no_window_of_time_sees_more_than_its_rate_and_one_burst(
     rate: float, burst_s: float, gaps: list[float]
 ) -> None:
-    pace = Pace(rate, burst_s)
+    pace = GcraBucket(rate, burst_s)
     pace.begin(0.0)
     now, taken = 0.0, []
     for gap in gaps:
@@ -104,7 +104,7 @@ def test_no_window_of_time_sees_more_than_its_rate_and_one_burst(
 
 
 def test_the_endpoint_s_headers_name_what_the_configuration_leaves_open() -> None:
-    allowance = Allowance(None, 60_000, 8)
+    allowance = EndpointLimits(None, 60_000, 8)
     allowance.heard(0.0, 1200, 240_000)
     assert allowance.limits() == (20.0, 1000.0)  # the configured limit is the lower one and stays
     allowance.heard(1.0, 600, 30_000)
@@ -112,7 +112,7 @@ def test_the_endpoint_s_headers_name_what_the_configuration_leaves_open() -> Non
 
 
 def test_retry_after_stops_every_call() -> None:
-    allowance = Allowance(6000, None, 8)
+    allowance = EndpointLimits(6000, None, 8)
     allowance.limited(5.0, 2.5, "requests", 3)
     assert allowance.wait_s(5.0) == pytest.approx(2.5)
     assert allowance.pause_s(6.0) == pytest.approx(1.5)
@@ -120,7 +120,7 @@ def test_retry_after_stops_every_call() -> None:
 
 
 def test_too_many_at_a_time_means_fewer_and_then_one_more_at_a_time() -> None:
-    allowance = Allowance(None, None, None)
+    allowance = EndpointLimits(None, None, None)
     for n in range(40):  # slow start: as many more as came back
         allowance.answered(n * 0.1, 1, 10, 0.1, int(allowance.window))
     assert allowance.window == 48
@@ -135,14 +135,14 @@ def test_too_many_at_a_time_means_fewer_and_then_one_more_at_a_time() -> None:
 
 
 def test_a_window_that_is_not_used_does_not_grow() -> None:
-    allowance = Allowance(None, None, None)
+    allowance = EndpointLimits(None, None, None)
     for n in range(100):
         allowance.answered(n * 0.1, 1, 10, 0.1, 2)
     assert allowance.window == 8
 
 
 def test_a_known_concurrency_is_never_passed() -> None:
-    allowance = Allowance(None, None, 12)
+    allowance = EndpointLimits(None, None, 12)
     for n in range(1000):
         allowance.answered(n * 0.01, 1, 10, 0.1, 12)
     assert allowance.window == 12
@@ -150,7 +150,7 @@ def test_a_known_concurrency_is_never_passed() -> None:
 
 def test_replies_that_get_slower_without_getting_more_stop_the_search() -> None:
     """An endpoint that works on four calls and lets the others wait: more in flight only take longer."""
-    allowance = Allowance(None, None, None)
+    allowance = EndpointLimits(None, None, None)
     now = 0.0
     for _ in range(400):
         in_flight = int(allowance.window)
@@ -160,7 +160,7 @@ def test_replies_that_get_slower_without_getting_more_stop_the_search() -> None:
 
 
 def test_time_outs_halve_the_window_nearly_and_once() -> None:
-    allowance = Allowance(None, None, 100)
+    allowance = EndpointLimits(None, None, 100)
     for _ in range(50):
         allowance.slow(10.0)
     assert allowance.window == pytest.approx(70)
@@ -174,8 +174,8 @@ def test_an_unknown_limit_is_found_with_few_refusals(limit: dict[str, float], la
     """The simulator's gate, asked as the treasury would: it says what was too much, and never how long to wait."""
     now = [0.0]
     options = SimulatorOptions(burst_s=5.0, latency_ms=latency_s * 1000, **limit)  # type: ignore[arg-type]
-    gate = Gate(options, lambda: now[0])
-    allowance = Allowance(None, None, None)
+    gate = SimulatedLimits(options, lambda: now[0])
+    allowance = EndpointLimits(None, None, None)
     running: deque[float] = deque()
     answered = refused = 0
     while now[0] < 120.0:
@@ -202,7 +202,7 @@ def test_an_unknown_limit_is_found_with_few_refusals(limit: dict[str, float], la
 def test_a_storm_of_refusals_does_not_slow_calls_down_for_long() -> None:
     """An endpoint without limits refuses everything for two seconds, twice: no limit is to be learnt from that."""
     latency_s = 0.08
-    allowance = Allowance(None, None, 8)
+    allowance = EndpointLimits(None, None, 8)
     running: deque[float] = deque()
     answered_at: list[float] = []
     for step in range(6000):
@@ -222,7 +222,7 @@ def test_a_storm_of_refusals_does_not_slow_calls_down_for_long() -> None:
 
 
 def test_what_headers_name_can_rise_again_up_to_what_is_configured() -> None:
-    allowance = Allowance(600, None, 8)
+    allowance = EndpointLimits(600, None, 8)
     allowance.heard(0.0, 60, None)
     assert allowance.limits()[0] == 1.0
     allowance.heard(1.0, 10_000, None)
@@ -230,7 +230,7 @@ def test_what_headers_name_can_rise_again_up_to_what_is_configured() -> None:
 
 
 def test_a_configured_rate_that_is_refused_again_and_again_is_not_believed() -> None:
-    allowance = Allowance(6000, None, 50)
+    allowance = EndpointLimits(6000, None, 50)
     now = 0.0
     for _ in range(10):
         now += 2.0

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import BudgetReached, StageFailed
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.client import Budget, Permit
-from hirag_dist.llm.limits.coordinator import Treasury
-from hirag_dist.llm.limits.protocol import Events, Loan, Order, State, Want
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.client import Permit, RateLimiter
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.protocol import Lease, LeaseAdjustment, LeaseDemand, UsageReport, WorkerUsage
 
 
-def open_treasury(max_concurrent: int = 1, **limits: Any) -> Treasury:
-    return Treasury({name: Allowance(None, None, max_concurrent) for name in ("e", "f")}, **limits)
+def open_treasury(max_concurrent: int = 1, **limits: Any) -> QuotaCoordinator:
+    return QuotaCoordinator({name: EndpointLimits(None, None, max_concurrent) for name in ("e", "f")}, **limits)
 
 
 async def turns(n_rounds: int = 50) -> None:
@@ -33,7 +33,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_calls_are_served_in_the_order_they_came_and_never_too_many() -> None:
-    budget = Budget(open_treasury(2))
+    budget = RateLimiter(open_treasury(2))
     served: list[int] = []
     held: list[Permit] = []
 
@@ -52,7 +52,7 @@ async def test_calls_are_served_in_the_order_they_came_and_never_too_many() -> N
 
 
 async def test_what_is_more_urgent_goes_first() -> None:
-    budget = Budget(open_treasury(1))
+    budget = RateLimiter(open_treasury(1))
     first = await budget.acquire("e", 1, 0.0)
     order: list[int] = []
 
@@ -69,7 +69,7 @@ async def test_what_is_more_urgent_goes_first() -> None:
 
 
 async def test_one_endpoint_does_not_hold_up_another() -> None:
-    budget = Budget(open_treasury(1))
+    budget = RateLimiter(open_treasury(1))
     first = await budget.acquire("e", 1, 0.0)
     held = asyncio.ensure_future(budget.acquire("e", 1, 0.0))
     await asyncio.wait_for(budget.acquire("f", 1, 0.0), 1)
@@ -79,7 +79,7 @@ async def test_one_endpoint_does_not_hold_up_another() -> None:
 
 
 async def test_a_call_that_gives_up_while_waiting_holds_nothing() -> None:
-    budget = Budget(open_treasury(1))
+    budget = RateLimiter(open_treasury(1))
     held = await budget.acquire("e", 1, 0.0)
     first, second = (asyncio.ensure_future(budget.acquire("e", 1, 0.0)) for _ in range(2))
     await turns()
@@ -97,7 +97,7 @@ async def test_all_workers_together_keep_to_the_limit_and_share_it() -> None:
 
     async def work(number: int) -> None:
         nonlocal in_flight, most
-        budget = Budget(treasury, str(number))
+        budget = RateLimiter(treasury, str(number))
 
         async def call() -> None:
             nonlocal in_flight, most
@@ -123,8 +123,8 @@ async def test_all_workers_together_keep_to_the_limit_and_share_it() -> None:
 
 
 async def test_workers_together_keep_a_rate_and_use_it() -> None:
-    treasury = Treasury({"e": Allowance(6000, None, 100, burst_s=0.05)})  # 100 a second, five at once
-    budgets = [Budget(treasury, str(number)) for number in range(3)]
+    treasury = QuotaCoordinator({"e": EndpointLimits(6000, None, 100, burst_s=0.05)})  # 100 a second, five at once
+    budgets = [RateLimiter(treasury, str(number)) for number in range(3)]
     started = time.monotonic()
 
     async def call(number: int) -> None:
@@ -141,8 +141,8 @@ async def test_workers_together_keep_a_rate_and_use_it() -> None:
 async def test_requests_lent_and_not_used_go_back() -> None:
     """Of 20 calls 15 give up after requests were lent for them: the endpoint's room is short of five in the end."""
     now = [100.0]
-    treasury = Treasury({"e": Allowance(60_000, None, 20, burst_s=10)}, clock=lambda: now[0])
-    budget = Budget(treasury, clock=lambda: now[0])
+    treasury = QuotaCoordinator({"e": EndpointLimits(60_000, None, 20, burst_s=10)}, clock=lambda: now[0])
+    budget = RateLimiter(treasury, clock=lambda: now[0])
     first = await budget.acquire("e", 1, 0.0)
     waiting = [asyncio.ensure_future(budget.acquire("e", 1, 0.0)) for _ in range(19)]
     lent = 1000 - treasury._books["e"].allowance.room(100.0)[0]
@@ -161,7 +161,7 @@ async def test_requests_lent_and_not_used_go_back() -> None:
 async def test_a_spending_limit_is_never_passed_and_nearly_used(n_workers: int) -> None:
     """Calls reserve what they can cost at most and turn out cheaper; the last dollars go to calls one at a time."""
     treasury = open_treasury(8, max_usd=10.0)
-    budgets = [Budget(treasury, str(number)) for number in range(n_workers)]
+    budgets = [RateLimiter(treasury, str(number)) for number in range(n_workers)]
     paid: list[float] = []
     refused: list[str] = []
 
@@ -186,7 +186,7 @@ async def test_a_spending_limit_is_never_passed_and_nearly_used(n_workers: int) 
 
 
 async def test_a_token_limit_counts_what_was_used_and_what_is_reserved() -> None:
-    budget = Budget(open_treasury(9, max_tokens=100))
+    budget = RateLimiter(open_treasury(9, max_tokens=100))
     (await budget.acquire("e", 60, 0.0)).answered(70, 0.0)
     await until(lambda: budget.load("e") == 0)
     with pytest.raises(
@@ -197,7 +197,7 @@ async def test_a_token_limit_counts_what_was_used_and_what_is_reserved() -> None
 
 
 async def test_a_call_that_waits_for_money_in_flight_gets_what_is_left_over() -> None:
-    budget = Budget(open_treasury(9, max_tokens=100))
+    budget = RateLimiter(open_treasury(9, max_tokens=100))
     first = await budget.acquire("e", 80, 0.0)
     waiting = asyncio.ensure_future(budget.acquire("f", 50, 0.0))
     await turns()
@@ -209,15 +209,15 @@ async def test_a_call_that_waits_for_money_in_flight_gets_what_is_left_over() ->
 async def test_who_waits_for_the_pace_behind_one_who_waits_for_money_is_served_in_time() -> None:
     """Of a hundred tokens one is left, too few for a block of two; the first in the queue would take it."""
     now = 0.0
-    treasury = Treasury({"e": Allowance(None, 6000, 10, burst_s=1.0)}, max_tokens=1000, clock=lambda: now)
-    nothing = State(0, 0, 1, 0, 0, 0.0, 0, 0.0)
-    dear = Want(0, tokens=1, spend_tokens=900, first_tokens=1, first_spend_tokens=900)
-    cheap = Want(0, tokens=98, spend_tokens=98, first_tokens=1, first_spend_tokens=1)
-    await treasury.ask("first", "e", nothing, dear, Events())
-    await treasury.ask("second", "e", nothing, cheap, Events())
-    await treasury.tell("second", "e", State(0, 1, 1, 0, 0, 0.0, 0, 0.0), Events())  # its money goes back
-    waits_for_money = asyncio.ensure_future(treasury.ask("third", "e", nothing, dear, Events()))
-    waits_for_pace = asyncio.ensure_future(treasury.ask("fourth", "e", nothing, cheap, Events()))
+    treasury = QuotaCoordinator({"e": EndpointLimits(None, 6000, 10, burst_s=1.0)}, max_tokens=1000, clock=lambda: now)
+    nothing = WorkerUsage(0, 0, 1, 0, 0, 0.0, 0, 0.0)
+    dear = LeaseDemand(0, tokens=1, spend_tokens=900, first_tokens=1, first_spend_tokens=900)
+    cheap = LeaseDemand(0, tokens=98, spend_tokens=98, first_tokens=1, first_spend_tokens=1)
+    await treasury.ask("first", "e", nothing, dear, UsageReport())
+    await treasury.ask("second", "e", nothing, cheap, UsageReport())
+    await treasury.tell("second", "e", WorkerUsage(0, 1, 1, 0, 0, 0.0, 0, 0.0), UsageReport())  # its money goes back
+    waits_for_money = asyncio.ensure_future(treasury.ask("third", "e", nothing, dear, UsageReport()))
+    waits_for_pace = asyncio.ensure_future(treasury.ask("fourth", "e", nothing, cheap, UsageReport()))
     await turns()
     assert not waits_for_pace.done()
     now = 1.0
@@ -228,7 +228,7 @@ async def test_who_waits_for_the_pace_behind_one_who_waits_for_money_is_served_i
 
 async def test_a_paused_endpoint_is_left_alone_by_every_worker() -> None:
     treasury = open_treasury(8)
-    one, other = Budget(treasury, "1"), Budget(treasury, "2")
+    one, other = RateLimiter(treasury, "1"), RateLimiter(treasury, "2")
     permit = await one.acquire("e", 1, 0.0)
     (await other.acquire("e", 1, 0.0)).answered(1, 0.0)
     permit.limited(0.15, "requests")
@@ -242,7 +242,7 @@ async def test_a_paused_endpoint_is_left_alone_by_every_worker() -> None:
 
 async def test_what_a_dead_worker_held_returns_and_counts_as_spent() -> None:
     treasury = open_treasury(2, max_tokens=100)
-    dead, alive = Budget(treasury, "dead"), Budget(treasury, "alive")
+    dead, alive = RateLimiter(treasury, "dead"), RateLimiter(treasury, "alive")
     for _ in range(2):
         await dead.acquire("e", 20, 0.0)
     await turns()
@@ -257,36 +257,38 @@ async def test_what_a_dead_worker_held_returns_and_counts_as_spent() -> None:
 
 async def test_a_report_from_before_a_loan_frees_nothing() -> None:
     treasury = open_treasury(4)
-    nothing = State(0, 0, 0, 0, 0, 0.0, 0, 0.0)
-    loan = await treasury.ask("w", "e", nothing, Want(0, slots=4), Events())
+    nothing = WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0)
+    loan = await treasury.ask("w", "e", nothing, LeaseDemand(0, slots=4), UsageReport())
     assert (loan.number, loan.slots) == (1, 4)
-    await treasury.tell("w", "e", nothing, Events())  # sent before it knew
-    waiting = asyncio.ensure_future(treasury.ask("x", "e", nothing, Want(0, slots=1), Events()))
+    await treasury.tell("w", "e", nothing, UsageReport())  # sent before it knew
+    waiting = asyncio.ensure_future(treasury.ask("x", "e", nothing, LeaseDemand(0, slots=1), UsageReport()))
     await turns()
     assert not waiting.done()
-    order = await treasury.tell("w", "e", State(1, 3, 2, 0, 0, 0.0, 0, 0.0), Events())
+    order = await treasury.tell("w", "e", WorkerUsage(1, 3, 2, 0, 0, 0.0, 0, 0.0), UsageReport())
     assert (await waiting).slots == 1
     assert order.slots <= 4
 
 
 async def test_nobody_waits_for_a_lender_that_is_gone() -> None:
     class Gone:
-        async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
+        async def ask(
+            self, holder: str, endpoint: str, state: WorkerUsage, want: LeaseDemand, events: UsageReport
+        ) -> Lease:
             raise StageFailed("gone")
 
-        async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
+        async def tell(self, holder: str, endpoint: str, state: WorkerUsage, events: UsageReport) -> LeaseAdjustment:
             raise StageFailed("gone")
 
         async def leave(self, holder: str) -> None:
             pass
 
-    budget = Budget(Gone())
+    budget = RateLimiter(Gone())
     with pytest.raises(StageFailed, match="gone"):
         await asyncio.wait_for(budget.acquire("e", 1, 0.0), 5)
 
 
 def test_a_budget_serves_one_event_loop_after_another() -> None:
-    budget = Budget(open_treasury(1))
+    budget = RateLimiter(open_treasury(1))
 
     async def use() -> None:
         (await asyncio.wait_for(budget.acquire("e", 1, 0.0), 5)).answered(1, 0.0)
@@ -298,14 +300,16 @@ def test_a_budget_serves_one_event_loop_after_another() -> None:
 class Wire:
     """A treasury at the end of a wire: reports take a while to arrive, the first is lost."""
 
-    def __init__(self, treasury: Treasury) -> None:
+    def __init__(self, treasury: QuotaCoordinator) -> None:
         self._treasury = treasury
         self._n_told = 0
 
-    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
+    async def ask(
+        self, holder: str, endpoint: str, state: WorkerUsage, want: LeaseDemand, events: UsageReport
+    ) -> Lease:
         return await self._treasury.ask(holder, endpoint, state, want, events)
 
-    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
+    async def tell(self, holder: str, endpoint: str, state: WorkerUsage, events: UsageReport) -> LeaseAdjustment:
         self._n_told += 1
         await asyncio.sleep(0.08)
         if self._n_told == 1:
@@ -319,7 +323,7 @@ class Wire:
 async def test_the_last_report_arrives_also_while_another_is_on_its_way() -> None:
     treasury = open_treasury(1)
     wire = Wire(treasury)
-    one, other = Budget(wire, "1"), Budget(wire, "2")
+    one, other = RateLimiter(wire, "1"), RateLimiter(wire, "2")
     permit = await one.acquire("e", 1, 0.0)
     waiting = asyncio.ensure_future(other.acquire("e", 1, 0.0))
     for _ in range(3):
@@ -331,9 +335,9 @@ async def test_the_last_report_arrives_also_while_another_is_on_its_way() -> Non
 
 
 async def test_workers_come_down_to_a_window_that_became_smaller() -> None:
-    allowance = Allowance(None, None, 12)
-    treasury = Treasury({"e": allowance})
-    budgets = [Budget(treasury, str(number)) for number in range(2)]
+    allowance = EndpointLimits(None, None, 12)
+    treasury = QuotaCoordinator({"e": allowance})
+    budgets = [RateLimiter(treasury, str(number)) for number in range(2)]
     held = [[await each.acquire("e", 1, 0.0) for _ in range(6)] for each in budgets]
     allowance.limited(0.0, None, "concurrency", 6)
     window = int(allowance.window)
@@ -353,7 +357,7 @@ async def test_workers_come_down_to_a_window_that_became_smaller() -> None:
 
 
 async def test_a_call_that_ends_after_its_budget_was_closed_reports_to_nobody() -> None:
-    budget = Budget(open_treasury())
+    budget = RateLimiter(open_treasury())
     permit = await budget.acquire("e", 1, 0.0)
     budget.close()
     before = asyncio.all_tasks()
@@ -365,9 +369,9 @@ async def test_a_call_that_ends_after_its_budget_was_closed_reports_to_nobody() 
 
 async def test_workers_report_the_less_often_the_more_of_them_there_are() -> None:
     treasury = open_treasury(1000)
-    nothing = Events()
+    nothing = UsageReport()
 
-    busy = State(0, 0, 1, 1, 0, 0.0, 0, 0.0)
+    busy = WorkerUsage(0, 0, 1, 1, 0, 0.0, 0, 0.0)
     alone = await treasury.tell("w0", "e", busy, nothing)
     for number in range(1, 1000):
         last = await treasury.tell(f"w{number}", "e", busy, nothing)
@@ -390,13 +394,15 @@ async def test_a_message_costs_the_same_with_a_thousand_workers_as_with_a_hundre
     books.accounts = Watched()
     waiting = []
     for number in range(1000):
-        want = Want(0, slots=1)
+        want = LeaseDemand(0, slots=1)
         waiting.append(
-            asyncio.ensure_future(treasury.ask(f"w{number}", "e", State(0, 0, 0, 0, 0, 0.0, 0, 0.0), want, Events()))
+            asyncio.ensure_future(
+                treasury.ask(f"w{number}", "e", WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0), want, UsageReport())
+            )
         )
     await turns(5)
     assert sum(each.done() for each in waiting) == 10
-    await treasury.tell("w0", "e", State(1, 0, 1, 1, 0, 0.0, 0, 0.0), Events())
+    await treasury.tell("w0", "e", WorkerUsage(1, 0, 1, 1, 0, 0.0, 0, 0.0), UsageReport())
     assert Watched.looks == 0
     for each in waiting:
         each.cancel()
@@ -407,13 +413,13 @@ async def test_a_message_costs_the_same_with_a_thousand_workers_as_with_a_hundre
 async def test_an_endpoint_that_only_refuses_is_complained_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
     treasury = open_treasury(9, clock=lambda: now[0])
-    idle = State(0, 0, 0, 0, 0, 0.0, 0, 0.0)
+    idle = WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0)
 
     async def refused(seconds: int) -> list[str]:
         caplog.clear()
         for _ in range(seconds):
             now[0] += 1.0
-            await treasury.tell("a", "e", idle, Events(limited=((None, "", 1),)))
+            await treasury.tell("a", "e", idle, UsageReport(limited=((None, "", 1),)))
         return [record.getMessage() for record in caplog.records]
 
     assert await refused(15) == []
@@ -422,27 +428,27 @@ async def test_an_endpoint_that_only_refuses_is_complained_of_now_and_then(caplo
     assert "llm.patience_s" in said
     assert "rpm" in said
     assert len(await refused(120)) == 2
-    await treasury.tell("b", "e", idle, Events(answered=1))
+    await treasury.tell("b", "e", idle, UsageReport(answered=1))
     assert caplog.records[-1].getMessage() == "endpoint e answers again"
     assert await refused(14) == []
-    await treasury.tell("b", "e", idle, Events(answered=1))
+    await treasury.tell("b", "e", idle, UsageReport(answered=1))
     assert caplog.records == []  # nothing was said, so nothing is taken back
 
 
-NOTHING = State(0, 0, 0, 0, 0, 0.0, 0, 0.0)
+NOTHING = WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0)
 
 
 async def test_where_many_wait_a_block_is_lent_whole() -> None:
     """A thousand requests a second, twenty to a block: lent one by one there would be a question for each."""
     now = [100.0]
-    treasury = Treasury({"e": Allowance(60_000, None, 1000, burst_s=1.0)}, clock=lambda: now[0])
+    treasury = QuotaCoordinator({"e": EndpointLimits(60_000, None, 1000, burst_s=1.0)}, clock=lambda: now[0])
     allowance = treasury._books["e"].allowance
     allowance.take(100.0, allowance.room(100.0)[0], 0.0)
-    want = Want(0, requests=4, first_requests=1)
-    loans = [asyncio.ensure_future(treasury.ask(str(number), "e", NOTHING, want, Events())) for number in range(3)]
+    want = LeaseDemand(0, requests=4, first_requests=1)
+    loans = [asyncio.ensure_future(treasury.ask(str(number), "e", NOTHING, want, UsageReport())) for number in range(3)]
     for after_ms, n_served in ((1, 0), (3, 0), (4, 1), (7, 1), (8, 2), (12, 3)):
         now[0] = 100.0 + after_ms / 1000 + 1e-6
-        await treasury.tell("x", "e", NOTHING, Events())
+        await treasury.tell("x", "e", NOTHING, UsageReport())
         await turns()
         assert sum(each.done() for each in loans) == n_served
     assert [(await each).requests for each in loans] == [4, 4, 4]
@@ -452,15 +458,15 @@ async def test_where_many_wait_a_block_is_lent_whole() -> None:
 async def test_what_was_saved_up_is_shared_by_those_who_wait() -> None:
     """Thirty requests a second, a block is one: who asks twice a second gets fifteen."""
     now = [100.0]
-    treasury = Treasury({"e": Allowance(1800, None, 1000, burst_s=1.0)}, clock=lambda: now[0])
-    want = Want(0, requests=64, first_requests=1)
-    assert (await treasury.ask("a", "e", NOTHING, want, Events())).requests == 30
+    treasury = QuotaCoordinator({"e": EndpointLimits(1800, None, 1000, burst_s=1.0)}, clock=lambda: now[0])
+    want = LeaseDemand(0, requests=64, first_requests=1)
+    assert (await treasury.ask("a", "e", NOTHING, want, UsageReport())).requests == 30
     now[0] = 100.5
-    assert (await treasury.ask("a", "e", NOTHING, want, Events())).requests == 15
-    waiting = [asyncio.ensure_future(treasury.ask(name, "e", NOTHING, want, Events())) for name in ("b", "c")]
+    assert (await treasury.ask("a", "e", NOTHING, want, UsageReport())).requests == 15
+    waiting = [asyncio.ensure_future(treasury.ask(name, "e", NOTHING, want, UsageReport())) for name in ("b", "c")]
     await turns()
     now[0] = 101.0
-    await treasury.tell("x", "e", NOTHING, Events())
+    await treasury.tell("x", "e", NOTHING, UsageReport())
     lent = [(await asyncio.wait_for(each, 5)).requests for each in waiting]
     assert 14 <= sum(lent) <= 15
     assert min(lent) >= 7
@@ -468,12 +474,12 @@ async def test_what_was_saved_up_is_shared_by_those_who_wait() -> None:
 
 async def test_a_loan_of_no_rate_holds_until_the_next_report_of_many_workers() -> None:
     treasury = open_treasury(4000)
-    want = Want(0, requests=1, first_requests=1)
-    alone = await treasury.ask("w0", "e", State(0, 0, 1, 1, 0, 0.0, 0, 0.0), want, Events())
+    want = LeaseDemand(0, requests=1, first_requests=1)
+    alone = await treasury.ask("w0", "e", WorkerUsage(0, 0, 1, 1, 0, 0.0, 0, 0.0), want, UsageReport())
     for number in range(1000):
-        await treasury.tell(f"w{number}", "e", State(0, 1, 1, 1, 0, 0.0, 0, 0.0), Events())
-    last = await treasury.ask("w0", "e", State(0, 1, 1, 1, 0, 0.0, 0, 0.0), want, Events())
-    order = await treasury.tell("w0", "e", State(0, 2, 1, 1, 0, 0.0, 0, 0.0), Events())
+        await treasury.tell(f"w{number}", "e", WorkerUsage(0, 1, 1, 1, 0, 0.0, 0, 0.0), UsageReport())
+    last = await treasury.ask("w0", "e", WorkerUsage(0, 1, 1, 1, 0, 0.0, 0, 0.0), want, UsageReport())
+    order = await treasury.tell("w0", "e", WorkerUsage(0, 2, 1, 1, 0, 0.0, 0, 0.0), UsageReport())
     assert alone.valid_s < 1.0 < last.valid_s <= order.report_s
 
 
@@ -484,14 +490,16 @@ class Told:
         self.pause_s = pause_s
         self.n_loans = self.n_asked = self.n_told = 0
 
-    async def ask(self, holder: str, endpoint: str, state: State, want: Want, events: Events) -> Loan:
+    async def ask(
+        self, holder: str, endpoint: str, state: WorkerUsage, want: LeaseDemand, events: UsageReport
+    ) -> Lease:
         self.n_loans += 1
         self.n_asked += want.first_requests  # for permits of the pace; money goes back whenever nobody waits
-        return Loan(self.n_loans, 2, 0 if want.slots else 1000, 10**6, 10**6, 0.0, 60.0)
+        return Lease(self.n_loans, 2, 0 if want.slots else 1000, 10**6, 10**6, 0.0, 60.0)
 
-    async def tell(self, holder: str, endpoint: str, state: State, events: Events) -> Order:
+    async def tell(self, holder: str, endpoint: str, state: WorkerUsage, events: UsageReport) -> LeaseAdjustment:
         self.n_told += 1
-        return Order(2, self.pause_s, 60.0)
+        return LeaseAdjustment(2, self.pause_s, 60.0)
 
     async def leave(self, holder: str) -> None:
         """Nothing was noted."""
@@ -499,7 +507,7 @@ class Told:
 
 async def test_calls_that_others_follow_are_not_reported_each() -> None:
     lender = Told()
-    budget = Budget(lender)
+    budget = RateLimiter(lender)
     first = await budget.acquire("e", 1, 0.0)
     await until(lambda: lender.n_told == 1)  # it learns how often it is to report
     waiting = [asyncio.ensure_future(budget.acquire("e", 1, 0.0)) for _ in range(100)]
@@ -514,7 +522,7 @@ async def test_calls_that_others_follow_are_not_reported_each() -> None:
 
 async def test_what_was_lent_before_a_pause_is_not_used_after_it_was_told() -> None:
     lender = Told(pause_s=0.02)
-    budget = Budget(lender)
+    budget = RateLimiter(lender)
     permit = await budget.acquire("e", 1, 0.0)
     await until(lambda: lender.n_told > 0)
     assert lender.n_asked == 1

@@ -7,21 +7,21 @@ import random
 
 import pytest
 
-from hirag_dist.llm.limits.adaptive import Allowance
-from hirag_dist.llm.limits.leases import Books, Queue, Waiting
-from hirag_dist.llm.limits.protocol import Loan, State, Want
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.leases import EndpointLeases, LeaseQueue, LeaseRequest
+from hirag_dist.llm.limits.protocol import Lease, LeaseDemand, WorkerUsage
 
 
-def state(slots: int = 0, busy: int = 0, slot_loan: int = 0) -> State:
-    return State(slot_loan, 0, slots, busy, 0, 0.0, 0, 0.0)
+def state(slots: int = 0, busy: int = 0, slot_loan: int = 0) -> WorkerUsage:
+    return WorkerUsage(slot_loan, 0, slots, busy, 0, 0.0, 0, 0.0)
 
 
-def question(holder: str, order: int, slots: int = 0, priority: int = 0, requests: int = 0) -> Waiting:
-    answer: asyncio.Future[Loan] = asyncio.get_running_loop().create_future()
-    return Waiting(holder, Want(priority, slots=slots, first_requests=requests), order, answer)
+def question(holder: str, order: int, slots: int = 0, priority: int = 0, requests: int = 0) -> LeaseRequest:
+    answer: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
+    return LeaseRequest(holder, LeaseDemand(priority, slots=slots, first_requests=requests), order, answer)
 
 
-def check(books: Books) -> None:
+def check(books: EndpointLeases) -> None:
     accounts = books.accounts.values()
     assert books.slots == sum(each.slots for each in accounts)
     assert books.busy == sum(each.busy for each in accounts)
@@ -34,8 +34,8 @@ def check(books: Books) -> None:
 @pytest.mark.parametrize("seed", range(5))
 async def test_sums_hold_through_reports_loans_questions_and_deaths(seed: int) -> None:
     rng = random.Random(seed)
-    books = Books("e", Allowance(None, None, 100))
-    asked: list[Waiting] = []
+    books = EndpointLeases("e", EndpointLimits(None, None, 100))
+    asked: list[LeaseRequest] = []
     for number in range(600):
         holder = f"w{rng.randrange(6)}"
         account = books.accounts.get(holder)
@@ -60,7 +60,7 @@ async def test_sums_hold_through_reports_loans_questions_and_deaths(seed: int) -
 
 
 async def test_shares_of_those_who_want_more_take_what_the_others_leave_by_hand() -> None:
-    books = Books("e", Allowance(None, None, 100))
+    books = EndpointLeases("e", EndpointLimits(None, None, 100))
     for number in range(8):  # each has one call in flight, and no other
         books.note(f"idle {number}", state(slots=1, busy=1))
     for order, slots in enumerate((60, 2)):
@@ -76,7 +76,7 @@ async def test_shares_of_those_who_want_more_take_what_the_others_leave_by_hand(
 
 
 async def test_a_state_from_before_a_loan_frees_nothing() -> None:
-    books = Books("e", Allowance(None, None, 10))
+    books = EndpointLeases("e", EndpointLimits(None, None, 10))
     books.note("w", state())
     books.lend_slots(books.accounts["w"], 4)
     books.note("w", state(slots=0, busy=2, slot_loan=0))
@@ -86,7 +86,7 @@ async def test_a_state_from_before_a_loan_frees_nothing() -> None:
 
 
 async def test_a_queue_goes_by_priority_then_by_age_and_drops_who_gave_up() -> None:
-    queue = Queue()
+    queue = LeaseQueue()
     entries = [question("w", order, priority=priority) for order, priority in enumerate([1, 0, 1, -1])]
     for each in entries:
         queue.join(each)
@@ -99,7 +99,7 @@ async def test_a_queue_goes_by_priority_then_by_age_and_drops_who_gave_up() -> N
 
 
 async def test_money_alone_is_asked_for_beside_permits_in_one_order() -> None:
-    books = Books("e", Allowance(None, None, 10))
+    books = EndpointLeases("e", EndpointLimits(None, None, 10))
     books.note("w", state())
     for order, requests in enumerate([1, 0, 1, 0]):
         books.join(question("w", order, requests=requests))

@@ -22,14 +22,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.errors import StoreError
-from hirag_dist.llm.reply_store import Compacted, Ledger, Sizes, compact, survey
+from hirag_dist.llm.reply_store import CompactionResult, CompactionSizes, Ledger, compact, ledger_size
 from hirag_dist.llm.reply_store.block_format import Record, pack_block
-from hirag_dist.llm.reply_store.reader import View
+from hirag_dist.llm.reply_store.reader import LedgerReader
 from hirag_dist.llm.reply_store.segment import write_segment
-from hirag_dist.storage.file_locks import Hold
-from hirag_dist.storage.store import Entry, Store
+from hirag_dist.storage.file_locks import FileLock
+from hirag_dist.storage.store import Store, StoreEntry
 
-TINY = Sizes(
+TINY = CompactionSizes(
     segment_bytes=2000,
     batch_bytes=1500,
     block_bytes=300,
@@ -59,7 +59,7 @@ def put_log(store: Store, number: int, records: list[Record]) -> None:
 
 def everything(store: Store, numbers: range) -> list[int]:
     """The numbers whose records a new reader finds, as they were stored."""
-    view = View(store)
+    view = LedgerReader(store)
     view.refresh()
     found = view.find([record(n).key for n in numbers])
     return [n for n in numbers if found.get(record(n).key) == record(n)]
@@ -83,7 +83,7 @@ class TestWhatItDoes:
         assert done.merges
         assert everything(store, range(200)) == list(range(190))
         assert len({name[:16] for name in names(store, ".seg")}) < 5
-        assert survey(store).records < 9 * 30, "most of what was there twice is there once"
+        assert ledger_size(store).records < 9 * 30, "most of what was there twice is there once"
 
     def test_segments_are_bounded_and_share_no_range_of_keys(self, store: Store) -> None:
         for number in range(3):
@@ -92,7 +92,7 @@ class TestWhatItDoes:
         sizes = [store.size(f"ledger/{name}") or 0 for name in names(store, ".seg")]
         assert len(sizes) > 7
         assert max(sizes) < TINY.segment_bytes + 2 * TINY.block_bytes + 200
-        view = View(store)
+        view = LedgerReader(store)
         view.refresh()
         assert all(len(view._places(record(n).key)) == 1 for n in range(300))
 
@@ -101,11 +101,11 @@ class TestWhatItDoes:
         for number in range(7):
             write_segment(store, f"{number:016x}-00000.seg", [record(number)])
         before = store.entries("ledger")
-        assert compact(store) == Compacted()
+        assert compact(store) == CompactionResult()
         assert store.entries("ledger") == before
 
     def test_on_a_store_without_a_ledger_it_does_nothing(self, store: Store) -> None:
-        assert compact(store) == Compacted()
+        assert compact(store) == CompactionResult()
         assert not store.exists("ledger")
 
     def test_the_work_grows_hardly_faster_than_the_ledger(self, store: Store) -> None:
@@ -123,12 +123,12 @@ class TestWhatItDoes:
         put_log(store, 1, [record(n, at=2.0) for n in range(30)])
         put_log(store, 2, [record(n, at=1.0) for n in range(0, 30, 2)])
         write_segment(store, f"{7:016x}-00000.seg", sorted(record(n, at=0.5) for n in range(0, 30, 3)))
-        compact(store, sizes=Sizes(least_logs=1, fan_in=2))
-        view = View(store)
+        compact(store, sizes=CompactionSizes(least_logs=1, fan_in=2))
+        view = LedgerReader(store)
         view.refresh()
         found = view.find([record(n).key for n in range(30)])
         assert [found[record(n).key].at for n in range(6)] == [0.5, 2.0, 1.0, 0.5, 1.0, 2.0]
-        assert survey(store).records == 30
+        assert ledger_size(store).records == 30
 
 
 class TestOldFormat:
@@ -137,10 +137,10 @@ class TestOldFormat:
         lines = [json.dumps({"key": key(n), "at": n / 8, "value": {"text": f"é{n}" * 50}}).encode() for n in range(200)]
         store.append("ledger/a-host-of-old-99-0123abcd.jsonl" + suffix, b"\n".join([*lines, b'{"key": "cut of']))
         os.utime(Path(store.root) / "ledger" / f"a-host-of-old-99-0123abcd.jsonl{suffix}", (0, 0))
-        done = compact(store, sizes=Sizes(batch_bytes=4000))
+        done = compact(store, sizes=CompactionSizes(batch_bytes=4000))
         assert (done.logs, names(store, "jsonl")) == (1, [])
         assert done.segments_written > 3
-        view = View(store)
+        view = LedgerReader(store)
         view.refresh()
         found = view.find([bytes.fromhex(key(n)) for n in range(200)])
         assert [found[bytes.fromhex(key(n))].at for n in range(200)] == [n / 8 for n in range(200)]
@@ -193,10 +193,10 @@ asyncio.run(main())
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "stored\n"
-            assert compact(store, sizes=Sizes(least_logs=1)).logs == 0
+            assert compact(store, sizes=CompactionSizes(least_logs=1)).logs == 0
             process.kill()
-        assert compact(store, sizes=Sizes(least_logs=1)).logs == 1
-        assert survey(store).records == 1
+        assert compact(store, sizes=CompactionSizes(least_logs=1)).logs == 1
+        assert ledger_size(store).records == 1
 
 
 class Killed(BaseException):
@@ -220,7 +220,7 @@ class Dying(Store):
             raise Killed
         return done
 
-    def entries(self, folder: str) -> dict[str, Entry]:
+    def entries(self, folder: str) -> dict[str, StoreEntry]:
         return self._step(lambda: super(Dying, self).entries(folder))  # type: ignore[no-any-return]
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
@@ -229,7 +229,7 @@ class Dying(Store):
     def read_bytes(self, path: str) -> bytes:
         return self._step(lambda: super(Dying, self).read_bytes(path))  # type: ignore[no-any-return]
 
-    def hold(self, path: str, create: bool = False) -> Hold | None:
+    def hold(self, path: str, create: bool = False) -> FileLock | None:
         return self._step(lambda: super(Dying, self).hold(path, create))  # type: ignore[no-any-return]
 
     def delete(self, path: str) -> None:
@@ -268,14 +268,14 @@ def test_killed_at_every_operation(tmp_path: Path, after: bool) -> None:
         compact(store, sizes=replace(TINY, least_logs=1))
         assert everything(store, range(200)) == whole
         assert names(store, ".log") == names(store, "jsonl") == []
-        assert survey(store).n_bytes < 40_000
+        assert ledger_size(store).n_bytes < 40_000
     assert deaths > 50
 
 
 def test_killed_again_and_again_on_one_folder(store: Store) -> None:
     """What killed compactions leave behind is merged first, so it does not pile up."""
     planted(store)
-    before = survey(store).n_bytes
+    before = ledger_size(store).n_bytes
     deaths = 0
     for turn in range(150):
         put_log(store, 100 + turn, [record(n) for n in range(turn % 9 * 10, turn % 9 * 10 + 10)])
@@ -284,7 +284,7 @@ def test_killed_again_and_again_on_one_folder(store: Store) -> None:
             compact(dying, sizes=TINY)
         except Killed:
             deaths += 1
-        assert survey(store).n_bytes < 6 * before
+        assert ledger_size(store).n_bytes < 6 * before
     assert deaths > 15
     assert len(everything(store, range(200))) == 190
 
@@ -343,7 +343,7 @@ FILES = st.lists(st.tuples(st.sampled_from(["log", "segment", "compact"]), st.li
 @given(FILES)
 def test_a_ledger_is_a_dictionary_that_keeps_the_first(steps: list[tuple[str, list[Record]]]) -> None:
     """Keys that share their beginnings, so that blocks and ranges meet in the middle of them."""
-    sizes = Sizes(
+    sizes = CompactionSizes(
         segment_bytes=400,
         batch_bytes=500,
         block_bytes=100,
@@ -355,7 +355,7 @@ def test_a_ledger_is_a_dictionary_that_keeps_the_first(steps: list[tuple[str, li
     expected: dict[bytes, Record] = {}
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
-        view = View(store, cache_bytes=200)
+        view = LedgerReader(store, cache_bytes=200)
         for number, (kind, records) in enumerate(steps):
             if kind == "compact":
                 compact(store, sizes=sizes)
@@ -371,7 +371,7 @@ def test_a_ledger_is_a_dictionary_that_keeps_the_first(steps: list[tuple[str, li
                 view.refresh()
             every = {each.key for _, batch in steps for each in batch}
             assert view.find(every) == expected
-            fresh = View(store)
+            fresh = LedgerReader(store)
             fresh.refresh()
             assert fresh.find(every) == expected
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import StoreError
-from hirag_dist.llm.reply_store import Ledger, survey
+from hirag_dist.llm.reply_store import Ledger, ledger_size
 from hirag_dist.storage.store import Store
 
 
@@ -76,7 +76,7 @@ class TestStoring:
         counting = Counting(store.root)
         await Ledger(counting).put_many({key(n): {"n": n} for n in range(512)})
         assert len(counting.appended) == 1
-        assert survey(store).records == 512
+        assert ledger_size(store).records == 512
 
     async def test_bytes_are_kept_as_they_are(self, store: Store) -> None:
         vector = random.Random(0).randbytes(6144)
@@ -337,7 +337,7 @@ class TestDamagedLogs:
         data = store.read_bytes(f"ledger/{name}")
         (tmp_path / "ledger" / name).write_bytes(data[: whole + keep] if keep > 0 else data[:keep])
         assert await there(store, key("a"), key("b")) == {key("a"): {"n": 1}}
-        assert survey(store).records == 1
+        assert ledger_size(store).records == 1
 
     async def test_a_group_that_is_being_written_is_seen_once_it_is_whole(self, store: Store, tmp_path: Path) -> None:
         writer = Ledger(store)

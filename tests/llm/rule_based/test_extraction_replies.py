@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import Extraction, parse_extraction
+from hirag_dist.core.prompts.reply_parsing import ExtractionReply, parse_extraction
 from hirag_dist.core.prompts.templates import CONTINUE, DONE, Prompts, extraction_request, gleaning_request
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.llm.rule_based import reply_to
@@ -25,12 +25,12 @@ def request(task: str, form: str | None, text: str = STORY) -> ChatRequest:
     return extraction_request(task, text, Prompts(), TYPES, form, entities if "relations" in task else ())
 
 
-def read(request: ChatRequest) -> tuple[str, Extraction]:
+def read(request: ChatRequest) -> tuple[str, ExtractionReply]:
     text = reply_to(request.messages, request.form)
     return text, parse_extraction(ChatReply(text))
 
 
-def keys(extraction: Extraction) -> set[str]:
+def keys(extraction: ExtractionReply) -> set[str]:
     return {name_key(one.name) for one in extraction.entities}
 
 
@@ -143,7 +143,7 @@ def test_delimiters_and_instructions_in_the_text_break_nothing(form: str | None)
 @pytest.mark.parametrize("form", [None, "extract-graph"])
 def test_a_text_about_nothing_gives_an_empty_reply(text: str, form: str | None) -> None:
     reply, extraction = read(request("extract-graph", form, text))
-    assert extraction == Extraction((), ())
+    assert extraction == ExtractionReply((), ())
     assert form is not None or reply == DONE
 
 

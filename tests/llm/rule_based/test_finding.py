@@ -6,11 +6,11 @@ import pytest
 
 from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
 from hirag_dist.llm.rule_based.extraction import candidates
-from hirag_dist.llm.rule_based.names import Found
+from hirag_dist.llm.rule_based.names import NameOccurrence
 from hirag_dist.llm.rule_based.sentences import clean, sentences
 
 
-def found_in(text: str) -> dict[str, Found]:
+def found_in(text: str) -> dict[str, NameOccurrence]:
     return {one.name: one for one in candidates(sentences(clean(text)))}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.core.prompts.packing import split_reply
-from hirag_dist.core.prompts.reply_parsing import Malformed, parse_report, parse_same, parse_summary
+from hirag_dist.core.prompts.reply_parsing import MalformedReply, parse_report, parse_same, parse_summary
 from hirag_dist.core.prompts.templates import (
     PACKED,
     Prompts,
@@ -45,7 +45,7 @@ def requests(task: str, form: str | None) -> list[ChatRequest]:
     return [report_request(entities, relations, [], Prompts(), form) for entities, relations in COMMUNITIES]
 
 
-def parse(task: str, reply: ChatReply | Malformed) -> Any:
+def parse(task: str, reply: ChatReply | MalformedReply) -> Any:
     assert isinstance(reply, ChatReply)
     if task == "same-entity":
         return parse_same(reply)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import Summary, parse_summary, parse_text
+from hirag_dist.core.prompts.reply_parsing import SummaryReply, parse_summary, parse_text
 from hirag_dist.core.prompts.templates import Prompts, describe_request, summary_request
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.llm.rule_based import reply_to
@@ -30,7 +30,7 @@ MUSIC = [
 ]
 
 
-def summary_of(members: list[tuple[str, str, str]], form: str | None) -> Summary:
+def summary_of(members: list[tuple[str, str, str]], form: str | None) -> SummaryReply:
     request = summary_request(members, Prompts(), META, form)
     return parse_summary(ChatReply(reply_to(request.messages, form)), len(members), [name for name, _, _ in members])
 

@@ -20,11 +20,11 @@ from milvus_lite.server_manager import server_manager_instance
 from numpy.typing import NDArray
 from pymilvus import MilvusClient, MilvusException
 
-from hirag_dist.config.model import Config, Vectors
+from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
-from hirag_dist.retrieval.vector_index.milvus.collection import Field, Filling, key_of
+from hirag_dist.retrieval.vector_index.milvus.collection import CollectionFill, Field, key_of
 from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.snapshot.writer import make_current
@@ -66,7 +66,7 @@ def rows_near(index: MilvusVectors, vector: NDArray[np.float32], limit: int = 12
 
 
 def nearest(snapshot: Snapshot) -> list[int]:
-    index = open_milvus_lite(snapshot, Vectors())
+    index = open_milvus_lite(snapshot, VectorsConfig())
     try:
         return rows_near(index, snapshot.entity_vectors[7])
     finally:
@@ -130,7 +130,7 @@ def owner(snapshot: Snapshot) -> Iterator[subprocess.Popen[str]]:
 
 def test_one_process_owns_the_file(snapshot: Snapshot, owner: subprocess.Popen[str]) -> None:
     with pytest.raises(BackendUnavailable, match=r"another process owns the Milvus Lite file.*query --server"):
-        open_milvus_lite(snapshot, Vectors())
+        open_milvus_lite(snapshot, VectorsConfig())
     named = Config.model_validate({"vectors": {"backend": "milvus-lite"}})
     with pytest.raises(BackendUnavailable, match="another process owns"):
         make_vector_index(named, snapshot)
@@ -143,10 +143,10 @@ def test_one_process_owns_the_file(snapshot: Snapshot, owner: subprocess.Popen[s
 
 def test_a_server_that_is_not_there(snapshot: Snapshot) -> None:
     with pytest.raises(BackendUnavailable, match=r"no Milvus answers at http://127\.0\.0\.1:9"):
-        open_milvus(snapshot, Vectors(uri="http://127.0.0.1:9", timeout_s=1))
+        open_milvus(snapshot, VectorsConfig(uri="http://127.0.0.1:9", timeout_s=1))
     for uri in ("http://ada:secret@127.0.0.1:9", "http://ada:secret@127.0.0.1:port", "ada:secret@127.0.0.1:9"):
         with pytest.raises(BackendUnavailable, match=r"no Milvus answers at (http://)?127\.0\.0\.1") as raised:
-            open_milvus(snapshot, Vectors(uri=uri, timeout_s=1))
+            open_milvus(snapshot, VectorsConfig(uri=uri, timeout_s=1))
         assert "secret" not in str(raised.value)
     with pytest.raises(ConfigError, match=r"vectors\.uri"):
         make_vector_index(Config.model_validate({"vectors": {"backend": "milvus"}}), snapshot)
@@ -154,13 +154,13 @@ def test_a_server_that_is_not_there(snapshot: Snapshot) -> None:
 
 def test_lite_has_no_index_of_that_name(snapshot: Snapshot) -> None:
     with pytest.raises(ConfigError, match="Milvus Lite does not have it"):
-        open_milvus_lite(snapshot, Vectors(index="diskann"))
+        open_milvus_lite(snapshot, VectorsConfig(index="diskann"))
     assert not (snapshot.store.local or Path()).joinpath("milvus").exists()
 
 
 def test_an_index_that_is_there_is_kept(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
-    open_milvus_lite(snapshot, Vectors(index="hnsw", index_params={"M": 8})).close()
-    opened = open_milvus_lite(snapshot, Vectors(index="flat"))
+    open_milvus_lite(snapshot, VectorsConfig(index="hnsw", index_params={"M": 8})).close()
+    opened = open_milvus_lite(snapshot, VectorsConfig(index="flat"))
     assert opened.index == "hnsw"
     opened.close()
     assert caplog.messages == [
@@ -171,17 +171,17 @@ def test_an_index_that_is_there_is_kept(snapshot: Snapshot, caplog: pytest.LogCa
 
 def test_the_old_snapshots_searches_go_on_when_its_successor_closes(snapshot: Snapshot, tmp_path: Path) -> None:
     """Both are in one Lite file, which one process serves."""
-    old = open_milvus_lite(snapshot, Vectors())
+    old = open_milvus_lite(snapshot, VectorsConfig())
     before = rows_near(old, snapshot.entity_vectors[7])
     other: Snapshot = _contract().make_snapshot(tmp_path, "other")
-    new = open_milvus_lite(other, Vectors())
+    new = open_milvus_lite(other, VectorsConfig())
     new.close()
     assert rows_near(old, snapshot.entity_vectors[7]) == before
     old.close()
 
 
 async def test_searches_that_come_together_find_what_each_finds_alone(snapshot: Snapshot) -> None:
-    index = open_milvus_lite(snapshot, Vectors())
+    index = open_milvus_lite(snapshot, VectorsConfig())
     asked = [(row, limit, layer) for row in range(30) for limit in (3, 9) for layer in (None, 0)]
     together = await asyncio.gather(*(index.search(snapshot.entity_vectors[row], *rest) for row, *rest in asked))
     for (row, *rest), (rows, scores) in zip(asked, together, strict=True):
@@ -192,7 +192,7 @@ async def test_searches_that_come_together_find_what_each_finds_alone(snapshot: 
 
 
 async def test_a_collection_that_is_gone(snapshot: Snapshot) -> None:
-    index = open_milvus_lite(snapshot, Vectors(timeout_s=2))
+    index = open_milvus_lite(snapshot, VectorsConfig(timeout_s=2))
     held = client(snapshot)
     held.drop_collection(name_of(snapshot))
     with pytest.raises(BackendUnavailable, match="Milvus Lite does not search"):
@@ -238,7 +238,7 @@ async def test_a_lost_connection_is_said_and_made_again(snapshot: Snapshot, tmp_
     assert uri
     wire = Wire(int(uri.rpartition(":")[2]))
     await wire.mend()
-    config = Vectors(uri=f"http://127.0.0.1:{wire.port}", timeout_s=1.0)
+    config = VectorsConfig(uri=f"http://127.0.0.1:{wire.port}", timeout_s=1.0)
     index = await asyncio.to_thread(open_milvus, snapshot, config)
     before = await index.search(snapshot.entity_vectors[7], 5)
     await wire.cut()
@@ -275,10 +275,10 @@ class Clock:
         self.meanwhile()
 
 
-def filling(snapshot: Snapshot, clock: Clock) -> Filling:
+def filling(snapshot: Snapshot, clock: Clock) -> CollectionFill:
     """As at a server, where others may be filling too; Lite keeps the same rules of names and aliases."""
     choice = choose_index("auto", {}, len(snapshot.entity_vectors), lite=False)
-    return Filling(client(snapshot), snapshot, choice, lite=False, now=clock.now, pause=clock.pause)
+    return CollectionFill(client(snapshot), snapshot, choice, lite=False, now=clock.now, pause=clock.pause)
 
 
 def test_who_finds_a_fill_under_way_waits_and_uses_it(snapshot: Snapshot) -> None:
@@ -361,7 +361,7 @@ def test_other_fields_are_another_collection() -> None:
 def test_lite_clears_away_a_fill_that_was_killed(snapshot: Snapshot) -> None:
     held = client(snapshot)
     held.create_collection(f"{name_of(snapshot)}_fill_killed", dimension=8)
-    open_milvus_lite(snapshot, Vectors()).close()
+    open_milvus_lite(snapshot, VectorsConfig()).close()
     assert held.list_collections() == [name_of(snapshot)]
 
 

@@ -19,7 +19,7 @@ import yarl
 from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable, RateLimited
 from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.run import Page, serve_page
-from hirag_dist.wire.error_status import Limited, Overloaded
+from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -93,7 +93,7 @@ async def test_numbers_that_json_does_not_have(serve: Serve, http: Any, fakes: A
     [
         (InvalidQuery("top_n must be at least 1"), 400, "InvalidQuery"),
         (Overloaded("busy"), 429, "Overloaded"),
-        (Limited("spent", retry_after_s=7.5), 429, "Limited"),
+        (QuotaExceeded("spent", retry_after_s=7.5), 429, "Limited"),
         (BackendUnavailable("no Milvus"), 503, "BackendUnavailable"),
     ],
 )

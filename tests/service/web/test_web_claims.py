@@ -16,7 +16,7 @@ from hirag_dist import schemas
 from hirag_dist.core.text.ids import content_id
 from hirag_dist.indexing.publish import ARRAYS
 from hirag_dist.retrieval.engine import QueryEngine
-from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.storage.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
@@ -63,7 +63,7 @@ async def test_a_visitor_is_not_told_what_a_hidden_chunk_claims(
         return engine
 
     callers = fakes.CallersFile(tmp_path / "callers.yaml").add("visitor", labels=[]).add("agent", labels=["secret"])
-    holder = EngineHolder(opened, lambda: engine.info.snapshot_id, poll_s=3600)
+    holder = SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
     served = await serve(holder, page={"callers": True}, callers_file=callers.path)
 
     async def asked(caller: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hirag_dist.client import AsyncHiragClient
-from hirag_dist.service.web.client_pool import Clients
+from hirag_dist.service.web.client_pool import ClientPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -25,7 +25,7 @@ class Client(AsyncHiragClient):
 
 
 async def test_a_replaced_client_is_closed_when_its_last_question_ends() -> None:
-    clients, first, second = Clients(), Client(), Client()
+    clients, first, second = ClientPool(), Client(), Client()
     clients.put(first)
     with clients.lease() as before, clients.lease():
         clients.put(second)
@@ -40,7 +40,7 @@ async def test_a_replaced_client_is_closed_when_its_last_question_ends() -> None
 
 
 async def test_a_replaced_client_that_nobody_uses_is_closed_at_once() -> None:
-    clients, made = Clients(), [Client() for _ in range(5)]
+    clients, made = ClientPool(), [Client() for _ in range(5)]
     for client in made:
         clients.put(client)
     for client in made[:-1]:
@@ -50,7 +50,7 @@ async def test_a_replaced_client_that_nobody_uses_is_closed_at_once() -> None:
 
 
 async def test_the_end_closes_those_in_use_too() -> None:
-    clients, first, second = Clients(), Client(), Client()
+    clients, first, second = ClientPool(), Client(), Client()
     clients.put(first)
     with clients.lease():
         clients.put(second)

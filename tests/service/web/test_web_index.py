@@ -13,7 +13,7 @@ from hirag_dist.composition.query import make_engine
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.citations import unmarked
-from hirag_dist.service.hot_swap import EngineHolder
+from hirag_dist.service.hot_swap import SnapshotSwapper
 from tests.toy_builds import Bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the browser
@@ -37,7 +37,7 @@ async def test_an_index_of_attacks(serve: Callable[..., Any], visit: Callable[..
     async def opened() -> Any:
         return make_engine(config, snapshot, Prompts())
 
-    served = await serve(EngineHolder(opened, lambda: "built", poll_s=3600))
+    served = await serve(SnapshotSwapper(opened, lambda: "built", poll_s=3600))
     page = await (await visit(served.url)).ask(f"What of {WORDS[0]} and the lamp?")
     await page.locator("#answer .soft:not(.waiting)").first.wait_for()
     await page.evaluate("document.querySelectorAll('#result details').forEach((one) => { one.open = true; })")

@@ -11,9 +11,9 @@ import pytest
 from hirag_dist.core.access.labels import HIDDEN, MIXED
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
-from hirag_dist.storage.access.filtered_index import LabelledIndex, SeenIndex
+from hirag_dist.storage.access.filtered_index import AccessControlledIndex, FilteredIndex
 from hirag_dist.storage.access.label_files import Mentions
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from tests.labelled_builds import build
 from tests.leaky_builds import HIDDEN as WORD
@@ -27,14 +27,14 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 
 @pytest.fixture(scope="module")
-def whole(snapshot: Snapshot) -> LoadedIndex:
-    return LoadedIndex(snapshot)
+def whole(snapshot: Snapshot) -> MappedIndex:
+    return MappedIndex(snapshot)
 
 
 @pytest.fixture(scope="module")
-def seen(snapshot: Snapshot, whole: LoadedIndex) -> SeenIndex:
-    found = LabelledIndex(whole, snapshot).seen_by(frozenset())
-    assert isinstance(found, SeenIndex)
+def seen(snapshot: Snapshot, whole: MappedIndex) -> FilteredIndex:
+    found = AccessControlledIndex(whole, snapshot).seen_by(frozenset())
+    assert isinstance(found, FilteredIndex)
     return found
 
 
@@ -44,13 +44,13 @@ def in_reach(snapshot: Snapshot) -> list[bool]:
     return [row["document_id"] in public for row in rows(snapshot, "chunks")]
 
 
-def chunks_of(whole: LoadedIndex, relation: int) -> list[int]:
+def chunks_of(whole: MappedIndex, relation: int) -> list[int]:
     bounds = whole.origins.relation_indptr
     chunks: list[int] = whole.origins.relation_chunks[bounds[relation] : bounds[relation + 1]].tolist()
     return chunks
 
 
-def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
     reached = in_reach(snapshot)
     assert seen.seen_chunks is not None
     assert seen.seen_chunks.tolist() == reached
@@ -63,7 +63,7 @@ def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: LoadedIn
     assert (found != nearest_chunks(whole.origins, whole.chunk_vectors, rows, query)).any()
 
 
-def test_chunks_that_are_near_a_question(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+def test_chunks_that_are_near_a_question(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
     reached = in_reach(snapshot)
     query = np.random.default_rng(3).normal(size=whole.vectors.shape[1]).astype(np.float32)
     order = sorted(range(len(reached)), key=lambda row: -float(whole.chunk_vectors[row] @ query))
@@ -73,7 +73,7 @@ def test_chunks_that_are_near_a_question(snapshot: Snapshot, whole: LoadedIndex,
     assert whole.nearest_chunks(query, 4)[0].tolist() == order[:4]
 
 
-def test_entities_that_a_question_names(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+def test_entities_that_a_question_names(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
     names = {row["name"]: at for at, row in enumerate(rows(snapshot, "entities")) if not row["layer"]}
     secret = next(name for name in names if name.startswith(WORD))
     public = next(name for name in names if not name.startswith(WORD))
@@ -83,7 +83,7 @@ def test_entities_that_a_question_names(snapshot: Snapshot, whole: LoadedIndex, 
     assert whole.named_in("Is this so?") == []
 
 
-def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
     admission = seen.admission
     mixed = np.flatnonzero(admission.relation_states[admission.relation_patterns] == MIXED)
     assert len(mixed)
@@ -99,7 +99,7 @@ def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: Loaded
         assert item.description != other.description
 
 
-def test_texts_of_entities(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+def test_texts_of_entities(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
     admission = seen.admission
     states = admission.entity_states[admission.entity_patterns]
     rows_seen = np.flatnonzero(states != HIDDEN).tolist()
@@ -112,7 +112,7 @@ def test_texts_of_entities(snapshot: Snapshot, whole: LoadedIndex, seen: SeenInd
     assert seen.entities([(row, None) for row in rows_seen]) == told, "the same when they are asked for again"
 
 
-def test_a_hub_is_told_from_its_first_mentions(seen: SeenIndex) -> None:
+def test_a_hub_is_told_from_its_first_mentions(seen: FilteredIndex) -> None:
     sets = np.zeros(2600, np.int32)
     sets[:50] = 1
     numbers = np.zeros(2600, np.bool_)
@@ -123,7 +123,7 @@ def test_a_hub_is_told_from_its_first_mentions(seen: SeenIndex) -> None:
     assert owners.tolist() == [0] * 1000 + [1] * 1000
 
 
-def test_records_that_are_told_anew(whole: LoadedIndex, seen: SeenIndex) -> None:
+def test_records_that_are_told_anew(whole: MappedIndex, seen: FilteredIndex) -> None:
     admission = seen.admission
     entities = np.flatnonzero(admission.entity_states[admission.entity_patterns] != HIDDEN).tolist()
     anew = {row for row in entities if seen.tells_anew("local", row)}
@@ -137,7 +137,7 @@ def test_records_that_are_told_anew(whole: LoadedIndex, seen: SeenIndex) -> None
     assert not any(whole.tells_anew("local", row) for row in anew)
 
 
-def test_reports_and_ratings(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+def test_reports_and_ratings(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
     found = 0
     for community in range(len(whole.communities.levels)):
         ranked = RankedCommunity(community, 1, 0.5)
@@ -148,7 +148,7 @@ def test_reports_and_ratings(snapshot: Snapshot, whole: LoadedIndex, seen: SeenI
     assert found
 
 
-def test_nearness_of_entities(whole: LoadedIndex, seen: SeenIndex) -> None:
+def test_nearness_of_entities(whole: MappedIndex, seen: FilteredIndex) -> None:
     admission = seen.admission
     mixed = np.flatnonzero(admission.entity_states[admission.entity_patterns] == MIXED)
     query = np.random.default_rng(1).normal(size=whole.vectors.shape[1]).astype(np.float32)
@@ -158,7 +158,7 @@ def test_nearness_of_entities(whole: LoadedIndex, seen: SeenIndex) -> None:
     assert (seen.similarities(mixed, query) != whole.similarities(mixed, query)).any()
 
 
-def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: LoadedIndex, seen: SeenIndex) -> None:
+def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
     known = set(seen.known_relations(np.arange(len(whole.ends))).tolist())
     admission = seen.admission
     hidden = admission.entity_states[admission.entity_patterns] == HIDDEN
@@ -168,18 +168,18 @@ def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: LoadedInde
         assert (row in known) == (stated and not hidden[whole.ends[row]].any())
 
 
-def test_callers_who_may_see_the_same_share_a_view(snapshot: Snapshot, whole: LoadedIndex) -> None:
-    labelled = LabelledIndex(whole, snapshot)
+def test_callers_who_may_see_the_same_share_a_view(snapshot: Snapshot, whole: MappedIndex) -> None:
+    labelled = AccessControlledIndex(whole, snapshot)
     assert labelled.seen_by(frozenset({"a"})) is labelled.seen_by(frozenset({"b", "c"}))
     assert labelled.seen_by(frozenset({"secret"})) is whole
     assert labelled.seen_by(None) is whole
-    assert isinstance(labelled.seen_by(None, ["secret"]), SeenIndex)
+    assert isinstance(labelled.seen_by(None, ["secret"]), FilteredIndex)
     assert labelled.seen_by(frozenset(), ["secret"]) is None
     assert labelled.seen_by(None, ["nobody carries it"]) is None
 
 
-def test_a_view_that_nobody_keeps_is_gone_at_once(snapshot: Snapshot, whole: LoadedIndex) -> None:
-    labelled = LabelledIndex(whole, snapshot)
+def test_a_view_that_nobody_keeps_is_gone_at_once(snapshot: Snapshot, whole: MappedIndex) -> None:
+    labelled = AccessControlledIndex(whole, snapshot)
     found = labelled.seen_by(frozenset())
     assert found is not None
     view = weakref.ref(found)

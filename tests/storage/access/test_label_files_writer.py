@@ -13,9 +13,9 @@ import pytest
 from hirag_dist import schemas
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.indexing.publish import ARRAYS
-from hirag_dist.storage.access.filtered_index import LabelledIndex
+from hirag_dist.storage.access.filtered_index import AccessControlledIndex
 from hirag_dist.storage.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
@@ -136,12 +136,14 @@ def test_a_report_on_a_member_that_is_gone_is_in_nobodys_reach(snapshot: Snapsho
         assert unknown not in before or unknown in after
     assert unknown in patterns(changed, "community")[0][0]
     held = {label for row in rows(changed, "documents") for label in row["labels"]}
-    whole = LoadedIndex(changed)
-    seen = LabelledIndex(whole, changed).seen_by(held)
+    whole = MappedIndex(changed)
+    seen = AccessControlledIndex(whole, changed).seen_by(held)
     assert seen is not None
     assert seen.community(RankedCommunity(0, 1, 0.5)) is None, "nor in that of who holds every label"
     assert whole.community(RankedCommunity(0, 1, 0.5)) is not None
-    assert LabelledIndex(LoadedIndex(snapshot), snapshot).seen_by(held, ()).admission is None, "nothing is unknown here"
+    assert AccessControlledIndex(MappedIndex(snapshot), snapshot).seen_by(held, ()).admission is None, (
+        "nothing is unknown here"
+    )
     assert any(unknown not in sets for sets, _ in patterns(changed, "community"))
 
 

@@ -11,9 +11,9 @@ import pytest
 from hirag_dist import schemas
 from hirag_dist.core.entities.claim_text import claim_text
 from hirag_dist.indexing.publish import ARRAYS, republish
-from hirag_dist.storage.access.filtered_index import LabelledIndex, SeenIndex
+from hirag_dist.storage.access.filtered_index import AccessControlledIndex, FilteredIndex
 from hirag_dist.storage.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
 from hirag_dist.storage.store import Store
@@ -32,7 +32,7 @@ def table(*claims: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist(list(claims), schemas.CLAIMS)
 
 
-def told_of(index: LoadedIndex, *entities: int) -> list[str]:
+def told_of(index: MappedIndex, *entities: int) -> list[str]:
     return [item.claim_id for item in index.claims_about(entities, 100)]
 
 
@@ -50,7 +50,7 @@ def snapshot(store: Store) -> Snapshot:
 
 
 def test_claims_are_found_by_whom_they_are_about(snapshot: Snapshot) -> None:
-    index = LoadedIndex(snapshot)
+    index = MappedIndex(snapshot)
     assert told_of(index, 0) == ["c2", "c3", "c1"], "as subject first, then as object"
     assert told_of(index, 1, 0) == ["c1", "c3", "c2"], "each once, in the order asked for"
     assert told_of(index, 2, 3) == []
@@ -70,7 +70,7 @@ def test_claims_are_content_and_their_absence_changes_nothing(store: Store, snap
     assert not [name for name in without.files if "claim" in name]
     plain = open_snapshot(store, without.snapshot_id)
     assert plain.table("claims").equals(schemas.CLAIMS.empty_table())
-    assert LoadedIndex(plain).claims_about([0, 1], 100) == ()
+    assert MappedIndex(plain).claims_about([0, 1], 100) == ()
     other = snapshots.publish(store, snapshots.tiny_tables() | {"claims": table(claim("c1", "e2", "e1", "k1"))})
     assert other.snapshot_id not in (without.snapshot_id, snapshot.manifest.snapshot_id)
 
@@ -105,12 +105,12 @@ def test_a_caller_is_told_the_claims_of_chunks_in_reach(tmp_path: Path) -> None:
         store, tables | {"claims": claims}, arrays, embedder="axes", complete=True, build={}, notes={}
     )
     snapshot = open_snapshot(store, manifest.snapshot_id)
-    index = LoadedIndex(snapshot)
-    views = LabelledIndex(index, snapshot)
+    index = MappedIndex(snapshot)
+    views = AccessControlledIndex(index, snapshot)
     row = entities.index(ann)
     assert told_of(index, row) == ["c1", "c2", "c3"]
     seen = views.seen_by(frozenset())
-    assert isinstance(seen, SeenIndex)
+    assert isinstance(seen, FilteredIndex)
     (told,) = seen.claims_about([row], 10)
     assert (told.claim_id, told.subject_id) == ("c2", ann)
     assert (told.object, told.object_id) == ("somebody else", "")  # that this is an entity is told elsewhere only

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hirag_dist.errors import SnapshotCorrupt
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ReadAhead, as_bytes, map_array
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -57,7 +57,7 @@ def test_stopped_it_goes_no_further(tmp_path: Path) -> None:
 
 
 def test_all_that_a_question_may_touch_is_among_the_pages(store: Store) -> None:
-    index = LoadedIndex(open_snapshot(store, snapshots.publish(store).snapshot_id))
+    index = MappedIndex(open_snapshot(store, snapshots.publish(store).snapshot_id))
     sizes = sorted(len(part) for part in index.pages())
     assert index.vectors.nbytes in sizes
     assert index.graph.indices.nbytes in sizes

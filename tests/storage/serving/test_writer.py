@@ -18,7 +18,7 @@ from hirag_dist import schemas
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.reports.material import report_text
 from hirag_dist.core.retrieval.context import community_text, entity_text, relation_text, source_text
-from hirag_dist.core.retrieval.entity_linking import Names, found_names, words
+from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, words
 from hirag_dist.core.retrieval.vector_scoring import encode
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.storage.serving import writer
@@ -180,7 +180,7 @@ def test_chunks_know_their_entities_and_names_whose_they_are(tmp_path: Path, see
         [entity for entity, own in enumerate(mentioned_in) if chunk in own]
         for chunk in range(tables["chunks"].num_rows)
     ]
-    names = Names(files.array("entity_name_keys"), files.array("entity_name_rows"))
+    names = NameIndex(files.array("entity_name_keys"), files.array("entity_name_rows"))
     rows = tables["entities"].to_pylist()
     for place, row in enumerate(rows):
         found = [phrase.row for phrase in found_names(names, words(row["name"]))]

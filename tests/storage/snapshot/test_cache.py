@@ -18,9 +18,9 @@ from pyarrow import fs
 
 from hirag_dist.errors import SnapshotCorrupt, StoreError
 from hirag_dist.storage.layout import snapshot_path
-from hirag_dist.storage.serving.mapped_index import LoadedIndex
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.serving.writer import FILES, SERVING
-from hirag_dist.storage.snapshot.cache import Place, user_cache
+from hirag_dist.storage.snapshot.cache import SnapshotCache, user_cache
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from tests.storage import snapshots
@@ -61,7 +61,7 @@ def _without_serving(store: Store, own: str) -> Store:
 
 
 def names(snapshot: Snapshot) -> list[str]:
-    return [item.name for item in LoadedIndex(snapshot).entities([(row, 1.0) for row in range(4)])]
+    return [item.name for item in MappedIndex(snapshot).entities([(row, 1.0) for row in range(4)])]
 
 
 NAMES = ["Scrooge", "Marley", "London", "London people"]
@@ -98,7 +98,7 @@ def test_derived_files_are_those_that_are_published(store: Store) -> None:
     folder = Path(store.root) / snapshot_path(own) / SERVING
     published = {path.name: path.read_bytes() for path in folder.iterdir()}
     snapshot = open_snapshot(_without_serving(store, own))
-    made = Place(store, snapshot.manifest).serving()
+    made = SnapshotCache(store, snapshot.manifest).serving()
     assert {path.name: path.read_bytes() for path in made.iterdir()} == published
 
 
@@ -157,7 +157,7 @@ def test_what_killed_processes_left_half_made_goes(older: Store, remote: Store, 
     assert names(open_snapshot(older)) == NAMES
     assert _half_made(derived) == []
     snapshot = open_snapshot(remote).cached_in(str(tmp_path / "cache"))
-    vectors = Place(remote, snapshot.manifest, str(tmp_path / "cache")).path("vectors/entities.npy")
+    vectors = SnapshotCache(remote, snapshot.manifest, str(tmp_path / "cache")).path("vectors/entities.npy")
     (vectors.parent / ".tmp-entities.npy-1234").write_bytes(b"half")
     assert names(snapshot) == NAMES
     assert _half_made(tmp_path / "cache") == []
@@ -190,7 +190,7 @@ def test_a_lock_that_was_swept_is_taken_anew(older: Store, monkeypatch: pytest.M
         flock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", swept_meanwhile)
-    Place(older, snapshot.manifest).serving()
+    SnapshotCache(older, snapshot.manifest).serving()
     assert len(locked) == 2
     assert locked[1] == lock.stat().st_ino
 
@@ -212,7 +212,7 @@ def test_files_of_an_object_store_are_copied_once_and_mapped(remote: Store, tmp_
         remote.delete(f"{snapshot.folder}/{path}")
     again = Snapshot(remote, snapshot.manifest, str(tmp_path / "cache"))
     assert names(again) == NAMES
-    assert LoadedIndex(again).graph.indices.tolist() == snapshot.graph.indices.tolist()
+    assert MappedIndex(again).graph.indices.tolist() == snapshot.graph.indices.tolist()
 
 
 def test_a_copy_that_was_altered_is_made_again(remote: Store, tmp_path: Path) -> None:

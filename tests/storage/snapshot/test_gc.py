@@ -11,7 +11,7 @@ import pytest
 from hirag_dist.errors import IndexBusy, SnapshotNotFound
 from hirag_dist.storage.layout import BUILD, CURRENT, LIVES, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
-from hirag_dist.storage.snapshot.gc import Plan, Rule, collections_of, plan_pruning, prune
+from hirag_dist.storage.snapshot.gc import GcPlan, RetentionPolicy, collections_of, plan_gc, prune
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 from tests.storage import snapshots
@@ -66,11 +66,11 @@ def went_live(store: Store, at: float) -> None:
 
 
 def going(store: Store, *, keep: int = 0, days: float = 1.0, today: float = 5.0) -> list[str]:
-    plan = plan_pruning(store, Rule(keep, days * DAY), BEGIN + today * DAY)
+    plan = plan_gc(store, RetentionPolicy(keep, days * DAY), BEGIN + today * DAY)
     return [one.snapshot_id for one in plan.snapshots]
 
 
-def carry_out(store: Store, plan: Plan, shelf: Shelf, *, shared: bool = True) -> None:
+def carry_out(store: Store, plan: GcPlan, shelf: Shelf, *, shared: bool = True) -> None:
     with BuildLock(store) as lock:
         prune(store, lock, plan, [(shelf, collections_of(plan, shelf, shared=shared))])
 
@@ -118,7 +118,7 @@ def test_all_that_was_made_from_a_snapshot_goes_with_it(store: Store, ids: list[
         store.write_bytes(f"cache/{name}/serving-1/entities.arrow", b"derived")
         store.write_bytes(f"cache/.{name}.lock", b"")
     shelf = Shelf(f"{ids[0]}_1", f"{ids[0]}_2", f"{ids[1]}_1", f"{ids[4]}_1", "another_1")
-    plan = plan_pruning(store, Rule(2, DAY), BEGIN + 5 * DAY)
+    plan = plan_gc(store, RetentionPolicy(2, DAY), BEGIN + 5 * DAY)
     assert [one.snapshot_id for one in plan.snapshots] == ids[:2]
     in_folder = sum(file.stat().st_size for file in (Path(store.root) / snapshot_path(ids[0])).rglob("*.*"))
     assert plan.snapshots[0].size_bytes == in_folder + len("derived")
@@ -134,7 +134,7 @@ def test_all_that_was_made_from_a_snapshot_goes_with_it(store: Store, ids: list[
 
 def test_collections_whose_snapshots_are_gone_go_where_no_other_index_has_any(store: Store, ids: list[str]) -> None:
     shelf = Shelf("another_1", f"{ids[0]}_1", f"{ids[4]}_1")
-    plan = plan_pruning(store, Rule(9), BEGIN + 5 * DAY)
+    plan = plan_gc(store, RetentionPolicy(9), BEGIN + 5 * DAY)
     assert collections_of(plan, shelf, shared=True) == []
     assert collections_of(plan, shelf, shared=False) == ["another_1"]
 
@@ -143,10 +143,10 @@ def test_what_a_killed_run_left_goes_with_the_next(store: Store, ids: list[str])
     shelf = Shelf(f"{ids[0]}_1")
     shelf.dies = True
     with pytest.raises(Killed):
-        carry_out(store, plan_pruning(store, Rule(3), BEGIN + 5 * DAY), shelf)
+        carry_out(store, plan_gc(store, RetentionPolicy(3), BEGIN + 5 * DAY), shelf)
     assert not store.exists(f"{snapshot_path(ids[0])}/{MANIFEST}"), "nobody opens what is half removed"
     shelf.dies = False
-    plan = plan_pruning(store, Rule(9), BEGIN + 5 * DAY)
+    plan = plan_gc(store, RetentionPolicy(9), BEGIN + 5 * DAY)
     assert [(one.snapshot_id, one.retired_at) for one in plan.snapshots] == [(ids[0], None)]
     carry_out(store, plan, shelf)
     assert shelf.names == set()
@@ -154,7 +154,7 @@ def test_what_a_killed_run_left_goes_with_the_next(store: Store, ids: list[str])
 
 
 def test_one_that_goes_live_meanwhile_stays(store: Store, ids: list[str]) -> None:
-    plan = plan_pruning(store, Rule(3), BEGIN + 5 * DAY)
+    plan = plan_gc(store, RetentionPolicy(3), BEGIN + 5 * DAY)
     store.write_bytes(CURRENT, ids[0].encode())
     shelf = Shelf(f"{ids[0]}_1")
     with pytest.raises(IndexBusy, match="went live meanwhile"):

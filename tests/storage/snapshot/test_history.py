@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from hirag_dist.storage.layout import CURRENT, LIVES, MANIFEST, snapshot_path
-from hirag_dist.storage.snapshot.history import forget, gone_back_to, note_current, retired_at
+from hirag_dist.storage.snapshot.history import note_current, remove_from_history, retired_at, rolled_back_to
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
 
@@ -54,7 +54,7 @@ def test_who_is_forgotten_shortens_no_other_ones_life(store: Store) -> None:
     for at, own_id in enumerate("abcd"):
         live(store, own_id, 100.0 * at)
     note_current(store)
-    forget(store, {"b"})
+    remove_from_history(store, {"b"})
     assert store.read_json(LIVES)["lives"] == [["a", 0.0], ["c", 200.0], ["d", 300.0]]
     assert ends(store, "a", "c", "d") == [200.0, 300.0, None]
 
@@ -78,17 +78,17 @@ def test_going_back_by_hand_is_seen_and_going_forward_by_a_command_is_not(store:
     published(store, "a", "b")
     make_current(store, "a")
     make_current(store, "b")
-    assert gone_back_to(store, "b") is None
+    assert rolled_back_to(store, "b") is None
     store.write_bytes(CURRENT, b"a\n")
-    assert gone_back_to(store, "b") == "a"
-    assert gone_back_to(store, "c") is None  # a snapshot that nobody went back from
+    assert rolled_back_to(store, "b") == "a"
+    assert rolled_back_to(store, "c") is None  # a snapshot that nobody went back from
     note_current(store)  # as `prune` does
-    assert gone_back_to(store, "b") == "a"
-    forget(store, {"x"})
-    assert gone_back_to(store, "b") == "a"
+    assert rolled_back_to(store, "b") == "a"
+    remove_from_history(store, {"x"})
+    assert rolled_back_to(store, "b") == "a"
     make_current(store, "b")  # forward again
     make_current(store, "a")  # a build of what there was before: not by hand
-    assert gone_back_to(store, "b") is None
+    assert rolled_back_to(store, "b") is None
 
 
 def test_a_current_that_names_nothing_to_go_back_to(store: Store) -> None:
@@ -98,13 +98,13 @@ def test_a_current_that_names_nothing_to_go_back_to(store: Store) -> None:
     for written in ("gone", "never current", ""):
         store.write_bytes(CURRENT, written.encode())
         note_current(store)
-        assert gone_back_to(store, "b") is None
+        assert rolled_back_to(store, "b") is None
     store.delete(CURRENT)
-    assert gone_back_to(store, "b") is None
+    assert rolled_back_to(store, "b") is None
 
 
 def test_a_list_from_before_this_was_noted(store: Store) -> None:
     published(store, "a", "b")
     store.write_json(LIVES, {"lives": [["a", 1.0], ["b", 2.0]]})
     store.write_bytes(CURRENT, b"a")
-    assert gone_back_to(store, "b") is None
+    assert rolled_back_to(store, "b") is None

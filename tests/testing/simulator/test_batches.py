@@ -13,7 +13,7 @@ import openai
 import pytest
 from openai.types import Batch
 
-from hirag_dist.core.prompts.reply_parsing import Malformed, usable_text
+from hirag_dist.core.prompts.reply_parsing import MalformedReply, usable_text
 from hirag_dist.core.prompts.templates import Prompts, describe_request
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions
@@ -314,7 +314,7 @@ async def test_faults_strike_lines() -> None:
         choice = line["response"]["body"]["choices"][0]
         try:
             usable_text(ChatReply(choice["message"]["content"], choice["finish_reason"]))
-        except Malformed:
+        except MalformedReply:
             unreadable += 1
     assert unreadable == faults["malformed"] + faults["truncate"] > 1
     assert set(faults) == {"fail", "malformed", "truncate"}

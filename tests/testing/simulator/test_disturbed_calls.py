@@ -15,7 +15,7 @@ import aiohttp
 import openai
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import Malformed, parse_extraction
+from hirag_dist.core.prompts.reply_parsing import MalformedReply, parse_extraction
 from hirag_dist.core.prompts.templates import Prompts, describe_request, extraction_request
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.rule_based import reply_to
@@ -120,7 +120,7 @@ async def test_malformed_replies_are_paid_for_and_cannot_be_read() -> None:
             text = reply.choices[0].message.content
             assert text is not None
             texts.add(text)
-            with pytest.raises(Malformed):
+            with pytest.raises(MalformedReply):
                 parse_extraction(ChatReply(text, reply.choices[0].finish_reason))
         again = await client.chat.completions.create(model="m0", messages=EXTRACT_MESSAGES)
         assert again.choices[0].message.content is not None

@@ -8,10 +8,10 @@ import pytest
 
 from hirag_dist.testing.simulator import SimulatorOptions
 from hirag_dist.testing.simulator.fault_plan import EMBEDDING_FAULTS, expires, plan_of
-from hirag_dist.testing.simulator.limits import Denied, Gate
+from hirag_dist.testing.simulator.limits import LimitExceeded, SimulatedLimits
 from hirag_dist.testing.simulator.prompt_cache import TOKEN_BYTES, PromptCache, prefixes_of
 from hirag_dist.testing.simulator.rate_limit_storms import Storms
-from hirag_dist.testing.simulator.stats import Counts, Memory, digest, total
+from hirag_dist.testing.simulator.stats import CallCounts, ReplyMemory, digest, total
 
 RATES = {"fail_rate": 0.1, "hang_rate": 0.05, "drop_rate": 0.15, "malformed_rate": 0.2, "truncate_rate": 0.1}
 
@@ -57,7 +57,7 @@ def test_faults_of_a_request_are_bounded() -> None:
     assert plan_of(SimulatorOptions(fail_rate=1.0, max_faults_per_request=0), "r", 0).fault is None
 
 
-def _storm_lengths(options: SimulatorOptions, seconds_a_call: float) -> tuple[list[int], list[Denied]]:
+def _storm_lengths(options: SimulatorOptions, seconds_a_call: float) -> tuple[list[int], list[LimitExceeded]]:
     """Return how many calls each storm refused, and the first refusal of each."""
     clock = Clock()
     storms = Storms(options, clock)
@@ -122,7 +122,7 @@ def test_the_prompt_cache_forgets_what_was_not_used() -> None:
 
 
 def test_repeats_are_told_apart_by_how_the_first_ended() -> None:
-    memory, counts = Memory(), Counts()
+    memory, counts = ReplyMemory(), CallCounts()
     texts = (digest(b"one"), digest(b"two"))
     answered, abandoned, faulty, all_three = (memory.past(digest(name)) for name in (b"a", b"b", b"c", b"d"))
     memory.answered(answered, texts, counts)
@@ -143,7 +143,7 @@ def test_repeats_are_told_apart_by_how_the_first_ended() -> None:
 
 
 def test_totals_add_up() -> None:
-    one, two = Counts(calls=1, most_in_flight=3), Counts(calls=2, most_in_flight=2)
+    one, two = CallCounts(calls=1, most_in_flight=3), CallCounts(calls=2, most_in_flight=2)
     one.fault("fail")
     two.fault("fail")
     two.fault("drop")
@@ -153,13 +153,13 @@ def test_totals_add_up() -> None:
 
 def test_limits_need_not_be_told() -> None:
     for tells in (True, False):
-        gate = Gate(SimulatorOptions(rpm=1.0, limit_headers=tells), Clock())
+        gate = SimulatedLimits(SimulatorOptions(rpm=1.0, limit_headers=tells), Clock())
         assert gate.enter(1) is None
         denied = gate.enter(1)
         assert denied is not None
         assert ("x-ratelimit-limit-requests" in gate.headers()) is tells
         assert ("try again in 60.000s" in denied.message) is tells
-        busy = Gate(SimulatorOptions(max_concurrent=7, limit_headers=tells), Clock())
+        busy = SimulatedLimits(SimulatorOptions(max_concurrent=7, limit_headers=tells), Clock())
         said = [busy.enter(1) for _ in range(8)][-1]
         assert said is not None
         assert ("7" in said.message) is tells

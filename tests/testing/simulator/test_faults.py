@@ -8,7 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from hirag_dist.core.prompts.answer_requests import answer_request
-from hirag_dist.core.prompts.reply_parsing import Malformed, parse_extraction, parse_report, parse_summary, parse_text
+from hirag_dist.core.prompts.reply_parsing import (
+    MalformedReply,
+    parse_extraction,
+    parse_report,
+    parse_summary,
+    parse_text,
+)
 from hirag_dist.core.prompts.templates import (
     DONE,
     FIELD,
@@ -86,7 +92,7 @@ def test_what_is_damaged_cannot_be_read(name: str) -> None:
     every = _all_damages(reply)
     assert len({each.text for each in every}) >= 6
     for each in every:
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedReply):
             parse(each)
 
 
@@ -99,7 +105,7 @@ def test_what_is_cut_off_cannot_be_read(name: str, share: float) -> None:
     assert cut.finish_reason == "length"
     assert reply.text.startswith(cut.text)
     assert 1 <= len(cut.text) <= max(1, round(0.9 * len(reply.text)))
-    with pytest.raises(Malformed, match="cut off"):
+    with pytest.raises(MalformedReply, match="cut off"):
         parse(cut)
 
 

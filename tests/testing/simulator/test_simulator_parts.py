@@ -13,7 +13,7 @@ import pytest
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions, SimulatorThread, run_simulator
 from hirag_dist.testing.simulator.fault_plan import plan_of
-from hirag_dist.testing.simulator.limits import Bucket, Denied, Gate, retry_headers
+from hirag_dist.testing.simulator.limits import LimitExceeded, SimulatedLimits, TokenBucket, retry_headers
 from hirag_dist.testing.simulator.openai_schema import instance_of
 
 LOOPBACK = "127.0.0.1:0"
@@ -29,7 +29,7 @@ class Clock:
 
 def test_a_bucket_fills_at_its_rate_up_to_its_burst() -> None:
     clock = Clock()
-    bucket = Bucket(per_minute=60.0, burst_s=10.0, clock=clock)
+    bucket = TokenBucket(per_minute=60.0, burst_s=10.0, clock=clock)
     bucket.take(10.0)
     assert bucket.wait_s(3.0) == 3.0
     clock.now += 2.0
@@ -41,12 +41,12 @@ def test_a_bucket_fills_at_its_rate_up_to_its_burst() -> None:
 
 
 def test_a_small_limit_still_lets_one_in() -> None:
-    assert Bucket(per_minute=3.0, burst_s=1.0, clock=Clock()).wait_s(1.0) == 0.0
+    assert TokenBucket(per_minute=3.0, burst_s=1.0, clock=Clock()).wait_s(1.0) == 0.0
 
 
 def test_the_gate_keeps_the_rate_over_minutes() -> None:
     clock = Clock()
-    gate = Gate(SimulatorOptions(rpm=120.0, burst_s=1.0), clock)
+    gate = SimulatedLimits(SimulatorOptions(rpm=120.0, burst_s=1.0), clock)
     let_in = 0
     while clock.now < 1000.0 + 300.0:
         if gate.enter(1) is None:
@@ -58,7 +58,7 @@ def test_the_gate_keeps_the_rate_over_minutes() -> None:
 
 def test_tokens_of_replies_count_too() -> None:
     clock = Clock()
-    gate = Gate(SimulatorOptions(tpm=600.0, burst_s=60.0), clock)
+    gate = SimulatedLimits(SimulatorOptions(tpm=600.0, burst_s=60.0), clock)
     assert gate.enter(400) is None
     gate.charge(300)
     denied = gate.enter(100)
@@ -70,8 +70,8 @@ def test_tokens_of_replies_count_too() -> None:
 
 
 def test_a_request_larger_than_the_limit_never_fits() -> None:
-    denied = Gate(SimulatorOptions(tpm=600.0, burst_s=10.0), Clock()).enter(101)
-    assert denied == Denied("tokens", "Request too large: limit 100 tokens at once, requested 101.", None)
+    denied = SimulatedLimits(SimulatorOptions(tpm=600.0, burst_s=10.0), Clock()).enter(101)
+    assert denied == LimitExceeded("tokens", "Request too large: limit 100 tokens at once, requested 101.", None)
     assert retry_headers(denied) == {}
 
 

@@ -20,7 +20,7 @@ _LONGEST = 9  # words of a long form
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class StatedAlias:
     """What a text states: `short` is another name for `long`, as both are written.
 
     Attributes:
@@ -41,7 +41,7 @@ def initials_of(form: NameForm) -> frozenset[str]:
     return frozenset(short for short in (every, large) if 2 <= len(short) <= 8)
 
 
-def stated_aliases(text: str) -> Iterator[Stated]:
+def stated_aliases(text: str) -> Iterator[StatedAlias]:
     """Yield what a description states: "World Health Organization (WHO)", "also known as the Bard"."""
     for found in _SHORT.finditer(text):
         short = found.group(1).rstrip(".-")
@@ -51,7 +51,7 @@ def stated_aliases(text: str) -> Iterator[Stated]:
         for start in before[-_LONGEST:]:
             long = text[start : found.start()].strip()
             if is_acronym_of(short, long):
-                yield Stated(long, short)
+                yield StatedAlias(long, short)
     for found in _STATED.finditer(text):
         if short := found.group(1).strip():
-            yield Stated("", short)
+            yield StatedAlias("", short)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hirag_dist.core.entities.resolution.acronyms import initials_of, stated_aliases
-from hirag_dist.core.entities.resolution.entity_features import View
+from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
 from hirag_dist.core.entities.resolution.name_forms import PERSON, UNKNOWN, NameForm, name_form
 from hirag_dist.core.entities.resolution.negative_rules import (
     as_many_given_names,
@@ -37,7 +37,7 @@ _MOST_RIVALS = 8  # a short name that more names could mean is not asked about: 
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CandidatePair:
     """Two rows that may be one entity.
 
     Attributes:
@@ -57,7 +57,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Rules:
+class PairRules:
     """What may be proposed.
 
     Attributes:
@@ -73,15 +73,15 @@ class Rules:
     same_type: bool = False
 
 
-def propose_pairs(view: View, vectors: FloatMatrix, rules: Rules, seed: int = 0) -> list[Pair]:
+def propose_pairs(view: EntityFeatures, vectors: FloatMatrix, rules: PairRules, seed: int = 0) -> list[CandidatePair]:
     """Return the pairs that are to be merged or asked about, each once, sorted by rows.
 
     Args:
         vectors: (n, dim) of unit length, by row of the view.
         seed: for the partitions of a large index.
     """
-    found: dict[tuple[int, int], Pair] = {}
-    proposed: list[Iterable[Pair]] = []
+    found: dict[tuple[int, int], CandidatePair] = {}
+    proposed: list[Iterable[CandidatePair]] = []
     if NORMALISE in rules.tiers:
         proposed.append(_spellings(view))
     if ALIAS in rules.tiers:
@@ -103,11 +103,11 @@ def propose_pairs(view: View, vectors: FloatMatrix, rules: Rules, seed: int = 0)
     return [found[key] for key in sorted(found)]
 
 
-def _pair(one: int, other: int, tier: str, score: float, evidence: str, ask: bool = False) -> Pair:
-    return Pair(min(one, other), max(one, other), tier, score, evidence, ask)
+def _pair(one: int, other: int, tier: str, score: float, evidence: str, ask: bool = False) -> CandidatePair:
+    return CandidatePair(min(one, other), max(one, other), tier, score, evidence, ask)
 
 
-def _spellings(view: View) -> Iterator[Pair]:
+def _spellings(view: EntityFeatures) -> Iterator[CandidatePair]:
     """Names of one form, or of one but for the spaces in it."""
     women = {form.text.partition(" ")[2] for form in view.forms if form.words and form.words[0] in FEMALE_TITLES}
     for text, rows in view.by_text.items():
@@ -120,7 +120,9 @@ def _spellings(view: View) -> Iterator[Pair]:
             yield from _one_spelling(view, rows, 0.95, "spelling, but for spaces", False)
 
 
-def _one_spelling(view: View, rows: list[int], score: float, evidence: str, ambiguous: bool) -> Iterator[Pair]:
+def _one_spelling(
+    view: EntityFeatures, rows: list[int], score: float, evidence: str, ambiguous: bool
+) -> Iterator[CandidatePair]:
     """Pairs among names of one form: within a kind each with the most mentioned one, and the kinds' heads in doubt."""
     kinds: dict[tuple[str, str], list[int]] = {}
     rows = view.first(rows)
@@ -154,7 +156,7 @@ def _one_spelling(view: View, rows: list[int], score: float, evidence: str, ambi
         yield _pair(heads[0], row, NORMALISE, 0.5, said, ask=True)
 
 
-def _plural_of_a_proper_name(view: View, one: int, other: int) -> bool:
+def _plural_of_a_proper_name(view: EntityFeatures, one: int, other: int) -> bool:
     """Whether two names differ by a plural and one is no kind's name: Windows is no more than one Window."""
     return view.forms[one].plural != view.forms[other].plural and any(
         is_proper(view.names[row], view.descriptions[row]) for row in (one, other)
@@ -165,7 +167,7 @@ def _alike(one: NameForm, other: NameForm) -> bool:
     return one.family == other.family or UNKNOWN in (one.family, other.family)
 
 
-def _acronyms(view: View) -> Iterator[Pair]:
+def _acronyms(view: EntityFeatures) -> Iterator[CandidatePair]:
     """A name in capitals and the name that it is short for: said in parentheses, or by its words' initials."""
     shorts = view.by_acronym
     longs: dict[str, list[int]] = {}
@@ -191,7 +193,7 @@ def _acronyms(view: View) -> Iterator[Pair]:
                     yield _pair(row, short, ALIAS, 0.9, f"{letters.upper()} are its initials, {shared}", not sure)
 
 
-def _stated(view: View) -> Iterator[Pair]:
+def _stated(view: EntityFeatures) -> Iterator[CandidatePair]:
     """What descriptions state: "World Health Organization (WHO)", "also known as the Bard"."""
     for row, text in enumerate(view.descriptions):
         for stated in stated_aliases(text):
@@ -206,7 +208,7 @@ def _stated(view: View) -> Iterator[Pair]:
                         yield _pair(long, short, ALIAS, 1.0, f"“{stated.long} ({stated.short})”")
 
 
-def _people(view: View) -> Iterator[Pair]:
+def _people(view: EntityFeatures) -> Iterator[CandidatePair]:
     """A surname and a full name, initials and the names that they stand for, with and without a middle name."""
     given: dict[int, tuple[str, ...]] = {}
     full: dict[tuple[str, str], list[int]] = {}  # full names by each of their parts, and by surname and initial
@@ -279,7 +281,7 @@ def _one_person(own: tuple[str, ...], other: tuple[str, ...]) -> bool:
     return own == other if own[-1].isdigit() else same_given_names(own, other)
 
 
-def _neighbours(view: View, vectors: FloatMatrix, rules: Rules, seed: int) -> Iterator[Pair]:
+def _neighbours(view: EntityFeatures, vectors: FloatMatrix, rules: PairRules, seed: int) -> Iterator[CandidatePair]:
     """Near vectors of one family that share a neighbour or a chunk.
 
     Nearness proposes, and the names decide: of what a text describes alike most are siblings (two towns of a county,

@@ -14,7 +14,7 @@ from hirag_dist.core.graph.csr import rows_of
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class CollectionFeatures:
     """What two entities have in common: neighbours, chunks, and whether a relation joins them."""
 
     neighbours: int
@@ -33,7 +33,7 @@ class Shared:
         return ", ".join(parts) or "nothing shared"
 
 
-class View:
+class EntityFeatures:
     """Entities by row, most mentioned first among equals wherever an order matters.
 
     Attributes:
@@ -88,10 +88,10 @@ class View:
                 found.setdefault(form.acronym.casefold(), []).append(row)
         return found
 
-    def shared(self, one: int, other: int) -> Shared:
+    def shared(self, one: int, other: int) -> CollectionFeatures:
         """Return what two rows have in common."""
         ours, theirs = self._neighbours.get(one, _NOBODY), self._neighbours.get(other, _NOBODY)
-        return Shared(len(ours & theirs), len(self._chunks[one] & self._chunks[other]), other in ours)
+        return CollectionFeatures(len(ours & theirs), len(self._chunks[one] & self._chunks[other]), other in ours)
 
     def neighbours(self, row: int) -> list[int]:
         """Return the rows that a relation joins to a row, most mentioned first."""

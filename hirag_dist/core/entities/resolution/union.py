@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hirag_dist.core.entities.resolution.candidate_pairs import TIERS, Pair
-from hirag_dist.core.entities.resolution.entity_features import View
+from hirag_dist.core.entities.resolution.candidate_pairs import TIERS, CandidatePair
+from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
 from hirag_dist.core.entities.resolution.name_forms import UNKNOWN
 from hirag_dist.core.entities.resolution.negative_rules import known_different
 
@@ -23,11 +23,13 @@ class Alias:
 
     row: int
     canonical: int
-    pair: Pair
+    pair: CandidatePair
     via: int
 
 
-def group_pairs(view: View, pairs: Sequence[Pair], apart: Mapping[tuple[int, int], str]) -> list[Alias]:
+def group_pairs(
+    view: EntityFeatures, pairs: Sequence[CandidatePair], apart: Mapping[tuple[int, int], str]
+) -> list[Alias]:
     """Return each row that is merged into another, by row.
 
     The surest pairs are joined first. A join is refused where a member of one side is known to differ from one of the
@@ -41,7 +43,7 @@ def group_pairs(view: View, pairs: Sequence[Pair], apart: Mapping[tuple[int, int
     order = sorted(pairs, key=lambda pair: (TIERS.index(pair.tier), -pair.score, pair.left, pair.right))
     members: dict[int, list[int]] = {}
     home: dict[int, int] = {}
-    joined: dict[int, list[Pair]] = {}  # by row: the pairs that hold its group together
+    joined: dict[int, list[CandidatePair]] = {}  # by row: the pairs that hold its group together
     direct = {(pair.left, pair.right) for pair in pairs}
     for pair in order:
         one, other = home.get(pair.left, pair.left), home.get(pair.right, pair.right)
@@ -70,7 +72,7 @@ def group_pairs(view: View, pairs: Sequence[Pair], apart: Mapping[tuple[int, int
 
 
 def _differ(
-    view: View, one: int, other: int, apart: Mapping[tuple[int, int], str], direct: set[tuple[int, int]]
+    view: EntityFeatures, one: int, other: int, apart: Mapping[tuple[int, int], str], direct: set[tuple[int, int]]
 ) -> bool:
     pair = (min(one, other), max(one, other))
     if pair in direct:
@@ -81,7 +83,7 @@ def _differ(
     return len(families) > 1
 
 
-def _reason(row: int, canonical: int, joined: Mapping[int, Sequence[Pair]]) -> Pair:
+def _reason(row: int, canonical: int, joined: Mapping[int, Sequence[CandidatePair]]) -> CandidatePair:
     """Return the pair that best says why a row is in its group: the one with the canonical row, or its surest."""
     own = joined[row]
     return next((pair for pair in own if canonical in (pair.left, pair.right)), own[0])

@@ -6,11 +6,15 @@ the snapshot.
 
 from hirag_dist.retrieval.vector_index.milvus.collection import collection_name
 from hirag_dist.retrieval.vector_index.milvus.connection import server_version
-from hirag_dist.retrieval.vector_index.milvus.drop_collections import Collections, lite_collections, server_collections
+from hirag_dist.retrieval.vector_index.milvus.drop_collections import (
+    MilvusCollections,
+    lite_collections,
+    server_collections,
+)
 from hirag_dist.retrieval.vector_index.milvus.search import MilvusVectors, open_milvus, open_milvus_lite
 
 __all__ = [
-    "Collections",
+    "MilvusCollections",
     "MilvusVectors",
     "collection_name",
     "lite_collections",

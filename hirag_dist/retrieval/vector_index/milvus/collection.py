@@ -115,7 +115,7 @@ def key_of(own: Sequence[Field], numbers: str = "") -> str:
 
 
 @dataclass
-class Filling:
+class CollectionFill:
     """Sees to it that a snapshot's collection is there.
 
     Attributes:

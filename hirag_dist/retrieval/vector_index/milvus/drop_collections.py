@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from hirag_dist.config.model import Vectors
+from hirag_dist.config.model import VectorsConfig
 from hirag_dist.retrieval.vector_index.milvus.collection import drop, name_prefix
 from hirag_dist.retrieval.vector_index.milvus.connection import connect, open_lite, shown, translated
 from hirag_dist.storage.store import Store
@@ -14,7 +14,7 @@ from hirag_dist.storage.store import Store
 _OURS = re.compile(r"hirag_([0-9a-f]+)_")
 
 
-class Collections:
+class MilvusCollections:
     """The collections at one Milvus, to be listed and dropped. A context manager.
 
     Attributes:
@@ -25,7 +25,7 @@ class Collections:
         self.where = where
         self._client = client
 
-    def __enter__(self) -> Collections:
+    def __enter__(self) -> MilvusCollections:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -62,7 +62,7 @@ class Collections:
             return sorted(self._client.list_collections())
 
 
-def server_collections(vectors: Vectors) -> Collections:
+def server_collections(vectors: VectorsConfig) -> MilvusCollections:
     """Return the collections at the server that is configured.
 
     Raises:
@@ -70,10 +70,10 @@ def server_collections(vectors: Vectors) -> Collections:
     """
     token = vectors.token.get_secret_value() if vectors.token else ""
     uri = str(vectors.uri)
-    return Collections(connect(uri, token, vectors.timeout_s), f"Milvus at {shown(uri)}")
+    return MilvusCollections(connect(uri, token, vectors.timeout_s), f"Milvus at {shown(uri)}")
 
 
-def lite_collections(store: Store) -> Collections | None:
+def lite_collections(store: Store) -> MilvusCollections | None:
     """Return the collections in the Milvus Lite file beside an index, None where there is no file.
 
     Raises:
@@ -81,4 +81,4 @@ def lite_collections(store: Store) -> Collections | None:
     """
     if store.local is None or not (store.local / "milvus" / "milvus.db").exists():
         return None
-    return Collections(open_lite(store), "Milvus Lite")
+    return MilvusCollections(open_lite(store), "Milvus Lite")

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import MIXED, WHOLE, Patterns
+from hirag_dist.core.access.labels import MIXED, WHOLE, LabelPatterns
 from hirag_dist.storage.access.label_files import map_labels, read_label_sets
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import Admission, FloatMatrix, IntVector
+from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
 PATTERN = "pattern"
 PART = "part"  # label set of a part, −1 for an entity
@@ -59,7 +59,7 @@ class LabelledRows:
         self._tenants: list[str] | None = None
         if tenant_prefix is not None:
             self._tenants = [_tenant(labels, tenant_prefix) for labels in read_label_sets(snapshot)]
-        self._filters: OrderedDict[int, tuple[Admission, RowFilter | None]] = OrderedDict()
+        self._filters: OrderedDict[int, tuple[AccessFilter, RowFilter | None]] = OrderedDict()
 
     @property
     def has_tenants(self) -> bool:
@@ -100,7 +100,7 @@ class LabelledRows:
         own = pattern_tenants(self._patterns, self._tenants)
         return [own[pattern] for pattern in self.patterns()]
 
-    def filter(self, admission: Admission) -> RowFilter | None:
+    def filter(self, admission: AccessFilter) -> RowFilter | None:
         """Return the filter of a caller who may see something, None where it would be too long for Milvus."""
         kept = self._filters.get(id(admission))
         if kept is None:  # kept with what its key is the id of, which so stays its own
@@ -109,7 +109,7 @@ class LabelledRows:
                 self._filters.popitem(last=False)
         return kept[1]
 
-    def _filter(self, admission: Admission) -> RowFilter | None:
+    def _filter(self, admission: AccessFilter) -> RowFilter | None:
         whole, mixed = (np.flatnonzero(admission.entity_states == state) for state in (WHOLE, MIXED))
         n_patterns = len(admission.entity_states)
         seen = []
@@ -132,7 +132,7 @@ class LabelledRows:
         return RowFilter(text, int(np.sum(states == WHOLE) + np.sum(parts)))
 
 
-def pattern_tenants(patterns: Patterns, tenants: Sequence[str]) -> list[str]:
+def pattern_tenants(patterns: LabelPatterns, tenants: Sequence[str]) -> list[str]:
     """Return the tenant of each pattern, where all of its label sets have the same one.
 
     Args:

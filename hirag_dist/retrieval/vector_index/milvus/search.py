@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.config.model import Vectors
-from hirag_dist.core.access.filter import admitted
+from hirag_dist.config.model import VectorsConfig
+from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.retrieval.vector_scoring import SLACK, nearest
-from hirag_dist.retrieval.micro_batcher import Joined
+from hirag_dist.retrieval.micro_batcher import MicroBatcher
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
-from hirag_dist.retrieval.vector_index.milvus.collection import ROW, VECTOR, Filling, collection_name, expression
+from hirag_dist.retrieval.vector_index.milvus.collection import ROW, VECTOR, CollectionFill, collection_name, expression
 from hirag_dist.retrieval.vector_index.milvus.connection import connect, open_lite, shown, translated
 from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index, search_params
 from hirag_dist.retrieval.vector_index.milvus.labels import WHOLE_ROWS, LabelledRows, RowFilter
 from hirag_dist.storage.access.label_files import read_label_sets
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import Admission, IntVector
+from hirag_dist.types import AccessFilter, IntVector
 
 log = logging.getLogger(__name__)
 _MOST_ROWS = 16_384  # of one search, by Milvus
@@ -42,10 +42,10 @@ class _Kind(NamedTuple):
     n_admitted: int
 
 
-class _Asked(NamedTuple):
+class _PendingSearch(NamedTuple):
     vector: NDArray[np.float32]
     kind: _Kind
-    admission: Admission | None
+    admission: AccessFilter | None
 
 
 _Found = tuple[NDArray[np.int64], NDArray[np.float32]]
@@ -59,7 +59,13 @@ class MilvusVectors:
     """
 
     def __init__(
-        self, client: Any, snapshot: Snapshot, config: Vectors, *, lite: bool, labelled: LabelledRows | None = None
+        self,
+        client: Any,
+        snapshot: Snapshot,
+        config: VectorsConfig,
+        *,
+        lite: bool,
+        labelled: LabelledRows | None = None,
     ) -> None:
         """Take over a client whose collection is whole and loaded.
 
@@ -83,14 +89,14 @@ class MilvusVectors:
         self._n_lists = int(built["nlist"]) if "nlist" in built else None
         at_a_time = 1 if lite else _AT_A_TIME  # Lite runs in this process, under the same lock
         self._threads = ThreadPoolExecutor(at_a_time, thread_name_prefix="milvus")
-        self._joined = Joined(self._search, _MOST_JOINED, at_a_time, lambda asked: asked.kind)
+        self._joined = MicroBatcher(self._search, _MOST_JOINED, at_a_time, lambda asked: asked.kind)
 
     async def search(
         self,
         vector: NDArray[np.float32],
         limit: int,
         max_layer: int | None = None,
-        admission: Admission | None = None,
+        admission: AccessFilter | None = None,
     ) -> _Found:
         """Return (rows, similarities), best first, ties by row.
 
@@ -109,9 +115,9 @@ class MilvusVectors:
         n_admitted = len(self._vectors) if max_layer is None else int(self._ends[min(max_layer, len(self._ends) - 1)])
         n_admitted = min(n_admitted, seen.n_rows)
         kind = _Kind(min(limit, _MOST_ROWS - SLACK), expression(max_layer, seen.text), n_admitted)
-        return await self._joined.ask(_Asked(np.asarray(vector, np.float32), kind, admission))
+        return await self._joined.ask(_PendingSearch(np.asarray(vector, np.float32), kind, admission))
 
-    def prepare(self, admission: Admission | None = None) -> None:
+    def prepare(self, admission: AccessFilter | None = None) -> None:
         """Compile what the exact search needs."""
         self._exact.prepare(admission)
 
@@ -135,10 +141,10 @@ class MilvusVectors:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
-    async def _search(self, asked: Sequence[_Asked]) -> list[_Found]:
+    async def _search(self, asked: Sequence[_PendingSearch]) -> list[_Found]:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._search_now, asked)
 
-    def _search_now(self, asked: Sequence[_Asked]) -> list[_Found]:
+    def _search_now(self, asked: Sequence[_PendingSearch]) -> list[_Found]:
         kind = asked[0].kind
         wanted = min(kind.limit + SLACK, kind.n_admitted)
         n_hits = kind.limit + SLACK
@@ -157,12 +163,12 @@ class MilvusVectors:
             for each, candidates in zip(asked, rows, strict=True)
         ]
 
-    def _hits(self, asked: Sequence[_Asked], limit: int) -> list[IntVector]:
+    def _hits(self, asked: Sequence[_PendingSearch], limit: int) -> list[IntVector]:
         """Return the rows of the collection that Milvus finds for each."""
         kind = asked[0].kind
         n_rows = len(self._vectors)
-        admitted = kind.n_admitted / n_rows if self._lite and n_rows else 1.0
-        params = search_params(self.index, self._breadth, limit, n_rows, self._n_lists, admitted)
+        visible_rows = kind.n_admitted / n_rows if self._lite and n_rows else 1.0
+        params = search_params(self.index, self._breadth, limit, n_rows, self._n_lists, visible_rows)
         with translated("search", self._where):
             found = self._client.search(
                 self._collection,
@@ -175,19 +181,19 @@ class MilvusVectors:
             )
         return [np.fromiter((hit[ROW] for hit in hits), np.int64, len(hits)) for hits in found]
 
-    def _seen(self, admission: Admission | None) -> RowFilter | None:
+    def _seen(self, admission: AccessFilter | None) -> RowFilter | None:
         """Return what to filter by, None where that would be too long."""
         if self._labelled is None or admission is None:
             return RowFilter("" if self._labelled is None else WHOLE_ROWS, len(self._vectors))
         return self._labelled.filter(admission)
 
 
-def _checked(rows: IntVector, admission: Admission | None) -> IntVector:
+def _checked(rows: IntVector, admission: AccessFilter | None) -> IntVector:
     """Return the rows that the caller may see: what Milvus filters is not left to Milvus alone."""
-    return rows if admission is None else rows[admitted(admission, rows)]
+    return rows if admission is None else rows[visible_rows(admission, rows)]
 
 
-def open_milvus_lite(snapshot: Snapshot, config: Vectors) -> MilvusVectors:
+def open_milvus_lite(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors:
     """Open the Milvus Lite file beside a snapshot's index, building its collection where it is missing or short.
 
     Raises:
@@ -196,10 +202,10 @@ def open_milvus_lite(snapshot: Snapshot, config: Vectors) -> MilvusVectors:
     """
     choice = choose_index(config.index, config.index_params, len(snapshot.entity_vectors), lite=True)
     client = open_lite(snapshot.store)
-    return _ready(client, Filling(client, snapshot, choice, True, _labelled_rows(snapshot, config)), config)
+    return _ready(client, CollectionFill(client, snapshot, choice, True, _labelled_rows(snapshot, config)), config)
 
 
-def open_milvus(snapshot: Snapshot, config: Vectors) -> MilvusVectors:
+def open_milvus(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors:
     """Connect to a Milvus server, building the snapshot's collection where it is missing or short.
 
     Raises:
@@ -209,14 +215,14 @@ def open_milvus(snapshot: Snapshot, config: Vectors) -> MilvusVectors:
     choice = choose_index(config.index, config.index_params, len(snapshot.entity_vectors), lite=False)
     token = config.token.get_secret_value() if config.token else ""
     client = connect(str(config.uri), token, config.timeout_s)
-    return _ready(client, Filling(client, snapshot, choice, False, _labelled_rows(snapshot, config)), config)
+    return _ready(client, CollectionFill(client, snapshot, choice, False, _labelled_rows(snapshot, config)), config)
 
 
-def _labelled_rows(snapshot: Snapshot, config: Vectors) -> LabelledRows | None:
+def _labelled_rows(snapshot: Snapshot, config: VectorsConfig) -> LabelledRows | None:
     return LabelledRows(snapshot, config.tenant_prefix) if any(read_label_sets(snapshot)) else None
 
 
-def _ready(client: Any, filling: Filling, config: Vectors) -> MilvusVectors:
+def _ready(client: Any, filling: CollectionFill, config: VectorsConfig) -> MilvusVectors:
     snapshot = filling.snapshot
     try:
         with translated("hold this snapshot", "Milvus Lite" if filling.lite else f"Milvus at {shown(config.uri)}"):

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from hirag_dist.core.entities.resolution.candidate_pairs import TIERS, Pair, Rules, propose_pairs
-from hirag_dist.core.entities.resolution.entity_features import View
+from hirag_dist.core.entities.resolution.candidate_pairs import TIERS, CandidatePair, PairRules, propose_pairs
+from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.schemas import ENTITIES, RELATIONS
 from hirag_dist.types import FloatMatrix
 
-ALL = Rules(TIERS, threshold=0.8, ask_from=0.6)
+ALL = PairRules(TIERS, threshold=0.8, ask_from=0.6)
 
 
 def entities(
@@ -66,20 +66,22 @@ def view_of(
     said: Mapping[str, str] | None = None,
     mentions: Mapping[str, int] | None = None,
     related: Iterable[tuple[str, str]] = (),
-) -> View:
-    return View(entities(kinds, chunks, said, mentions), relations(related))
+) -> EntityFeatures:
+    return EntityFeatures(entities(kinds, chunks, said, mentions), relations(related))
 
 
-def no_vectors(view: View) -> FloatMatrix:
+def no_vectors(view: EntityFeatures) -> FloatMatrix:
     return np.zeros((len(view), 2), np.float32)
 
 
-def proposed(view: View, rules: Rules = ALL, vectors: FloatMatrix | None = None) -> dict[tuple[str, str], Pair]:
+def proposed(
+    view: EntityFeatures, rules: PairRules = ALL, vectors: FloatMatrix | None = None
+) -> dict[tuple[str, str], CandidatePair]:
     """Return the pairs that are proposed, by their names, sorted."""
     found = propose_pairs(view, no_vectors(view) if vectors is None else vectors, rules)
     return {named(view, pair): pair for pair in found}
 
 
-def named(view: View, pair: Pair) -> tuple[str, str]:
+def named(view: EntityFeatures, pair: CandidatePair) -> tuple[str, str]:
     one, other = sorted((view.names[pair.left], view.names[pair.right]))
     return one, other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.core.entities.resolution.acronyms import Stated, initials_of, stated_aliases
+from hirag_dist.core.entities.resolution.acronyms import StatedAlias, initials_of, stated_aliases
 from hirag_dist.core.entities.resolution.name_forms import name_form
 
 
@@ -24,14 +24,14 @@ def test_initials(name: str, initials: set[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "stated"),
     [
-        ("The World Health Organization (WHO) leads.", Stated("World Health Organization", "WHO")),
-        ("Work by the World Health Organization (W.H.O.).", Stated("World Health Organization", "W.H.O")),
-        ("A monkey, also known as the Great Sage.", Stated("", "Great Sage")),
-        ("Known widely (a.k.a. “Wukong”).", Stated("", "Wukong")),
-        ("孙悟空，又称齐天大圣。", Stated("", "齐天大圣")),
+        ("The World Health Organization (WHO) leads.", StatedAlias("World Health Organization", "WHO")),
+        ("Work by the World Health Organization (W.H.O.).", StatedAlias("World Health Organization", "W.H.O")),
+        ("A monkey, also known as the Great Sage.", StatedAlias("", "Great Sage")),
+        ("Known widely (a.k.a. “Wukong”).", StatedAlias("", "Wukong")),
+        ("孙悟空，又称齐天大圣。", StatedAlias("", "齐天大圣")),
     ],
 )
-def test_what_a_text_states(text: str, stated: Stated) -> None:
+def test_what_a_text_states(text: str, stated: StatedAlias) -> None:
     assert stated in set(stated_aliases(text))
 
 

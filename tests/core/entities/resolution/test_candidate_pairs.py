@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hirag_dist.core.entities.resolution.candidate_pairs import Rules, likeness_of
+from hirag_dist.core.entities.resolution.candidate_pairs import PairRules, likeness_of
 from hirag_dist.core.entities.resolution.name_forms import name_form
 from hirag_dist.core.entities.resolution.union import group_pairs
 from tests.core.entities.resolution.graphs import ALL, proposed, view_of
@@ -15,7 +15,7 @@ from tests.core.entities.resolution.graphs import ALL, proposed, view_of
 PERSON, FIRM, PLACE, THING = "person", "organization", "location", "concept"
 
 
-def verdicts(view_args: dict[str, object], rules: Rules = ALL) -> dict[tuple[str, str], str]:
+def verdicts(view_args: dict[str, object], rules: PairRules = ALL) -> dict[tuple[str, str], str]:
     view = view_of(**view_args)  # type: ignore[arg-type]
     return {names: "ask" if pair.ask else pair.tier for names, pair in proposed(view, rules).items()}
 

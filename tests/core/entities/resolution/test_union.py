@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hirag_dist.core.entities.resolution.candidate_pairs import Pair
-from hirag_dist.core.entities.resolution.entity_features import View
+from hirag_dist.core.entities.resolution.candidate_pairs import CandidatePair
+from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
 from hirag_dist.core.entities.resolution.union import group_pairs
 from tests.core.entities.resolution.graphs import view_of
 
 PERSON = "person"
 
 
-def pair(view: View, one: str, other: str, tier: str = "alias", score: float = 0.9) -> Pair:
+def pair(view: EntityFeatures, one: str, other: str, tier: str = "alias", score: float = 0.9) -> CandidatePair:
     left, right = sorted((view.names.index(one), view.names.index(other)))
-    return Pair(left, right, tier, score, f"{one} is {other}")
+    return CandidatePair(left, right, tier, score, f"{one} is {other}")
 
 
-def resolved(view: View, pairs: list[Pair], apart: Mapping[tuple[int, int], str] | None = None) -> dict[str, str]:
+def resolved(
+    view: EntityFeatures, pairs: list[CandidatePair], apart: Mapping[tuple[int, int], str] | None = None
+) -> dict[str, str]:
     found = group_pairs(view, pairs, apart or {})
     return {view.names[alias.row]: view.names[alias.canonical] for alias in found}
 
