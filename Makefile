@@ -10,7 +10,7 @@ IMAGE := --extra cluster --extra otel
 # bytecode is kept even where the environment says otherwise: each of Ray's processes would compile everything again
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check bench proto chart lock clean run-env dev-env lint types layers licences wire charts
+.PHONY: help demo test check bench proto chart lock clean run-env dev-env lint types imports prose licences wire charts
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
@@ -23,19 +23,19 @@ test: dev-env ## the default tests; three at a time, since many wait; ARGS="test
 	@tools/helm.sh
 	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not gpu and not slow" $(ARGS)
 
-check: dev-env ## ruff, mypy, import layers, licences, buf lint, generated code, TypeScript; says all that is wrong
-	@$(MAKE) -k lint types layers licences wire charts
+check: dev-env ## ruff, mypy, import rules, prose, licences, buf lint, generated code, TypeScript; reports every failure
+	@$(MAKE) -k lint types imports prose licences wire charts
 
 bench: dev-env ## the benchmarks that fit a laptop
 	@$(BIN)/python -m benchmarks
 
-proto: dev-env ## hirag_dist/wire/_pb anew from proto/
+proto: dev-env ## generate hirag_dist/wire/_pb from proto/
 	@$(BIN)/python tools/proto.py
 
 chart: dev-env ## what of deploy/helm follows from the program: the schema of values, the dashboard
 	@$(BIN)/python -m tools.chart
 
-lock: dev-env ## requirements/ anew from pyproject.toml; UPGRADE=--upgrade takes newer versions
+lock: dev-env ## resolve requirements/ from pyproject.toml; UPGRADE=--upgrade takes newer versions
 	@CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) $(EDITABLE) --extra dev -o requirements/dev.txt
 	@CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) $(EDITABLE) -c requirements/dev.txt -o requirements/run.txt
 	@CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --only-build-deps --build-deps-for=wheel -o requirements/build.txt
@@ -60,8 +60,11 @@ lint:
 types:
 	@$(BIN)/mypy
 
-layers:
-	@$(BIN)/pytest -q tests/test_layers.py
+imports:
+	@$(BIN)/pytest -q -n 0 tests/test_import_rules.py
+
+prose:
+	@$(BIN)/python tools/prose.py
 
 licences:
 	@$(BIN)/python tools/licences.py
