@@ -191,7 +191,7 @@ def main() -> int:
         print("\n".join(map(str, result)) or "prose: no finding")
     if result:
         print(f"prose: {len(result)} findings", file=sys.stderr)
-    return bool(result)
+    return int(bool(result))
 
 
 if __name__ == "__main__":
