@@ -2,9 +2,9 @@
 SHELL := bash
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
-LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \
-	--no-config --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
-EDITABLE := --build-deps-for=editable
+UV := $(BIN)/uv
+LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make lock"
 IMAGE := --extra cluster --extra otel
 
 # bytecode is kept even where the environment says otherwise: each of Ray's processes would compile everything again
@@ -36,11 +36,11 @@ chart: dev-env ## what of deploy/helm follows from the program: the schema of va
 	@$(BIN)/python -m tools.chart
 
 lock: dev-env ## resolve requirements/ from pyproject.toml; UPGRADE=--upgrade takes newer versions
-	@CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) $(EDITABLE) --extra dev -o requirements/dev.txt
-	@CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) $(EDITABLE) -c requirements/dev.txt -o requirements/run.txt
-	@CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) --only-build-deps --build-deps-for=wheel -o requirements/build.txt
-	@CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) $(IMAGE) -c requirements/dev.txt -o requirements/image.txt
-	@CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(UPGRADE) $(IMAGE) --extra gpu-cu12 -o requirements/image-gpu.txt
+	@$(LOCK) $(UPGRADE) pyproject.toml --group build --extra dev -o requirements/dev.txt
+	@$(LOCK) $(UPGRADE) pyproject.toml --group build -c requirements/dev.txt -o requirements/run.txt
+	@$(LOCK) $(UPGRADE) --group build -c requirements/dev.txt -o requirements/build.txt
+	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) -c requirements/dev.txt -o requirements/image.txt
+	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) --extra gpu-cu12 -o requirements/image-gpu.txt
 
 clean: ## remove .venv, caches and what the demo left
 	@rm -rf .venv build dist hirag-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/buf/node_modules tools/helm/bin

@@ -1,12 +1,14 @@
-"""Fails when a library of the default install (requirements/run.txt) is under a copyleft licence, or states none.
+"""Check that no library of the default install (requirements/run.txt) has a copyleft licence, or states none.
 
-Run by `make check`. Prints one line a fault.
+Run by `make check`. Prints one line for each fault.
 """
 
 import re
 import sys
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 LOCK = Path(__file__).parents[1] / "requirements" / "run.txt"
 COPYLEFT = re.compile(
@@ -21,19 +23,21 @@ ALLOWED = {
 
 
 def locked(lock: str) -> list[str]:
-    """Return the names of the pinned distributions."""
-    return re.findall(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==", lock, flags=re.MULTILINE)
+    """Return the names of the pinned distributions that this platform installs."""
+    pins = re.findall(r"^([A-Za-z0-9][A-Za-z0-9._-]*==[^\\\n]+)", lock, flags=re.MULTILINE)
+    requirements = map(Requirement, pins)
+    return [each.name for each in requirements if each.marker is None or each.marker.evaluate()]
 
 
 def licence(name: str) -> str:
-    """Return what a distribution says of its licence: the expression, else classifiers, else the free text."""
+    """Return the licence that a distribution states: the expression, else classifiers, else the free text."""
     fields = metadata(name)
     classifiers = [row.split("::")[-1].strip() for row in fields.get_all("Classifier", []) if row.startswith("License")]
     return fields.get("License-Expression") or "; ".join(classifiers) or fields.get("License") or ""
 
 
 def fault(name: str) -> str | None:
-    """Return what is wrong with a distribution's licence, or None."""
+    """Return the fault of a distribution's licence, or None."""
     try:
         stated = licence(name)
     except PackageNotFoundError:

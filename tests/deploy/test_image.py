@@ -101,7 +101,7 @@ def test_the_pods_of_a_cluster_speak_one_language() -> None:
 def locked(name: str) -> dict[str, str]:
     """Return the pinned packages of requirements/, each with a hash: name → version."""
     text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
-    found = re.findall(r"^([a-z0-9._-]+)==(\S+) \\\n    --hash=sha256:", text, re.MULTILINE)
+    found = re.findall(r"^([a-z0-9._-]+)==(\S+)(?: ;[^\\\n]*)? \\\n    --hash=sha256:", text, re.MULTILINE)
     assert len(found) == len(re.findall(r"^[a-z0-9]", text, re.MULTILINE))
     return dict(found)
 
