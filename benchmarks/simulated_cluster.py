@@ -1,9 +1,10 @@
 """A cluster in virtual time: the program's own treasury, desks, callers and splitting; the rest is a model.
 
-Real are `llm.limits.coordinator`, `llm.limits.worker`, `llm.limits.client`, `llm.retrying`, `llm.limits.adaptive`, `execution.partitioning`, the actor's
-knowledge of who lives (`execution.ray.quota_actor.QuotaActor`) and `simulate-llm`'s limits. A model are: time, the
-network, the time that Ray's actor takes for a message, the endpoint's latency, deaths, and the driver's choice of a
-worker (the least busy with room, as `execution.ray.worker_pool.Crew` has it).
+Real are `llm.limits.coordinator`, `llm.limits.worker`, `llm.limits.client`, `llm.retrying`, `llm.limits.adaptive`,
+`execution.partitioning`, the actor's knowledge of who lives (`execution.ray.quota_actor.QuotaActor`) and
+`simulate-llm`'s limits. A model are: time, the network, the time that Ray's actor takes for a message, the endpoint's
+latency, deaths, and the driver's choice of a worker (the least busy with room, as `execution.ray.worker_pool.Crew` has
+it).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Ways to rank the sources of a question: the product's, with its parts left out and its numbers open.
 
-`core.retrieval.source_ranking` and `core.graph.pagerank` hold their numbers as constants, compiled in; this says the same once more, slower.
+`core.retrieval.source_ranking` and `core.graph.pagerank` hold their numbers as constants, compiled in; this says the
+same once more, slower.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def fused(orders: Sequence[Sequence[int]]) -> list[int]:
 def _starts(
     ways: WalkGraph, origins: RelationProvenance, found: Found, variant: Variant
 ) -> tuple[IntVector, FloatVector]:
-    """Return (nodes, shares) of the starting points: what `core.retrieval.source_ranking.Starts` does, with its numbers open."""
+    """Return (nodes, shares) of the seeds, as `core.retrieval.source_ranking.SeedSet` does, with its constants open."""
 
     def best(kind: str, scored: Scored) -> tuple[IntVector, FloatVector]:
         kept = sorted(scored if kind in variant.starts else (), key=lambda one: (-one[1], one[0]))[: variant.nearest]

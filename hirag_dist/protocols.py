@@ -63,8 +63,8 @@ class ChatPool(Protocol):
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         """Return what `accept` makes of the reply.
 
-        `accept` raises `core.prompts.reply_parsing.MalformedReply` to refuse a reply; it is stored, counted and asked again as the
-        next attempt. After the last attempt the result is a `Rejected`.
+        `accept` raises `core.prompts.reply_parsing.MalformedReply` to refuse a reply; it is stored, counted and asked
+        again as the next attempt. After the last attempt the result is a `Rejected`.
         """
         ...
 
@@ -141,7 +141,11 @@ class Kernels(Protocol):
         ...
 
     def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
-        """Fit a mixture to rows that `core.clustering.gaussian_mixture.standardise` gave. Raises ValueError: fewer rows than components."""
+        """Fit a mixture to rows from `core.clustering.gaussian_mixture.standardise`.
+
+        Raises:
+            ValueError: fewer rows than components.
+        """
         ...
 
     def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:

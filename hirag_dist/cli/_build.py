@@ -185,7 +185,8 @@ def show(report: dict[str, Any]) -> None:
     else:
         out.print(
             f"Snapshot [bold]{report['snapshot']}[/bold] {'published' if report['changed'] else 'is unchanged'} after "
-            f"{report['seconds']:.1f} s: {count_noun(counts['documents'], 'document')}, {count_noun(counts['chunks'], 'chunk')}, "
+            f"{report['seconds']:.1f} s: {count_noun(counts['documents'], 'document')}, "
+            f"{count_noun(counts['chunks'], 'chunk')}, "
             f"{count_noun(counts['entities'], 'entity', 'entities')}, {count_noun(counts['relations'], 'relation')}, "
             f"{count_noun(counts['reports'], 'report')}."
         )
@@ -207,7 +208,8 @@ def show(report: dict[str, Any]) -> None:
         out.print(f"{gone} dropped before, and accepted as lost.")
     if not report["complete"]:
         out.print(
-            f"[yellow]Incomplete: {count_noun(report['dead_letters'], 'dead letter')}.[/yellow] `hirag-dist status --index "
+            f"[yellow]Incomplete: {count_noun(report['dead_letters'], 'dead letter')}.[/yellow] `hirag-dist "
+            "status --index "
             f"{where} --letters` shows all, `hirag-dist retry --index {where}` asks again."
         )
 

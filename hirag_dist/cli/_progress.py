@@ -52,7 +52,10 @@ class ProgressBars:
             spent = spent_line(self._meters[event.label])
             self._progress.update(self._lines[event.label], advance=event.n_rows, spent=spent)
         elif isinstance(event, BatchesSubmitted):
-            said = f"{count_noun(event.n_calls, 'call is', 'calls are')} out in {count_noun(event.n_batches, 'batch', 'batches')}"
+            said = (
+                f"{count_noun(event.n_calls, 'call is', 'calls are')} out in "
+                f"{count_noun(event.n_batches, 'batch', 'batches')}"
+            )
             log.info("%s: %s", event.label, said)
             if event.label in self._lines:
                 self._progress.update(self._lines[event.label], spent=said)

@@ -95,7 +95,10 @@ def work_line(work: MapWork) -> str:
         kept.append(f"{work.left_out:,} for which there was no room")
     if work.uncited:
         kept.append(f"{work.uncited:,} left out because they cite nothing")
-    calls = f"Map-reduce: {count_noun(work.calls, 'call')} about {count_noun(work.parts, 'part')}, {work.unhelpful:,} without help"
+    calls = (
+        f"Map-reduce: {count_noun(work.calls, 'call')} about {count_noun(work.parts, 'part')}, "
+        f"{work.unhelpful:,} without help"
+    )
     return f"{calls}; {', '.join(kept)}."
 
 

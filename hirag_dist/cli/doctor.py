@@ -178,7 +178,10 @@ async def _chat(name: str, config: Config) -> str:
         reply = await model.complete(request)
         forms = getattr(model, "supports_forms", None)
         structured = f", structured outputs {'on' if await forms() else 'off'}" if forms is not None else ""
-        return f"{model.name} answered ({count_noun(reply.input_tokens, 'token')} in, {reply.output_tokens} out){structured}"
+        return (
+            f"{model.name} answered ({count_noun(reply.input_tokens, 'token')} in, {reply.output_tokens} "
+            f"out){structured}"
+        )
     finally:
         await model.close()
 

@@ -1,4 +1,4 @@
-"""Kernels by name: the part of `composition` that asks what this machine can compute on, once, at the start of a build."""
+"""Kernels by name, chosen once at the start of a build by the devices of this machine."""
 
 from __future__ import annotations
 

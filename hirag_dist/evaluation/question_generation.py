@@ -213,7 +213,10 @@ def describe_corpus(
         lines.append(line)
     if not lines:
         raise InputError("the index has no reports to describe its corpus by; give --description TEXT or @FILE")
-    said = f"A collection of {count_noun(snapshot.manifest.counts['documents'], 'document')}. Reports on its main communities:"
+    said = (
+        f"A collection of {count_noun(snapshot.manifest.counts['documents'], 'document')}. Reports on its "
+        "main communities:"
+    )
     return "\n".join([said, *lines])
 
 

@@ -181,8 +181,10 @@ def _explained(ks: Sequence[int], n_chunks: int, counts: Mapping[str, int], tall
         "recall@k is the share of a question's gold ids of which a chunk is among the first k sources, averaged over "
         "questions; all@k is the share of questions that have all of theirs there. Intervals are 95 % percentile "
         "bootstrap intervals over questions (10,000 resamples); differences are paired, question by question.",
-        f"Asked: {count_noun(len(tally.questions), 'question')} with gold evidence; the index has {count_noun(n_chunks, 'chunk')}, "
-        f"so a random choice of {count_noun(ks[-1], 'source')} would find {min(ks[-1] / max(n_chunks, 1), 1):.2%} of single "
+        f"Asked: {count_noun(len(tally.questions), 'question')} with gold evidence; the index has "
+        f"{count_noun(n_chunks, 'chunk')}, "
+        f"so a random choice of {count_noun(ks[-1], 'source')} would find "
+        f"{min(ks[-1] / max(n_chunks, 1), 1):.2%} of single "
         "chunks.",
     ]
     if counts.get("without_gold"):

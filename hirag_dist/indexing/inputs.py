@@ -68,7 +68,8 @@ def check_read(sources: pa.Table, read: set[str], rejects: pa.Table, text_field:
                     raise InputError(f"no record of INPUT has its text in {text_field!r}: {unit} has {reason}")
     if not read:
         raise InputError(
-            f"INPUT holds no text that can be indexed: {count_noun(sources.num_rows, 'file')}, none of which could be read; "
+            f"INPUT holds no text that can be indexed: {count_noun(sources.num_rows, 'file')}, none of which "
+            "could be read; "
             f"the first, {units[0]}: {reasons[0]}"
         )
 

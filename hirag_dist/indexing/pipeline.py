@@ -165,7 +165,8 @@ class Build:
             n_open = split_letters(self._run.read(parts.rejects), self._run.drops)[0].num_rows
             if n_open:
                 raise StageFailed(
-                    f"{count_noun(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status --letters` "
+                    f"{count_noun(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status "
+                    "--letters` "
                     "shows all, `hirag-dist retry` asks them again, `retry --drop` accepts the loss"
                 )
         self._run.rest()

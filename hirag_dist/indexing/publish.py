@@ -57,7 +57,8 @@ class LabelProvenance:
     Attributes:
         entity_mentions, statements: the mentions of the entities and relations that several label sets speak of.
         summary_sources: the clusters behind each summary entity.
-        part_vectors: VECTORS of what each label set says of such an entity, by `indexing.stages.access_labels.part_rows`.
+        part_vectors: VECTORS of what each label set says of such an entity, by
+            `indexing.stages.access_labels.part_rows`.
     """
 
     entity_mentions: Dataset

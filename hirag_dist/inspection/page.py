@@ -200,7 +200,8 @@ def _level(level: LevelSummary) -> str:
 def _cover(inspection: Inspection) -> str:
     cover = inspection.reports
     return (
-        f"{count_noun(cover.reports, 'report covers', 'reports cover')} {cover.communities_share:.0%} of the communities and "
+        f"{count_noun(cover.reports, 'report covers', 'reports cover')} {cover.communities_share:.0%} of the "
+        "communities and "
         f"{cover.entities_share:.0%} of the entities; a model wrote {cover.from_model:,}."
     )
 

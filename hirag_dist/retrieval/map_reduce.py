@@ -107,7 +107,8 @@ def gather(
     if len(parts) > most:
         cheaper = "" if mode == "ts" else "a coarser community_level, "
         raise InvalidQuery(
-            f"mode: {mode} takes more than {count_noun(most, 'call')} here, which is retrieval.map_reduce.max_calls; choose "
+            f"mode: {mode} takes more than {count_noun(most, 'call')} here, which is "
+            "retrieval.map_reduce.max_calls; choose "
             f"{cheaper}a larger retrieval.context_tokens or only some labels, or raise the limit"
         )
     took_ms = (time.perf_counter() - started) * 1e3

@@ -160,7 +160,8 @@ class SharedQuotas:
             at_work = sum(self._counts[first : first + MOST_PROCESSES])
             if at_work >= caller.max_concurrent:
                 raise QuotaExceeded(
-                    f"caller {caller.name} has {count_noun(at_work, 'request')} at work, as many as it may; wait for one to "
+                    f"caller {caller.name} has {count_noun(at_work, 'request')} at work, as many as it may; "
+                    "wait for one to "
                     "end",
                     "concurrent",
                     caller.name,

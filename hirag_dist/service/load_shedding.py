@@ -77,7 +77,8 @@ class LoadShedder:
         wait_s = self.expected_wait_s
         if wait_s > self._max_wait_s and self.waiting >= self._short:
             raise Overloaded(
-                f"{count_noun(self.waiting, 'request is', 'requests are')} waiting and {wait_s:.2g} s would pass before this "
+                f"{count_noun(self.waiting, 'request is', 'requests are')} waiting and {wait_s:.2g} s would "
+                "pass before this "
                 "one's turn; ask again later",
                 "queue",
                 retry_after_s=wait_s,
@@ -99,12 +100,14 @@ class LoadShedder:
         """
         if self.present >= self._most:
             raise Overloaded(
-                f"{count_noun(self.present, 'request is', 'requests are')} here, as many as may be; ask again in a moment",
+                f"{count_noun(self.present, 'request is', 'requests are')} here, as many as may be; ask again "
+                "in a moment",
                 "full",
             )
         if answer and self.answering >= self._most_answers:
             raise Overloaded(
-                f"{count_noun(self.answering, 'answer is', 'answers are')} being written, as many as may be; ask again in a "
+                f"{count_noun(self.answering, 'answer is', 'answers are')} being written, as many as may be; "
+                "ask again in a "
                 "moment",
                 "answers",
             )

@@ -39,8 +39,8 @@ class CsrGraph:
 class AccessFilter(NamedTuple):
     """What one caller may see of an index whose documents carry labels.
 
-    A row's state is that of its pattern (`core.access.labels`): hidden, mixed, or whole. What is mixed is made of parts, one
-    for each label set of the documents that speak of it, and some of these are in reach.
+    A row's state is that of its pattern (`core.access.labels`): hidden, mixed, or whole. What is mixed is made of
+    parts, one for each label set of the documents that speak of it, and some of these are in reach.
 
     Attributes:
         sets: (n_sets + 1,) bool, by label set, whether its documents are in reach.

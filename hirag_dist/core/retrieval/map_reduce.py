@@ -1,9 +1,9 @@
 """Answers from all of a corpus: read in parts, each for itself, then drawn together (GraphRAG paper §3.1.6, §4.1.2).
 
-What is read are community reports of one level, or chunks. They are shuffled and cut into parts (`PartBudget`), a model says
-for each part what in it helps to answer, with a helpfulness of 0 to 100 (`parse_points`), and the most helpful points
-make the context of the final answer (`gather_points`). Where the paper scores a part's answer as a whole, each of its
-points has a score here, as in GraphRAG's code: what helps is not left out for what stands beside it.
+What is read are community reports of one level, or chunks. They are shuffled and cut into parts (`PartBudget`), a model
+says for each part what in it helps to answer, with a helpfulness of 0 to 100 (`parse_points`), and the most helpful
+points make the context of the final answer (`gather_points`). Where the paper scores a part's answer as a whole, each
+of its points has a score here, as in GraphRAG's code: what helps is not left out for what stands beside it.
 """
 
 from __future__ import annotations
@@ -179,7 +179,8 @@ def parse_points(reply: ChatReply, refs: Collection[str]) -> MappedPart:
         refs: of the part's records.
 
     Raises:
-        MalformedReply: the reply is not in the form, a helpfulness is no number from 0 to 100, or no point cites anything.
+        MalformedReply: the reply is not in the form, a helpfulness is no number from 0 to 100, or no point cites
+            anything.
     """
     data = json_object(usable_text(reply))
     items = None if data is None else data.get("points")

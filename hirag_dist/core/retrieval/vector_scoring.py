@@ -3,9 +3,9 @@
 A matrix product gives a row other last bits by where it lies among the others, so ties, backends and what a caller may
 see would change scores. Here every row is multiplied by itself, in one fixed order of sums, in float64.
 
-To find the nearest of all rows it is enough to read them coarsely: `QuantizedVectors` hold a byte for each number and a bound of
-the error that this makes. What may be among the nearest within the bounds is then scored exactly, so the result is that
-of scoring everything, from a quarter of the memory traffic.
+To find the nearest of all rows it is enough to read them coarsely: `QuantizedVectors` hold a byte for each number and a
+bound of the error that this makes. What may be among the nearest within the bounds is then scored exactly, so the
+result is that of scoring everything, from a quarter of the memory traffic.
 """
 
 from __future__ import annotations

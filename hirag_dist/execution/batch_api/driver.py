@@ -248,7 +248,8 @@ class Batches:
 
     def _out_of_sight(self, out: OpenBatch, error: RequestRejected) -> str:
         return (
-            f"batch {out.batch} ({count_noun(out.lines, 'call')} of {out.stage}) cannot be looked at: {error}. If it is gone "
+            f"batch {out.batch} ({count_noun(out.lines, 'call')} of {out.stage}) cannot be looked at: {error}. "
+            "If it is gone "
             f"for good, delete {self.store.uri}/{out.path}: its calls are then asked, and paid, again"
         )
 

@@ -117,7 +117,10 @@ def describe_cluster(address: str | None, gpu_workers: int = 0) -> str:
     try:
         found = ray.cluster_resources()
         nodes = sum(bool(node["Alive"]) for node in ray.nodes())
-        said = f"{ray.__version__}, {count_noun(nodes, 'node')}, {found.get('CPU', 0):g} CPUs, {found.get('GPU', 0):g} GPUs"
+        said = (
+            f"{ray.__version__}, {count_noun(nodes, 'node')}, {found.get('CPU', 0):g} CPUs, "
+            f"{found.get('GPU', 0):g} GPUs"
+        )
         if gpu_workers and address is None:
             check_gpus()
         if gpu_workers and count_gpus() < 1:

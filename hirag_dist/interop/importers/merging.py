@@ -1,4 +1,4 @@
-"""Entities and relations of a folder → ENTITIES and RELATIONS of layer 0, merged by name as `core.entities.merging` does."""
+"""Entities and relations of a folder → tables of layer 0, merged by name as `core.entities.merging` does."""
 
 from __future__ import annotations
 

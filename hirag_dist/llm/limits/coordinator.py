@@ -1,9 +1,9 @@
 """The one place that holds a run's allowances and money, and lends them to workers in blocks.
 
-A worker (`llm.limits.client.Budget`) holds slots, requests, tokens and money that it was lent, and starts and ends calls on
-its own; it comes back for more, and reports, a few dozen times a second at most, whatever the number of calls, and less
-often where there are many workers. So the limits are exact (what is lent adds up to what is allowed), and the place
-that holds them is not the bottleneck.
+A worker (`llm.limits.client.Budget`) holds slots, requests, tokens and money that it was lent, and starts and ends
+calls on its own; it comes back for more, and reports, a few dozen times a second at most, whatever the number of calls,
+and less often where there are many workers. So the limits are exact (what is lent adds up to what is allowed), and the
+place that holds them is not the bottleneck.
 
 What a worker says of itself is its whole state, never a change of it, so that a report lost or delivered twice does no
 harm; a state from before the latest loan is known by its number and not believed where it would free something. The

@@ -1,7 +1,7 @@
 """An index as callers with labels see it: the same files, without what they may not know of.
 
-What is kept for a caller is small arrays over patterns (`core.access.labels`), and some texts that were put together for what
-is seen in part. Callers who may see the same documents share it.
+What is kept for a caller is small arrays over patterns (`core.access.labels`), and some texts that were put together
+for what is seen in part. Callers who may see the same documents share it.
 """
 
 from __future__ import annotations

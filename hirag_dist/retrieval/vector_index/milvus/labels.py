@@ -1,7 +1,7 @@
 """What a collection holds so that Milvus leaves out what a caller may not see, and the filters that say so.
 
-Beside its layer a row has its pattern (`core.access.labels`) and, where it is a part of an entity that several label sets
-speak of, the label set. Where tenants are told apart by labels, the tenant of what a row was made from is the
+Beside its layer a row has its pattern (`core.access.labels`) and, where it is a part of an entity that several label
+sets speak of, the label set. Where tenants are told apart by labels, the tenant of what a row was made from is the
 collection's partition key.
 """
 
