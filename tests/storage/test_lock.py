@@ -20,10 +20,10 @@ from hirag_dist.storage.store import Store
 HOLDER = """
 import sys
 from hirag_dist.errors import IndexBusy
-from hirag_dist.storage.lock import BuildLock, Pace
+from hirag_dist.storage.lock import BuildLock, LockTiming
 from hirag_dist.storage.store import Store
 store = Store(sys.argv[1])
-with BuildLock(store, pace=Pace(beat_s=0.02)) as lock:
+with BuildLock(store, pace=LockTiming(beat_s=0.02)) as lock:
     print("held", flush=True)
     for line in sys.stdin:
         try:

@@ -33,10 +33,10 @@ ROOT = Path(__file__).parents[3]
 OWNER = """
 import sys
 from hirag_dist.retrieval.vector_index.milvus import open_milvus_lite
-from hirag_dist.config.model import Vectors
+from hirag_dist.config.model import VectorsConfig
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
-held = open_milvus_lite(open_snapshot(Store(sys.argv[1]), sys.argv[2]), Vectors())
+held = open_milvus_lite(open_snapshot(Store(sys.argv[1]), sys.argv[2]), VectorsConfig())
 print("held", flush=True)
 sys.stdin.read()
 held.close()
@@ -377,10 +377,10 @@ def test_a_claim_that_nobody_may_make(snapshot: Snapshot) -> None:
 FILLER = """
 import sys
 from hirag_dist.retrieval.vector_index.milvus import open_milvus
-from hirag_dist.config.model import Vectors
+from hirag_dist.config.model import VectorsConfig
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
-open_milvus(open_snapshot(Store(sys.argv[1]), sys.argv[2]), Vectors(uri=sys.argv[3])).close()
+open_milvus(open_snapshot(Store(sys.argv[1]), sys.argv[2]), VectorsConfig(uri=sys.argv[3])).close()
 """
 
 
