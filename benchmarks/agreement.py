@@ -13,9 +13,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Attributes:
-    f1: mean over clusters of the best F1 with a cluster of the other set, averaged over the two sets.
-    nmi: overlapping normalised mutual information, normalised by the larger entropy (McDaid, Greene, Hurley 2011).
+    """Agreement of two sets of clusters.
+
+    Attributes:
+        f1: mean over clusters of the best F1 with a cluster of the other set, averaged over the two sets.
+        nmi: overlapping normalised mutual information, normalised by the larger entropy (McDaid, Greene, Hurley 2011).
     """
 
     f1: float
@@ -48,8 +50,11 @@ def members(clusters: NDArray[np.int64], rows: NDArray[np.int64], n_rows: int) -
 
 
 def _overlapping_nmi(mine: Floats, theirs: Floats, one: Floats, two: Floats, both: Floats, n: int) -> float:
-    """Return I(X : Y) / max(H(X), H(Y)), where what is left of a cluster given the other set is what its best match
-    leaves; a cluster that is nearer to another's complement counts as unmatched."""
+    """Return I(X : Y) / max(H(X), H(Y)).
+
+    The conditional entropy of a cluster given the other set is that given its best match; a cluster that is nearer to
+    another's complement counts as unmatched.
+    """
     neither = n - mine[one] - theirs[two] + both
     left, right = mine[one] - both, theirs[two] - both
     parts = [_bits(count, n) for count in (both, neither, left, right)]

@@ -1,4 +1,6 @@
-"""What does it take to cluster the claims of an answer? `python benchmarks/claim_clusters.py [--claims N …]`
+"""Cost of clustering the claims of an answer.
+
+Usage: `python benchmarks/claim_clusters.py [--claims N …]`
 
 Claims of 20 words drawn from 400: all pairs by ROUGE-L, then complete linkage at four distances. A JSON line a size.
 """

@@ -1,4 +1,6 @@
-"""Are the win rates of the HiRAG paper those of its published verdicts? `python benchmarks/paper_win_rates.py DATA`
+"""Compare the win rates of the HiRAG paper with those of its published verdicts.
+
+Usage: `python benchmarks/paper_win_rates.py DATA`
 
 DATA is a folder that holds `mix_judgements` (verdicts of GPT-4o on the Mix answers, and what to expect of them) and,
 for the lengths of the answers, `qfs_mix`. A line of JSON for each cell of the Mix columns of Table 1, which are the

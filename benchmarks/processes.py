@@ -40,12 +40,12 @@ def memory_of(pid: int) -> Memory:
 
 def open_files(pid: int) -> int:
     """Return how many file descriptors a process has."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def threads(pid: int) -> int:
     """Return how many threads a process has."""
-    return len(os.listdir(f"/proc/{pid}/task"))
+    return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
 
 
 def make_cold(folder: Path) -> None:

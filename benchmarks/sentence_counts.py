@@ -1,4 +1,6 @@
-"""How far does a judge prefer whichever answer has more sentences? `python benchmarks/sentence_counts.py DATA`
+"""Measure how far a judge prefers the answer that has more sentences.
+
+Usage: `python benchmarks/sentence_counts.py DATA`
 
 DATA is a folder that holds `mix_judgements` (verdicts of GPT-4o on the Mix answers) and `qfs_mix` (the answers).
 Sentences and lines of three words or more stand in for claims, since no model was asked to list these: what a count of

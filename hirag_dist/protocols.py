@@ -153,13 +153,17 @@ class Kernels(Protocol):
         ...
 
     def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
-        """Return each finite row's best component, and all whose responsibility passes the threshold; at 1.0 the
-        best alone."""
+        """Return the components of each finite row: the best, and all whose responsibility passes the threshold.
+
+        At a threshold of 1.0 it is the best alone.
+        """
         ...
 
     def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
-        """Return hierarchical communities: for each level, coarsest first, (n_nodes,) labels, −1 where a node's
-        community is not split further."""
+        """Return hierarchical communities: for each level, coarsest first, (n_nodes,) labels.
+
+        A label is −1 where the community of a node is not split further.
+        """
         ...
 
     def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
@@ -196,8 +200,10 @@ class Executor(Protocol):
     name: str
 
     def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
-        """Run tasks, yield each result as it comes; order is not kept. A failed task raises after the others in
-        flight have finished."""
+        """Run tasks and yield each result as it comes, in any order.
+
+        A failed task raises after the others in flight have finished.
+        """
         ...
 
     def hold(

@@ -171,7 +171,7 @@ class Bench:
 
         resolved = ResolvedModels(
             structured=dict.fromkeys(CHAT_ROLES, False),
-            models={role: (model.name,) for role in CHAT_ROLES},
+            models=dict.fromkeys(CHAT_ROLES, (model.name,)),
             embedder=embedder.name,
             dim=embedder.dim,
             kernels="cpu",

@@ -52,9 +52,9 @@ class Finding(NamedTuple):
 
 
 def refused_words(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the line offset and a message for each refused word of a text.
+    r"""Yield the line offset and a message for each refused word of a text.
 
-    >>> list(refused_words("Nobody waits.\\nIt is built\\nanew for `desk`."))[1]
+    >>> list(refused_words("Nobody waits.\nIt is built\nanew for `desk`."))[1]
     (2, 'anew; write: again, or: rebuild, rewrite, regenerate')
     """
     prose = NOT_PROSE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)

@@ -53,7 +53,7 @@ class Job:
 
     def documents(self) -> list[str]:
         """Return the texts of the corpus."""
-        with open(self.corpus, encoding="utf-8") as lines:
+        with Path(self.corpus).open(encoding="utf-8") as lines:
             return [json.loads(line)["text"] for line in lines]
 
 

@@ -49,7 +49,7 @@ def export(
 
 def _graphml(snapshot: Snapshot, to: str) -> list[str]:
     tables = {name: snapshot.table(name) for name in ("entities", "relations", "communities", "claims")}
-    with open(to, "wb") as stream:
+    with Path(to).open("wb") as stream:
         write_graphml(tables, stream)
     return [to]
 

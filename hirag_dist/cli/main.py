@@ -1,5 +1,8 @@
-"""`hirag-dist`: commands, and what becomes of errors. Exit codes: 0 done · 1 failed · 2 usage or configuration ·
-3 done but incomplete · 4 stopped by a budget · 5 another build holds the index · 130 interrupted."""
+"""`hirag-dist`: the commands, and the exit codes of errors.
+
+Exit codes: 0 done · 1 failed · 2 usage or configuration · 3 done but incomplete · 4 stopped by a budget · 5 another
+build holds the index · 130 interrupted.
+"""
 
 from __future__ import annotations
 

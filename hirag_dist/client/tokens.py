@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from hirag_dist.errors import ConfigError
@@ -40,7 +39,7 @@ class TokenFile:
 
     def _look(self) -> tuple[int, int, int]:
         try:
-            found = os.stat(self._path)
+            found = Path(self._path).stat()
         except OSError as error:
             raise ConfigError(f"the token file {self._path} cannot be read: {error.strerror}") from error
         return found.st_ino, found.st_mtime_ns, found.st_size

@@ -8,7 +8,6 @@ gold answer or definition scores the same replies again and asks nobody.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -162,9 +161,9 @@ async def _context(session: Session, question: Question, system: SystemUnderTest
 
 
 def bare_answer(reply: str, refs: Iterable[str]) -> str:
-    """Return a reply on one line without the references that a model puts behind it although it should not.
+    r"""Return a reply on one line without the references that a model puts behind it although it should not.
 
-    >>> bare_answer("Dundee [S1]\\n", {"S1": "chunk"})
+    >>> bare_answer("Dundee [S1]\n", {"S1": "chunk"})
     'Dundee'
     """
     known = frozenset(refs)
@@ -231,6 +230,6 @@ def _written(path: Path) -> Iterator[TextIO]:
     try:
         with temporary.open("w", encoding="utf-8", errors="replace") as file:
             yield file
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}") from error

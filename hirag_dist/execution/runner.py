@@ -314,8 +314,10 @@ class Run:
         return found
 
     def _spared(self, name: str, folder: str, there: Mapping[int, TaskResult]) -> dict[int, tuple[Rejected, ...]]:
-        """Return the dropped letters, by task, of a stage that is done again from the beginning: by this run, or by one
-        that was stopped on the way."""
+        """Return the dropped letters, by task, of a stage that is run again from the beginning.
+
+        The rerun may have been started by this run, or by an earlier one that was stopped.
+        """
         if all(stage != name for stage, _ in self.drops):
             return {}
         found = spared_letters(self.store, folder)

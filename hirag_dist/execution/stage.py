@@ -28,8 +28,7 @@ class ByRows:
 
 @dataclass(frozen=True)
 class ByKey:
-    """Rows go to tasks by the hash of a column, so that equal keys meet; one task for every `n` rows of the first
-    input.
+    """Partition rows by the hash of a column, so that equal keys meet: one task for `n` rows of the first input.
 
     Every input that has the column is split so, the others are seen whole. A task sees rows in the order of the input.
     A key is never split: one with more than `n` rows makes a larger task (see `Combines`).
@@ -111,8 +110,11 @@ class TaskStage(Stage, Protocol):
 
 
 class RoundStage(Stage, Protocol):
-    """A stage that is split `InRounds`: small numbers come back from the rows, again and again, and decide what is
-    asked of them next. Its output is written where the build is steered, so it must be small too."""
+    """A stage that is split `InRounds`, for iterative algorithms.
+
+    In each round the shards return a few numbers, from which the driver decides the next step. The driver writes the
+    output, so it must be small too.
+    """
 
     def load(self, rows: pa.Table, first_row: int) -> Any:
         """Return what a worker holds of a shard; `first_row` is the number of its first row among all."""

@@ -62,7 +62,7 @@ def check_read(sources: pa.Table, read: set[str], rejects: pa.Table, text_field:
     units, reasons = rejects["unit_id"].to_pylist(), rejects["reason"].to_pylist()
     if text_field is not None:
         named = zip(sources["shown"].to_pylist(), sources["format"].to_pylist(), strict=True)
-        if not any(shown in read for shown, format in named if format in _RECORD_FORMATS):
+        if not any(shown in read for shown, kind in named if kind in _RECORD_FORMATS):
             for unit, reason in zip(units, reasons, strict=True):
                 if is_missing_text(reason, text_field):
                     raise InputError(f"no record of INPUT has its text in {text_field!r}: {unit} has {reason}")

@@ -122,6 +122,9 @@ def _by_stages(
 
 
 def _rows_of_cells(settings: ClusterSettings, n_rows: int) -> int:
-    """Return how many rows of cells a task takes: one cell at least, a shard at most, and else so few that some
-    `_CELL_TASKS` tasks share the layer's most expensive step."""
+    """Return the number of rows that a task takes.
+
+    A task takes at least one cell and at most a shard; in between, some `_CELL_TASKS` tasks share the layer's most
+    expensive step.
+    """
     return min(settings.shard_rows, max(settings.cell_rows, n_rows // _CELL_TASKS))

@@ -74,10 +74,10 @@ def map_data(graph: GraphView) -> dict[str, Any]:
 
 
 def script_json(value: Any) -> str:
-    """Return JSON that can stand in a script element: no tag can begin in it and no line separator breaks it.
+    r"""Return JSON that can stand in a script element: no tag can begin in it and no line separator breaks it.
 
     >>> script_json(["</script>"])
-    '["\\\\u003c/script\\\\u003e"]'
+    '["\\u003c/script\\u003e"]'
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return re.sub("[<>&\u2028\u2029\x7f]", lambda found: f"\\u{ord(found[0]):04x}", text)

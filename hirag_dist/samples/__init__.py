@@ -1,0 +1,1 @@
+"""Sample corpus and questions of the demo; SOURCES.md names their origins."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
 from hirag_dist.errors import ConfigError
@@ -25,7 +25,7 @@ def signature(paths: Sequence[str]) -> Signature:
 
     def one(path: str) -> tuple[int, ...] | None:
         try:
-            found = os.stat(path)
+            found = Path(path).stat()
         except OSError:
             return None
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -61,8 +61,8 @@ def serve_metrics(address: str, registry: CollectorRegistry, ready: Callable[[],
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing: every scrape would be a line."""
+        def log_message(self, *args: object) -> None:
+            """Log nothing: every scrape would be a line."""
 
     class Server(ThreadingHTTPServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET

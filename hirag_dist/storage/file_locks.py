@@ -81,7 +81,7 @@ def sync_folder(path: Path) -> None:
 
 def _is_at(descriptor: int, path: Path) -> bool:
     try:
-        there = os.stat(path)
+        there = path.stat()
     except FileNotFoundError:
         return False
     here = os.fstat(descriptor)

@@ -66,7 +66,7 @@ class SpillFile:
         with self._errors():
             path = self._folder / f"{uuid.uuid4().hex}.f4"
             n_rows = 0
-            with open(path, "wb") as file:  # written, not mapped: a full disk is an error then, and no signal
+            with path.open("wb") as file:  # written, not mapped: a full disk is an error then, and no signal
                 for block in blocks:
                     file.write(np.ascontiguousarray(block, "<f4").data)
                     n_rows += len(block)

@@ -157,7 +157,7 @@ class Store:
         with (
             self._errors("read", path),
             self._fs.open_input_stream(self._full(path), compression=None) as stream,
-            open(target, "wb") as file,
+            target.open("wb") as file,
         ):
             while piece := stream.read(_SPOOLED_BYTES):
                 file.write(piece)
@@ -198,7 +198,7 @@ class Store:
                 with self._errors("write", path):
                     self._upload(spool, self._full(path))
             return
-        with self._errors("write", path), self._landing(path) as target, open(target, "wb") as file:
+        with self._errors("write", path), self._landing(path) as target, Path(target).open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -293,7 +293,7 @@ class Store:
         beside = f"{folder}/{_TEMPORARY}{name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         try:
             yield beside
-            os.replace(beside, full)
+            Path(beside).replace(full)
         except BaseException:
             Path(beside).unlink(missing_ok=True)
             raise

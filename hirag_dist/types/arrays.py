@@ -93,7 +93,7 @@ class Mixture:
 
     @property
     def n_components(self) -> int:
-        """k."""
+        """Number of components k."""
         return len(self.weights)
 
 

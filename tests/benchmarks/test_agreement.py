@@ -33,7 +33,8 @@ def test_halves_of_a_cluster() -> None:
 def test_mutual_information_of_halves() -> None:
     """H of two in eight is h(1/4), of four 1 bit. A half is what it is, given its whole: joint entropy over the parts
     2/8 (both), 2/8 (the whole alone), 4/8 (neither) = 1.5 bits, so 0.5 bits remain of the half, 1.5 − h(1/4) of the
-    whole."""
+    whole.
+    """
     quarter = -0.25 * log2(0.25) - 0.75 * log2(0.75)
     found = agreement(sets(8, [0, 1], [2, 3], [4, 5, 6, 7]), sets(8, [0, 1, 2, 3], [4, 5, 6, 7]))
     mine, theirs = 2 * quarter + 1, 2.0

@@ -260,7 +260,7 @@ def test_ray_asks_for_a_token_everywhere_or_nowhere(chart: Chart) -> None:
         spec = only(chart.render(merged(RAY, values)), "RayJob")["spec"]
         cluster = spec["rayClusterSpec"]
         pods = [template["spec"]["containers"][0] for _, template in pod_templates({"kind": "RayJob", "spec": spec})]
-        given = [dict((v["name"], v.get("value")) for v in c["env"]) for c in (*pods, cluster["autoscalerOptions"])]
+        given = [{v["name"]: v.get("value") for v in c["env"]} for c in (*pods, cluster["autoscalerOptions"])]
         return cluster.get("authOptions"), {each.get("RAY_AUTH_MODE") for each in given}
 
     assert modes({}) == (None, {"disabled"})

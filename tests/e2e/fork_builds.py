@@ -162,6 +162,7 @@ def main() -> None:
         elif os.WEXITSTATUS(status):
             answer["code"] = os.WEXITSTATUS(status)
         print(json.dumps(answer), flush=True)
+    return None
 
 
 if __name__ == "__main__":

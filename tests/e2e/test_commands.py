@@ -112,7 +112,7 @@ class TestIndex:
         said = cli("index", corpus, "-i", full_disk / "index", "-c", built.config, *INLINE, code=1).stderr
         assert "the disk is full" in said
         assert not (full_disk / "index" / "current").exists()
-        assert not [name for name in full_disk.rglob(".tmp-*")]
+        assert not list(full_disk.rglob(".tmp-*"))
 
     def test_one_build_at_a_time(
         self, cli: Any, corpus: Path, paid: Any, make_config: Callable[..., Path], until: Any, tmp_path: Path

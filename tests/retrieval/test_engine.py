@@ -142,7 +142,7 @@ def snapshot(tmp_path: Path) -> Snapshot:
         for at, own in enumerate(CHUNKS)
     ]
     layers = [
-        {name: 0 for name in schemas.LAYERS.names}
+        dict.fromkeys(schemas.LAYERS.names, 0)
         | {"layer": layer, "n_entities": count, "sparsity": None, "change_rate": None, "decision": "made by hand"}
         for layer, count in ((0, 5), (1, 1))
     ]

@@ -1,5 +1,6 @@
 """What tests of the service, its clients and its page share: a service on loopback, with an engine that does as it is
-told. A conftest imports what its folder needs."""
+told. A conftest imports what its folder needs.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from benchmarks.peers.job import API_KEY, CHAT_MODEL, EMBEDDING_MODEL, Job
 _DOMAIN = (
     "Identify the people, places, organizations, events and ideas that the documents tell of, and their relations."
 )
-_EXAMPLES = "\n".join(["What is the main theme of the text?", "Who are the main figures, and how are they related?"])
+_EXAMPLES = "What is the main theme of the text?\nWho are the main figures, and how are they related?"
 _TYPES = ["organization", "person", "location", "event", "technology", "concept", "product"]
 
 

@@ -83,9 +83,9 @@ def relation_id(kind: str, source_id: str, target_id: str) -> str:
 
 
 def unit_id(text: str) -> str:
-    """Return the hash that recordings of a text's replies are found by: white space does not count.
+    r"""Return the hash that recordings of a text's replies are found by: white space does not count.
 
-    >>> unit_id("a  b\\n") == unit_id("a b")
+    >>> unit_id("a  b\n") == unit_id("a b")
     True
     """
     return content_id("unit", " ".join(text.split()))

@@ -15,9 +15,9 @@ _EDGES = _QUOTES + " .,;:!?()[]{}<>*_#|"
 
 
 def one_line(text: str) -> str:
-    """Return the text with every run of white space made one space.
+    r"""Return the text with every run of white space made one space.
 
-    >>> one_line(" a\\n b ")
+    >>> one_line(" a\n b ")
     'a b'
     """
     if text.isprintable() and "  " not in text:  # no white space but single spaces, as in most lines
@@ -60,7 +60,7 @@ def is_name(name: str) -> bool:
 def count_noun(count: int, one: str, more: str = "") -> str:
     """Return a count with what is counted: `one`, or `more`, which is `one` with an s unless it is given.
 
-    >>> many(1, "entity", "entities"), many(2000, "entity", "entities"), many(0, "page")
+    >>> count_noun(1, "entity", "entities"), count_noun(2000, "entity", "entities"), count_noun(0, "page")
     ('1 entity', '2,000 entities', '0 pages')
     """
     return f"{count:,} {one if count == 1 else more or one + 's'}"

@@ -1,5 +1,4 @@
-"""Claims of an answer, counted and grouped: what the GraphRAG paper (section 4.2) measures comprehensiveness and
-diversity by, without a judge.
+"""Comprehensiveness and diversity of answers from their claims, without a judge (GraphRAG paper, section 4.2).
 
 Comprehensiveness is the number of distinct claims, diversity the number of clusters of them, by complete linkage over
 1 - ROUGE-L. How many clusters there are depends on the distance at which they are cut, so several are reported.

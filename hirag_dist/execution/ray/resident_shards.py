@@ -77,8 +77,10 @@ class RayResidentShards:
                 self._crew.workers[worker].drop.remote(self._name, number)
 
     def home(self, number: int, load: Counter[int]) -> int | None:
-        """Return the worker of a shard; a new one, of those with least to hold, where it has none. None if nobody is
-        there."""
+        """Return the worker of a shard, or None if no worker is alive.
+
+        A shard without a worker is given to one of those that hold the fewest shards.
+        """
         there = self.there()
         if self._homes.get(number) not in there:
             if not there:

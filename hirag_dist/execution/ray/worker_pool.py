@@ -152,7 +152,7 @@ class WorkerPool:
             log.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
             raise
         now = self._clock()
-        self._worked |= {worker: now for worker in busy & self._worked.keys()}
+        self._worked |= dict.fromkeys(busy & self._worked.keys(), now)
         for ref in done:
             if ref in self._away:
                 self._come_back(ref)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -98,6 +97,6 @@ def _read(root: Path, communities: bool) -> SourceGraph:
 def _runs(output: Path) -> Iterator[Path]:
     """Yield the runs that GraphRAG 0.x kept apart by time, the latest first: output/<time>/artifacts."""
     if output.is_dir():
-        for name in sorted(os.listdir(output), reverse=True):
-            if name != "artifacts" and (output / name / "artifacts").is_dir():
-                yield output / name / "artifacts"
+        for run in sorted(output.iterdir(), reverse=True):
+            if run.name != "artifacts" and (run / "artifacts").is_dir():
+                yield run / "artifacts"

@@ -125,7 +125,7 @@ _PLURALS = {
 def _with_forms(verbs: frozenset[str], plain: Callable[[str], bool]) -> frozenset[str]:
     forms: list[str] = []
     for verb in verbs:
-        stem = verb[:-1] if verb.endswith("e") else verb
+        stem = verb.removesuffix("e")
         doubled = verb + verb[-1]
         past = [verb[:-1] + "ied"] if verb.endswith("y") and verb[-2] not in "aeiou" else [stem + "ed", doubled + "ed"]
         forms += [*past, stem + "ing", doubled + "ing"]

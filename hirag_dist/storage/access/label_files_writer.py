@@ -119,8 +119,11 @@ def _all_of(rows: IntVector, label_set: int) -> Pairs:
 
 
 def _entities(batches: Batches, made_of: LabelProvenanceTables, sets_of: NDArray[np.int32]) -> LabelPatterns:
-    """Return what stands behind entities: the documents that mention them, or whatever the clusters held whose
-    members a model was shown."""
+    """Return the label patterns of entities.
+
+    An entity of layer 0 has the labels of the documents that mention it; a summary entity has those of the members of
+    its clusters that a model was shown.
+    """
     layers = numbers(batches, "entities", "layer", np.int32)
     n_layers = int(layers.max(initial=0)) + 1
     bounds = np.searchsorted(layers, np.arange(n_layers + 1))
@@ -155,8 +158,10 @@ def _entities(batches: Batches, made_of: LabelProvenanceTables, sets_of: NDArray
 def _relations(
     batches: Batches, made_of: LabelProvenanceTables, sets_of: NDArray[np.int32], statements: NDArray[np.int32]
 ) -> LabelPatterns:
-    """Return what stands behind relations: the documents that state the extracted ones, nothing behind the others,
-    which are seen where both ends are.
+    """Return the label patterns of relations.
+
+    An extracted relation has the labels of the documents that state it. The others have none: they are visible where
+    both ends are.
 
     Args:
         statements: the relation of each.

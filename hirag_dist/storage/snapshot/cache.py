@@ -266,7 +266,7 @@ def _hold(folder: Path, *, wait: bool = True) -> BinaryIO | None:
     """
     path = folder.with_name(f".{folder.name}.lock")
     while True:
-        file = open(path, "wb")  # noqa: SIM115 - the caller closes it
+        file = path.open("wb")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             if os.fstat(file.fileno()).st_ino == path.stat().st_ino:

@@ -49,7 +49,7 @@ class BatchInput:
 
     def lines(self, order: list[int]) -> Iterator[InputLine]:
         """Yield lines by their numbers, from 0, one in memory at a time."""
-        with open(self.path, "rb") as file:
+        with self.path.open("rb") as file:
             for number in order:
                 file.seek(self._offsets[number])
                 data = json.loads(file.readline())
@@ -110,7 +110,7 @@ async def read_input(path: Path, endpoint: str) -> BatchInput:
     def error(code: str, message: str, param: str | None = None, line: int | None = None) -> None:
         found.errors.append({"code": code, "message": message, "param": param, "line": line})
 
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             start, offset = offset, offset + len(raw)
             hashed.update(raw)

@@ -25,11 +25,23 @@ _REFUSALS = (
     "As an AI language model, I am not able to process this text.",
 )
 _SPANISH = {
-    **{"entities": "entidades", "relations": "relaciones", "name": "nombre", "type": "tipo"},
-    **{"description": "descripción", "source": "origen", "target": "destino", "strength": "fuerza"},
-    **{"member": "miembro", "entity": "entidad", "title": "título", "summary": "resumen", "rating": "valoración"},
-    **{"rating_explanation": "explicación", "findings": "hallazgos", "explanation": "explicación"},
-    **{"references": "referencias"},
+    "entities": "entidades",
+    "relations": "relaciones",
+    "name": "nombre",
+    "type": "tipo",
+    "description": "descripción",
+    "source": "origen",
+    "target": "destino",
+    "strength": "fuerza",
+    "member": "miembro",
+    "entity": "entidad",
+    "title": "título",
+    "summary": "resumen",
+    "rating": "valoración",
+    "rating_explanation": "explicación",
+    "findings": "hallazgos",
+    "explanation": "explicación",
+    "references": "referencias",
 }
 
 

@@ -23,10 +23,12 @@ _PAGE = 10_000
 
 
 class HasId(Protocol):
-    """What can be listed."""
+    """Object of the API that can be listed."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """Identifier in the API."""
+        ...
 
     def body(self) -> dict[str, Any]:
         """Return its object of the API."""
@@ -72,7 +74,7 @@ class FileStore:
         """Return a new file to write; `finish` takes it in. Its name is its path."""
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="simulate-llm-")
-        return open(Path(self._folder.name) / uuid.uuid4().hex, "wb")
+        return (Path(self._folder.name) / uuid.uuid4().hex).open("wb")
 
     def finish(self, written: BinaryIO, filename: str, purpose: str) -> StoredFile:
         """Close what was written, and keep it."""

@@ -32,7 +32,7 @@ def pairs(graph: CsrGraph) -> dict[tuple[int, int], float]:
 
 def test_the_graph_holds_each_edge_both_ways() -> None:
     graph = nx.gnm_random_graph(30, 60, seed=1)
-    expected = {(a, b): 1.0 for a, b in graph.edges} | {(b, a): 1.0 for a, b in graph.edges}
+    expected = dict.fromkeys(graph.edges, 1.0) | {(b, a): 1.0 for a, b in graph.edges}
     assert pairs(built(graph)[0]) == expected
 
 

@@ -38,7 +38,7 @@ def test_a_summary_entity_is_where_most_of_its_members_are() -> None:
     communities = pa.Table.from_pylist(
         [community("top", 0, "abcd"), community("low", 1, "ab", "top")], schemas.COMMUNITIES
     )
-    layers = {name: 0 for name in "abcde"} | {"x": 1, "y": 1, "z": 2}
+    layers = dict.fromkeys("abcde", 0) | {"x": 1, "y": 1, "z": 2}
     entities, relations = tables(layers, ["ax", "bx", "cx", "dy", "ey", "xz"], ["ab", "ba", "cd", "de", "aa"])
     found, ids = with_summaries(communities, entities, relations)
     rows = {row["level"]: row for row in found.to_pylist()}

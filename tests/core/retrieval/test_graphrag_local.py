@@ -26,7 +26,7 @@ LAYERS = np.array([0, 0, 0, 0, 0, 1], np.int32)
 def graph() -> object:
     names = pa.chunked_array([pa.array([str(row) for row in range(6)])])
     rows = [
-        {name: "" for name in RELATIONS.names}
+        dict.fromkeys(RELATIONS.names, "")
         | {"relation_id": f"r{at}", "source_id": str(a), "target_id": str(b), "layer": 0, "chunk_ids": []}
         | {"weight": weight}
         for at, ((a, b), weight) in enumerate(zip(ENDS.tolist(), WEIGHTS.tolist(), strict=True))

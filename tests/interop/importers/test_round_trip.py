@@ -131,7 +131,7 @@ def test_claims_come_home(snapshot: dict[str, pa.Table], tmp_path: Path) -> None
 
 def test_communities_come_home_without_their_summaries(snapshot: dict[str, pa.Table], tmp_path: Path) -> None:
     layers = zip(*(snapshot["entities"][name].to_pylist() for name in ("entity_id", "layer")), strict=True)
-    members = {own: layer for own, layer in layers}
+    members = dict(layers)
     own = content_id("community", "0", *sorted(members))
     community = {"community_id": own, "level": 0, "parent_id": None, "is_leaf": True, "n_relations": 5}
     community |= {"n_entities": len(members), "entity_ids": sorted(members)}

@@ -1,5 +1,8 @@
-"""Word lists that name rules go by. English first, with what is common in other scripts; a word not here costs recall
-only: its pair is left to vectors or to a model."""
+"""Word lists of the name rules.
+
+Most words are English; common words of other scripts are included. A missing word costs recall only: its pair is left
+to vectors or to a model.
+"""
 
 from __future__ import annotations
 
