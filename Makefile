@@ -10,10 +10,10 @@ IMAGE := --extra cluster --extra otel
 # bytecode is kept even where the environment says otherwise: each of Ray's processes would compile everything again
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check bench proto chart lock clean run-env dev-env lint types imports prose licences wire charts
+.PHONY: help demo test test-all test-rest check bench proto chart lock clean run-env dev-env lint types imports prose licences wire charts
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
 
 demo: run-env ## index the sample corpus, serve it, ask two questions: no key, no server, no GPU
 	@$(BIN)/hirag-dist demo
@@ -22,6 +22,11 @@ test: dev-env ## the default tests; three at a time, since many wait; ARGS="test
 	@tools/browser.sh
 	@tools/helm.sh
 	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not gpu and not slow" $(ARGS)
+
+test-all: test test-rest ## every test that runs on this machine without a GPU
+
+test-rest: dev-env
+	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "slow and not gpu" $(ARGS)
 
 check: dev-env ## ruff, mypy, import rules, prose, licences, buf lint, generated code, TypeScript; reports every failure
 	@$(MAKE) -k lint types imports prose licences wire charts

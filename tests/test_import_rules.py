@@ -1,27 +1,20 @@
-"""The import fence: a module imports lower ranks, its own package, or (rank 0) its peers; libraries have rooms."""
+"""Import rules: a module imports lower ranks, its own package, or (rank 0) its peers; each library has its files."""
 
 import ast
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1] / "hirag_dist"
+REPOSITORY = Path(__file__).parents[1]
+ROOT = REPOSITORY / "hirag_dist"
 
-RANKS = (  # lowest first; a module imports lower ranks, its own package, or (rank 0) its peers
-    "errors schemas types protocols config",
-    "core",
-    "readers storage compute wire",
-    "client llm interop",
-    "execution",
-    "indexing retrieval service inspection testing",
-    "composition",
-    "evaluation",
-    "cli",
-)
-RANK = {name: rank for rank, names in enumerate(RANKS) for name in names.split()}
+RANKS: list[list[str]] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["tool"]["hirag"]["ranks"]
+RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 ROOT_MODULES = {"__init__", "__main__"}  # these import any rank
+DATA = {"samples"}  # packages without code
 
 _GRPC = ("service/", "client/", "wire/", "retrieval/vector_index/milvus/")  # pymilvus raises grpc errors
 _GPU = ("compute/gpu.py",)
@@ -82,7 +75,7 @@ def fault(here: str, name: str) -> str | None:
             return f"core takes nothing but {', '.join(sorted(CORE_LIBRARIES))}"
     if top == "hirag_dist" and own not in ROOT_MODULES and below not in ("", own, "__version__"):
         if unranked := {own, below} - RANK.keys():
-            return f"no rank for {', '.join(sorted(unranked))} in tests/test_import_rules.py"
+            return f"no rank for {', '.join(sorted(unranked))} in pyproject.toml, [tool.hirag]"
         if RANK[below] >= RANK[own] and not RANK[below] == RANK[own] == 0:
             return f"{own} has rank {RANK[own]}, {below} has {RANK[below]}"
     return None
@@ -100,6 +93,11 @@ MODULES = sorted(path for path in ROOT.rglob("*.py") if "_pb" not in path.parts)
 def test_every_module_keeps_the_import_rules() -> None:
     broken = [line for path in MODULES for line in faults(path)]
     assert not broken, "\n".join(broken)
+
+
+def test_every_top_level_name_has_a_rank() -> None:
+    names = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert names - ROOT_MODULES - DATA == RANK.keys()
 
 
 @pytest.mark.parametrize(
