@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from copy import copy
 from functools import lru_cache
@@ -128,7 +128,7 @@ class QueryEngine:
 
     async def retrieve_stream(
         self, query: Query, *, deadline_s: float | None = None
-    ) -> AsyncIterator[tuple[str, Retrieval]]:
+    ) -> AsyncGenerator[tuple[str, Retrieval]]:
         """Yield (level, what is known so far) as each level is ready, and ("done", everything) at the end."""
         limits, turns = self._limits(query), CooperativeDeadline(self._clock, deadline_s)
         if query.mode in MAP_REDUCE:
@@ -156,7 +156,7 @@ class QueryEngine:
 
     async def answer_stream(
         self, query: Query, *, deadline_s: float | None = None
-    ) -> AsyncIterator[Retrieval | str | Answer]:
+    ) -> AsyncGenerator[Retrieval | str | Answer]:
         """Yield the retrieval, the answer's text in pieces, and at last the answer with checked citations.
 
         In a map-reduce mode what is going to be read comes before the retrieval, as one that holds `map_work` alone.

@@ -30,9 +30,11 @@ from hirag_dist.types.results import (
     MapWork,
     PathItem,
     Query,
+    QueryOptions,
     Retrieval,
     SourceItem,
     TripleItem,
+    as_query,
 )
 
 __all__ = [
@@ -60,8 +62,10 @@ __all__ = [
     "PathItem",
     "Projection",
     "Query",
+    "QueryOptions",
     "Rejected",
     "Retrieval",
     "SourceItem",
     "TripleItem",
+    "as_query",
 ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hirag_dist.types.notebook import answer_html, retrieval_html
 
 MAP_REDUCE: Final = ("graphrag-global", "ts")  # modes that ask a model about every part of the corpus
 
@@ -137,6 +139,29 @@ class Query:
     reach: frozenset[str] | None = None
 
 
+class QueryOptions(TypedDict, total=False):
+    """Fields of `Query` besides the question, as keyword arguments."""
+
+    mode: str | None
+    top_n: int | None
+    top_m: int | None
+    top_c: int | None
+    community_level: str | None
+    context_tokens: int | None
+    vector: NDArray[np.float32] | None
+    labels: tuple[str, ...]
+    reach: frozenset[str] | None
+
+
+def as_query(query: Query | str, options: QueryOptions) -> Query:
+    """Return a question as a `Query` with the options applied.
+
+    Raises:
+        TypeError: an option has no such name.
+    """
+    return Query(query, **options) if isinstance(query, str) else replace(query, **options)
+
+
 @dataclass(frozen=True, slots=True)
 class MapWork:
     """What the calls of a map-reduce were and brought. Before they are made, what they bring is 0.
@@ -204,6 +229,9 @@ class Retrieval:
     map_work: MapWork | None = None
     claims: tuple[ClaimItem, ...] = ()
 
+    def _repr_html_(self) -> str:
+        return retrieval_html(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Citation:
@@ -229,6 +257,12 @@ class Answer:
     model: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return answer_html(self)
 
 
 @dataclass(frozen=True, slots=True)
