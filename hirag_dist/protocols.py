@@ -1,4 +1,4 @@
-"""What stands around the algorithms. Each port has several implementations, one test suite, and no default here."""
+"""Ports around the algorithms. Each has several implementations and one contract test suite."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ChatModel(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
@@ -61,7 +61,7 @@ class ChatPool(Protocol):
     """Every model of the run behind one door: ledger → retry → limit → endpoint."""
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
-        """Return what `accept` makes of the reply.
+        """Ask a model and return the parsed reply: the result of `accept`.
 
         `accept` raises `core.prompts.reply_parsing.MalformedReply` to refuse a reply; it is stored, counted and asked
         again as the next attempt. After the last attempt the result is a `Rejected`.
@@ -70,7 +70,7 @@ class ChatPool(Protocol):
 
 
 class AnswerModel(ChatPool, Protocol):
-    """Whoever answers questions, in pieces; asked for whole replies where an answer takes several calls."""
+    """Pool that answers questions: streams text, or returns whole replies where an answer takes several calls."""
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield the reply's text in pieces."""
@@ -81,7 +81,7 @@ class AnswerModel(ChatPool, Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
@@ -97,7 +97,7 @@ class VectorIndex(Protocol):
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row.
 
-        Whoever waits may be cancelled, by a deadline for one; searches of others go on.
+        A waiting caller may be cancelled, for example by its deadline; the searches of other callers continue.
 
         Args:
             vector: (dim,) of unit length.
@@ -112,7 +112,7 @@ class VectorIndex(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Release files and connections."""
         ...
 
 
@@ -149,7 +149,7 @@ class Kernels(Protocol):
         ...
 
     def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:
-        """Return what the next maximisation needs to know of one shard of finite rows."""
+        """Return the sufficient statistics of one shard of finite rows for the next maximisation step."""
         ...
 
     def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
@@ -195,7 +195,7 @@ class ResidentShards(Protocol):
 
 
 class Executor(Protocol):
-    """Where work runs."""
+    """Engine that runs tasks and holds shards of data."""
 
     name: str
 
@@ -217,8 +217,8 @@ class Executor(Protocol):
         Args:
             load: (services, shard) → data, a plain function that workers can import. Together the workers need room
                 for the data of all shards.
-            shards: what tells `load` where the data are; small, since it travels with every step.
-            keep: False loads the data anew for each step, where they are too large to stay.
+            shards: arguments of `load` that say where the data are; small, since it travels with every step.
+            keep: False loads the data again for each step, where they are too large to stay.
             kernels: that steps compute with, by name: those of a GPU are for workers that have one.
         """
         ...
@@ -228,7 +228,7 @@ class Executor(Protocol):
         ...
 
     def rest(self) -> None:
-        """Let go of what is kept for the next work and costs meanwhile, since none comes for a while."""
+        """Release idle workers that cost while no work comes."""
         ...
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class Executor(Protocol):
 
 
 class EventListener(Protocol):
-    """Is told of progress (`execution.events`)."""
+    """Receiver of progress events (`execution.events`)."""
 
     def __call__(self, event: object) -> None:
         """Take one event."""

@@ -130,8 +130,8 @@ CLAIMS = pa.schema(  # what texts claim of entities (GraphRAG paper §3.1.2; Gra
         _column("subject_id", _STRING, nullable=True),  # the entity of layer 0 of that name, where there is one
         _column("object_id", _STRING, nullable=True),
         _column("type", _STRING),
-        _column("status", _STRING),  # true | false | suspected, as a rule; empty where it is not told
-        _column("start_date", _STRING),  # ISO 8601, as a rule; empty where it is not told
+        _column("status", _STRING),  # true | false | suspected, as a rule; empty where the text does not state it
+        _column("start_date", _STRING),  # ISO 8601, as a rule; empty where the text does not state it
         _column("end_date", _STRING),
         _column("description", _STRING),
         _column("source_text", _STRING),  # quoted from the chunk

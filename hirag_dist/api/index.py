@@ -243,7 +243,7 @@ class _LoopThread:
 
     @property
     def running(self) -> bool:
-        """Whether coroutines can be run."""
+        """True while coroutines can be run."""
         return self._thread.is_alive()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

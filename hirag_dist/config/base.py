@@ -1,4 +1,4 @@
-"""What every section of the configuration is."""
+"""Base class of configuration sections."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _read_yaml(path: str) -> dict[str, Any]:
 
 
 def _fault(error: yaml.YAMLError) -> str:
-    """Return what is wrong and where, without the line itself: it may hold a secret."""
+    """Return the problem and its position, without the line itself, which may hold a secret."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return "it holds characters that YAML does not allow"
     mark = error.problem_mark or error.context_mark

@@ -78,7 +78,7 @@ RoleTarget = str | tuple[RoleShare, ...]
 
 
 class RolesConfig(ConfigSection):
-    """Which endpoint does what: a name, or a list of {endpoint, weight}; a request's hash chooses among several."""
+    """Endpoints by role: a name, or a list of {endpoint, weight}, among which the hash of the request chooses."""
 
     extract: RoleTarget = "builtin"
     summarise: RoleTarget = "builtin"
@@ -140,7 +140,7 @@ class LlmConfig(ConfigSection):
 
 
 class ReadingConfig(ConfigSection):
-    """Which fields of JSON, CSV and Parquet records are read; null: the usual names are tried."""
+    """Fields of JSON, CSV and Parquet records; null: the usual names are tried."""
 
     text_field: str | None = None
     title_field: str | None = None
@@ -232,7 +232,7 @@ class RetrievalConfig(ConfigSection):
 
 
 class VectorsConfig(ConfigSection):
-    """What searches the entity vectors."""
+    """Search of the entity vectors."""
 
     backend: Literal["auto", "milvus-lite", "milvus", "memory"] = Field(
         "auto", description="auto: Milvus Lite where this process can own its file, else memory"
@@ -262,7 +262,7 @@ class VectorsConfig(ConfigSection):
 
 
 class ExecutionConfig(ConfigSection):
-    """Where the index is built; none of it changes what is built."""
+    """Engine that builds the index; it does not change the content of the index."""
 
     executor: Literal["ray", "inline"] = "ray"
     workers: int | None = Field(None, ge=1, description="null: one a core of the cluster")

@@ -43,7 +43,8 @@ class ServiceConfig(ConfigSection):
         "all", description="which of a document's labels a caller must hold to see it"
     )
     state_dir: str | None = Field(
-        None, description="where callers' quotas outlive a restart, one service each; null: they begin anew"
+        None,
+        description="folder that keeps callers' quotas over a restart, one for each service; null: quotas begin again",
     )
     map_reduce: bool = Field(
         False, description="answers in the modes graphrag-global and ts, which cost a call for each part of the corpus"

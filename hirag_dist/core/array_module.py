@@ -1,4 +1,4 @@
-"""What numpy and CuPy do not have in common."""
+"""Functions that differ between NumPy and CuPy."""
 
 from __future__ import annotations
 

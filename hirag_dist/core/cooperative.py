@@ -1,6 +1,6 @@
 """Long work in steps: a function that yields after each bounded part of its work, and returns its result at the end.
 
-Whoever drives it decides between the steps whether there is time for the next one, and lets others in.
+The driver checks the deadline between two steps and gives other work its turn.
 """
 
 from __future__ import annotations

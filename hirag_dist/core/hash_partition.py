@@ -1,4 +1,4 @@
-"""Which partition a row belongs to, by a hash of its key: the same on any machine and under any version of anything."""
+"""Hash partitioning of rows by key: the same on any machine and with any version of the libraries."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ Element = TypeVar("Element", bound=np.generic)
 def compiled(function: F) -> F:
     """Return the function compiled by numba.
 
-    The machine code is kept beside the source, in `NUMBA_CACHE_DIR`, or in the user's cache folder, whichever can be
-    written to first. Where none can, every process compiles for itself, which takes seconds.
+    The machine code is cached next to the source, in `NUMBA_CACHE_DIR`, or in the user's cache folder: the first that
+    is writable. Where none is, every process compiles for itself, which takes seconds.
     """
     return _compiled(function, nogil=False)
 

@@ -37,10 +37,10 @@ class CsrGraph:
 
 
 class AccessFilter(NamedTuple):
-    """What one caller may see of an index whose documents carry labels.
+    """Visibility of an index with labelled documents for one caller.
 
-    A row's state is that of its pattern (`core.access.labels`): hidden, mixed, or whole. What is mixed is made of
-    parts, one for each label set of the documents that speak of it, and some of these are in reach.
+    A row's state is that of its pattern (`core.access.labels`): hidden, mixed, or whole. A mixed row
+    consists of parts, one for each label set of the documents that mention it, and some of these are visible.
 
     Attributes:
         sets: (n_sets + 1,) bool, by label set, whether its documents are in reach.
@@ -99,7 +99,7 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True)
 class MixtureStatistics:
-    """What the maximisation of a mixture needs to know of some rows; those of two sets of rows add up.
+    """Sufficient statistics of rows for the maximisation of a mixture; those of two sets of rows add up.
 
     Attributes:
         counts: (k,) float64 rows of each component, in shares.

@@ -25,7 +25,7 @@ class ChatRequest:
         round: 0 for a first pass, 1, 2, … for gleaning.
         max_tokens: limit on the reply, or None for the endpoint's own.
         packed: `unit` of each unit that shares this call; empty where it is about one.
-        replicate: 0, or 1, 2, … where the same is asked again for another reply, which is stored beside the first.
+        replicate: 0; 1, 2, … ask the same again for another reply, which is stored in addition to the first.
     """
 
     role: str
@@ -45,7 +45,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What came back, with what the endpoint says it cost."""
+    """A reply with the token counts that the endpoint reports."""
 
     text: str
     finish_reason: str = "stop"

@@ -50,7 +50,7 @@ class PathItem:
 
     @property
     def connected(self) -> bool:
-        """Whether the pair is joined in the graph."""
+        """Return whether the pair is joined in the graph."""
         return bool(self.entity_ids)
 
 
@@ -76,8 +76,8 @@ class ClaimItem:
     Attributes:
         subject, object: as the claim names them; `object` is empty where there is none.
         subject_id, object_id: the entities of layer 0 of those names; empty where there are none.
-        status: true, false or suspected, as a rule; empty where it is not told.
-        start_date, end_date: ISO 8601, as a rule; empty where it is not told.
+        status: true, false or suspected, as a rule; empty where the text does not state it.
+        start_date, end_date: ISO 8601, as a rule; empty where the text does not state it.
         source_text: quoted from the chunk.
         chunk_id: where it is claimed; empty where that is not known.
     """
@@ -164,7 +164,7 @@ def as_query(query: Query | str, options: QueryOptions) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class MapWork:
-    """What the calls of a map-reduce were and brought. Before they are made, what they bring is 0.
+    """Counts of a map-reduce: its calls and their results. Before the calls are made, the results are 0.
 
     Attributes:
         records: reports or chunks that are read.
@@ -198,7 +198,7 @@ class MapWork:
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What was found for a question, level by level, and the context rendered from it.
+    """Retrieval result of a question: each level, and the context rendered from them.
 
     Attributes:
         key_entities: top-m members of each retrieved community, in the order that the bridge walks (Eq. 14).
@@ -267,7 +267,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
-    """What `DescribeIndex` and `inspect` say of a snapshot."""
+    """Description of a snapshot."""
 
     snapshot_id: str
     created_at: str

@@ -26,7 +26,7 @@ START_ROWS = 65_536  # that k-means++ draws from
 MAX_ITERATIONS = 15
 TOLERANCE = 1e-3  # nats a row
 MIN_VARIANCE = 1e-4  # of data scaled to unit mean variance: a lone point keeps a finite density
-_LEAST_COUNT = 1e-8  # rows: a component that lost all of its own keeps its place
+_MIN_COUNT = 1e-8  # rows: a component that lost all of its own keeps its place
 
 
 def expectation_maximisation(
@@ -139,7 +139,7 @@ def n_parameters(mixture: Mixture) -> int:
 
 def maximise(statistics: MixtureStatistics, before: Mixture) -> Mixture:
     """Return the most likely mixture for these statistics, of the kind and with the floor of the one before."""
-    counts = np.maximum(statistics.counts, _LEAST_COUNT)
+    counts = np.maximum(statistics.counts, _MIN_COUNT)
     safe = counts[:, None]
     means = statistics.sums / safe
     squares = statistics.squares / safe

@@ -24,14 +24,14 @@ _MAX_CHILDREN = 2_048
 _ROOT_ROUNDS = 2  # over all rows, from a start that is already fitted to the sample
 _SAMPLE_ROWS = 65_536
 _SAMPLE_ROWS_A_CELL = 64
-_LEAST_SAMPLE = 64  # rows: fewer don't tell how to cut a cell
-_LEAST_SCALE = 1e-10  # rows closer together than this are copies
-_LEAST_CUT = 0.9  # a child with more of its parent's rows than this is no cut
+_MIN_SAMPLE = 64  # rows: fewer don't tell how to cut a cell
+_MIN_SCALE = 1e-10  # rows closer together than this are copies
+_MIN_CUT = 0.9  # a child with more of its parent's rows than this is no cut
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """What decides the clusters of given rows.
+    """Settings that determine the clusters of given rows.
 
     Attributes:
         target_size: members that a cluster should have, about.
@@ -64,7 +64,7 @@ class PartitionNode:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTree:
-    """How a layer is cut: a plain value that pickles. Without a root the layer is one cell."""
+    """Tree of coarse mixtures that partitions a layer; it pickles. Without a root the layer is one cell."""
 
     root: PartitionNode | None
     n_cells: int
@@ -138,7 +138,7 @@ def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: PartitionTree) -> C
 
 
 def largest_of_row(rows: IntVector, shares: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Return which entries hold the largest share of their row, one each; of equal ones the first."""
+    """Return a mask of the entry with the largest share of each row; ties go to the first."""
     order = np.lexsort((np.arange(len(rows)), -shares, rows))
     largest = np.zeros(len(rows), bool)
     largest[order[np.flatnonzero(np.diff(rows[order], prepend=-1))]] = True
@@ -156,7 +156,7 @@ def coarse_mixture(kernels: Kernels, rows: FloatMatrix, n_components: int, setti
     """
     shift = rows.mean(axis=0, dtype=np.float64)
     scale = float(np.sqrt(np.mean(np.square(rows - shift))))
-    if scale < _LEAST_SCALE:  # their squares leave the range of float32
+    if scale < _MIN_SCALE:  # their squares leave the range of float32
         rows, scale = np.zeros_like(rows), 1.0
     fitted = kernels.em(standardise(rows), min(n_components, len(rows)), settings.seed, "tied")
     return replace(
@@ -191,11 +191,11 @@ def _grow(
     """
     labels = kernels.assign(sample, mixture, 1.0).components
     sizes = np.bincount(labels, minlength=mixture.n_components)
-    if sizes.max() > _LEAST_CUT * len(sample):
+    if sizes.max() > _MIN_CUT * len(sample):
         return next(numbers)
     children: list[PartitionNode | int] = []
     for child, size in enumerate(sizes):
-        if size * rows_each <= settings.cell_rows or size < _LEAST_SAMPLE:
+        if size * rows_each <= settings.cell_rows or size < _MIN_SAMPLE:
             children.append(next(numbers))
             continue
         inside = sample[labels == child]

@@ -26,8 +26,8 @@ from hirag_dist.core.clustering.ward import cut_mixture, merge_tree
 from hirag_dist.protocols import Kernels
 from hirag_dist.types import Assignment, FloatMatrix, IntVector, Mixture, MixtureStatistics
 
-_LEAST_ODDS = 1e-3  # of a row, in shares: none decides alone
-_MOST_ODDS = 30.0  # of a cluster, in nats: a share stays above 0
+_MIN_ODDS = 1e-3  # of a row, in shares: none decides alone
+_MAX_ODDS = 30.0  # of a cluster, in nats: a share stays above 0
 
 Part = tuple[IntVector, NDArray[np.float32]]  # a cluster's rows, and their shares
 
@@ -250,9 +250,9 @@ def _claims(found: Assignment, shares: NDArray[np.float32], n_clusters: int) -> 
     A cluster on a border is seen by the cells on both sides. Its members belong together, so their odds of lying in
     this cell multiply, and the cluster goes to the side that holds more of it: row by row it would be kept twice.
     """
-    inside = np.clip(shares.astype(np.float64), _LEAST_ODDS, 1 - _LEAST_ODDS)
+    inside = np.clip(shares.astype(np.float64), _MIN_ODDS, 1 - _MIN_ODDS)
     odds = (np.log(inside) - np.log1p(-inside))[found.rows] * found.shares
-    together = np.clip(np.bincount(found.components, odds, n_clusters), -_MOST_ODDS, _MOST_ODDS)
+    together = np.clip(np.bincount(found.components, odds, n_clusters), -_MAX_ODDS, _MAX_ODDS)
     shared = np.bincount(found.components, shares[found.rows] < 1, n_clusters) > 0
     return np.where(shared, 1 / (1 + np.exp(-together)), 1.0).astype(np.float32)
 

@@ -50,7 +50,7 @@ def change_rate(before: float, now: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StopLimits:
-    """What ends the hierarchy.
+    """Limits of the stop rule.
 
     Attributes:
         rule: compression goes on while clusters group; paper is Algorithm 1.

@@ -27,7 +27,7 @@ _KIND_MARK = "\x1f"
 
 @dataclass(frozen=True, slots=True)
 class DescriptionBound:
-    """How many distinct descriptions of one entity or relation are merged, and how many characters they have in all."""
+    """Limit on the distinct descriptions of one entity or relation: their count and their total characters."""
 
     count: int
     chars: int
@@ -35,7 +35,7 @@ class DescriptionBound:
 
 @dataclass(frozen=True, slots=True)
 class MergedRelations:
-    """What the mentions of each group say together.
+    """Relations merged from the mentions of each group.
 
     Attributes:
         descriptions: the distinct ones joined, strongest first.
@@ -119,7 +119,7 @@ def merge_entities(mentions: pa.Table, layer: int = 0) -> pa.Table:
 
 
 def merge_groups(mentions: pa.Table, group_of: Numbers, ids: list[str], layer: int = 0) -> pa.Table:
-    """Return what `merge_entities` does, of mentions that are grouped already.
+    """Merge entity mentions that are grouped already; as `merge_entities`.
 
     Args:
         mentions: MENTIONS, in any order; `name_key` is not read.
@@ -181,7 +181,7 @@ def merge_relations(mentions: pa.Table, max_description_chars: int = 1000) -> pa
 def merge_strengths(
     mentions: pa.Table, group_of: Numbers, n_groups: int, max_description_chars: int
 ) -> MergedRelations:
-    """Return what `merge_relations` makes of mentions that are grouped already.
+    """Merge relation mentions that are grouped already; as `merge_relations`.
 
     Args:
         mentions: RELATION_MENTIONS, in any order; `source_key` and `target_key` are not read.
@@ -219,9 +219,9 @@ def bound_descriptions(
 
     Args:
         mentions: MENTIONS or RELATION_MENTIONS, in any order.
-        keys: the columns that name what is described.
-        spare: keep so many beyond the bound: whoever bounds the mentions of many tasks, each bounded with one to spare,
-            keeps what it would of the whole, and sees what was cut.
+        keys: the columns that name the described entity or relation.
+        spare: number kept beyond the bound. Mentions of many tasks, each bounded with one to spare, are bounded again
+            with the same result as all mentions at once.
 
     Returns:
         The mentions, and the keys of those with more distinct descriptions than the bound allows, each once.
@@ -270,7 +270,7 @@ def _joined(texts: pa.ChunkedArray, groups: Numbers, rows: IntVector, n_groups: 
 def _within(
     found: DistinctValues, lengths: IntVector, bound: DescriptionBound, spare: int
 ) -> tuple[NDArray[np.bool_], IntVector]:
-    """Return which descriptions stay, and the groups of which some do not fit the bound."""
+    """Return a mask of the descriptions within the bound, and the groups that exceed it."""
     offsets = found.offsets(int(found.group.max(initial=-1)) + 1)
     begins = offsets[found.group]
     rank = np.arange(len(begins)) - begins

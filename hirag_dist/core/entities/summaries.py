@@ -51,7 +51,7 @@ NAMES = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class SummarisedCluster:
-    """A cluster with what the model made of it: member ids in the order they were numbered, and its reply.
+    """A cluster and its summary: member ids in the order of their numbers in the prompt, and the reply.
 
     Attributes:
         member_texts: name and description.

@@ -18,7 +18,7 @@ from hirag_dist.types import CsrGraph, IntVector
 
 UNREACHED = -1
 _TOGETHER = 64  # sources that share a walk: the bits of a word
-_MOST_ENTRIES = 1 << 24  # edges that `frontier_hops` expands at a time: some 800 MB of working arrays
+_MAX_ENTRIES = 1 << 24  # edges that `frontier_hops` expands at a time: some 800 MB of working arrays
 
 
 def hop_distances(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
@@ -41,8 +41,8 @@ def hop_distances(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
     return hops.T
 
 
-def frontier_hops(xp: Any, graph: CsrGraph, sources: IntVector, most_entries: int = _MOST_ENTRIES) -> Any:
-    """Return what `hop_distances` does, as an array of `xp`: every source's frontier grows one hop at a time.
+def frontier_hops(xp: Any, graph: CsrGraph, sources: IntVector, most_entries: int = _MAX_ENTRIES) -> Any:
+    """Return hop distances as an array of `xp`, by breadth-first search from all sources at once; as `hop_distances`.
 
     A (source, node) pair is the number `source · n_nodes + node`. Memory: 4 bytes a pair, 16 bytes a pair of the
     widest frontier, the graph, and what `most_entries` costs.

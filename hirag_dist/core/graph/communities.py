@@ -17,7 +17,7 @@ from hirag_dist.types import CsrGraph, IntVector
 
 Partition = Callable[[CsrGraph, int], NDArray[np.int64]]
 GroupedPartition = Callable[[CsrGraph, IntVector], NDArray[np.int64]]
-_LEAST_JACCARD = 0.5
+_MIN_JACCARD = 0.5
 
 
 def nested_labels(graph: CsrGraph, partition: GroupedPartition, max_size: int) -> list[NDArray[np.int64]]:
@@ -134,7 +134,7 @@ def membership(communities: pa.Table, entity_ids: pa.ChunkedArray) -> tuple[IntV
 
 
 def lineage(old: pa.Table, new: pa.Table) -> dict[str, str]:
-    """Return which community of `old` each one of `new` continues: the best by Jaccard of members, at least 0.5.
+    """Map each community of `new` to the one of `old` with the best Jaccard index of members, at least 0.5.
 
     Only communities whose id is not in `old` are listed; of equally good ones the last by id counts.
 
@@ -161,7 +161,7 @@ def lineage(old: pa.Table, new: pa.Table) -> dict[str, str]:
     own, other = shared.coords
     union = np.diff(after.indptr)[own] + np.diff(before.indptr)[other] - shared.data
     jaccard = shared.data / union
-    close = np.flatnonzero(jaccard >= _LEAST_JACCARD)
+    close = np.flatnonzero(jaccard >= _MIN_JACCARD)
     order = close[np.lexsort((other[close], jaccard[close], own[close]))]
     last = order[np.flatnonzero(np.diff(own[order], append=-1))]
     names = new["community_id"].take(pa.array(own[last])).to_pylist()

@@ -87,7 +87,7 @@ def components(graph: CsrGraph) -> NDArray[np.int64]:
 
 
 def by_lowest_node(labels: IntVector) -> IntVector:
-    """Return labels numbered anew, from 0 on, in the order of the lowest node of each; −1 stays."""
+    """Return labels renumbered from 0, in the order of the lowest node of each; −1 stays."""
     named = np.flatnonzero(labels >= 0)
     _, first, inverse = np.unique(labels[named], return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)

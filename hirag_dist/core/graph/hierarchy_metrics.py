@@ -1,4 +1,4 @@
-"""What a hierarchy does to its graph: how far entities are apart with and without it, and how far it reaches.
+"""Metrics of a hierarchy: path lengths between entities with and without it, and its coverage.
 
 The paper shows neither directly; its reason for summary entities (§1, §4.1) is that entities of distant parts of the
 text get a short path between them. So paths are measured between entities of layer 0 that share no chunk: those that
@@ -66,7 +66,7 @@ def path_lengths(
     """Return how far apart entities of layer 0 are that share no chunk.
 
     Time goes with the pairs looked at: every pair of up to 4,000 entities, 128 entities with all others at a million.
-    Memory: at most some 1.5 GB beside the graphs, a tenth of it below 10,000 entities.
+    Memory: at most some 1.5 GB in addition to the graphs, a tenth of it below 10,000 entities.
 
     Args:
         entities: with the columns `entity_id`, `layer` and `chunk_ids` of ENTITIES.

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import CsrGraph, IntVector
 
-_MOST_ROUNDS = 10
-_LEAST_ROUND = 1e-4  # of modularity; a round that gains less is the last
-_LEAST_GAIN = 1e-9  # of a node's weight: less is rounding, and could go round for ever
+_MAX_ROUNDS = 10
+_MIN_ROUND = 1e-4  # of modularity; a round that gains less is the last
+_MIN_GAIN = 1e-9  # of a node's weight: less is rounding, and could go round for ever
 
 
 def leiden(graph: CsrGraph, groups: IntVector, resolution: float, seed: int) -> IntVector:
@@ -133,7 +133,7 @@ def _part(
         return labels, n_nodes
     scale = resolution / total
     n_labels = n_nodes
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         # of the graph as it shrinks: where each original node went, and the community of each node
         here_indptr, here_indices, here_weights, here_strength = indptr, indices, weights, strength
         went = np.arange(n_nodes).astype(np.int32)
@@ -159,7 +159,7 @@ def _part(
             community = above
         for node in range(n_nodes):
             labels[node] = community[went[node]]
-        if 2.0 * gained / total < _LEAST_ROUND:
+        if 2.0 * gained / total < _MIN_ROUND:
             break
     return labels, _renumber(labels)
 
@@ -180,7 +180,7 @@ def _shuffle(nodes: NDArray[np.int64], seed: np.uint64) -> None:
 
 @compiled
 def _renumber(labels: NDArray[np.int32]) -> Any:
-    """Number labels anew in the order of their first node; return how many there are."""
+    """Renumber labels in the order of their first node; return their number."""
     new = np.full(len(labels), -1, np.int32)
     n_labels = 0
     for at in range(len(labels)):
@@ -216,7 +216,7 @@ def _move(
         if size[label] == 0:
             empty[n_empty] = label
             n_empty += 1
-    shared = np.zeros(n_nodes, np.float64)  # weight between the node and each community beside it
+    shared = np.zeros(n_nodes, np.float64)  # weight between the node and each adjacent community
     beside = np.empty(n_nodes, np.int32)
     queue = np.arange(n_nodes).astype(np.int32)
     waiting = np.ones(n_nodes, np.bool_)
@@ -237,7 +237,7 @@ def _move(
             shared[label] += weights[entry]
         pull = scale * strength[node]
         here = shared[own] - pull * (weight_of[own] - strength[node])
-        best, best_gain = own, here + _LEAST_GAIN * strength[node]
+        best, best_gain = own, here + _MIN_GAIN * strength[node]
         for at in range(n_beside):
             label = beside[at]
             if label != own:
@@ -279,7 +279,7 @@ def _refine(
     scale: float,
     community: NDArray[np.int32],
 ) -> Any:
-    """Return the pieces that each community falls into when its nodes are put together anew, one by one.
+    """Return the refinement of each community: its nodes merged again, one by one, into well-connected parts.
 
     A node joins a piece while it is alone, and only where both are well connected to the rest of the community; so a
     piece hangs together, and a community that a departed node held together can part.

@@ -1,4 +1,4 @@
-"""How near chunks are to some starting points over the graph: a random walk with restarts (personalised PageRank).
+"""Personalised PageRank over the graph of entities and chunks: a random walk with restarts at seed nodes.
 
 Entities are joined as relations join them, and to the chunks that mention them. A walker starts at one of the starting
 points, goes from where it is to one of the places joined to it, each as likely as the others, and starts again with
@@ -31,7 +31,7 @@ _FIRST_PLACES = 1024
 
 
 class WalkGraph(NamedTuple):
-    """Where a walk may go. A node is an entity's row, or the number of entities and a chunk's row.
+    """Graph of the walk. A node is the row of an entity, or the number of entities plus the row of a chunk.
 
     Attributes:
         layers: (n_entities,) layer of each entity, ascending.
@@ -54,13 +54,13 @@ class WalkGraph(NamedTuple):
 
 
 class _PushState(NamedTuple):
-    """What a walk has reached. A place is the number of a node in the order in which they were reached.
+    """State of the push algorithm. A slot is the number of a node in the order in which nodes were reached.
 
     Attributes:
         slots: (2^s,) hash table of places, −1 where there is none; at most half full.
         nodes: (capacity,) node of each place.
         settled, waiting: (capacity,) mass that stays there, and that is still to go on.
-        degrees: (capacity,) ways from it; −1: nobody needed to know yet.
+        degrees: (capacity,) edges from it; −1: not computed yet.
         queued: (capacity,) whether it is in the queue.
         queue: (capacity,) ring of places.
         others: (capacity,) where the ways from a node lead.
@@ -86,7 +86,7 @@ def personalised_pagerank(
     seen: NDArray[np.bool_] | None = None,
     tolerance: float = TOLERANCE,
 ) -> tuple[IntVector, FloatVector]:
-    """Return what `pagerank_steps` comes to."""
+    """Return the nodes reached and their scores; runs `pagerank_steps` to its end."""
     return all_at_once(pagerank_steps(ways, nodes, shares, admission, seen, tolerance))
 
 
@@ -322,7 +322,7 @@ def _last_way(ways: WalkGraph, node: int) -> Any:
 
 @compiled
 def _relates(ways: WalkGraph, admission: AccessFilter | None, entry: int) -> Any:
-    """Whether the caller may see the relation of an entry of the graph, and the entity that it leads to."""
+    """Return whether the caller may see the relation of an entry of the graph, and the entity that it leads to."""
     if admission is None:
         return True
     if admission.relation_states[admission.relation_patterns[ways.relation_rows[entry]]] == HIDDEN:

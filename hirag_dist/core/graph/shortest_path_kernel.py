@@ -340,7 +340,7 @@ def _lowest(
 def _allows(
     graph: KernelGraph, admission: AccessFilter | None, work: PathBuffers, side: int, entry: int, best: float
 ) -> Any:
-    """Whether an edge and the way on from its end have at least the best smallest weight."""
+    """Return whether an edge and the way on from its end have at least the best smallest weight."""
     neighbour = graph.indices[entry]
     return (
         work.width[side, neighbour] >= best
@@ -365,7 +365,7 @@ def _entry(graph: KernelGraph, node: int, neighbour: int) -> Any:
 
 @compiled
 def _admits(admission: AccessFilter | None, relation_rows: NDArray[np.int32], entry: int, neighbour: int) -> Any:
-    """Whether a relation may be seen, and the entity that it leads to. Compiled to nothing where everything may."""
+    """Return whether a relation and the entity at its end are visible. Compiles to nothing without a filter."""
     if admission is None:
         return True
     if admission.entity_states[admission.entity_patterns[neighbour]] == HIDDEN:

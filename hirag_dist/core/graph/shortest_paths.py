@@ -67,7 +67,7 @@ class PathFinder:
     def chain(
         self, rows: Sequence[int], admission: AccessFilter | None = None, components: NDArray[np.int32] | None = None
     ) -> list[list[int]]:
-        """Return what `chain_steps` comes to."""
+        """Return one path per consecutive pair; runs `chain_steps` to its end."""
         return all_at_once(self.chain_steps(rows, admission, components))
 
     def chain_steps(

@@ -28,7 +28,7 @@ def short_answer_request(question: str, context: str, prompts: Prompts) -> ChatR
 def map_request(question: str, context: str, prompts: Prompts, max_tokens: int) -> ChatRequest:
     """Return the call that finds in a part of the corpus what helps to answer a question.
 
-    The form of the reply is told in words too: endpoints of this role were not asked whether they keep to schemas.
+    The prompt also describes the form of the reply in words, since endpoints of this role are not probed for schemas.
 
     Args:
         context: of the part.

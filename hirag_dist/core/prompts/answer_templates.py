@@ -1,4 +1,4 @@
-"""What models are asked when questions are answered: from one context, in a few words, or by map-reduce.
+"""Prompts of answers: from one context, short answers, and map-reduce.
 
 Map-reduce is that of the GraphRAG paper (section 3.1.6, appendix E), in our own words. These are entries of
 `core.prompts.templates`, so that they are replaced and checked as the others are.

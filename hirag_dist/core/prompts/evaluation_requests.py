@@ -40,7 +40,7 @@ def judge_request(
         answers: as they are shown, the first first.
         criteria: keys of `evaluation_prompts.CRITERIA`.
         role: of the judge that is asked.
-        form: "judge" to ask for structured output, None where the endpoint has none. The form is told in words too,
+        form: "judge" to ask for structured output, None where the endpoint has none. The prompt describes it in words too,
             since some endpoints take a schema and do not keep to it.
         replicate: 1, 2, … to ask the same again.
     """
@@ -68,7 +68,7 @@ def listing_request(
 ) -> ChatRequest:
     """Return the call that thinks of users, of tasks of a user, or of questions of a user in a task.
 
-    Paper: GraphRAG, Algorithm 1. Role `judge`: whoever evaluates asks the questions, so that they are not made by the
+    Paper: GraphRAG, Algorithm 1. Role `judge`: the evaluating model writes the questions, so that they do not come from the
     model whose answers they test.
 
     Args:
@@ -142,7 +142,7 @@ def _listed(text: str, key: str) -> list[Any] | None:
 def _text_of(item: object, key: str) -> str:
     """Return the text of an item that may be wrapped in an object, as {"id": 1, "question": "…"} in "questions".
 
-    Where no key of the object says which of its texts is meant, the longest is: numbers and names stand beside it.
+    Where no key of the object says which of its texts is meant, the longest is: the others are numbers and names.
     """
     if isinstance(item, dict):
         texts = {name.casefold(): value for name, value in item.items() if isinstance(value, str)}

@@ -1,4 +1,4 @@
-"""What models are asked when answers are judged, taken apart into claims, and questions are made.
+"""Prompts of evaluations: judging answers, listing their claims, generating questions.
 
 Written from what the GraphRAG paper says of its prompts (sections 3.2, 3.3, 4.2, appendix F), in our own words. These
 are entries of `core.prompts.templates`, so that they are replaced and checked as the others are.

@@ -35,10 +35,10 @@ def size_of(text: str) -> int:
 
 
 def packs(sizes: Sequence[int], max_tokens: int, max_units: int) -> list[range]:
-    """Return which consecutive units share a call: as many as fit, the next one begins a new call.
+    """Group consecutive units into calls: a call takes units until the next one does not fit.
 
-    Units keep their order and are never weighed against each other, so that one more or less changes the packs beside
-    it and not those far away: where two runs begin a pack at the same unit, all that follow are the same, and their
+    Units keep their order and are never weighed against each other, so that one more or less changes the adjacent
+    packs and not those far away: where two runs begin a pack at the same unit, all that follow are the same, and their
     replies are in the ledger.
 
     Args:

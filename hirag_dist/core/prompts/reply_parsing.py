@@ -107,7 +107,7 @@ class ReportRecord:
 
 @dataclass(frozen=True, slots=True)
 class SameEntityReply:
-    """Whether two entities are one, as the model said."""
+    """Return whether two entities are one, as the model said."""
 
     same: bool
     reason: str

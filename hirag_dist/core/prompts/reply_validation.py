@@ -1,4 +1,4 @@
-"""Whether a reply can be read at all: not empty, cut off, refused, only thought, or stuck in a loop."""
+"""Checks of whether a reply can be read at all: not empty, cut off, refused, only thought, or stuck in a loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFUSAL = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
-_LEAST_LOOP = 12  # lines that must repeat one text for it to be a loop
+_MIN_LOOP = 12  # lines that must repeat one text for it to be a loop
 _TAIL_CHARS, _TAIL_RATIO = 1500, 0.08  # of prose or records zlib leaves 25 to 60 %
 
 
@@ -77,12 +77,12 @@ def without_thinking(text: str) -> str:
 
 
 def _loop(text: str) -> str:
-    """Return what shows that a model repeated itself until something stopped it, or an empty text."""
+    """Return the repeated text of a reply that ended in a loop, or an empty text."""
     lines = [" ".join(line.split()) for line in re.split(r"##|\n", text)]
     counts = Counter(line for line in lines if len(line) > 2)
     if counts:
         line, times = counts.most_common(1)[0]
-        if times >= _LEAST_LOOP and 2 * times > sum(counts.values()):
+        if times >= _MIN_LOOP and 2 * times > sum(counts.values()):
             return f"the reply repeats one line {times} times: {line[:60]}"
     tail = text[-_TAIL_CHARS:].encode("utf-8", "surrogatepass")
     if len(text) >= _TAIL_CHARS and len(zlib.compress(tail, 6)) < _TAIL_RATIO * len(tail):

@@ -1,4 +1,4 @@
-"""JSON schemas of replies, as strict structured outputs want them: every property required, and none beside them."""
+"""JSON schemas of replies for strict structured outputs: every property is required, and no others are allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models are asked. Written from the roles that the paper gives its prompts (§4, Appendix), in our own words.
+"""Prompt templates. Written from the roles that the paper gives its prompts (§4, Appendix), in our own words.
 
 A request is a system message that is the same for every unit of its task (so that prompt caches hit) and a user
 message with the unit's data between tags. The first line of the system message names the task; the built-in model

@@ -1,4 +1,4 @@
-"""What a community's report is written from, and the report that comes of it (GraphRAG paper §3.1.4; HiRAG §4.1)."""
+"""Material of a community report, and the report itself (GraphRAG paper §3.1.4; HiRAG §4.1)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ReportMaterial:
 
 
 class ReportDraft:
-    """What a report may be written from, its tokens counted once: before and after sub-reports are there."""
+    """Material that a report may use, with its tokens counted once, before and after sub-reports exist."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class ReportDraft:
 
     @property
     def fits(self) -> bool:
-        """Whether all members and relations have room, so that sub-reports are not needed."""
+        """Return whether all members and relations have room, so that sub-reports are not needed."""
         return self._total <= self._max_tokens
 
     def material(self, children: Sequence[ChildReport]) -> ReportMaterial:

@@ -1,4 +1,4 @@
-"""Which entities and relations each community's report may show, and which reports are written together.
+"""Selection of the entities and relations of each community report, and grouping of reports into calls.
 
 Ids and numbers only, on arrays: what a report shows is bounded here, before any text is read. Reports depend on those
 of sub-communities, so communities are gathered by trees: whole subtrees of the hierarchy, several small ones together.
@@ -79,7 +79,7 @@ def report_outlines(
     max_lines: int,
     max_tree: int,
 ) -> ReportOutlines:
-    """Return what each community's report may show: its most connected members, its heaviest relations.
+    """Return the material of each community report: its most connected members and heaviest relations.
 
     Args:
         communities: COMMUNITIES, sorted by (level, id).

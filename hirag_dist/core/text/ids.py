@@ -19,7 +19,7 @@ def content_id(*parts: str) -> str:
     >>> content_id("ab", "c") == content_id("a", "bc")
     False
     """
-    framed = bytearray()  # hashed at once: a million ids are made of a few words each
+    framed = bytearray()  # hashed at once: a million ids have a few words each
     for part in parts:
         framed += _framed(part)
     return hashlib.sha256(framed).hexdigest()[:_HEX]
@@ -59,7 +59,8 @@ def _framed(part: str) -> bytes:
 def document_id(text: str, labels: Collection[str] = ()) -> str:
     """Return a document's id: of its text and labels, so that a copy is the same document.
 
-    Copies with other labels are others: whoever may see one of them learns nothing of its twin's name and place.
+    Copies with other labels have other ids: a caller who may see one of them learns nothing about the name and place of
+    the other.
 
     >>> document_id("text", ["b", "a"]) == document_id("text", ("a", "b", "a"))
     True

@@ -1,4 +1,4 @@
-"""Whether what a model wrote is in the language of what it read. Says so only where there is no doubt.
+"""Return whether what a model wrote is in the language of what it read. Says so only where there is no doubt.
 
 Names and quotations in another language are ordinary, so the test is on all descriptions of a reply together, and
 what is too short, mixed, or in a language it does not know passes.
@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 _SAMPLE_CHARS = 4000  # of each text that are looked at
-_LEAST_READ, _LEAST_WRITTEN = 200, 80  # letters below which nothing is said
+_MIN_READ, _MIN_WRITTEN = 200, 80  # letters below which nothing is said
 _MAIN, _FOREIGN = 0.85, 0.2  # share of one script in the text read, and at most in what was written
-_LEAST_WORDS, _LEAST_COMMON = 40, 6  # words; different ones among them that are common in a language
+_MIN_WORDS, _MIN_COMMON = 40, 6  # words; different ones among them that are common in a language
 _SURE, _HARDLY = 0.2, 0.04  # share of words that are the commonest of a language: of its own, of another one
 
 _SCRIPTS: Mapping[str, str] = {
@@ -63,7 +63,7 @@ def other_language(written: Iterable[str], read: str) -> str:
     told = " ".join(written)[:_SAMPLE_CHARS]
     text = read[:_SAMPLE_CHARS]
     here, there = _scripts(told), _scripts(text)
-    if here.total() < _LEAST_WRITTEN or there.total() < _LEAST_READ:
+    if here.total() < _MIN_WRITTEN or there.total() < _MIN_READ:
         return ""
     own, n_own = there.most_common(1)[0]
     used, n_used = here.most_common(1)[0]
@@ -101,13 +101,13 @@ def _words(text: str) -> Counter[str]:
 
 def _language(words: Counter[str]) -> str:
     """Return the language that a text in Latin script is surely in, or an empty text."""
-    shares = sorted(((_share(words, name, _LEAST_COMMON), name) for name in _COMMON), reverse=True)
+    shares = sorted(((_share(words, name, _MIN_COMMON), name) for name in _COMMON), reverse=True)
     (best, name), (second, _) = shares[0], shares[1]
     return name if best >= _SURE and best > 1.8 * second else ""
 
 
 def _share(words: Counter[str], language: str, least: int) -> float:
-    """Return which share of the words are among a language's commonest; 0 for few words, or kinds below `least`."""
+    """Return the share of words among the commonest of a language; 0 for few words, or fewer kinds than `least`."""
     n_words = words.total()
     counts = [words[word] for word in _COMMON[language] if word in words]
-    return sum(counts) / n_words if n_words >= _LEAST_WORDS and len(counts) >= least else 0.0
+    return sum(counts) / n_words if n_words >= _MIN_WORDS and len(counts) >= least else 0.0

@@ -39,7 +39,7 @@ def clean_name(name: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return what names are merged by: NFKC, case folded, quotes dropped, spaces made one.
+    """Return the key by which names are merged: NFKC, case folded, quotes dropped, spaces made one.
 
     >>> name_key("The  ‘Ghost’") == name_key("the GHOST")
     True
@@ -53,7 +53,7 @@ _NO_QUOTES = {ord(mark): None for mark in _QUOTES if mark != "'"} | {ord("’"):
 
 
 def is_name(name: str) -> bool:
-    """Whether a cleaned name can stand for an entity: it holds a letter or digit and is not a paragraph."""
+    """Return whether a cleaned name can stand for an entity: it holds a letter or digit and is not a paragraph."""
     return 0 < len(name) <= 200 and any(ch.isalnum() for ch in name)
 
 

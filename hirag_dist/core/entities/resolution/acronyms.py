@@ -21,7 +21,7 @@ _LONGEST = 9  # words of a long form
 
 @dataclass(frozen=True, slots=True)
 class StatedAlias:
-    """What a text states: `short` is another name for `long`, as both are written.
+    """Statement of a text that `short` is another name for `long`, as both are written.
 
     Attributes:
         long: words before the parentheses whose initials fit; empty where the text's own subject is meant.
@@ -42,7 +42,7 @@ def initials_of(form: NameForm) -> frozenset[str]:
 
 
 def stated_aliases(text: str) -> Iterator[StatedAlias]:
-    """Yield what a description states: "World Health Organization (WHO)", "also known as the Bard"."""
+    """Yield the aliases that a description states: "World Health Organization (WHO)", "also known as the Bard"."""
     for found in _SHORT.finditer(text):
         short = found.group(1).rstrip(".-")
         if not any(ch.isupper() for ch in short) or len(short) < 2:

@@ -1,4 +1,4 @@
-"""Which entities may be one: pairs by tier, the cheap and sure ones first, with the evidence for each.
+"""Candidate pairs of entity resolution, by tier: the cheap and sure ones first, with the evidence for each.
 
 A pair is merged where its rule leaves little doubt, asked about where it does not, and not proposed at all where the
 names are known to differ.
@@ -32,8 +32,8 @@ NORMALISE, ALIAS, VECTOR, LLM = "normalise", "alias", "vector", "llm"
 TIERS = (NORMALISE, ALIAS, VECTOR, LLM)
 _N_NEAREST = 5  # of each entity that vectors propose
 _ASK_LIKENESS = 0.4  # of names whose vectors are near
-_MOST_NAMESAKES = 500  # of one surname and initial: among more nobody is told apart by a name
-_MOST_RIVALS = 8  # a short name that more names could mean is not asked about: it means none of them
+_MAX_NAMESAKES = 500  # of one surname and initial: among more a name identifies no person
+_MAX_RIVALS = 8  # a short name that more names could mean is not asked about: it means none of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class CandidatePair:
 
 @dataclass(frozen=True)
 class PairRules:
-    """What may be proposed.
+    """Rules of the pairs that may be proposed.
 
     Attributes:
         tiers: of `TIERS`; without `llm` no pair is asked about.
@@ -157,7 +157,7 @@ def _one_spelling(
 
 
 def _plural_of_a_proper_name(view: EntityFeatures, one: int, other: int) -> bool:
-    """Whether two names differ by a plural and one is no kind's name: Windows is no more than one Window."""
+    """Return whether two names differ by a plural and one is no kind's name: Windows is no more than one Window."""
     return view.forms[one].plural != view.forms[other].plural and any(
         is_proper(view.names[row], view.descriptions[row]) for row in (one, other)
     )
@@ -181,7 +181,7 @@ def _acronyms(view: EntityFeatures) -> Iterator[CandidatePair]:
                 longs.setdefault(letters, []).append(row)
     for letters, rows in longs.items():
         n_rivals = len({(view.forms[row].text, view.forms[row].aside) for row in rows})
-        if n_rivals > _MOST_RIVALS:
+        if n_rivals > _MAX_RIVALS:
             continue
         for short in shorts[letters]:
             for row in rows:
@@ -194,7 +194,7 @@ def _acronyms(view: EntityFeatures) -> Iterator[CandidatePair]:
 
 
 def _stated(view: EntityFeatures) -> Iterator[CandidatePair]:
-    """What descriptions state: "World Health Organization (WHO)", "also known as the Bard"."""
+    """Yield pairs that descriptions state: "World Health Organization (WHO)", "also known as the Bard"."""
     for row, text in enumerate(view.descriptions):
         for stated in stated_aliases(text):
             if not stated.long:
@@ -236,7 +236,7 @@ def _people(view: EntityFeatures) -> Iterator[CandidatePair]:
                 # Texts that tell a father from a son by a middle name have both in one chunk.
                 context = bool(shared) and as_many_given_names(own, given[other])
                 sure = clear[row] and clear[other] and (told or context)
-            # "Son of Bobby Vinton": a description that begins otherwise and then names the other is of somebody else.
+            # "Son of Bobby Vinton": a description that names the other only later describes another person.
             named_back, told_back = (False, False) if alone else _named(view.names[row], view.descriptions[other])
             two = shared.related or (named and not told) or (named_back and not told_back)
             evidence = f"part of the name, {'in its description, ' if named else ''}{shared}"
@@ -244,7 +244,7 @@ def _people(view: EntityFeatures) -> Iterator[CandidatePair]:
 
 
 def _named(name: str, description: str) -> tuple[bool, bool]:
-    """Return whether a description names somebody, and whether it is of that person: it begins with the name.
+    """Return whether a description contains a name, and whether it begins with the name and so describes its bearer.
 
     "John Adams's son" begins with the name of another.
     """
@@ -263,19 +263,19 @@ def _who_may_be(
         found = [other for other in full.get((own[0], ""), ()) if len(own[0]) > 2]
     else:
         namesakes = full[own[-1], initial(own[0])]
-        found = [other for other in namesakes if len(namesakes) <= _MOST_NAMESAKES and _one_person(own, given[other])]
+        found = [other for other in namesakes if len(namesakes) <= _MAX_NAMESAKES and _one_person(own, given[other])]
     found = [other for other in found if other != row]
-    return found if len({given[other] for other in found}) <= _MOST_RIVALS else []
+    return found if len({given[other] for other in found}) <= _MAX_RIVALS else []
 
 
 def _agree(rows: Sequence[int], given: _Given) -> bool:
-    """Whether any two of the full names can be one person's: there is no rival among them."""
+    """Return whether any two of the full names can be one person's: there is no rival among them."""
     names = list(dict.fromkeys(given[row] for row in rows))
     return all(_one_person(one, other) for at, one in enumerate(names) for other in names[:at])
 
 
 def _one_person(own: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether two full names can be one person's. A king's number is no surname: all the rest must be equal."""
+    """Return whether two full names can be one person's. A king's number is no surname: all the rest must be equal."""
     if own[-1] != other[-1]:
         return False
     return own == other if own[-1].isdigit() else same_given_names(own, other)
@@ -328,7 +328,7 @@ def likeness_of(one: NameForm, other: NameForm) -> float:
 
 
 def _contains(one: NameForm, other: NameForm) -> bool:
-    """Whether one name has every meaningful word of the other."""
+    """Return whether one name has every meaningful word of the other."""
     ours, theirs = _meaningful(one), _meaningful(other)
     return ours <= theirs or theirs <= ours
 
@@ -344,6 +344,6 @@ def _meaningful(form: NameForm) -> set[str]:
 
 
 def _same_words(one: NameForm, other: NameForm) -> bool:
-    """Whether two names differ in order, small words or a slip alone; one word by itself must be equal."""
+    """Return whether two names differ in order, small words or a slip alone; one word by itself must be equal."""
     lengthy = min(len(one.words), len(other.words)) > 1
     return one.aside == other.aside and likeness_of(one, other) == 1.0 and (lengthy or one.text == other.text)

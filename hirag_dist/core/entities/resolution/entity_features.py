@@ -15,7 +15,7 @@ from hirag_dist.core.graph.csr import rows_of
 
 @dataclass(frozen=True, slots=True)
 class CollectionFeatures:
-    """What two entities have in common: neighbours, chunks, and whether a relation joins them."""
+    """Features that two entities share: neighbours, chunks, and whether a relation joins them."""
 
     neighbours: int
     chunks: int
@@ -89,7 +89,7 @@ class EntityFeatures:
         return found
 
     def shared(self, one: int, other: int) -> CollectionFeatures:
-        """Return what two rows have in common."""
+        """Return the features that two rows share."""
         ours, theirs = self._neighbours.get(one, _NOBODY), self._neighbours.get(other, _NOBODY)
         return CollectionFeatures(len(ours & theirs), len(self._chunks[one] & self._chunks[other]), other in ours)
 

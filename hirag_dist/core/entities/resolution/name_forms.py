@@ -1,8 +1,8 @@
 """A name read for comparing: folded further than what mentions are merged by, with what sets it apart kept aside.
 
 The form of a name forgets what spellings differ in (punctuation, accents, articles, plural, a company's legal form, a
-title, the order of "Lincoln, Abraham"). What tells two things apart (numbers, what stands in parentheses, gender) is
-kept beside it, for `contrasts`.
+title, the order of "Lincoln, Abraham"). Features that distinguish two things (numbers, text in parentheses,
+gender) are kept separately, for `negative_rules`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50}
 _NOT_INVERTED = words_in("jr sr inc ltd llc co corp phd md esq ii iii iv")
 _LETTERS = str.maketrans("øłđðħıœæ", "oldđhioa", "")  # no decomposition in Unicode
 _ARABIC = {ord(a): b for a, b in zip("أإآٱىةـ", ["ا", "ا", "ا", "ا", "ي", "ه", ""], strict=True)}
-_MARKS = "#%*!"  # beside the signs that Unicode calls mathematical or of a currency
+_MARKS = "#%*!"  # in addition to the signs that Unicode calls mathematical or of a currency
 _SAME_MARKS = str.maketrans({"\N{MINUS SIGN}": "-", "\N{FRACTION SLASH}": "/", "\N{MUSIC SHARP SIGN}": "#"})
 _TYPED_SIGNS = (("!=", "≠"), ("<=", "≤"), (">=", "≥"))
 _CJK_NUMERALS = frozenset("〇零一二三四五六七八九十百千万亿")
@@ -71,7 +71,7 @@ class NameForm:
         numbers: every number in it, sorted: digits, Roman, words, ordinals, Chinese; signs ("C++", "$10", "x ≤ y") but
             for "!", which titles have and lose; and single letters where it is no person's ("Vitamin A").
         aside: what stood in parentheses at its end, folded; empty for an acronym, which is in `acronym`.
-        acronym: what the name is or has beside it in parentheses, of capitals; empty where it has none.
+        acronym: the name, or the text in parentheses after it, where that is in capitals; else empty.
         title: a title that was dropped ("mr").
         legal: the legal form of a company that was dropped ("inc").
         possessive: whether it is "A's B" or "B of A".
@@ -187,7 +187,7 @@ def _parted(name: str) -> tuple[str, str, str]:
 
 
 def is_acronym_of(short: str, long: str) -> bool:
-    """Whether a short form's letters stand in a long form in their order, the first one beginning it.
+    """Return whether a short form's letters stand in a long form in their order, the first one beginning it.
 
     After Schwartz and Hearst (2003), read from the end: the first letter must begin a word.
 
@@ -253,7 +253,7 @@ def _tokens(text: str, family: str) -> list[str]:
 
 
 def _is_mark(word: str) -> bool:
-    """Whether a word is one sign that names are told apart by: of arithmetic, relation, currency, `*` or `!`."""
+    """Return whether a word is one sign that distinguishes names: of arithmetic, relation, currency, `*` or `!`."""
     return len(word) == 1 and (word in _MARKS or unicodedata.category(word) in ("Sm", "Sc"))
 
 

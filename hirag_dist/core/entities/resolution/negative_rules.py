@@ -1,4 +1,4 @@
-"""Which names are surely two things, however alike they look: what no chain of likenesses may join."""
+"""Negative rules of entity resolution: similar names that surely mean two things and must never be joined."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def known_different(one: NameForm, other: NameForm) -> str:
 
 
 def _opposed(one: str, other: str) -> bool:
-    """Whether one word is the other with a negating prefix, or they are the same behind opposed ones."""
+    """Return whether one word is the other with a negating prefix, or they are the same behind opposed ones."""
     if abs(len(one) - len(other)) > 7 or one[-2:] != other[-2:]:
         return False
     short, long = sorted((one, other), key=len)
@@ -85,7 +85,7 @@ def given_names(form: NameForm) -> tuple[str, ...]:
 
 
 def same_given_names(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether two full names with one surname can be one person's: their given names agree, as far as both have some.
+    """Return whether two full names with one surname can be one person's: the given names that both have agree.
 
     >>> same_given_names(("john", "lee", "thompson"), ("j", "thompson"))
     True
@@ -97,7 +97,7 @@ def same_given_names(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def as_many_given_names(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether two full names have as many given names: of John Adams and John Quincy Adams one has a name of his own.
+    """Return whether two full names have as many given names; John Adams and John Quincy Adams have not.
 
     >>> as_many_given_names(("ludwig", "van", "beethoven"), ("ludwig", "beethoven"))
     True
@@ -116,7 +116,7 @@ def initial(given: str) -> str:
 
 
 def same_given_name(one: str, other: str) -> bool:
-    """Whether two given names can be one person's: equal, an initial, shortened, a nickname, or a slip of the pen.
+    """Return whether two given names can be one person's: equal, an initial, a short form, a nickname, or a typo.
 
     >>> same_given_name("j", "john"), same_given_name("bob", "robert"), same_given_name("peter", "martha")
     (True, True, False)
@@ -130,7 +130,7 @@ def same_given_name(one: str, other: str) -> bool:
 
 
 def is_slip(one: str, other: str) -> bool:
-    """Whether a word is another with one letter missing, changed, or swapped with the next: of 5 letters, not the last.
+    """Return whether two words of at least 5 letters differ by one typo: a letter missing, changed or swapped, not the last.
 
     >>> is_slip("marley", "marely"), is_slip("mario", "maria")
     (True, False)

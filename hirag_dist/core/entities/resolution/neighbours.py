@@ -26,7 +26,7 @@ def near_pairs(
     pivot in common.
 
     Args:
-        vectors: (n, dim) of unit length; rows that are all zero are nobody's neighbour.
+        vectors: (n, dim) of unit length; rows that are all zero have no neighbours.
         rows: that are compared with each other, ascending. The vectors of a partition are copied, never those of all.
         least: cosine of a pair, at least.
         n_nearest: of each row that count, at most.

@@ -1,4 +1,4 @@
-"""Whether a name is a proper one: what a text writes with a capital where a sentence does not ask for it."""
+"""Test of whether a name is a proper one: what a text writes with a capital where a sentence does not ask for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BEFORE_A_SENTENCE = re.compile(r"(?:^|[.!?:;\n])[\s\"“'‘(]*(?:(?:The|An?)\s
 
 
 def is_proper(name: str, description: str) -> bool:
-    """Whether a name is that of one thing rather than of a kind.
+    """Test of whether a name is that of one thing rather than of a kind.
 
     The description decides: a proper name has its capital within a sentence, a common one is in lower case somewhere.
     Where it does not say, one word that begins with a capital is taken for proper, and several words are not: models

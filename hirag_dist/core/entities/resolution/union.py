@@ -10,7 +10,7 @@ from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
 from hirag_dist.core.entities.resolution.name_forms import UNKNOWN
 from hirag_dist.core.entities.resolution.negative_rules import known_different
 
-_MOST_MEMBERS = 200  # of two groups that are compared member by member; nothing has so many names
+_MAX_MEMBERS = 200  # of two groups that are compared member by member; nothing has so many names
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def group_pairs(
         if one == other:
             continue
         left, right = members.get(one, [one]), members.get(other, [other])
-        if len(left) * len(right) > _MOST_MEMBERS:
+        if len(left) * len(right) > _MAX_MEMBERS:
             continue
         if any(_differ(view, a, b, apart, direct) for a in left for b in right):
             continue
