@@ -40,7 +40,7 @@ def judge_request(
         answers: as they are shown, the first first.
         criteria: keys of `evaluation_prompts.CRITERIA`.
         role: of the judge that is asked.
-        form: "judge" to ask for structured output, None where the endpoint has none. The prompt describes it in words too,
+        form: "judge" to ask for structured output, None where the endpoint has none. The prompt has it in words too,
             since some endpoints take a schema and do not keep to it.
         replicate: 1, 2, … to ask the same again.
     """
@@ -68,7 +68,7 @@ def listing_request(
 ) -> ChatRequest:
     """Return the call that thinks of users, of tasks of a user, or of questions of a user in a task.
 
-    Paper: GraphRAG, Algorithm 1. Role `judge`: the evaluating model writes the questions, so that they do not come from the
+    Paper: GraphRAG, Algorithm 1. Role `judge`: the evaluating model writes the questions, not the
     model whose answers they test.
 
     Args:
