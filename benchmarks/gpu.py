@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from hirag_dist.compute.factory import make_kernels, resolve_kernels
+from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.clustering.gaussian_mixture import BLOCK_ROWS, standardise, statistics_of
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.protocols import Kernels

@@ -39,15 +39,12 @@ from threadpoolctl import threadpool_limits
 
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.config.model import ClusteringConfig, Config
+from hirag_dist.core.clustering.bic_selection import component_grid
 from hirag_dist.core.clustering.gaussian_mixture import standardise
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
-from hirag_dist.core.clustering.soft_clusters import Memberships, Part, SoftClusters, component_grid, soft_clusters
-from hirag_dist.core.clustering.sparsity import (
-    StopLimits,
-    cluster_sparsity,
-    stop_after_clustering,
-    stop_before_clustering,
-)
+from hirag_dist.core.clustering.soft_clusters import Memberships, Part, SoftClusters, soft_clusters
+from hirag_dist.core.clustering.sparsity import cluster_sparsity
+from hirag_dist.core.clustering.stop_rule import StopLimits, stop_after_clustering, stop_before_clustering
 from hirag_dist.storage.store import Store
 
 MB = 1e6

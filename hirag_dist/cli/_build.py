@@ -15,7 +15,7 @@ from hirag_dist.cli._build_records import BuildArguments, BuildRecord, last_buil
 from hirag_dist.cli._output import emit, out, table
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.composition.build import make_batches, make_executor, resolve
-from hirag_dist.compute.factory import has_gpu_workers
+from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import IndexBusy, SnapshotError, StoreError

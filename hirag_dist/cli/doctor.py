@@ -19,7 +19,7 @@ from rich.markup import escape
 from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import emit, out, use_json
 from hirag_dist.composition.models import CHAT_ROLES, role_endpoints
-from hirag_dist.compute.factory import has_gpu_workers, resolve_kernels
+from hirag_dist.compute.kernels import has_gpu_workers, resolve_kernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter

@@ -34,7 +34,7 @@ from hirag_dist.cli._options import (
 from hirag_dist.cli._output import use_json
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Findings, QuestionFields, Session, SessionOptions, read_questions
-from hirag_dist.evaluation.metrics.answers import DEFINITIONS, REFUSALS
+from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, REFUSALS
 from hirag_dist.evaluation.qa import AnswerFields, evaluate_answers, score_recorded
 from hirag_dist.evaluation.scoring_rules import ScoringRules
 

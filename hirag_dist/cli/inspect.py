@@ -14,7 +14,7 @@ from hirag_dist.cli._bill import bill_table, ratio_line, tokens_per_corpus_token
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
-from hirag_dist.compute.factory import make_kernels, resolve_kernels
+from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun

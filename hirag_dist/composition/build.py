@@ -20,7 +20,7 @@ from hirag_dist.composition.models import (
     patience,
     role_endpoints,
 )
-from hirag_dist.compute.factory import has_gpu_workers, known_kernels, make_kernels
+from hirag_dist.compute.kernels import has_gpu_workers, known_kernels, make_kernels
 from hirag_dist.compute.umap import require_umap
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter, encoding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from hirag_dist.evaluation.metrics.answers import REFUSALS, is_refusal
+from hirag_dist.evaluation.metrics.exact_match_f1 import REFUSALS, is_refusal
 from hirag_dist.evaluation.questions import Question
 
 FIGURES = ("exact", "f1", "precision", "recall")

@@ -10,7 +10,7 @@ from typing import Any
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
-from hirag_dist.core.clustering.sparsity import StopLimits, change_rate, stop_after_clustering, stop_before_clustering
+from hirag_dist.core.clustering.stop_rule import StopLimits, change_rate, stop_after_clustering, stop_before_clustering
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.runner import Dataset, Run
 from hirag_dist.indexing.context import ResolvedModels

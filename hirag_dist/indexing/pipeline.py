@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hirag_dist.compute.factory import gpu_kernels
+from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.config.model import META_TYPES, Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.normalize import count_noun

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.compute.factory import make_kernels, resolve_kernels
+from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.clustering.gaussian_mixture import standardise
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import soft_clusters

@@ -27,7 +27,7 @@ from ray.cluster_utils import Cluster
 
 from hirag_dist.composition.build import make_executor, make_services, resolve
 from hirag_dist.composition.models import make_treasury
-from hirag_dist.compute.factory import gpu_kernels
+from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BackendUnavailable

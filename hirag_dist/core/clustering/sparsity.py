@@ -1,15 +1,10 @@
-"""When the hierarchy has enough layers (paper §4.1, Eq. 17, Algorithm 1)."""
+"""Cluster sparsity of a layer (paper Eq. 17)."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from hirag_dist.types import IntVector
-
-StopRule = Literal["compression", "paper"]
 
 
 def cluster_sparsity(sizes: IntVector, n_entities: int) -> float:
@@ -36,65 +31,3 @@ def cluster_sparsity(sizes: IntVector, n_entities: int) -> float:
         return 1.0  # Eq. 17 is 0/0: nothing is left to group
     pairs = int(np.sum(sizes * (sizes - 1)))
     return 1.0 - pairs / (n_entities * (n_entities - 1))
-
-
-def change_rate(before: float, now: float) -> float:
-    """Return |CS_i − CS_{i−1}| / max(CS_{i−1}, 0.01), both clipped to [0, 1].
-
-    >>> change_rate(0.5, 0.25)
-    0.5
-    """
-    low, high = (min(max(value, 0.0), 1.0) for value in (before, now))
-    return abs(high - low) / max(low, 0.01)
-
-
-@dataclass(frozen=True, slots=True)
-class StopLimits:
-    """Limits of the stop rule.
-
-    Attributes:
-        rule: compression goes on while clusters group; paper is Algorithm 1.
-        min_change_rate: ε of Algorithm 1.
-        target_cluster_size: a layer no larger than this is not grouped again.
-        max_layers: summary layers at most.
-        min_shrink: the least share by which a step must shrink its layer for another to follow.
-    """
-
-    rule: StopRule = "compression"
-    min_change_rate: float = 0.05
-    target_cluster_size: int = 20
-    max_layers: int = 8
-    min_shrink: float = 0.2
-
-
-def stop_before_clustering(layer: int, n_entities: int, n_below: int | None, limits: StopLimits) -> str | None:
-    """Return why a layer is not clustered, or None to go on.
-
-    Args:
-        n_below: entities of the layer below, None for layer 0.
-    """
-    if layer >= limits.max_layers:
-        return f"max_layers {limits.max_layers} reached"
-    if n_entities < 2:
-        return "nothing left to group"
-    if limits.rule == "compression":
-        if n_entities <= limits.target_cluster_size:
-            return "the layer fits one cluster"
-        if n_below is not None and n_entities > (1 - limits.min_shrink) * n_below:
-            return f"the last step shrank the layer by less than {limits.min_shrink:.0%}"
-    return None
-
-
-def stop_after_clustering(sparsities: list[float], median_cluster: float, limits: StopLimits) -> str | None:
-    """Return why a clustered layer is not summarised, or None to go on.
-
-    Args:
-        sparsities: CS of this layer and of those below it, lowest layer first.
-    """
-    if limits.rule == "paper":
-        if len(sparsities) > 1 and change_rate(sparsities[-2], sparsities[-1]) <= limits.min_change_rate:
-            return f"cluster sparsity changed by no more than {limits.min_change_rate:.0%}"
-        return None
-    if median_cluster <= 2:
-        return "the median cluster holds no more than 2 entities"
-    return None

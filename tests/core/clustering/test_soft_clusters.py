@@ -12,9 +12,10 @@ from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.core.clustering.bic_selection import choose_mixture, component_grid
 from hirag_dist.core.clustering.gaussian_mixture import standardise
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
-from hirag_dist.core.clustering.soft_clusters import SoftClusters, choose_mixture, component_grid, soft_clusters
+from hirag_dist.core.clustering.soft_clusters import SoftClusters, soft_clusters
 from hirag_dist.types import Mixture
 from tests.core.planted_rows import Rows, blobs, densities
 

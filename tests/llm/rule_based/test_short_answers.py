@@ -6,7 +6,7 @@ import pytest
 
 from hirag_dist.core.prompts.answer_requests import short_answer_request
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.evaluation.metrics.answers import is_refusal
+from hirag_dist.evaluation.metrics.exact_match_f1 import is_refusal
 from hirag_dist.llm.rule_based import reply_to
 
 CONTEXT = """\

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.evaluation.metrics.answers import (
+from hirag_dist.evaluation.metrics.exact_match_f1 import (
     DEFINITIONS,
     AnswerScore,
     is_refusal,
