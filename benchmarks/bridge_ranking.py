@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.jsonl import rows_of
-from hirag_dist.cli._build import BuildOptions, build
-from hirag_dist.cli._build_records import BuildArguments
+from hirag_dist.composition.indexing import run_build
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config, RetrievalConfig
@@ -97,8 +96,7 @@ def built(config: Config, folder: Path, index: Path, work: Path) -> Snapshot:
             for row in rows_of(folder / "corpus.jsonl"):
                 text = f"{row['title']}\n{row['text']}"
                 out.write(json.dumps({"id": row["passage_id"], "title": row["title"], "text": text}) + "\n")
-        order = BuildOptions("index", BuildArguments.index([str(passages)], config))
-        build(config, store, order, lambda made: made.index([str(passages)]))
+        run_build([str(passages)], store.uri, config)
     return open_snapshot(store)
 
 

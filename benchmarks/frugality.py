@@ -19,8 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from hirag_dist.cli._build import BuildOptions, build
-from hirag_dist.cli._build_records import BuildArguments
+from hirag_dist.composition.indexing import run_build
 from hirag_dist.config.loader import load_config
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
@@ -64,8 +63,7 @@ def measure(name: str, inputs: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
         before = time.process_time()
-        order = BuildOptions("index", BuildArguments.index(inputs, config))
-        result, _ = build(config, store, order, lambda made: made.index(inputs))
+        result = run_build(inputs, folder, config)
         cpu_s = time.process_time() - before
         snapshot = open_snapshot(store, result.manifest.snapshot_id)
         return {

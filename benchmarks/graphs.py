@@ -21,15 +21,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.cli._build import BuildOptions, build
-from hirag_dist.cli._build_records import BuildArguments
 from hirag_dist.cli.inspect import inspect_snapshot
+from hirag_dist.composition.indexing import read_import, run_build, run_import
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
-from hirag_dist.core.text.tokens import counter
 from hirag_dist.inspection import Inspection
 from hirag_dist.inspection.model import GraphSummary
-from hirag_dist.interop.importers import read_working_folder
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -119,12 +116,9 @@ def measure(name: str, path: Path, stop: str, folder: str) -> dict[str, Any]:
 def inspect_index(path: Path, config: Config, store: Store) -> Inspection:
     """Index a corpus or import a graph; return the snapshot in numbers."""
     if path.is_dir():
-        graph = read_working_folder(str(path), counter(config.tokenizer))
-        order = BuildOptions("import", BuildArguments.imported(str(path), graph.left_out, config))
-        result, _ = build(config, store, order, lambda made: made.index_graph(graph))
+        result = run_import(read_import(str(path), config), str(path), store.uri, config)
     else:
-        order = BuildOptions("index", BuildArguments.index([str(path)], config))
-        result, _ = build(config, store, order, lambda made: made.index([str(path)]))
+        result = run_build([str(path)], store.uri, config)
     return inspect_snapshot(open_snapshot(store, result.manifest.snapshot_id))
 
 

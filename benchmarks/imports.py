@@ -30,8 +30,7 @@ import networkx as nx
 import pyarrow.parquet as pq
 
 from benchmarks.jsonl import rows_of
-from hirag_dist.cli._build import BuildOptions, build
-from hirag_dist.cli._build_records import BuildArguments
+from hirag_dist.composition.indexing import run_import
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
@@ -133,8 +132,7 @@ def measured(config: Config, folder: Path, held: Mapping[str, int], index: Path,
     graph = read_working_folder(str(folder), counter(config.tokenizer), choice == "keep")
     read_s = time.perf_counter() - started
     store = Store(str(index))
-    order = BuildOptions("import", BuildArguments.imported(str(folder), graph.left_out, config, choice))
-    result, _ = build(config, store, order, lambda made: made.index_graph(graph))
+    result = run_import(graph, str(folder), store.uri, config)
     seconds = time.perf_counter() - started
     snapshot = open_snapshot(store, result.manifest.snapshot_id)
     kept = kept_counts(snapshot)

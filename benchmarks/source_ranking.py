@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 
 from benchmarks.bridge_ranking import configured, interval
 from benchmarks.jsonl import rows_of
-from hirag_dist.cli._build import BuildOptions, build
-from hirag_dist.cli._build_records import BuildArguments
+from hirag_dist.composition.indexing import run_build
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
@@ -144,8 +143,7 @@ def built(config: Config, passages: list[tuple[str, str, str]], index: Path, wor
         with file.open("w", encoding="utf-8") as out:
             for own, title, text in passages:
                 out.write(json.dumps({"id": own, "title": title, "text": text}) + "\n")
-        order = BuildOptions("index", BuildArguments.index([str(file)], config))
-        build(config, store, order, lambda made: made.index([str(file)]))
+        run_build([str(file)], store.uri, config)
     return open_snapshot(store)
 
 

@@ -90,7 +90,7 @@ class Bench:
     model: ScriptedModel | None = None
     events: list[object] = field(default_factory=list)
     make_executor: Callable[[Callable[[], Services]], InlineExecutor] = InlineExecutor
-    forward: bool = False  # also where somebody went back
+    force_current: bool = False  # also where somebody went back
 
     @property
     def store(self) -> Store:
@@ -180,7 +180,7 @@ class Bench:
         try:
             self.events = []
             run = Run(store, executor, (self.events.append,), config.max_reject_ratio, fresh, retry)
-            return work(Build(config, Prompts(), resolved, run, forward=self.forward))
+            return work(Build(config, Prompts(), resolved, run, force_current=self.force_current))
         finally:
             executor.close()
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow.compute as pc
-
 from hirag_dist.cli._output import dollars, table
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.storage.snapshot.reader import Snapshot
 
 
 def sent_line(sent: Mapping[str, Any]) -> str:
@@ -45,24 +42,6 @@ def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "", width: int |
     columns = ["stage", "role", "endpoint", "model", "calls", "ledger", "in", "cached", "out", "429", "refused", "cost"]
     title = title or "Bill: what these replies cost, whenever they were paid"
     return table(title, columns, rows, right=(4, 5, 6, 7, 8, 9, 10, 11), spare=(3, 10, 1, 7, 9, 5, 2), width=width)
-
-
-def tokens_per_corpus_token(snapshot: Snapshot) -> dict[str, Any] | None:
-    """Return what a snapshot's replies used, in and out, for each token of its chunks; None where those have none.
-
-    Returns:
-        `total`, and `by_stage`: label → the same of a stage. What overlapping chunks share counts in each.
-    """
-    corpus_tokens = pc.sum(snapshot.table("chunks", ["n_tokens"])["n_tokens"]).as_py()
-    if not corpus_tokens:
-        return None
-    stages: dict[str, int] = {}
-    for row in snapshot.table("usage", ["stage", "input_tokens", "output_tokens"]).to_pylist():
-        stages[row["stage"]] = stages.get(row["stage"], 0) + row["input_tokens"] + row["output_tokens"]
-    return {
-        "total": sum(stages.values()) / corpus_tokens,
-        "by_stage": {stage: tokens / corpus_tokens for stage, tokens in stages.items()},
-    }
 
 
 def ratio_line(ratio: Mapping[str, Any]) -> str:

@@ -14,13 +14,14 @@ from typing import Annotated
 import typer
 
 from hirag_dist.cli._bill import bill_table
-from hirag_dist.cli._build import BuildOptions, build, layer_table, summary
-from hirag_dist.cli._build_records import BuildArguments
+from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import configuration
 from hirag_dist.cli._output import out
+from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.cli._render import show_answer, show_retrieval
 from hirag_dist.cli.inspect import write_page
 from hirag_dist.client import HiragClient
+from hirag_dist.composition.indexing import run_build
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ServiceError
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -67,12 +68,8 @@ def demo(
 def _index(corpus: Path, folder: str, executor: str) -> None:
     out.rule("1 · Indexing the sample corpus")
     config = configuration(None, None, {"execution.executor": executor}).config
-    store = Store(folder)
-    started = time.perf_counter()
-    inputs = [str(corpus)]
-    order = BuildOptions("index", BuildArguments.index(inputs, config))
-    result, sent = build(config, store, order, lambda made: made.index(inputs), bars=True)
-    report = summary(store, result, sent, time.perf_counter() - started)
+    with ProgressBars(True) as bars:
+        report = run_build([str(corpus)], folder, config, listeners=(bars,)).to_dict()
     counts = report["counts"]
     how = "built" if report["stages_run"] else "already there, nothing to do"
     out.print(
@@ -83,7 +80,7 @@ def _index(corpus: Path, folder: str, executor: str) -> None:
     out.print(layer_table(report["layers"]))
     out.print("[dim]Layer 0 is what the texts say; each layer above summarises clusters of the one below.[/dim]")
     out.print(bill_table(report["usage"]))
-    write_page(open_snapshot(store), f"{folder}/index.html")
+    write_page(open_snapshot(Store(folder)), f"{folder}/index.html")
 
 
 class _Service:

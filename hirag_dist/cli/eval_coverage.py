@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import typer
 
-from hirag_dist.cli._build_records import earlier_builds, last_build
 from hirag_dist.cli._eval import (
     FreshOption,
     LimitOption,
@@ -28,6 +27,7 @@ from hirag_dist.cli._options import (
     configuration,
 )
 from hirag_dist.cli._output import use_json
+from hirag_dist.composition.build_records import earlier_builds, last_build
 from hirag_dist.evaluation import Findings, QuestionFields, Session, SessionOptions, read_questions
 from hirag_dist.evaluation.coverage import evaluate_coverage
 from hirag_dist.storage.store import Store

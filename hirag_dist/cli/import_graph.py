@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Literal
 
 import typer
 
-from hirag_dist.cli._build import BuildOptions, build, conclude, summary
-from hirag_dist.cli._build_records import BuildArguments
+from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
     BatchOption,
     ConfigOption,
@@ -24,10 +22,9 @@ from hirag_dist.cli._options import (
     running,
 )
 from hirag_dist.cli._output import err, use_json
+from hirag_dist.cli._progress import ProgressBars
+from hirag_dist.composition.indexing import BuildOptions, read_import, run_import
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.core.text.tokens import counter
-from hirag_dist.interop.importers import read_working_folder
-from hirag_dist.storage.store import Store
 
 Communities = Literal["new", "keep"]
 
@@ -57,16 +54,14 @@ def import_graph(
     """Take over a graph that another tool extracted, build the hierarchy on it, and publish a snapshot."""
     use_json(json)
     loaded = configuration(config, settings, running(executor, workers, batch)).config
-    started = time.perf_counter()
-    graph = read_working_folder(folder, counter(loaded.tokenizer), communities == "keep")
+    graph = read_import(folder, loaded, communities == "keep")
     if not json:
         err.print(
             f"{folder} is of kind {graph.kind}: {count_noun(graph.entities.num_rows, 'entity', 'entities')}, "
             f"{count_noun(graph.relations.num_rows, 'relation')}, {count_noun(graph.chunks.num_rows, 'chunk')}, "
             f"{count_noun(graph.claims.num_rows, 'claim')}."
         )
-    store = Store(index)
-    given = BuildArguments.imported(folder, graph.left_out, loaded, communities)
-    order = BuildOptions("import", given, max_usd, max_tokens, forward=make_current)
-    result, sent = build(loaded, store, order, lambda made: made.index_graph(graph), bars=not json)
-    conclude(summary(store, result, sent, time.perf_counter() - started), json)
+    options = BuildOptions(max_usd=max_usd, max_tokens=max_tokens, force_current=make_current)
+    with ProgressBars(not json) as bars:
+        result = run_import(graph, folder, index, loaded, options, (bars,))
+    conclude(result, json)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
 
-from hirag_dist.cli._build import BuildOptions, build, conclude, summary
-from hirag_dist.cli._build_records import BuildArguments
+from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
     BatchOption,
     ConfigOption,
@@ -25,7 +23,8 @@ from hirag_dist.cli._options import (
     running,
 )
 from hirag_dist.cli._output import use_json
-from hirag_dist.storage.store import Store
+from hirag_dist.cli._progress import ProgressBars
+from hirag_dist.composition.indexing import BuildOptions, run_build
 
 
 def register(app: typer.Typer) -> None:
@@ -66,16 +65,14 @@ def index(
             "reading.id_field": id_field,
         },
     ).config
-    started = time.perf_counter()
-    store = Store(index)
-    order = BuildOptions(
-        "index",
-        BuildArguments.index(inputs, loaded),
-        max_usd,
-        max_tokens,
+    options = BuildOptions(
+        max_usd=max_usd,
+        max_tokens=max_tokens,
         fresh=fresh,
+        require_complete=require_complete,
         wait_s=wait,
-        forward=make_current,
+        force_current=make_current,
     )
-    result, sent = build(loaded, store, order, lambda made: made.index(inputs, require_complete), bars=not json)
-    conclude(summary(store, result, sent, time.perf_counter() - started), json)
+    with ProgressBars(not json) as bars:
+        result = run_build(inputs, index, loaded, options, (bars,))
+    conclude(result, json)

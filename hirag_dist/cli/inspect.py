@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from hirag_dist.cli._bill import bill_table, ratio_line, tokens_per_corpus_token
+from hirag_dist.cli._bill import bill_table, ratio_line
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
@@ -23,6 +23,7 @@ from hirag_dist.inspection.graph_view import graph_view
 from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.page import render_page
 from hirag_dist.inspection.summary import TABLES, inspect_tables
+from hirag_dist.inspection.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, IntVector

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from hirag_dist.cli._bill import sent_line
-from hirag_dist.cli._build_records import sent_sums
 from hirag_dist.cli._options import (
     ConfigOption,
     JsonOption,
@@ -23,6 +22,7 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import emit, err, out, use_json
 from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
+from hirag_dist.composition.build_records import sent_sums
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from hirag_dist.cli._build import BuildOptions, build, conclude, summary
-from hirag_dist.cli._build_records import BuildArguments, last_build
-from hirag_dist.cli._drop import LetterSelection, drop_letters
+from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
     BatchOption,
     ConfigOption,
@@ -27,12 +23,13 @@ from hirag_dist.cli._options import (
     running,
 )
 from hirag_dist.cli._output import emit, err, out, use_json
-from hirag_dist.config.model import Config, ReadingConfig
+from hirag_dist.cli._progress import ProgressBars
+from hirag_dist.composition.build_records import last_build
+from hirag_dist.composition.drop import LetterSelection, drop_letters
+from hirag_dist.composition.indexing import BuildOptions
+from hirag_dist.composition.retry import no_build, run_retry
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import ConfigError, InputError, SnapshotNotFound
-from hirag_dist.indexing.pipeline import Build, BuildResult
-from hirag_dist.interop.importers import read_working_folder
+from hirag_dist.errors import ConfigError
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
@@ -67,82 +64,25 @@ def retry(
     good are not paid again. With --drop the loss is accepted: such letters count no longer, and are not asked again.
     """
     use_json(json)
-    started = time.perf_counter()
     if not drop and (stage or unit or reason):
         raise ConfigError("--stage, --unit and --reason say what is dropped: give --drop with them")
     store = Store(index)
-    record = last_build(store)
-    if record is None and (not drop or current_id(store) is None):
-        raise SnapshotNotFound(
-            f"{store.uri} holds no record of a build to retry; `hirag-dist index INPUT --index {store.uri}` builds one"
-        )
+    if drop and last_build(store) is None and current_id(store) is None:
+        raise no_build(store)
     if drop:
         _drop(store, LetterSelection(stage, tuple(unit or ()), reason), wait, json)
         return
-    assert record is not None
     loaded = configuration(config, settings, running(executor, workers, batch)).config
-    given = _given(record, store)
-    loaded = loaded.model_copy(update={"reading": ReadingConfig.model_validate(given.reading)})
-    order = BuildOptions("retry", given, max_usd, max_tokens, retry=True, wait_s=wait, forward=make_current)
-    work = _work(given, loaded, require_complete)
-
-    def same(made: Build) -> None:
-        if before := record.get("decisive"):  # else its models could not be asked: there is nothing yet to differ from
-            _check_same(before, made.decisive(), store.uri)
-
-    result, sent = build(loaded, store, order, work, bars=not json, check=same)
-    conclude(summary(store, result, sent, time.perf_counter() - started), json)
-
-
-def _given(record: Mapping[str, Any], store: Store) -> BuildArguments:
-    found = record.get("given")
-    if found is None:
-        raise InputError(
-            f"the last build of {store.uri} did not note its INPUT; run `hirag-dist index INPUT --index {store.uri}` "
-            "once more"
-        )
-    left_out = tuple((what, why) for what, why in found["left_out"])
-    inputs, communities = tuple(found["inputs"]), found.get("communities", "new")
-    return BuildArguments(found["command"], inputs, found["folder"], found["reading"], left_out, communities)
-
-
-def _work(given: BuildArguments, config: Config, require_complete: bool) -> Callable[[Build], BuildResult]:
-    if given.command == "index":
-        return lambda made: made.index(given.inputs, require_complete)
-    graph = read_working_folder(given.folder, counter(config.tokenizer), given.communities == "keep")
-    return lambda made: made.index_graph(graph)
-
-
-def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], uri: str) -> None:
-    """Refuse another configuration: what it asks is another build's, and has no dead letters yet.
-
-    Raises:
-        ConfigError: something that decides the content is not as it was; says what.
-    """
-    old, new = _flat(before), _flat(now)
-    if not (old.get("kernels") and new.get("kernels")):  # not known until a worker with a GPU says it
-        new["kernels"] = old.get("kernels", "")
-    changes = [
-        f"{key}: {old.get(key, 'not there')} → {new.get(key, 'not there')}"
-        for key in sorted(old | new)
-        if old.get(key) != new.get(key) and key != "config.max_reject_ratio"
-    ]
-    if changes:
-        more = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
-        raise ConfigError(
-            f"this is not the configuration of the last build of {uri}: {'; '.join(changes[:5])}{more}. `hirag-dist "
-            "retry` asks again what that build asked: give the --config and --set of that build; `hirag-dist index` "
-            "builds with another configuration"
-        )
-
-
-def _flat(values: Any, prefix: str = "") -> dict[str, str]:
-    if isinstance(values, Mapping):
-        found: dict[str, str] = {}
-        for key, value in values.items():
-            found |= _flat(value, f"{prefix}.{key}" if prefix else str(key))
-        return found
-    return {prefix: ", ".join(map(str, values)) if isinstance(values, (list, tuple)) else str(values)}
+    options = BuildOptions(
+        max_usd=max_usd,
+        max_tokens=max_tokens,
+        require_complete=require_complete,
+        wait_s=wait,
+        force_current=make_current,
+    )
+    with ProgressBars(not json) as bars:
+        result = run_retry(index, loaded, options, (bars,))
+    conclude(result, json)
 
 
 def _drop(store: Store, choice: LetterSelection, wait_s: float, json: bool) -> None:

@@ -8,14 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli._bill import bill_table, ratio_line, sent_line, tokens_per_corpus_token
-from hirag_dist.cli._build_records import IN_SHORT, build_usage, dead_letters, earlier_builds, last_build, published
+from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
 from hirag_dist.cli._options import IndexOption, JsonOption
 from hirag_dist.cli._output import dollars, emit, out, short, table, use_json
+from hirag_dist.composition.build_records import (
+    IN_SHORT,
+    build_usage,
+    dead_letters,
+    earlier_builds,
+    last_build,
+    published,
+)
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
 from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.execution.dead_letters import load_drops
+from hirag_dist.inspection.token_ratio import tokens_per_corpus_token
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
 from hirag_dist.storage.snapshot.manifest import parse_manifest

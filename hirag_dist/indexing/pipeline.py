@@ -56,7 +56,7 @@ class BuildResult:
         stages_run: stages that were not there yet; 0 when nothing was to do.
         rejects: dead letters in the snapshot.
         dropped: dead letters whose loss was accepted.
-        stays: the snapshot that stays current because somebody went back to it, by hand, from the one of this build.
+        kept_current_id: the snapshot that stays current: `current` was set back to it from that of this build.
     """
 
     manifest: Manifest
@@ -64,25 +64,25 @@ class BuildResult:
     stages_run: int
     rejects: int
     dropped: int = 0
-    stays: str | None = None
+    kept_current_id: str | None = None
 
 
 class Build:
     """One build of one index."""
 
     def __init__(
-        self, config: Config, prompts: Prompts, resolved: ResolvedModels, run: Run, *, forward: bool = False
+        self, config: Config, prompts: Prompts, resolved: ResolvedModels, run: Run, *, force_current: bool = False
     ) -> None:
         """Prepare a build.
 
         Args:
-            forward: make its snapshot current also where somebody went back from that very one.
+            force_current: make its snapshot current even if `current` was set back from that very snapshot.
         """
         self._config = config
         self._prompts = prompts
         self._resolved = resolved
         self._run = run
-        self._forward = forward
+        self._force_current = force_current
         self._basic = BaseLayerBuilder(run, config, prompts, resolved)
 
     def index(self, inputs: Sequence[str], require_complete: bool = False) -> BuildResult:
@@ -188,14 +188,14 @@ class Build:
             self._run, parts, embedder=self._resolved.embedder, dim=self._resolved.dim, build=self._provenance()
         )
         own_id = manifest.snapshot_id
-        stays = None if self._forward else rolled_back_to(store, own_id)
-        changed = before != own_id and stays is None
+        kept_current_id = None if self._force_current else rolled_back_to(store, own_id)
+        changed = before != own_id and kept_current_id is None
         if changed:
             with self._run.fence():
                 make_current(store, own_id)
         counts = manifest.counts
         n_dropped = counts.get(DROPPED, 0)
-        return BuildResult(manifest, changed, self._run.stages_run, counts["rejects"], n_dropped, stays)
+        return BuildResult(manifest, changed, self._run.stages_run, counts["rejects"], n_dropped, kept_current_id)
 
     def _documents(self, inputs: Sequence[str]) -> tuple[Dataset, Dataset]:
         sources = source_table(inputs)

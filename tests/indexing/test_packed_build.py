@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from hirag_dist.cli._build import BuildOptions, build
-from hirag_dist.cli._build_records import BuildArguments
+from hirag_dist.composition.indexing import run_build
 from hirag_dist.config.loader import load_config
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
@@ -18,9 +17,8 @@ def built(folder: Path, **settings: object) -> Snapshot:
     overrides = {"execution.executor": "inline", **{key.replace("__", "."): value for key, value in settings.items()}}
     store = Store(str(folder))
     config = load_config(None, {}, overrides).config
-    order = BuildOptions("index", BuildArguments.index([str(CORPUS)], config))
-    result, _ = build(config, store, order, lambda made: made.index([str(CORPUS)]))
-    assert result.rejects == 0
+    result = run_build([str(CORPUS)], store.uri, config)
+    assert result.dead_letters == 0
     return open_snapshot(store, result.manifest.snapshot_id)
 
 

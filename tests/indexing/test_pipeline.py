@@ -28,22 +28,22 @@ def test_a_build_leaves_alone_that_somebody_went_back_from_its_snapshot(bench: B
     bench.store.write_bytes(CURRENT, first.encode())  # by hand: the second is bad
     for _ in range(2):
         bench.build(["sun moon stars"])
-        assert (bench.result.changed, bench.result.stays) == (False, first)
+        assert (bench.result.changed, bench.result.kept_current_id) == (False, first)
         assert current_id(bench.store) == first
     third = bench.build(["sun moon stars sea"]).manifest.snapshot_id
-    assert (bench.result.changed, bench.result.stays) == (True, None)
+    assert (bench.result.changed, bench.result.kept_current_id) == (True, None)
     assert current_id(bench.store) == third
     bench.store.write_bytes(CURRENT, second.encode())
-    bench.forward = True
+    bench.force_current = True
     bench.build(["sun moon stars sea"])
-    assert (bench.result.changed, bench.result.stays) == (True, None)
+    assert (bench.result.changed, bench.result.kept_current_id) == (True, None)
     assert current_id(bench.store) == third
 
 
 def test_inputs_that_go_to_and_fro_are_nobody_going_back(bench: Bench) -> None:
     for texts in (["sun moon"], ["sun moon stars"]) * 2:
         own = bench.build(texts).manifest.snapshot_id
-        assert (current_id(bench.store), bench.result.stays) == (own, None)
+        assert (current_id(bench.store), bench.result.kept_current_id) == (own, None)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device here")

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.cli._build import BuildOptions, build
-from hirag_dist.cli._build_records import BuildArguments
+from hirag_dist.composition.build_records import BuildArguments
+from hirag_dist.composition.indexing import Action, BuildOptions, IndexResult, execute_build
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError
 from hirag_dist.execution.batch_api.records import OpenBatch, open_batches
-from hirag_dist.indexing.pipeline import BuildResult
 from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -68,16 +67,16 @@ class Bench:
         self, name: str, *, retry: bool = False, limits: Any = (None, None), **keys: Any
     ) -> tuple[str, UsageMeter]:
         """Return the snapshot's id, and what the run sent."""
-        result, sent = self.run(name, retry=retry, limits=limits, **keys)
-        return result.manifest.snapshot_id, sent
+        result = self.run(name, retry=retry, limits=limits, **keys)
+        return result.snapshot_id, result.sent
 
-    def run(
-        self, name: str, *, retry: bool = False, limits: Any = (None, None), **keys: Any
-    ) -> tuple[BuildResult, UsageMeter]:
+    def run(self, name: str, *, retry: bool = False, limits: Any = (None, None), **keys: Any) -> IndexResult:
         config = self.config(**keys)
         inputs = [str(self.corpus)]
-        order = BuildOptions("index", BuildArguments.index(inputs, config), *limits, retry=retry)
-        return build(config, self.store(name), order, lambda made: made.index(inputs))
+        options = BuildOptions(max_usd=limits[0], max_tokens=limits[1])
+        arguments = BuildArguments.index(inputs, config)
+        action: Action = "retry" if retry else "index"
+        return execute_build(config, self.store(name), action, arguments, options, lambda build: build.index(inputs))
 
     def batched(self, name: str, **keys: Any) -> tuple[str, UsageMeter]:
         llm = {"batch": True} | keys.pop("llm", {})

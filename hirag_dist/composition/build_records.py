@@ -56,7 +56,7 @@ class BuildArguments:
     communities: str = "new"
 
     @classmethod
-    def index(cls, inputs: list[str], config: Config) -> BuildArguments:
+    def index(cls, inputs: Sequence[str], config: Config) -> BuildArguments:
         """Return what `index` was given."""
         return cls("index", tuple(map(portable_uri, inputs)), "", config.reading.model_dump())
 

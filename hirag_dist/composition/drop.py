@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from hirag_dist.cli._build_records import IN_SHORT, dead_letters, last_build, published
+from hirag_dist.composition.build_records import IN_SHORT, dead_letters, last_build, published
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dead_letters import DroppedLetter, Drops, add_drops, load_drops
 from hirag_dist.indexing.publish import republish

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hirag_dist.cli._build_records import IN_SHORT, BuildArguments, BuildRecord, dead_letters, last_build
-from hirag_dist.cli._drop import DropResult, LetterSelection, drop_letters
+from hirag_dist.composition.build_records import IN_SHORT, BuildArguments, BuildRecord, dead_letters, last_build
+from hirag_dist.composition.drop import DropResult, LetterSelection, drop_letters
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, RequestRejected

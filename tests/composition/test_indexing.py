@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.cli._bill import bill_table, ratio_line, tokens_per_corpus_token
-from hirag_dist.cli._build import BuildOptions, build, show, summary
-from hirag_dist.cli._build_records import BuildArguments, last_build, published
-from hirag_dist.cli.retry import _check_same
+from hirag_dist.cli._bill import bill_table, ratio_line
+from hirag_dist.cli._build import show
+from hirag_dist.composition.build_records import BuildArguments, last_build, published
+from hirag_dist.composition.indexing import Action, BuildOptions, IndexResult, execute_build, run_build
+from hirag_dist.composition.retry import check_same_configuration
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError
 from hirag_dist.execution.events import KernelsResolved
 from hirag_dist.indexing.pipeline import Build, BuildResult
-from hirag_dist.llm.usage import UsageMeter, current_meter
+from hirag_dist.inspection.token_ratio import tokens_per_corpus_token
+from hirag_dist.llm.usage import current_meter
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
@@ -62,9 +64,10 @@ def config(dead: dict[str, Any], *roles: str) -> Config:
     )
 
 
-def run(store: Store, corpus: str, made: Config, action: str = "index") -> tuple[BuildResult, UsageMeter]:
-    order = BuildOptions(action, BuildArguments.index([corpus], made), max_usd=1.0)
-    return build(made, store, order, lambda one: one.index([corpus]))
+def run(store: Store, corpus: str, made: Config, action: Action = "index", force_current: bool = False) -> IndexResult:
+    options = BuildOptions(max_usd=1.0, force_current=force_current)
+    arguments = BuildArguments.index([corpus], made)
+    return execute_build(made, store, action, arguments, options, lambda build: build.index([corpus]))
 
 
 def test_models_that_cannot_be_asked_are_on_record(store: Store, corpus: str, dead: dict[str, Any]) -> None:
@@ -78,7 +81,7 @@ def test_models_that_cannot_be_asked_are_on_record(store: Store, corpus: str, de
 
 
 def test_the_build_before_can_still_be_retried_and_dropped(store: Store, corpus: str, dead: dict[str, Any]) -> None:
-    result, _ = run(store, corpus, config(dead))
+    result = run(store, corpus, config(dead))
     before = last_build(store)
     with pytest.raises(HiragError):
         run(store, corpus, config(dead, "report"), action="retry")
@@ -98,25 +101,23 @@ def test_a_summary_says_that_a_snapshot_somebody_went_back_to_stays(
     store: Store, corpus: str, dead: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = config(dead)
-    first, _ = run(store, corpus, made)
+    first = run(store, corpus, made)
     (Path(corpus) / "b.txt").write_text("Mary Somerville taught Ada Lovelace in London.")
-    second, _ = run(store, corpus, made)
+    second = run(store, corpus, made)
     earlier, later = first.manifest.snapshot_id, second.manifest.snapshot_id
     store.write_bytes(CURRENT, earlier.encode())
-    report = summary(store, *run(store, corpus, made), 1.0)
+    report = run(store, corpus, made).to_dict()
     assert (report["snapshot"], report["changed"], report["stays_current"]) == (later, False, earlier)
     show(report)
     said = " ".join(capsys.readouterr().out.split())
     assert f"{earlier} stays current: somebody went back to it from {later}." in said
     assert "--make-current" in said
-    order = BuildOptions("index", BuildArguments.index([corpus], made), forward=True)
-    result, sent = build(made, store, order, lambda one: one.index([corpus]))
-    report = summary(store, result, sent, 1.0)
+    report = run(store, corpus, made, force_current=True).to_dict()
     assert (report["changed"], report["stays_current"], current_id(store)) == (True, None, later)
 
 
 def test_only_what_a_build_asks_is_probed(store: Store, corpus: str, dead: dict[str, Any]) -> None:
-    result, _ = run(store, corpus, config(dead, "answer", "judge"))
+    result = run(store, corpus, config(dead, "answer", "judge"))
     assert result.manifest.complete
 
 
@@ -129,19 +130,20 @@ def test_a_refused_build_leaves_the_record_of_the_one_before(store: Store, corpu
         raise ConfigError("another configuration")
 
     with pytest.raises(ConfigError):
-        build(
+        execute_build(
             made,
             store,
-            BuildOptions("retry", BuildArguments.index([corpus], made)),
-            lambda one: one.index([corpus]),
+            "retry",
+            BuildArguments.index([corpus], made),
+            BuildOptions(),
+            lambda build: build.index([corpus]),
             check=refuse,
         )
     assert last_build(store) == before
 
 
 def test_tokens_for_each_token_of_the_corpus(store: Store, corpus: str, dead: dict[str, Any]) -> None:
-    result, sent = run(store, corpus, config(dead))
-    report = summary(store, result, sent, 1.0)
+    report = run(store, corpus, config(dead)).to_dict()
     snapshot = open_snapshot(store)
     (chunk,) = snapshot.table("chunks").to_pylist()
     used: dict[str, int] = {}
@@ -171,8 +173,9 @@ def test_what_a_worker_said_of_its_kernels_is_on_record_and_not_asked_again(
                     listener(KernelsResolved(name))
             raise ConfigError("a build that does not end")
 
+        arguments = BuildArguments.index([corpus], made)
         with pytest.raises(ConfigError):
-            build(made, store, BuildOptions("index", BuildArguments.index([corpus], made), fresh=fresh), stop)
+            execute_build(made, store, "index", arguments, BuildOptions(fresh=fresh), stop)
 
     said: list[str] = []
     work(said, ())
@@ -187,7 +190,7 @@ def test_what_a_worker_said_of_its_kernels_is_on_record_and_not_asked_again(
 @pytest.mark.parametrize(("before", "now", "same"), [("", "gpu", True), ("gpu", "", True), ("gpu", "cupy", False)])
 def test_kernels_that_are_not_known_yet_are_no_other_configuration(before: str, now: str, same: bool) -> None:
     with nullcontext() if same else pytest.raises(ConfigError, match="kernels: gpu → cupy"):
-        _check_same({"kernels": before, "seed": 1}, {"kernels": now, "seed": 1}, "here")
+        check_same_configuration({"kernels": before, "seed": 1}, {"kernels": now, "seed": 1}, "here")
 
 
 def test_what_models_can_is_asked_within_the_spending_limit(store: Store, corpus: str) -> None:
@@ -200,12 +203,7 @@ def test_what_models_can_is_asked_within_the_spending_limit(store: Store, corpus
     config = Config.model_validate({"llm": {"endpoints": {"big": own}, "roles": roles}})
     try:
         with pytest.raises(BudgetReached, match="--max-tokens 100 was passed"):
-            build(
-                config,
-                store,
-                BuildOptions("index", BuildArguments.index([corpus], config), None, 100),
-                lambda made: made.index([]),
-            )
+            run_build([corpus], store.uri, config, BuildOptions(max_tokens=100))
     finally:
         endpoint.close()
     assert endpoint.asked == []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.cli._build_records import (
+from hirag_dist.composition.build_records import (
     KEPT,
     BuildArguments,
     BuildRecord,

@@ -1,0 +1,311 @@
+"""One build of an index from a configuration: lock, models, executor, record and result. Nothing is printed here."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hirag_dist.composition.build import make_batches, make_executor, resolve
+from hirag_dist.composition.build_records import BuildArguments, BuildRecord, last_build, note_not_begun, sent_sums
+from hirag_dist.compute.kernels import has_gpu_workers
+from hirag_dist.config.model import Config
+from hirag_dist.core.text.tokens import counter
+from hirag_dist.errors import IndexBusy, SnapshotError, StoreError
+from hirag_dist.execution.runner import Run
+from hirag_dist.indexing.context import ResolvedModels
+from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.inspection.token_ratio import tokens_per_corpus_token
+from hirag_dist.interop.importers import ImportedGraph, read_working_folder
+from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.llm.reply_store import Ledger, compact
+from hirag_dist.llm.usage import UsageMeter, current_meter
+from hirag_dist.protocols import EventListener
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.manifest import Manifest
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.store import Store
+
+logger = logging.getLogger(__name__)
+Action = Literal["index", "import", "retry"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """Options of one run that do not change the content of the index.
+
+    Attributes:
+        max_usd, max_tokens: spending limits of this run; None for none.
+        fresh: run finished stages again; replies in the ledger are not paid again.
+        require_complete: publish nothing while there are dead letters.
+        wait_s: how long to wait for another build of the index to end.
+        force_current: make the snapshot current even if `current` was set back from that very snapshot.
+    """
+
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    fresh: bool = False
+    require_complete: bool = False
+    wait_s: float = 0.0
+    force_current: bool = False
+
+    @property
+    def limits(self) -> dict[str, float | None]:
+        """Spending limits, for the build record."""
+        return {"max_usd": self.max_usd, "max_tokens": self.max_tokens}
+
+
+@dataclass(frozen=True)
+class IndexResult:
+    """Outcome of a build.
+
+    Attributes:
+        index_uri: the index folder.
+        manifest: of the snapshot.
+        changed: whether `current` names another snapshot than before.
+        kept_current_id: the snapshot that stays current because `current` was set back to it; None otherwise.
+        stages_run: stages that were executed; 0 if the index was up to date.
+        dead_letters: open dead letters in the snapshot.
+        dropped: dead letters whose loss was accepted.
+        layers: rows of LAYERS, from layer 0 upwards.
+        communities_by_level: Leiden level → number of communities.
+        usage: rows of USAGE: the cost of the replies that the snapshot rests on, whenever they were paid.
+        tokens_per_corpus_token: see `inspection.token_ratio`.
+        sent: calls that this run itself sent to models.
+        seconds: wall-clock time of the run.
+    """
+
+    index_uri: str
+    manifest: Manifest
+    changed: bool
+    kept_current_id: str | None
+    stages_run: int
+    dead_letters: int
+    dropped: int
+    layers: tuple[Mapping[str, Any], ...]
+    communities_by_level: Mapping[int, int]
+    usage: tuple[Mapping[str, Any], ...]
+    tokens_per_corpus_token: Mapping[str, Any] | None
+    sent: UsageMeter
+    seconds: float
+
+    @property
+    def snapshot_id(self) -> str:
+        """Id of the snapshot."""
+        return self.manifest.snapshot_id
+
+    @property
+    def complete(self) -> bool:
+        """Whether the snapshot has no open dead letters."""
+        return self.manifest.complete
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON-ready values, the output of `hirag-dist index --json`."""
+        return {
+            "snapshot": self.snapshot_id,
+            "changed": self.changed,
+            "stays_current": self.kept_current_id,
+            "complete": self.complete,
+            "stages_run": self.stages_run,
+            "seconds": round(self.seconds, 2),
+            "counts": dict(self.manifest.counts),
+            "layers": list(self.layers),
+            "communities_by_level": self.communities_by_level,
+            "usage": list(self.usage),
+            "total_usd": sum(row["cost_usd"] for row in self.usage),
+            "tokens_per_corpus_token": self.tokens_per_corpus_token,
+            "this_run": sent_sums(self.sent),
+            "dead_letters": self.dead_letters,
+            "dropped": self.dropped,
+            "index": self.index_uri,
+        }
+
+
+def run_build(
+    inputs: Sequence[str],
+    index_uri: str,
+    config: Config,
+    options: BuildOptions | None = None,
+    listeners: Sequence[EventListener] = (),
+) -> IndexResult:
+    """Build an index of files and publish its snapshot; after an interruption, call it again to continue.
+
+    Args:
+        inputs: files, folders, globs and object-store URIs.
+        index_uri: folder or object-store URI of the index.
+        listeners: called with the events of `execution.events`.
+
+    Raises:
+        InputError: there is nothing to read.
+        StageFailed: a stage has too many dead letters, or any with `require_complete`.
+        BudgetReached: a spending limit was reached.
+        IndexBusy: another build holds the index.
+    """
+    options = options or BuildOptions()
+    arguments = BuildArguments.index(inputs, config)
+    return execute_build(
+        config,
+        Store(index_uri),
+        "index",
+        arguments,
+        options,
+        lambda build: build.index(inputs, options.require_complete),
+        listeners,
+    )
+
+
+def run_import(
+    graph: ImportedGraph,
+    folder: str,
+    index_uri: str,
+    config: Config,
+    options: BuildOptions | None = None,
+    listeners: Sequence[EventListener] = (),
+) -> IndexResult:
+    """Build the hierarchy on a graph that another tool extracted and publish its snapshot.
+
+    Args:
+        graph: content of `folder`; its communities and reports are kept if it has any.
+        folder: working folder of the other tool, for the build record.
+        index_uri, listeners: see `run_build`.
+
+    Raises:
+        HiragError: see `run_build`.
+    """
+    communities = "new" if graph.communities is None else "keep"
+    arguments = BuildArguments.imported(folder, graph.left_out, config, communities)
+    return execute_build(
+        config,
+        Store(index_uri),
+        "import",
+        arguments,
+        options or BuildOptions(),
+        lambda build: build.index_graph(graph),
+        listeners,
+    )
+
+
+def read_import(folder: str, config: Config, keep_communities: bool = False) -> ImportedGraph:
+    """Return the graph of another tool's working folder, with its communities and reports on request.
+
+    Raises:
+        InputError: the folder is of no known tool, or damaged.
+    """
+    return read_working_folder(folder, counter(config.tokenizer), keep_communities)
+
+
+def execute_build(
+    config: Config,
+    store: Store,
+    action: Action,
+    arguments: BuildArguments,
+    options: BuildOptions,
+    work: Callable[[Build], BuildResult],
+    listeners: Sequence[EventListener] = (),
+    check: Callable[[Build], None] = lambda build: None,
+) -> IndexResult:
+    """Run one build under the lock, with a build record.
+
+    Args:
+        action: the command, for the record; `retry` gives refused units new attempts.
+        arguments: input of the build, for the record and for a later retry.
+        work: runs the pipeline.
+        check: may refuse the build before the previous record is archived.
+    """
+    started = time.perf_counter()
+    prompts = load_prompts(config.prompts)
+    store.check_writable()
+    with BuildLock(store, options.wait_s) as lock:
+        _compact_ledger(store, lock)
+        probes = UsageMeter()
+        try:
+            resolved = _resolve(config, store, options, probes)
+        except BaseException as error:
+            with suppress(StoreError, IndexBusy):  # the error of the models is the one to raise
+                note_not_begun(store, action, arguments, config, options.limits, probes, error, lock.fenced)
+            raise
+        executor = make_executor(config, store, options.max_usd, options.max_tokens, resolved.kernels)
+        batches = make_batches(config, store, options.max_usd, options.max_tokens, lock.fenced)
+        try:
+            run = Run(
+                store,
+                executor,
+                (),
+                config.max_reject_ratio,
+                options.fresh,
+                action == "retry",
+                lock.fenced,
+                batches,
+            )
+            build = Build(config, prompts, resolved, run, force_current=options.force_current)
+            check(build)
+            record = BuildRecord(store, action, arguments, config, build.decisive(), options.limits, fence=lock.fenced)
+            run.listeners = (*listeners, record)
+            run.spent("probes", probes)
+            with record.closed():
+                run.collect()
+                result = work(build)
+                record.close("done", snapshot=result.manifest.snapshot_id)
+        finally:
+            executor.close()
+            batches.close()
+    return _index_result(store, result, run.sent, time.perf_counter() - started)
+
+
+def _index_result(store: Store, result: BuildResult, sent: UsageMeter, seconds: float) -> IndexResult:
+    snapshot = open_snapshot(store, result.manifest.snapshot_id)
+    return IndexResult(
+        index_uri=store.uri,
+        manifest=result.manifest,
+        changed=result.changed,
+        kept_current_id=result.kept_current_id,
+        stages_run=result.stages_run,
+        dead_letters=result.rejects,
+        dropped=result.dropped,
+        layers=tuple(snapshot.table("layers").to_pylist()),
+        communities_by_level=snapshot.info().communities_by_level,
+        usage=tuple(snapshot.table("usage").to_pylist()),
+        tokens_per_corpus_token=tokens_per_corpus_token(snapshot),
+        sent=sent,
+        seconds=seconds,
+    )
+
+
+def _resolve(config: Config, store: Store, options: BuildOptions, probes: UsageMeter) -> ResolvedModels:
+    """Return the capabilities of the models; `probes` counts the calls."""
+    token = current_meter.set(probes)
+    try:
+        kernels = None if options.fresh and config.kernels == "gpu" else _previous_kernels(config, store)
+        return resolve(config, Ledger(store), kernels, options.max_usd, options.max_tokens)
+    finally:
+        current_meter.reset(token)
+
+
+def _previous_kernels(config: Config, store: Store) -> str | None:
+    """Return the kernels of the index: those of its current snapshot.
+
+    With separate GPU workers the record of an unfinished build takes precedence, so that it continues with the
+    kernels that its worker named.
+    """
+    if has_gpu_workers(config):
+        with suppress(StoreError):  # a damaged record is none
+            if kernels := (last_build(store) or {}).get("decisive", {}).get("kernels"):
+                return str(kernels)
+    snapshot_id = current_id(store)
+    if snapshot_id is None:
+        return None
+    try:
+        return str(open_snapshot(store, snapshot_id).manifest.build["kernels"])
+    except (SnapshotError, KeyError):  # of another version, or damaged: the build makes a new one
+        return None
+
+
+def _compact_ledger(store: Store, lock: BuildLock) -> None:
+    """Compact the ledger if it is due; a failure does not stop the build."""
+    try:
+        compact(store, lock.check)
+    except StoreError as error:
+        logger.warning("the ledger was not compacted: %s", error)
