@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 
 import pytest
-import typer
 from rich.console import Console
 
-from hirag_dist.cli import main
 from hirag_dist.cli._bill import bill_table
 from hirag_dist.cli._output import short, table
 from hirag_dist.cli._progress import ProgressBars, spent_line
@@ -80,16 +77,17 @@ def test_the_line_of_a_stage() -> None:
 NOISE = """
 import os, sys
 sys.argv = ["hirag-dist", *sys.argv[1:]]
-import hirag_dist.cli.main as main
+import hirag_dist.cli._command_line as command_line
+from hirag_dist.cli import main
 def add(app, arguments):
     @app.command("noise")
     def noise(json: bool = False):
         os.write(1, b"a library that writes past sys.stdout\\n")
         print("a print")
-        main.emit_error("no such thing")
+        command_line.emit_error("no such thing")
     @app.command("other")
     def other(): ...
-main._add_commands = add
+command_line.add_commands = add
 main.main()
 """
 
@@ -108,19 +106,3 @@ def test_stdout_holds_the_json_object_alone(argv: list[str], code: int, said: st
     assert said in json.loads(done.stdout)["error"]
     assert len(done.stdout.splitlines()) == 1
     assert f"hirag-dist: {said}" in done.stderr
-
-
-def test_commands_do_not_pile_up_in_a_process_that_runs_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    added = []
-
-    def add(app: typer.Typer, arguments: Sequence[str] = ()) -> None:
-        add_commands(app, arguments)
-        added.append(len(app.registered_commands))
-
-    add_commands = main._add_commands
-    monkeypatch.setattr(main, "_add_commands", add)
-    monkeypatch.setattr(sys, "argv", ["hirag-dist", "init", "--help"])
-    for _ in range(2):
-        with pytest.raises(SystemExit):
-            main.main()
-    assert added == [1, 1]

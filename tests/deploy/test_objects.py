@@ -12,7 +12,7 @@ import yaml
 
 from hirag_dist.cli import index, prune, retry
 from hirag_dist.cli import query as cli_query
-from hirag_dist.cli._serve import options_of
+from hirag_dist.composition.serving import server_options
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.service import ServiceConfig
 from tests.deploy.charts import Chart, Object, Values, merged, only, pod_templates
@@ -74,7 +74,7 @@ def test_the_service_listens_where_the_pod_says(chart: Chart, tmp_path: Path) ->
     objects = chart.render(values)
     written = tmp_path / "hirag.yaml"
     written.write_text(yaml.safe_dump(config_of(objects, "query")), encoding="utf-8")
-    options = options_of(load_config(str(written), {}).config)
+    options = server_options(load_config(str(written), {}).config)
     container = pod(objects)["containers"][0]
     assert {port["name"]: port["containerPort"] for port in container["ports"]} == {
         "grpc": int(options.listen.rsplit(":", 1)[1]),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hirag_dist.cli._serve import options_of
+from hirag_dist.composition.serving import server_options
 from hirag_dist.config.loader import load_config
 from tests.deploy.charts import SOURCE, Chart, Object, tool
 from tests.deploy.policies import release_faults
@@ -43,7 +43,7 @@ def check(chart: Chart, choices: list[Choice], tmp_path: Path, versions: tuple[s
             (tmp_path / "hirag.yaml").write_text(text, encoding="utf-8")
             config = load_config(str(tmp_path / "hirag.yaml"), ENVIRON).config
             if "listen:" in text:
-                options_of(config)
+                server_options(config)
 
 
 def test_each_switch_by_itself(chart: Chart, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_page_beside_the_service(cli: Any, built: Any, tmp_path: Path, process
     settings = ("--set", f"service.callers_file={callers}", "--set", "vectors.backend=memory")
     process = cli.start("serve", "-i", built.folder, *address, *settings)
     try:
-        url = until(process, r"A page to ask and look at: (\S+)")
+        url = until(process, r"Browser page: (\S+)")
         with urllib.request.urlopen(url, timeout=60) as response:
             assert "Ask the index" in response.read().decode()
         with pytest.raises(urllib.error.HTTPError) as refused:

@@ -183,8 +183,8 @@ def test_no_worker_outlives_its_supervisor(tmp_path: Path, starts: Path) -> None
     program = PREAMBLE + "report(ready=work); sys.stdin.buffer.read(); print('alone', flush=True)"
     code = f"""
 import sys
-from hirag_dist.service.supervisor import Job, Supervisor
-job = Job((sys.executable, "-SE", "-c", {program!r}), b"work", {{"STARTS": {str(starts)!r}}}, "worker")
+from hirag_dist.service.supervisor import Supervisor, WorkerJob
+job = WorkerJob((sys.executable, "-SE", "-c", {program!r}), b"work", {{"STARTS": {str(starts)!r}}}, "worker")
 Supervisor([job, job], drain_s=30, ready=lambda _: print("ready", flush=True)).run()
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""Logging of the command line's processes: on stderr."""
+"""Logging of a process: levels, format and destination (stderr)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _NOISY = ("httpx", "httpx2", "openai", "pymilvus", "milvus_lite", "ray")
 
 
-def bare(logger: str) -> None:
-    """Send the messages of one logger to stderr as they are, a line each, for machines to read."""
+def log_messages_only(logger: str) -> None:
+    """Send the messages of one logger to stderr without a prefix, one per line, for machines to read."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     logging.getLogger(logger).addHandler(handler)
     logging.getLogger(logger).propagate = False
 
 
-def configure(levels: Mapping[str, int], name: str = "") -> None:
+def configure_logging(levels: Mapping[str, int], name: str = "") -> None:
     """Send the log to stderr.
 
     Args:
         levels: logger → level; "" is the root.
-        name: of this process where it is one of several, put before each message.
+        name: of this process where it is one of several; it precedes each message.
     """
     prefix = f"[{name}] " if name else ""
     logging.basicConfig(format=_FORMAT.replace("%(message)s", f"{prefix}%(message)s"), stream=sys.stderr)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.cli._serve import for_several, options_of, processes_of
+from hirag_dist.composition.serving import multi_process_config, process_count, server_options
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 
@@ -25,27 +25,27 @@ def config(**sections: Any) -> Config:
     ],
 )
 def test_vectors_of_several_processes(vectors: dict[str, str], backend: str) -> None:
-    assert for_several(config(vectors=vectors)).vectors.backend == backend
+    assert multi_process_config(config(vectors=vectors)).vectors.backend == backend
 
 
 def test_milvus_lite_belongs_to_one_process() -> None:
     with pytest.raises(ConfigError, match=r"set service\.processes to 1, or vectors\.backend"):
-        for_several(config(vectors={"backend": "milvus-lite"}))
+        multi_process_config(config(vectors={"backend": "milvus-lite"}))
 
 
 def test_one_process_a_core() -> None:
-    assert processes_of(config()) == 1
-    assert processes_of(config(service={"processes": 3})) == 3
-    assert processes_of(config(service={"processes": 0})) >= 1
+    assert process_count(config()) == 1
+    assert process_count(config(service={"processes": 3})) == 3
+    assert process_count(config(service={"processes": 0})) >= 1
 
 
 def test_how_many_retrievals_at_a_time_goes_by_what_they_wait_for() -> None:
     endpoint = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m", "dim": 8}
     remote = {"endpoints": {"far": endpoint}, "roles": {"embed": "far"}}
-    assert options_of(config(vectors={"backend": "memory"})).places == 2
-    assert options_of(config(vectors={"backend": "milvus", "uri": "http://milvus:19530"})).places == 8
-    assert options_of(config(vectors={"backend": "memory"}, llm=remote)).places == 32
-    assert options_of(config(service={"concurrency": 5})).places == 5
+    assert server_options(config(vectors={"backend": "memory"})).places == 2
+    assert server_options(config(vectors={"backend": "milvus", "uri": "http://milvus:19530"})).places == 8
+    assert server_options(config(vectors={"backend": "memory"}, llm=remote)).places == 32
+    assert server_options(config(service={"concurrency": 5})).places == 5
 
 
 def test_every_key_of_the_service_is_an_option() -> None:
@@ -71,14 +71,14 @@ def test_every_key_of_the_service_is_an_option() -> None:
         "traces_endpoint": "http://collector:4318/v1/traces",
         "traces_ratio": 0.5,
     }
-    options = options_of(config(service=given | {"max_message_mib": 2}))
+    options = server_options(config(service=given | {"max_message_mib": 2}))
     for key, value in given.items():
         expected = frozenset(value) if key == "anonymous_labels" else value  # type: ignore[arg-type]
         assert getattr(options, key) == expected, key
     assert options.max_message_bytes == 2 << 20
-    shared = options_of(config(service=given), listen="127.0.0.1:2", shared=True)
+    shared = server_options(config(service=given), listen="127.0.0.1:2", shared=True)
     assert (shared.listen, shared.reuse_port) == ("127.0.0.1:2", True)
-    assert options_of(config(service={"anonymous_labels": "all"})).anonymous_labels is None
+    assert server_options(config(service={"anonymous_labels": "all"})).anonymous_labels is None
 
 
 @pytest.mark.parametrize("wrong", ["some", 7, [7], [""]])

@@ -1,0 +1,150 @@
+"""The command line: its commands, and the exit codes and messages of errors.
+
+Exit codes: 0 done · 1 failed · 2 usage or configuration · 3 done but incomplete · 4 stopped by a budget · 5 another
+build holds the index · 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import typer
+
+from hirag_dist import __version__
+from hirag_dist.cli._output import claim_stdout, emit_error
+from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, exit_during_imports
+from hirag_dist.composition.logs import configure_logging
+from hirag_dist.errors import HiragError
+
+COMMANDS = {  # command → its module in this package, and its line of `hirag-dist --help`; in the order of that help
+    "init": ("init", "Write a commented hirag.yaml."),
+    "plan": ("plan", "Estimate calls, tokens, cost and time of an index. Makes no call."),
+    "index": ("index", "Build an index of documents and publish it, or continue an interrupted build."),
+    "import": ("import_graph", "Import a graph that another tool extracted, build its hierarchy and publish an index."),
+    "status": ("status", "Show the contents of an index, its last build, its dead letters and its cost."),
+    "retry": ("retry", "Repeat the failed model calls (dead letters) of the last build and publish a new snapshot."),
+    "query": ("query", "Ask a question of an index or of a running service."),
+    "serve": ("serve", "Serve an index over gRPC, with an optional browser page."),
+    "token": ("token", "Make a bearer token for a caller of the service."),
+    "inspect": ("inspect", "Show layers, sparsity, communities, graph measures and cost of an index."),
+    "eval": ("eval", "Evaluate retrieval and answers on your own questions."),
+    "export": ("export", "Write GraphML, or Parquet tables with GraphRAG's names and columns."),
+    "prune": ("prune", "Remove old snapshots of an index and what was derived from them."),
+    "simulate-llm": (
+        "simulate",
+        "Simulate a language model behind an OpenAI-compatible endpoint, for tests and rehearsals.",
+    ),
+    "config": ("config", "Show or validate the effective configuration, or print its JSON Schema."),
+    "doctor": ("doctor", "Check the installation, the configuration and the endpoints it names."),
+    "demo": ("demo", "Index the sample corpus, serve it over gRPC, ask two questions and show the answers."),
+}
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command that the arguments name and return the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    app = _new_app()
+    add_commands(app, arguments)
+    if signal.getsignal(signal.SIGINT) is exit_during_imports:  # the imports are done
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if "--json" in arguments:  # before parsing, so that a usage error is reported in JSON too
+        claim_stdout()
+    code = _run_app(app, arguments)
+    if code == INTERRUPTED_CODE:
+        emit_error(INTERRUPTED_MESSAGE)
+    return code
+
+
+def _new_app() -> typer.Typer:
+    """Return `hirag-dist` without commands. Each run has an app of its own, or commands would accumulate in it."""
+    app = typer.Typer(
+        name="hirag-dist",
+        help="Retrieval-augmented generation with hierarchical knowledge, from a laptop to a cluster.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_common)
+    return app
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"hirag-dist {__version__}")
+        raise typer.Exit
+
+
+def _common(
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Log progress on stderr."),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    configure_logging({"": logging.INFO if verbose else logging.WARNING})
+    if debug:
+        os.environ["HIRAG_DEBUG"] = "1"
+
+
+def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
+    """Add the command that the arguments name; if they name none, all commands with their line of help only.
+
+    The modules of all commands together take seconds to import.
+    """
+    named = next((argument for argument in arguments if not argument.startswith("-")), "")
+    if named in COMMANDS:
+        import_module(f"hirag_dist.cli.{COMMANDS[named][0]}").register(app)
+        return
+    for name, (_, summary) in COMMANDS.items():
+        app.command(name, help=summary)(lambda: None)
+
+
+def _run_app(app: typer.Typer, arguments: Sequence[str]) -> int:
+    """Return the exit code of a command, after the message of an error."""
+    try:
+        code = app(list(arguments), standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except HiragError as error:
+        emit_error(str(error))
+        if os.environ.get("HIRAG_DEBUG"):
+            raise
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED_CODE
+    except typer.TyperException as error:
+        return _explain_usage(error)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if _was_interrupted(error):
+            return INTERRUPTED_CODE
+        if os.environ.get("HIRAG_DEBUG"):
+            raise
+        emit_error(f"internal error: {type(error).__name__}: {error}; run with --debug and report what it prints")
+        return 1
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Return whether an error came from Ctrl-C: libraries turn it into another one while they are imported."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _explain_usage(error: typer.TyperException) -> int:
+    """Print one line for a usage error, or the help if there were no arguments."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error.format_message())
+        return 2
+    context = getattr(error, "ctx", None)  # typer does not export the class that has it
+    path = context.command_path if isinstance(context, typer.Context) else "hirag-dist"
+    emit_error(f"{error.format_message().rstrip('.')} (see `{path} --help`)")
+    return 2

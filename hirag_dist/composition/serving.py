@@ -1,0 +1,358 @@
+"""The gRPC service and its browser page from a configuration: in this process, or in several worker processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+import pyarrow.compute as pc
+
+from hirag_dist.composition.logs import log_messages_only
+from hirag_dist.composition.models import make_treasury
+from hirag_dist.composition.query import make_engine
+from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
+from hirag_dist.config.model import Config
+from hirag_dist.config.service import ServiceConfig
+from hirag_dist.errors import ConfigError
+from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.service.access_log import LOGGER as ACCESS_LOGGER
+from hirag_dist.service.background_open import in_daemon_thread
+from hirag_dist.service.caller_quotas import SharedQuotas
+from hirag_dist.service.channel_options import probe
+from hirag_dist.service.engine_thread import ThreadEngineRunner
+from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics, any_serving
+from hirag_dist.service.metrics_server import serve_metrics
+from hirag_dist.service.options import ServerOptions, split_address
+from hirag_dist.service.server import serve as serve_grpc
+from hirag_dist.service.shared_state import ServiceState, open_service_state
+from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
+from hirag_dist.service.web.options import PageOptions, url_of
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.store import Store
+
+logger = logging.getLogger(__name__)
+
+_INHERITED_LEVELS = ("", "hirag_dist.service", "hirag_dist.service.web")  # loggers whose level workers take over
+
+
+class ReadyCallback(Protocol):
+    """Receiver of the service's addresses once it answers."""
+
+    def __call__(self, address: str, url: str | None = None) -> None:
+        """Take HOST:PORT of the service, and the URL of the page if there is one."""
+        ...
+
+
+def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = False) -> bool:
+    """Serve an index, with the page and the processes that the configuration asks for, until SIGTERM or SIGINT.
+
+    Args:
+        verify: whether every byte of the current snapshot is checked first.
+
+    Returns:
+        Whether every worker process ended without an error.
+
+    Raises:
+        ConfigError: the configuration is wrong.
+        BackendUnavailable: an address cannot be listened on.
+        HiragError: a process could not start, or there is nothing to serve.
+    """
+    page = page_options(config.service)
+    logging.getLogger("hirag_dist.service").setLevel(logging.INFO)
+    if verify:
+        open_snapshot(Store(index), full_check=True)
+    n_processes = process_count(config)
+    if n_processes > 1:
+        return serve_with_workers(multi_process_config(config), index, n_processes, ready)
+    options = server_options(config)
+    with open_service_state(config.service.state_dir) as state:
+        if page is None:
+            asyncio.run(serve_index(config, index, options, ready, state=state))
+        else:
+            asyncio.run(serve_index_and_page(config, index, options, page, ready, state))
+    return True
+
+
+def server_options(config: Config, *, listen: str | None = None, shared: bool = False) -> ServerOptions:
+    """Return the options of the gRPC server.
+
+    Args:
+        listen: replaces the configured address.
+        shared: whether other processes listen on the same port.
+
+    Raises:
+        ConfigError: as `ServerOptions`.
+    """
+    service = config.service
+    labels = service.anonymous_labels
+    return ServerOptions(
+        listen=listen or service.listen,
+        max_message_bytes=service.max_message_mib << 20,
+        places=service.concurrency or _default_concurrency(config),
+        max_wait_s=service.max_wait_s,
+        max_answers=service.max_answers,
+        map_reduce=service.map_reduce,
+        max_concurrent=service.max_concurrent,
+        send_timeout_s=service.send_timeout_s,
+        keepalive_s=service.keepalive_s,
+        max_connection_age_s=service.max_connection_age_s,
+        max_connection_age_grace_s=service.max_connection_age_grace_s,
+        drain_delay_s=service.drain_delay_s,
+        drain_s=service.drain_s,
+        reflection=service.reflection,
+        reuse_port=shared,
+        tls_cert=service.tls_cert,
+        tls_key=service.tls_key,
+        tls_client_ca=service.tls_client_ca,
+        callers_file=service.callers_file,
+        anonymous_labels=None if labels == "all" else frozenset(labels),
+        poll_s=service.poll_s,
+        metrics_listen=service.metrics_listen,
+        metrics_public=service.metrics_public,
+        access_log=service.access_log,
+        log_questions=service.log_questions,
+        traces_endpoint=service.traces_endpoint,
+        traces_ratio=service.traces_ratio,
+    )
+
+
+def page_options(service: ServiceConfig, *, listen: str | None = None, shared: bool = False) -> PageOptions | None:
+    """Return the options of the browser page, None where the configuration asks for none.
+
+    Args:
+        listen: replaces the configured address.
+        shared: whether another process reserves the address for the page.
+
+    Raises:
+        ConfigError: as `PageOptions`.
+    """
+    if service.http is None:
+        return None
+    return PageOptions(
+        listen=listen or service.http,
+        names=service.http_names,
+        tls_cert=service.tls_cert,
+        tls_key=service.tls_key,
+        tls_client_ca=service.tls_client_ca,
+        client_cert=service.http_client_cert,
+        client_key=service.http_client_key,
+        callers=service.callers_file is not None,
+        reuse_port=shared,
+        poll_s=service.poll_s,
+    )
+
+
+def process_count(config: Config) -> int:
+    """Return the number of processes that answer queries."""
+    return config.service.processes or len(os.sched_getaffinity(0))
+
+
+def multi_process_config(config: Config) -> Config:
+    """Return the configuration of one process among several. Milvus Lite has one owner, so `auto` never chooses it.
+
+    Raises:
+        ConfigError: the configuration names Milvus Lite.
+    """
+    vectors = config.vectors
+    if vectors.backend == "milvus-lite":
+        raise ConfigError(
+            "vectors.backend milvus-lite belongs to one process: set service.processes to 1, or vectors.backend to "
+            "memory or milvus"
+        )
+    if vectors.backend != "auto":
+        return config
+    chosen = vectors.model_copy(update={"backend": "milvus" if vectors.uri else "memory"})
+    return config.model_copy(update={"vectors": chosen})
+
+
+def _default_concurrency(config: Config) -> int:
+    """Return the number of concurrent retrievals of a process: small if they compute, larger if they wait for I/O."""
+    if config.llm.endpoints[config.llm.roles.embed].kind == "openai":
+        return 32  # the question's embedding is a remote call
+    return 2 if config.vectors.backend == "memory" else 8
+
+
+async def serve_index(
+    config: Config,
+    index: str,
+    options: ServerOptions,
+    ready: Callable[[str], None],
+    stop: asyncio.Event | None = None,
+    state: ServiceState | None = None,
+) -> None:
+    """Serve an index from this process until SIGTERM or SIGINT.
+
+    Args:
+        ready: called with HOST:PORT once queries are answered.
+        stop: stops the service when set, as a signal does.
+        state: shared by the processes of the service.
+
+    Raises:
+        SnapshotError: there is no snapshot to serve.
+        BackendUnavailable: the port is in use.
+        ConfigError: the TLS or callers files are wrong.
+    """
+    if options.access_log == "json":
+        log_messages_only(ACCESS_LOGGER)
+    store = Store(index)
+    prompts = load_prompts(config.prompts)
+    # One coordinator for all snapshots of this process: a new one would start with full rate limits.
+    coordinator = make_treasury(config, sharers=process_count(config))
+
+    anonymous = options.callers_file is None and options.anonymous_labels is not None
+    first_process = state is None or state.process == 0
+    warn = anonymous and first_process  # of several processes the first one logs it
+
+    def make() -> QueryEngine:
+        nonlocal warn
+        snapshot = open_snapshot(store)
+        if warn and _has_labels(snapshot):
+            warn = False
+            logger.warning(
+                "documents carry labels, and there is no service.callers_file: callers see those without labels%s; "
+                "service.anonymous_labels says what they may see",
+                "".join(f", {label}" for label in sorted(options.anonymous_labels or ())),
+            )
+        return make_engine(config, snapshot, prompts, coordinator)
+
+    async def open_engine() -> QueryEngine:
+        return await in_daemon_thread(make, lambda engine: asyncio.run(engine.close()))
+
+    swapper = SnapshotSwapper(open_engine, lambda: current_id(store), config.service.poll_s, ThreadEngineRunner())
+    await serve_grpc(swapper, options, ready, stop, state)
+
+
+def _has_labels(snapshot: Snapshot) -> bool:
+    """Return whether any document of a snapshot carries an access label."""
+    lengths = pc.list_value_length(snapshot.table("documents", ["labels"])["labels"])
+    return bool((pc.max(lengths).as_py() or 0) > 0)
+
+
+async def serve_index_and_page(
+    config: Config,
+    index: str,
+    options: ServerOptions,
+    page: PageOptions,
+    ready: ReadyCallback,
+    state: ServiceState,
+) -> None:
+    """Serve an index and its page from this process until SIGTERM or SIGINT.
+
+    Args:
+        ready: called with HOST:PORT and the page's URL once queries are answered.
+        state: of the service.
+
+    Raises:
+        HiragError: as `serve_index` and `Page`.
+    """
+    from hirag_dist.service.web.run import Page
+
+    stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
+    service = asyncio.create_task(serve_index(config, index, options, listening.set_result, stop, state))
+    await asyncio.wait({service, listening}, return_when=asyncio.FIRST_COMPLETED)
+    try:
+        if not service.done():
+            address = listening.result()
+            async with Page(page, address) as served:
+                watcher = asyncio.create_task(served.watch())
+                ready(address, served.url)
+                await asyncio.wait({service})  # the service handles the signals and drains the page's requests
+                watcher.cancel()
+    finally:
+        stop.set()
+        await service
+
+
+def serve_with_workers(config: Config, index: str, n_processes: int, ready: ReadyCallback) -> bool:
+    """Serve an index from several processes on one port until SIGTERM or SIGINT.
+
+    Args:
+        config: as `multi_process_config` returns it.
+        ready: called with HOST:PORT, and the page's URL if there is a page, once all processes answer.
+
+    Returns:
+        Whether every process ended without an error.
+
+    Raises:
+        ConfigError: the configuration is wrong.
+        BackendUnavailable: an address cannot be listened on.
+        HiragError: a process could not start.
+    """
+    configured = server_options(config)
+    with ExitStack() as stack:
+        listen = _reserve(stack, configured.listen)
+        page = page_options(config.service)
+        if page is not None:
+            page = replace(page, listen=_reserve(stack, page.listen), reuse_port=True)
+        state = stack.enter_context(open_service_state(config.service.state_dir))
+        metrics = WorkerMetrics(state.folder, n_processes)
+        if configured.metrics_listen is not None:
+            is_ready = partial(any_serving, state.folder)
+            stack.enter_context(serve_metrics(configured.metrics_listen, metrics.registry, is_ready))
+
+        def on_death(number: int, process_id: int) -> None:
+            if number == n_processes:  # the page's process has neither metrics nor quotas
+                return
+            metrics.died(number, process_id)
+            if config.service.callers_file is not None:
+                SharedQuotas(state.limits, number).close()  # clears the requests in flight of the dead process
+
+        options = server_options(config, listen=listen, shared=True)
+        tasks: list[tuple[str, WorkerTask]] = [
+            (f"worker {number + 1}", IndexTask(config, index, options, state.of(number)))
+            for number in range(n_processes)
+        ]
+        if page is not None:
+            tasks.append(("page", PageTask(page, listen)))
+        jobs = [_worker_job(name, task, state) for name, task in tasks]
+        on_ready = ready if page is None else partial(ready, url=url_of(page))
+        drain_s = configured.drain_delay_s + configured.drain_s
+        return Supervisor(jobs, drain_s=drain_s, ready=on_ready, died=on_death).run()
+
+
+class IndexTask:
+    """The gRPC service of one worker process.
+
+    Args:
+        config: as `multi_process_config` returns it.
+        index: the index folder.
+        options: how to listen.
+        state: shared with the other processes.
+    """
+
+    def __init__(self, config: Config, index: str, options: ServerOptions, state: ServiceState) -> None:
+        self._config = config
+        self._index = index
+        self._options = options
+        self._state = state
+
+    async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> None:
+        """Serve until a signal arrives or `stop` is set; call `ready` with HOST:PORT."""
+        await serve_index(self._config, self._index, self._options, ready, stop, self._state)
+
+
+def _worker_job(name: str, task: WorkerTask, state: ServiceState) -> WorkerJob:
+    levels = {logger_name: logging.getLogger(logger_name).level for logger_name in _INHERITED_LEVELS}
+    process = WorkerProcess(task, name, levels, debug="HIRAG_DEBUG" in os.environ)
+    command = (sys.executable, "-m", "hirag_dist.composition.serving_process")
+    environ = os.environ | {FOLDER_VARIABLE: str(state.folder)}
+    return WorkerJob(command, pickle.dumps(process), environ, name, aside=isinstance(task, PageTask))
+
+
+def _reserve(stack: ExitStack, address: str) -> str:
+    """Reserve an address for worker processes until the stack is closed. Return it with its real port."""
+    host, port = split_address(address)
+    probe(host, port)
+    reserved = stack.enter_context(reserve(host, port))
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{reserved.getsockname()[1]}"

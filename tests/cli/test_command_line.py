@@ -1,0 +1,113 @@
+"""The command line: lazy imports, its list of commands, and Ctrl-C at any time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import pytest
+import typer
+
+from hirag_dist.cli import _command_line, main
+
+HEAVY = {"aiohttp", "grpc", "numba", "numpy", "openai", "pyarrow", "pydantic", "pymilvus", "ray", "scipy", "sklearn"}
+
+
+def modules_after(code: str) -> set[str]:
+    """Return the top-level modules that a program has imported at its end."""
+    program = f"{code}\nimport json, sys; sys.stderr.write(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in json.loads(done.stderr)}
+
+
+def test_help_imports_no_library_of_the_commands() -> None:
+    code = "from hirag_dist.cli import _command_line; assert _command_line.run(['--help']) == 0"
+    assert modules_after(code).isdisjoint(HEAVY)
+
+
+def test_the_package_imports_no_library() -> None:
+    assert modules_after("import hirag_dist").isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("name", _command_line.COMMANDS)
+def test_a_module_registers_its_command(name: str) -> None:
+    app = typer.Typer()
+    import_module(f"hirag_dist.cli.{_command_line.COMMANDS[name][0]}").register(app)
+    assert [info.name for info in (*app.registered_commands, *app.registered_groups)] == [name]
+
+
+def test_the_list_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _command_line.run(["--help"]) == 0
+    listed = capsys.readouterr().out
+    assert all(f" {name} " in listed for name in _command_line.COMMANDS)
+
+
+def test_a_command_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _command_line.run(["serv"]) == 2
+    assert "No such command 'serv'" in capsys.readouterr().err
+
+
+def test_commands_do_not_pile_up_in_a_process_that_runs_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    added = []
+
+    def add(app: typer.Typer, arguments: Sequence[str]) -> None:
+        add_commands(app, arguments)
+        added.append(len(app.registered_commands))
+
+    add_commands = _command_line.add_commands
+    monkeypatch.setattr(_command_line, "add_commands", add)
+    for _ in range(2):
+        assert _command_line.run(["init", "--help"]) == 0
+    assert added == [1, 1]
+
+
+SLOW_IMPORT = """
+import importlib, sys, time
+from hirag_dist.cli import main
+sys.argv = ["hirag-dist", "status", *sys.argv[1:]]
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == {slow!r}:
+            print("importing", flush=True)
+            try:
+                time.sleep(60)
+            except KeyboardInterrupt:
+                raise ImportError("a library hides the interrupt")
+sys.meta_path.insert(0, Slow())
+main.main()
+"""
+
+
+@pytest.mark.parametrize("slow", ["hirag_dist.cli._command_line", "hirag_dist.cli.status"])
+def test_ctrl_c_during_imports(slow: str) -> None:
+    command = [sys.executable, "-c", SLOW_IMPORT.format(slow=slow)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == main.INTERRUPTED_CODE == 130
+    assert (out, err) == ("", f"hirag-dist: {main.INTERRUPTED_MESSAGE}\n")
+
+
+def test_an_interrupt_that_a_library_turned_into_another_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def add(app: typer.Typer, arguments: Sequence[str]) -> None:
+        @app.command("work")
+        def work() -> None:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                raise ImportError("no module") from None
+
+        app.command("other")(lambda: None)
+
+    monkeypatch.setattr(_command_line, "add_commands", add)
+    assert _command_line.run(["work"]) == 130
+    assert capsys.readouterr().err == f"hirag-dist: {main.INTERRUPTED_MESSAGE}\n"
