@@ -1,9 +1,9 @@
-"""Gaussian mixtures by expectation and maximisation, for rows on a CPU, on a GPU, or spread over workers.
+"""Gaussian mixtures (paper Eq. 7) by expectation maximisation, for rows on a CPU, on a GPU, or sharded over workers.
 
-One code path for numpy and CuPy: functions take the array module `xp`, and give numpy back. Products are float32 over
-fixed blocks of rows, sums are float64 in block order, and shards of blocks are added up in shard order: memory is
-bounded by a block, and the bits don't depend on who computed which shard. All covariances are one product with
-the row's second-order features: its squares, their sum, or the products of its columns.
+One code path serves NumPy and CuPy: functions take the array module `xp` and return NumPy arrays. Products are float32
+over fixed blocks of rows, sums are float64 in block order, and shards are added up in shard order: memory is bounded by
+a block, and the result does not depend on which worker computed which shard, to the last bit. Every covariance type is
+one product with second-order features of the row: its squares, their sum, or the products of its columns.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from hirag_dist.core.array_module import to_numpy
 from hirag_dist.types import Assignment, Covariance, FloatMatrix, IntVector, Mixture, MixtureStatistics
 
 BLOCK_ROWS = 4_096
-SHARD_ROWS = 65_536  # 16 blocks: what one worker sums up before anything travels
-START_ROWS = 65_536  # that k-means++ draws from
+SHARD_ROWS = 65_536  # 16 blocks: the rows that one worker sums up before it sends statistics
+START_ROWS = 65_536  # sample that k-means++ draws from
 MAX_ITERATIONS = 15
-TOLERANCE = 1e-3  # nats a row
-MIN_VARIANCE = 1e-4  # of data scaled to unit mean variance: a lone point keeps a finite density
-_MIN_COUNT = 1e-8  # rows: a component that lost all of its own keeps its place
+TOLERANCE = 1e-3  # rise of the log-likelihood, nats per row, below which EM stops
+MIN_VARIANCE = 1e-4  # for data scaled to unit mean variance: a component of one point keeps a finite density
+_MIN_COUNT = 1e-8  # rows: a component without rows keeps its mean
 
 
 def expectation_maximisation(
@@ -61,7 +61,7 @@ def expectation_maximisation(
 
 
 def sample_numbers(n_rows: int, size: int, seed: int) -> IntVector:
-    """Return up to `size` distinct row numbers, ascending: all of them where there are no more.
+    """Return at most `size` distinct row numbers, ascending; all of them if there are no more rows.
 
     They depend on the number of rows alone, so that workers can be asked for the rows.
     """
@@ -71,7 +71,7 @@ def sample_numbers(n_rows: int, size: int, seed: int) -> IntVector:
 
 
 def start_mixture(xp: Any, rows: Any, n_components: int, seed: int, covariance: Covariance = "diag") -> Mixture:
-    """Return equal components around rows chosen by greedy k-means++, as wide as the rows lie around them.
+    """Return equally weighted components at means from greedy k-means++, with the variance of the rows around them.
 
     Args:
         xp: numpy or CuPy.
@@ -88,7 +88,7 @@ def start_mixture(xp: Any, rows: Any, n_components: int, seed: int, covariance: 
 def isotropic_mixture(
     means: FloatMatrix, width: float, weights: NDArray[np.float64], covariance: Covariance
 ) -> Mixture:
-    """Return components of one width in every direction, in the form of their covariance.
+    """Return isotropic components with one variance, in the shape of the covariance type.
 
     Args:
         means: (k, d) float32.
@@ -131,14 +131,14 @@ def fit(
 
 
 def n_parameters(mixture: Mixture) -> int:
-    """Return the free numbers that BIC charges for."""
+    """Return the number of free parameters, for BIC."""
     d = mixture.means.shape[1]
     each: int = {"diag": 2 * d, "spherical": d + 1, "tied": d, "full": d + d * (d + 1) // 2}[mixture.covariance]
     return mixture.n_components * (each + 1) - 1 + (mixture.covariance == "tied")
 
 
 def maximise(statistics: MixtureStatistics, before: Mixture) -> Mixture:
-    """Return the most likely mixture for these statistics, of the kind and with the floor of the one before."""
+    """Return the maximum-likelihood mixture of these statistics (M step); covariance type and floor as before."""
     counts = np.maximum(statistics.counts, _MIN_COUNT)
     safe = counts[:, None]
     means = statistics.sums / safe
@@ -169,7 +169,7 @@ def maximise(statistics: MixtureStatistics, before: Mixture) -> Mixture:
 def statistics_of(
     xp: Any, rows: Any, mixture: Mixture, shard_rows: int = SHARD_ROWS, block_rows: int = BLOCK_ROWS
 ) -> MixtureStatistics:
-    """Return the statistics of rows of any number: those of their shards, added up in order."""
+    """Return the statistics of all rows: those of their shards, added up in order."""
     shards = (rows[first : first + shard_rows] for first in range(0, len(rows), shard_rows))
     return total(shard_statistics(xp, shard, mixture, block_rows) for shard in shards)
 
@@ -189,7 +189,7 @@ def shard_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLO
     Args:
         xp: numpy or CuPy.
         rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
-        mixture: gives the shares.
+        mixture: gives the responsibilities (E step).
         block_rows: as of `expectation_maximisation`.
     """
     density = _Density(xp, mixture)
@@ -210,7 +210,7 @@ def shard_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLO
 
 
 def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: int = BLOCK_ROWS) -> Assignment:
-    """Return each row's best component, and every other whose responsibility passes the threshold.
+    """Return each row's best component and every other whose responsibility passes the threshold (paper Eq. 8).
 
     Args:
         xp: numpy or CuPy.
@@ -245,7 +245,7 @@ def standardise(rows: FloatMatrix) -> FloatMatrix:
 
 
 class _Density:
-    """A mixture's log density as products of a row and of its second-order features, held on the device."""
+    """Log density of a mixture as products of a row and its second-order features, kept on the device."""
 
     def __init__(self, xp: Any, mixture: Mixture) -> None:
         self._xp = xp
@@ -295,10 +295,10 @@ class _Density:
 
 
 def _kmeans_plus_plus(xp: Any, rows: Any, k: int, rng: np.random.Generator) -> tuple[FloatMatrix, float]:
-    """Return k rows as first means, and the variance of the rows around the nearest of them: greedy k-means++.
+    """Return k initial means by greedy k-means++, and the variance of the rows around the nearest.
 
-    Each mean is the best of a few rows drawn with a chance by their squared distance to the means before, so that
-    no group far from the others is left without one.
+    Each mean is the best of a few rows, drawn with probability proportional to the squared distance to earlier means,
+    so no group far from the others is left without one.
     """
     chosen = [int(rng.integers(len(rows)))]
     norms = xp.einsum("ij,ij->i", rows, rows)
@@ -311,7 +311,7 @@ def _kmeans_plus_plus(xp: Any, rows: Any, k: int, rng: np.random.Generator) -> t
     for _ in range(1, k):
         heights = xp.cumsum(nearest, dtype=np.float64)
         height = float(heights[-1])
-        if height <= 0:  # only copies of the chosen rows are left
+        if height <= 0:  # only copies of the chosen rows remain
             free = np.setdiff1d(np.arange(len(rows)), chosen)
             chosen.append(int(free[0]))
             continue

@@ -1,4 +1,4 @@
-"""A large layer cut into overlapping cells by a tree of coarse mixtures, so that fine ones stay small.
+"""Partition of a large layer into overlapping cells by a tree of coarse mixtures, so that fine mixtures stay small.
 
 The cost of a mixture search grows with rows times components, and components grow with rows: in cells of a fixed size
 the whole grows with n log n. A row is in every cell where it has a share, so a cluster on a border is seen whole.
@@ -19,14 +19,14 @@ from hirag_dist.types import Covariance, FloatMatrix, IntVector, Mixture, Mixtur
 
 CELL_ROWS = 1_024
 WHOLE_ROWS = 6_144  # all pairs of them are compared: 150 MB, twice while they are merged
-_CELL_SHARE = 0.3  # of a row, to be in a cell: where rows are in many cells, each has scraps of the others' clusters
+_CELL_SHARE = 0.3  # share that places a row in a cell; a lower one puts fragments of clusters into many cells
 _MAX_CHILDREN = 2_048
-_ROOT_ROUNDS = 2  # over all rows, from a start that is already fitted to the sample
+_ROOT_ROUNDS = 2  # EM rounds over all rows, started from the mixture of the sample
 _SAMPLE_ROWS = 65_536
 _SAMPLE_ROWS_A_CELL = 64
-_MIN_SAMPLE = 64  # rows: fewer don't tell how to cut a cell
-_MIN_SCALE = 1e-10  # rows closer together than this are copies
-_MIN_CUT = 0.9  # a child with more of its parent's rows than this is no cut
+_MIN_SAMPLE = 64  # rows needed to split a cell
+_MIN_SCALE = 1e-10  # rows closer together than this count as copies
+_MIN_CUT = 0.9  # a split that leaves more than this share in one child is refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class CellMemberships:
 
 
 def sample_size(n_rows: int, settings: ClusterSettings) -> int:
-    """Return how many rows `fit_cells` wants: those at `mixture.sample_numbers`, gathered from wherever they are."""
+    """Return the number of rows that `fit_cells` samples: those at `gaussian_mixture.sample_numbers`."""
     return min(n_rows, max(_SAMPLE_ROWS, _SAMPLE_ROWS_A_CELL * -(-n_rows // settings.cell_rows)))
 
 
@@ -103,7 +103,7 @@ def fit_cells(
 
     Args:
         kernels: does the products.
-        each: statistics of all rows, as `mixture.fit` takes it.
+        each: statistics of all rows under a mixture, as `gaussian_mixture.fit` takes it.
         sample: rows at `sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)`, finite.
         n_rows: of the layer.
         settings: `cell_rows`, `whole_rows` and `seed` are used.
@@ -118,7 +118,7 @@ def fit_cells(
 
 
 def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: PartitionTree) -> CellMemberships:
-    """Return the cells of each row: its best one, and those where it has a share that counts.
+    """Return the cells of each row: its best one, and every other where its share passes a threshold.
 
     Args:
         kernels: does the products.
@@ -146,7 +146,7 @@ def largest_of_row(rows: IntVector, shares: NDArray[np.float32]) -> NDArray[np.b
 
 
 def coarse_mixture(kernels: Kernels, rows: FloatMatrix, n_components: int, settings: ClusterSettings) -> Mixture:
-    """Return a mixture of equally wide components fitted to rows of any scale, in their own scale.
+    """Return a mixture with tied spherical covariance fitted to rows of any scale, in their own scale.
 
     Args:
         kernels: does the products.
@@ -179,7 +179,7 @@ def _grow(
     settings: ClusterSettings,
     numbers: Iterator[int],
 ) -> PartitionNode | int:
-    """Return the tree below a mixture of the sample's rows, or a cell's number where the mixture doesn't cut them.
+    """Return the subtree below a mixture of the sample, or the number of a cell where the mixture does not split it.
 
     Args:
         kernels: does the products.

@@ -1,4 +1,4 @@
-"""Principal components from the covariance of all rows, which is summed over blocks: one pass, bounded memory.
+"""Principal component analysis from the covariance of all rows, summed over blocks: one pass, bounded memory.
 
 The moments of shards add up in shard order, and a projection is small and picklable, so rows may lie on any number of
 workers. Functions take the array module `xp` (numpy or CuPy) and give numpy back.
@@ -20,7 +20,7 @@ _BLOCK_ROWS = 8192
 
 
 def moments(xp: Any, rows: Any) -> Moments:
-    """Return the moments of rows, block by block; what is not finite counts as zero.
+    """Return the moments of rows, block by block; values that are not finite count as zero.
 
     Args:
         xp: numpy or CuPy.

@@ -1,8 +1,9 @@
 """Soft, overlapping clusters of a layer (paper Eq. 8), from one row to a hundred million.
 
-A layer larger than a cell is cut into overlapping cells (`cells`); in each a fine mixture is chosen by BIC over a
-geometric grid, and a row's share in a cluster is its share among the cell's clusters times the cluster's in the cell.
-Cells don't know of each other, so they may be clustered anywhere. A cluster too large for one prompt is split again.
+A layer larger than a cell is partitioned into overlapping cells (`partition_tree`). In each cell a fine mixture is
+chosen by BIC over a geometric grid. The responsibility of a row for a cluster is that within the cell times the share
+of the cluster in the cell. Cells are independent, so any worker may cluster any cell. A cluster too large for one
+prompt is split again.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from hirag_dist.core.clustering.partition_tree import (
 from hirag_dist.protocols import Kernels
 from hirag_dist.types import Assignment, FloatMatrix, IntVector, Mixture, MixtureStatistics
 
-_MIN_ODDS = 1e-3  # of a row, in shares: none decides alone
-_MAX_ODDS = 30.0  # of a cluster, in nats: a share stays above 0
+_MIN_ODDS = 1e-3  # bound of a row's share, so that no row decides alone
+_MAX_ODDS = 30.0  # bound of the log odds of a cluster, in nats: its share stays above 0
 
 Part = tuple[IntVector, NDArray[np.float32]]  # a cluster's rows, and their shares
 
@@ -199,10 +200,11 @@ def join_cells(parts: Iterable[tuple[IntVector, Memberships]], threshold: float)
 
 
 def _claims(found: Assignment, shares: NDArray[np.float32], n_clusters: int) -> NDArray[np.float32]:
-    """Return (n_clusters,) how much of each cluster is this cell's: its members speak together.
+    """Return (n_clusters,) the share of each cluster that belongs to this cell.
 
-    A cluster on a border is seen by the cells on both sides. Its members belong together, so their odds of lying in
-    this cell multiply, and the cluster goes to the side that holds more of it: row by row it would be kept twice.
+    A cluster on a border appears in the cells on both sides. Its members belong together, so their odds of lying in
+    this cell multiply, and the cluster goes to the cell that holds more of it; decided row by row, it would be kept
+    twice.
     """
     inside = np.clip(shares.astype(np.float64), _MIN_ODDS, 1 - _MIN_ODDS)
     odds = (np.log(inside) - np.log1p(-inside))[found.rows] * found.shares
@@ -212,7 +214,7 @@ def _claims(found: Assignment, shares: NDArray[np.float32], n_clusters: int) -> 
 
 
 def _split(kernels: Kernels, rows: FloatMatrix, part: Part, settings: ClusterSettings, seed: int) -> list[Part]:
-    """Return the parts of a cluster that are small enough; members that nothing tells apart are cut by rank."""
+    """Split a cluster until its parts are small enough; members that are indistinguishable are split by rank."""
     members, shares = part
     if len(members) <= settings.max_size:
         return [part]
@@ -231,7 +233,7 @@ def _split(kernels: Kernels, rows: FloatMatrix, part: Part, settings: ClusterSet
 def _cluster_parts(
     kernels: Kernels, rows: FloatMatrix, shares: NDArray[np.float32], settings: ClusterSettings, seed: int
 ) -> Memberships:
-    """Return the clusters of a cell that came out too large, as of several cells without overlap."""
+    """Return the clusters of a cell that is too large, treated as several cells without overlap."""
     finite = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
     n_parts = -(-2 * len(rows) // settings.cell_rows)
     sample = finite[sample_numbers(len(rows), sample_size(len(rows), settings), seed)]

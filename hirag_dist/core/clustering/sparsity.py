@@ -8,7 +8,7 @@ from hirag_dist.types import IntVector
 
 
 def cluster_sparsity(sizes: IntVector, n_entities: int) -> float:
-    """Return how little a clustering groups its layer: 1.0 when every cluster is a singleton.
+    """Return the cluster sparsity CS of a layer: 1.0 when every cluster is a singleton.
 
     Paper: Eq. 17. Algorithm 1 numbers the same value one higher.
 

@@ -23,7 +23,7 @@ class StopLimits:
     """Limits of the stop rule.
 
     Attributes:
-        rule: compression goes on while clusters group; paper is Algorithm 1.
+        rule: "compression" continues while clusters group entities; "paper" is Algorithm 1.
         min_change_rate: ε of Algorithm 1.
         target_cluster_size: a layer no larger than this is not grouped again.
         max_layers: summary layers at most.
@@ -38,7 +38,7 @@ class StopLimits:
 
 
 def stop_before_clustering(layer: int, n_entities: int, n_below: int | None, limits: StopLimits) -> str | None:
-    """Return why a layer is not clustered, or None to go on.
+    """Return the reason to stop before a layer is clustered, or None to continue.
 
     Args:
         n_below: entities of the layer below, None for layer 0.
@@ -56,7 +56,7 @@ def stop_before_clustering(layer: int, n_entities: int, n_below: int | None, lim
 
 
 def stop_after_clustering(sparsities: list[float], median_cluster: float, limits: StopLimits) -> str | None:
-    """Return why a clustered layer is not summarised, or None to go on.
+    """Return the reason to stop before a clustered layer is summarised, or None to continue.
 
     Args:
         sparsities: CS of this layer and of those below it, lowest layer first.

@@ -1,8 +1,8 @@
-"""First mixtures of every size from one tree of merges, for as many rows as have room for all their pairs.
+"""Initial mixtures of every size from one Ward tree, for as many rows as fit in memory with all their pairs.
 
-Ward's criterion is the likelihood of round components of one width, taken hard, so cutting its tree gives EM a start
-near a good optimum for every number of components tried. Rows drawn at random put two starts in one group and none in
-another, and EM doesn't repair that: the more components, the more of them are lost.
+Ward's criterion is the hard-assignment likelihood of spherical components with one variance, so cutting its tree gives
+EM a start near a good optimum for every number of components. Starts drawn at random put two means into one group and
+none into another, which EM does not repair; the loss grows with the number of components.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def merge_tree(rows: FloatMatrix) -> Tree:
 
 
 def cut_mixture(rows: FloatMatrix, tree: Tree, n_components: int, covariance: Covariance) -> Mixture:
-    """Return a component for each group of rows of the tree cut at so many groups, all of one width.
+    """Return one component for each group of the tree cut into `n_components` groups, with one variance for all.
 
     Args:
         rows: (n, d) float32, as `standardise` gives them.

@@ -1,9 +1,9 @@
-"""Hops from many nodes to all others: what offline path statistics are counted from.
+"""Breadth-first search from many nodes to all others, for offline path statistics.
 
-Two ways to the same numbers. `hop_distances` is compiled for the CPU and walks up to 64 sources at a time, one bit a
-source in a node's word (Then et al., "The More the Merrier", VLDB 2014), so that the edges of a small-world graph are
-read once for all of them. `frontier_hops` is written in whole-array operations, for an array module that has a GPU
-behind it.
+Two implementations of the same result. `hop_distances` is compiled for the CPU and processes up to 64 sources at a
+time, one bit per source in a word per node (Then et al., "The More the Merrier", VLDB 2014), so that the edges of a
+small-world graph are read once for all of them. `frontier_hops` is written in whole-array operations, for an array
+module that has a GPU behind it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import CsrGraph, IntVector
 
 UNREACHED = -1
-_TOGETHER = 64  # sources that share a walk: the bits of a word
+_TOGETHER = 64  # sources of one pass: the bits of a word
 _MAX_ENTRIES = 1 << 24  # edges that `frontier_hops` expands at a time: some 800 MB of working arrays
 
 
@@ -68,7 +68,9 @@ def frontier_hops(xp: Any, graph: CsrGraph, sources: IntVector, most_entries: in
         nodes = frontier % n_nodes
         heads = starts[nodes]
         ends = xp.cumsum(starts[nodes + 1] - heads)
-        shift = heads - xp.concatenate([xp.zeros(1, dtype=ends.dtype), ends[:-1]])  # from place in the walk to entry
+        shift = heads - xp.concatenate(
+            [xp.zeros(1, dtype=ends.dtype), ends[:-1]]
+        )  # from position in the frontier to entry of the graph
         found = []
         for first in range(0, int(ends[-1]), most_entries):
             place = xp.arange(first, min(first + most_entries, int(ends[-1])), dtype=xp.int64)
@@ -82,7 +84,7 @@ def frontier_hops(xp: Any, graph: CsrGraph, sources: IntVector, most_entries: in
 
 
 def check_sources(graph: CsrGraph, sources: IntVector) -> None:
-    """Raise IndexError where a source is no node: compiled code and GPUs would read elsewhere."""
+    """Raise IndexError if a source is not a node; compiled code and GPUs do not check bounds."""
     if len(sources) and not 0 <= sources.min() <= sources.max() < graph.n_nodes:
         raise IndexError(f"sources must be rows from 0 to {graph.n_nodes - 1}")
 
@@ -94,11 +96,11 @@ def _walk(
     """Fill `hops`, (n_nodes, n_sources), which is all −1, for at most 64 sources."""
     n_nodes = len(indptr) - 1
     none, one = np.uint64(0), np.uint64(1)
-    # of each node, a bit a source: those that have reached it, and those that do with this hop; read together, so
-    # kept together
+    # per node one bit per source: sources that reached it before, and with this hop; read together, hence
+    # stored together
     seen, coming = 0, 1
     state = np.zeros((n_nodes, 2), np.uint64)
-    fresh = np.zeros(n_nodes, np.uint64)  # those that reached it with the last hop
+    fresh = np.zeros(n_nodes, np.uint64)  # sources that reached the node with the last hop
     frontier, touched = np.empty(n_nodes, np.int32), np.empty(n_nodes, np.int32)
     n_frontier = 0
     for number in range(len(sources)):

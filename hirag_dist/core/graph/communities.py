@@ -1,4 +1,4 @@
-"""Labels of a hierarchical partition to the COMMUNITIES table (paper §4.1; levels as in the GraphRAG paper)."""
+"""Hierarchical partitions as the COMMUNITIES table (paper §4.1; levels as in the GraphRAG paper)."""
 
 from __future__ import annotations
 

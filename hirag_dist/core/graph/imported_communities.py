@@ -1,4 +1,4 @@
-"""Communities that another tool found in layer 0, with the summary entities that were put above it since.
+"""Communities imported from another tool, extended by the summary entities of the layers above.
 
 Inside, entities and communities are row numbers: a million relations are two arrays, not a million pairs of texts.
 """

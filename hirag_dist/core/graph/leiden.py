@@ -1,10 +1,10 @@
-"""Leiden communities of a weighted graph (Traag, Waltman and van Eck, 2019), the same whatever the machine.
+"""Leiden communities of a weighted graph (Traag, Waltman and van Eck, 2019), deterministic on every machine.
 
-Each round moves nodes between communities while that raises modularity, from a queue; parts every community again
-from single nodes into well connected pieces; makes a node of each piece; and goes on with the smaller graph, which
-starts from the communities found. The merge into pieces takes the best neighbour, as leidenalg does by default, not a
-random one. Compiled by numba, one thread, sums in float64; nodes come in an order shuffled by our own generator and
-ties go to the lowest label, so that nothing depends on a library's version or on a hash seed.
+Each round has three phases: local moving of nodes between communities while modularity rises, from a queue; refinement
+of every community, from single nodes, into well-connected parts; aggregation of each part into one node of a smaller
+graph, which starts from the communities found. Refinement merges with the best neighbour, as leidenalg does by default,
+not with a random one. Compiled by numba, one thread, sums in float64; nodes come in an order shuffled by our own
+generator and ties go to the lowest label, so that nothing depends on a library's version or on a hash seed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import CsrGraph, IntVector
 
 _MAX_ROUNDS = 10
-_MIN_ROUND = 1e-4  # of modularity; a round that gains less is the last
-_MIN_GAIN = 1e-9  # of a node's weight: less is rounding, and could go round for ever
+_MIN_ROUND = 1e-4  # gain in modularity; a round that gains less is the last
+_MIN_GAIN = 1e-9  # relative to the weight of a node; a smaller gain is rounding and could repeat for ever
 
 
 def leiden(graph: CsrGraph, groups: IntVector, resolution: float, seed: int) -> IntVector:
@@ -66,7 +66,7 @@ def _part_all(
     seed: np.uint64,
     labels: NDArray[np.int64],
 ) -> None:
-    """Part each run of nodes in `order` by itself, and write to `labels`; leaves `order` shuffled within the runs.
+    """Partition each run of nodes in `order` separately and write to `labels`; shuffles `order` within the runs.
 
     Nodes are shuffled here, once, and from then on visited by number: memory is read in order.
     """
@@ -90,7 +90,7 @@ def _inside(
     nodes: NDArray[np.int64],
     place: NDArray[np.int32],
 ) -> Any:
-    """Return the CSR among some nodes, numbered by their order; leaves `place` as it found it, −1 everywhere."""
+    """Return the CSR among some nodes, numbered by their order; `place` is −1 everywhere before and after."""
     for at in range(len(nodes)):
         place[nodes[at]] = at
     own_indptr = np.zeros(len(nodes) + 1, np.int64)
@@ -166,7 +166,7 @@ def _part(
 
 @compiled
 def _shuffle(nodes: NDArray[np.int64], seed: np.uint64) -> None:
-    """Put nodes into an order that the seed decides: Fisher and Yates's, with numbers of SplitMix64."""
+    """Shuffle nodes by the seed: Fisher-Yates with SplitMix64."""
     state = seed
     for last in range(len(nodes) - 1, 0, -1):
         state += np.uint64(0x9E3779B97F4A7C15)
@@ -281,8 +281,8 @@ def _refine(
 ) -> Any:
     """Return the refinement of each community: its nodes merged again, one by one, into well-connected parts.
 
-    A node joins a piece while it is alone, and only where both are well connected to the rest of the community; so a
-    piece hangs together, and a community that a departed node held together can part.
+    A node joins a part while it is a singleton, and only if both are well connected to the rest of the community; so
+    every part is connected, and a community that became disconnected can split.
     """
     n_nodes = len(strength)
     piece = np.arange(n_nodes).astype(np.int32)

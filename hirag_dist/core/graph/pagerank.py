@@ -1,15 +1,14 @@
 """Personalised PageRank over the graph of entities and chunks: a random walk with restarts at seed nodes.
 
-Entities are joined as relations join them, and to the chunks that mention them. A walker starts at one of the starting
-points, goes from where it is to one of the places joined to it, each as likely as the others, and starts again with
-probability `RESTART` at every step. What share of its time it spends at a chunk says how near that is. From an entity
-of a lower layer no way leads up: a summary stands for all of its members, and would join what has nothing else in
-common.
+Edges are the relations between entities and the mentions of entities in chunks. The walk starts at a seed node, follows
+an edge chosen uniformly at each step, and restarts with probability `RESTART`. The score of a chunk is the share of
+time that the walk spends there. No edge leads from an entity to a higher layer: a summary stands for all of its members
+and would connect entities that have nothing else in common.
 
-The shares are found by pushing mass on from place to place until none holds more than `TOLERANCE` for each of its
-ways (Andersen, Chung and Lang, Local graph partitioning using PageRank vectors, FOCS 2006). What is walked is a
-neighbourhood of the starting points, of at most 1 / (RESTART × TOLERANCE) ways whatever the size of the graph. A place
-of very many ways is passed through only by mass that is worth it.
+Scores are computed by local push: mass moves from node to node until no node holds more than `TOLERANCE` per edge
+(Andersen, Chung and Lang, Local graph partitioning using PageRank vectors, FOCS 2006). The work is bounded by
+1 / (RESTART × TOLERANCE) edges, whatever the size of the graph. Mass passes through a node of high degree only if it
+exceeds the tolerance times the degree.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
 RESTART: Final = 0.2
 TOLERANCE: Final = 1e-4
-STEP_WAYS: Final = 20_000  # walked in a step, which takes less than a millisecond
-_FIRST_PLACES = 1024
+STEP_EDGES: Final = 20_000  # edges per step, which takes less than a millisecond
+_INITIAL_SLOTS = 1024
 
 
 class WalkGraph(NamedTuple):
@@ -35,7 +34,7 @@ class WalkGraph(NamedTuple):
 
     Attributes:
         layers: (n_entities,) layer of each entity, ascending.
-        layer_ends: (n_layers,) the first row behind each layer.
+        layer_ends: (n_layers,) end row of each layer.
         indptr, indices: CSR, entity → entities that it has relations with, ascending.
         relation_rows: (n_entries,) the relation of each.
         entity_indptr, entity_chunks: CSR, entity → chunk rows.
@@ -57,14 +56,14 @@ class _PushState(NamedTuple):
     """State of the push algorithm. A slot is the number of a node in the order in which nodes were reached.
 
     Attributes:
-        slots: (2^s,) hash table of places, −1 where there is none; at most half full.
-        nodes: (capacity,) node of each place.
-        settled, waiting: (capacity,) mass that stays there, and that is still to go on.
+        slots: (2^s,) hash table of slots, −1 where empty; at most half full.
+        nodes: (capacity,) node of each slot.
+        settled, waiting: (capacity,) settled mass, and mass that is still to be pushed.
         degrees: (capacity,) edges from it; −1: not computed yet.
         queued: (capacity,) whether it is in the queue.
-        queue: (capacity,) ring of places.
-        others: (capacity,) where the ways from a node lead.
-        counts: (4,) places, first of the queue, length of the queue, ways walked.
+        queue: (capacity,) ring buffer of slots.
+        others: (capacity,) neighbours of the node at hand.
+        counts: (4,) slots in use, head of the queue, length of the queue, edges walked.
     """
 
     slots: NDArray[np.int32]
@@ -79,7 +78,7 @@ class _PushState(NamedTuple):
 
 
 def personalised_pagerank(
-    ways: WalkGraph,
+    graph: WalkGraph,
     nodes: IntVector,
     shares: FloatVector,
     admission: AccessFilter | None = None,
@@ -87,49 +86,51 @@ def personalised_pagerank(
     tolerance: float = TOLERANCE,
 ) -> tuple[IntVector, FloatVector]:
     """Return the nodes reached and their scores; runs `pagerank_steps` to its end."""
-    return all_at_once(pagerank_steps(ways, nodes, shares, admission, seen, tolerance))
+    return all_at_once(pagerank_steps(graph, nodes, shares, admission, seen, tolerance))
 
 
 def pagerank_steps(
-    ways: WalkGraph,
+    graph: WalkGraph,
     nodes: IntVector,
     shares: FloatVector,
     admission: AccessFilter | None = None,
     seen: NDArray[np.bool_] | None = None,
     tolerance: float = TOLERANCE,
-    step_ways: int = STEP_WAYS,
+    step_edges: int = STEP_EDGES,
 ) -> Steps[tuple[IntVector, FloatVector]]:
     """Return (chunk rows, ascending; share of the walk at each), step by step.
 
-    A node without any way keeps the mass that every node keeps, and the rest of its mass is lost. Equal input gives
-    equal bits, and what may not be seen changes none of them.
+    A node without edges keeps the restart share of its mass, and the rest is lost. Equal input gives equal bits;
+    hidden entities, relations and chunks change none of them.
 
     Args:
-        ways: where it may go.
-        nodes: (n,) starting points, which the caller may see; one may come several times.
-        shares: (n,) how often a walk starts at each; they add up to 1 at most.
+        graph: the graph.
+        nodes: (n,) seed nodes, visible to the caller; a node may occur several times.
+        shares: (n,) restart probability of each; the sum is at most 1.
         admission: which entities and relations the caller may see; None: everything.
         seen: (n_chunks,) whether the caller may see a chunk; None: every one.
-        tolerance: mass for each way of a node that is not pushed on.
-        step_ways: ways that are walked in a step, and those of one node more.
+        tolerance: mass per edge of a node below which it is not pushed.
+        step_edges: edges walked in a step; the last node is always finished.
     """
     mask = np.zeros(0, np.bool_) if seen is None else seen
-    work = _begin(max(_FIRST_PLACES, 2 * len(nodes)))
-    work = _start(ways, admission, mask, work, nodes, shares, tolerance)
+    work = _begin(max(_INITIAL_SLOTS, 2 * len(nodes)))
+    work = _start(graph, admission, mask, work, nodes, shares, tolerance)
     while work.counts[2]:
-        work = _push(ways, admission, mask, work, tolerance, step_ways)
+        work = _push(graph, admission, mask, work, tolerance, step_edges)
         yield
     n_reached = int(work.counts[0])
     reached = work.nodes[:n_reached]
-    mass = work.settled[:n_reached] + RESTART * work.waiting[:n_reached]  # of what waits, as much would stay
-    n_entities = len(ways.layers)
+    mass = (
+        work.settled[:n_reached] + RESTART * work.waiting[:n_reached]
+    )  # the restart share of unpushed mass counts as settled
+    n_entities = len(graph.layers)
     chunks = np.flatnonzero(reached >= n_entities)
     chunks = chunks[np.argsort(reached[chunks])]
     return reached[chunks] - n_entities, mass[chunks]
 
 
 def _begin(capacity: int) -> _PushState:
-    capacity = 1 << (capacity - 1).bit_length()  # the ends of the ring are found by a mask
+    capacity = 1 << (capacity - 1).bit_length()  # a power of two, so that the ring buffer wraps by a mask
     size = 2 * capacity
     return _PushState(
         np.full(size, -1, np.int32),
@@ -146,7 +147,7 @@ def _begin(capacity: int) -> _PushState:
 
 @compiled
 def _start(
-    ways: WalkGraph,
+    graph: WalkGraph,
     admission: AccessFilter | None,
     seen: NDArray[np.bool_],
     work: _PushState,
@@ -154,22 +155,22 @@ def _start(
     shares: FloatVector,
     tolerance: float,
 ) -> Any:
-    """Put the mass where the walk begins; there must be room for all starting points."""
+    """Put mass on the seed nodes; the capacity must suffice for all of them."""
     for at in range(len(nodes)):
-        _give(ways, admission, seen, work, nodes[at : at + 1], shares[at], tolerance)
+        _add_mass(graph, admission, seen, work, nodes[at : at + 1], shares[at], tolerance)
     return work
 
 
 @compiled
 def _push(
-    ways: WalkGraph,
+    graph: WalkGraph,
     admission: AccessFilter | None,
     seen: NDArray[np.bool_],
     work: _PushState,
     tolerance: float,
     n_ways: int,
 ) -> Any:
-    """Push mass on from places in the queue, until it is empty or so many ways were walked; return the work, grown."""
+    """Push mass from queued slots until the queue is empty or the step limit is reached; return the state, grown."""
     until = work.counts[3] + n_ways
     while work.counts[2] and work.counts[3] < until:
         place = work.queue[work.counts[1]]
@@ -186,32 +187,32 @@ def _push(
         if degree == 0:
             continue
         work.counts[3] += degree
-        count = _others(ways, admission, seen, work.nodes[place], work.others)
-        _give(ways, admission, seen, work, work.others[:count], (1.0 - RESTART) * mass / degree, tolerance)
+        count = _neighbours(graph, admission, seen, work.nodes[place], work.others)
+        _add_mass(graph, admission, seen, work, work.others[:count], (1.0 - RESTART) * mass / degree, tolerance)
     return work
 
 
 @compiled
-def _others(
-    ways: WalkGraph, admission: AccessFilter | None, seen: NDArray[np.bool_], node: int, found: IntVector
+def _neighbours(
+    graph: WalkGraph, admission: AccessFilter | None, seen: NDArray[np.bool_], node: int, found: IntVector
 ) -> Any:
-    """Write down where the ways from a node lead; return how many they are."""
-    n_entities = len(ways.layers)
+    """Write the neighbours of a node to `others`; return their number."""
+    n_entities = len(graph.layers)
     count = 0
     if node < n_entities:
-        for entry in range(ways.indptr[node], _last_way(ways, node)):
-            if _relates(ways, admission, entry):
-                found[count] = ways.indices[entry]
+        for entry in range(graph.indptr[node], _end_of_relations(graph, node)):
+            if _is_visible(graph, admission, entry):
+                found[count] = graph.indices[entry]
                 count += 1
-        for entry in range(ways.entity_indptr[node], ways.entity_indptr[node + 1]):
-            chunk = ways.entity_chunks[entry]
+        for entry in range(graph.entity_indptr[node], graph.entity_indptr[node + 1]):
+            chunk = graph.entity_chunks[entry]
             if len(seen) == 0 or seen[chunk]:
                 found[count] = n_entities + chunk
                 count += 1
     else:
         chunk = node - n_entities
-        for entry in range(ways.chunk_indptr[chunk], ways.chunk_indptr[chunk + 1]):
-            entity = ways.chunk_entities[entry]
+        for entry in range(graph.chunk_indptr[chunk], graph.chunk_indptr[chunk + 1]):
+            entity = graph.chunk_entities[entry]
             if _admits(admission, entity):
                 found[count] = entity
                 count += 1
@@ -219,8 +220,8 @@ def _others(
 
 
 @compiled
-def _give(
-    ways: WalkGraph,
+def _add_mass(
+    graph: WalkGraph,
     admission: AccessFilter | None,
     seen: NDArray[np.bool_],
     work: _PushState,
@@ -228,13 +229,13 @@ def _give(
     share: float,
     tolerance: float,
 ) -> None:
-    """Give nodes a share of mass each, and queue those that have more than their ways let them keep.
+    """Add mass to nodes, and queue those whose mass exceeds the tolerance times their degree.
 
-    There must be room for all of them.
+    The capacity must suffice for all of them.
     """
     slots, places, waiting, degrees, queued = work.slots, work.nodes, work.waiting, work.degrees, work.queued
     for node in nodes:
-        slot = _slot(slots, places, node)
+        slot = _table_position(slots, places, node)
         place = slots[slot]
         if place < 0:
             place = np.int32(work.counts[0])
@@ -245,7 +246,7 @@ def _give(
         if queued[place] or waiting[place] <= tolerance:
             continue
         if degrees[place] < 0:
-            degrees[place] = _degree(ways, admission, seen, node)
+            degrees[place] = _degree(graph, admission, seen, node)
         if waiting[place] > tolerance * degrees[place]:
             work.queue[(work.counts[1] + work.counts[2]) & (len(work.queue) - 1)] = place
             work.counts[2] += 1
@@ -253,10 +254,10 @@ def _give(
 
 
 @compiled
-def _slot(slots: NDArray[np.int32], nodes: IntVector, node: int) -> Any:
-    """Return the slot that holds a node's place, or the free one where it belongs."""
+def _table_position(slots: NDArray[np.int32], nodes: IntVector, node: int) -> Any:
+    """Return the position of a node in the hash table, or the free position where it belongs."""
     mask = len(slots) - 1
-    mixed = np.uint64(node) * np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: rows in a run are spread
+    mixed = np.uint64(node) * np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing spreads consecutive rows
     slot = np.int64(mixed >> np.uint64(32)) & mask
     while slots[slot] >= 0 and nodes[slots[slot]] != node:
         slot = (slot + 1) & mask
@@ -265,7 +266,7 @@ def _slot(slots: NDArray[np.int32], nodes: IntVector, node: int) -> Any:
 
 @compiled
 def _grown(work: _PushState, needed: int) -> Any:
-    """Return the same work with room for at least so many places."""
+    """Return the same state with capacity for at least `n` slots."""
     count, capacity = work.counts[0], len(work.nodes)
     while capacity < needed:
         capacity *= 2
@@ -281,7 +282,7 @@ def _grown(work: _PushState, needed: int) -> Any:
     degrees[:count] = work.degrees[:count]
     queued[:count] = work.queued[:count]
     for place in range(count):
-        slots[_slot(slots, nodes, nodes[place])] = place
+        slots[_table_position(slots, nodes, nodes[place])] = place
     for at in range(work.counts[2]):
         queue[at] = work.queue[(work.counts[1] + at) & (len(work.queue) - 1)]
     work.counts[1] = 0
@@ -289,45 +290,45 @@ def _grown(work: _PushState, needed: int) -> Any:
 
 
 @compiled
-def _degree(ways: WalkGraph, admission: AccessFilter | None, seen: NDArray[np.bool_], node: int) -> Any:
-    """Return how many ways lead from a node. For who sees everything they need not be counted one by one."""
-    n_entities = len(ways.layers)
+def _degree(graph: WalkGraph, admission: AccessFilter | None, seen: NDArray[np.bool_], node: int) -> Any:
+    """Return the degree of a node. Without a filter it follows from the CSR offsets."""
+    n_entities = len(graph.layers)
     if node >= n_entities:
-        first, last = ways.chunk_indptr[node - n_entities], ways.chunk_indptr[node - n_entities + 1]
+        first, last = graph.chunk_indptr[node - n_entities], graph.chunk_indptr[node - n_entities + 1]
         if admission is None:
             return last - first
         count = 0
         for entry in range(first, last):
-            count += _admits(admission, ways.chunk_entities[entry])
+            count += _admits(admission, graph.chunk_entities[entry])
         return count
     count = 0
     if admission is None:
-        count += _last_way(ways, node) - ways.indptr[node]
+        count += _end_of_relations(graph, node) - graph.indptr[node]
     else:
-        for entry in range(ways.indptr[node], _last_way(ways, node)):
-            count += _relates(ways, admission, entry)
+        for entry in range(graph.indptr[node], _end_of_relations(graph, node)):
+            count += _is_visible(graph, admission, entry)
     if len(seen) == 0:
-        return count + ways.entity_indptr[node + 1] - ways.entity_indptr[node]
-    for entry in range(ways.entity_indptr[node], ways.entity_indptr[node + 1]):
-        count += seen[ways.entity_chunks[entry]]
+        return count + graph.entity_indptr[node + 1] - graph.entity_indptr[node]
+    for entry in range(graph.entity_indptr[node], graph.entity_indptr[node + 1]):
+        count += seen[graph.entity_chunks[entry]]
     return count
 
 
 @compiled
-def _last_way(ways: WalkGraph, node: int) -> Any:
-    """Return where the relations of an entity end that lead to its own layer or below: rows are sorted by layer."""
-    first, last = ways.indptr[node], ways.indptr[node + 1]
-    return first + np.searchsorted(ways.indices[first:last], ways.layer_ends[ways.layers[node]])
+def _end_of_relations(graph: WalkGraph, node: int) -> Any:
+    """Return the end of the relations of an entity to its own layer or below; neighbours are sorted by layer."""
+    first, last = graph.indptr[node], graph.indptr[node + 1]
+    return first + np.searchsorted(graph.indices[first:last], graph.layer_ends[graph.layers[node]])
 
 
 @compiled
-def _relates(ways: WalkGraph, admission: AccessFilter | None, entry: int) -> Any:
+def _is_visible(graph: WalkGraph, admission: AccessFilter | None, entry: int) -> Any:
     """Return whether the caller may see the relation of an entry of the graph, and the entity that it leads to."""
     if admission is None:
         return True
-    if admission.relation_states[admission.relation_patterns[ways.relation_rows[entry]]] == HIDDEN:
+    if admission.relation_states[admission.relation_patterns[graph.relation_rows[entry]]] == HIDDEN:
         return False
-    return _admits(admission, ways.indices[entry])
+    return _admits(admission, graph.indices[entry])
 
 
 @compiled

@@ -1,8 +1,8 @@
-"""The compiled search for shortest paths, pair by pair; what it finds is what `PathFinder` promises.
+"""Compiled bidirectional search for shortest paths, pair by pair, with the tie rules of `PathFinder`.
 
-Two balls grow, one about each end, always the cheaper; before each step the edges between their rims are looked for.
-While a ball grows, each node learns the widest way to its centre among the shortest, so the edges where the balls meet
-tell the widest path. The last step, which would be the largest, only reads.
+Two breadth-first searches grow from the ends; the cheaper one takes the next step, after the edges between the two
+frontiers are checked. Each node stores the largest smallest weight among its shortest paths to the start, so the edges
+that join the frontiers determine the widest path. The last step, which would be the largest, only reads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import AccessFilter
 
 _SOURCE, _TARGET, _GOOD = 0, 1, 2
-_HALVINGS = 64  # neighbours that can be read in a row in the time that it takes to look one up among many
+_HALVINGS = 64  # neighbours scanned in the time of one binary search
 
 
 class KernelGraph(NamedTuple):
@@ -30,13 +30,14 @@ class KernelGraph(NamedTuple):
 
 
 class PathBuffers(NamedTuple):
-    """Arrays used again for each pair; the rest of a ball is what `seen` says of it.
+    """Buffers reused for each pair.
 
     Attributes:
-        seen: (3, n / 64) bits: in the source's ball, in the target's, on a best path. All zero between pairs.
-        depth: (2, n) hops from the centre, of nodes seen.
-        width: (2, n) the largest smallest weight among the shortest ways to the centre.
-        queue: (3, n) the nodes of each ball, and of the best paths, by depth.
+        seen: (3, n / 64) bits: reached from the source, reached from the target, on a best path. All zero between
+            pairs.
+        depth: (2, n) hops from the start, for reached nodes.
+        width: (2, n) the largest smallest weight among the shortest paths to the start.
+        queue: (3, n) the reached nodes of each search, and those of the best paths, by depth.
         degrees: (2, n) of the nodes in the queues.
         starts: (3, n + 2) where each depth begins in its queue.
         path: (n,) the path found last.
@@ -95,7 +96,7 @@ def _search(graph: KernelGraph, admission: AccessFilter | None, source: int, tar
         work.path[0] = source
         return 1
     radius = np.zeros(2, np.int64)
-    cost = np.zeros(2, np.int64)  # edges of each rim
+    cost = np.zeros(2, np.int64)  # edges of each frontier
     end = np.zeros(2, np.int64)
     for side, node in ((_SOURCE, source), (_TARGET, target)):
         work.starts[side, 0] = 0
@@ -129,11 +130,11 @@ def _meet(
     radius: NDArray[np.int64],
     end: NDArray[np.int64],
 ) -> Any:
-    """Look for edges between the rims of the two balls.
+    """Check the edges between the two frontiers.
 
     Returns:
-        The largest smallest weight of the paths over them, and how many nodes of the source's rim are on such a path;
-        these are then marked and queued.
+        The largest smallest weight of the paths over them, and the number of nodes of the source's frontier on such
+        a path; these are then marked and queued.
     """
     begin = (work.starts[0, radius[0]], work.starts[1, radius[1]])
     sizes = (end[0] - begin[0], end[1] - begin[1])
@@ -154,7 +155,7 @@ def _meet(
             for entry in range(graph.indptr[node], graph.indptr[node + 1]):
                 if _has(work.seen, other, graph.indices[entry]):
                     best, n_good = _join(graph, admission, work, side, node, entry, best, n_good)
-        else:  # a hub: each of the few is looked up among its many
+        else:  # a hub: binary search of each frontier node among its neighbours
             for place in range(begin[other], end[other]):
                 entry = _entry(graph, node, work.queue[other, place])
                 if entry >= 0:
@@ -173,7 +174,7 @@ def _join(
     best: Any,
     n_good: int,
 ) -> Any:
-    """Take an edge between the rims into account; return (best, n_good) with it."""
+    """Update (best, n_good) with an edge between the frontiers."""
     neighbour = graph.indices[entry]
     if not _admits(admission, graph.relation_rows, entry, neighbour):
         return best, n_good
@@ -197,7 +198,7 @@ def _join(
 def _expand(
     graph: KernelGraph, admission: AccessFilter | None, work: PathBuffers, side: int, radius: int, end: int
 ) -> Any:
-    """Grow a ball by one hop; return where its queue ends now, and the edges of its new rim."""
+    """Expand a search by one hop; return the end of its queue, and the edges of its new frontier."""
     work.starts[side, radius] = end
     cost = 0
     last = end
@@ -224,7 +225,7 @@ def _expand(
 
 @compiled
 def _enter(graph: KernelGraph, work: PathBuffers, side: int, node: int, depth: int, at: int) -> Any:
-    """Put a node into a ball and its queue; return its degree."""
+    """Mark a node as reached and queue it; return its degree."""
     degree = graph.indptr[node + 1] - graph.indptr[node]
     _set(work.seen, side, node)
     work.depth[side, node] = depth
@@ -242,7 +243,7 @@ def _trace(
     n_good: int,
     best: float,
 ) -> Any:
-    """Mark the nodes of the best paths from the rim back to the source; return how many there are with the rim's."""
+    """Mark the nodes of the best paths from the frontier back to the source; return their number."""
     first, last = 0, n_good
     work.starts[_GOOD, radius[0]] = 0
     for depth in range(radius[0] - 1, 0, -1):
@@ -377,7 +378,7 @@ def _admits(admission: AccessFilter | None, relation_rows: NDArray[np.int32], en
 def _weight(
     admission: AccessFilter | None, weights: NDArray[np.float32], relation_rows: NDArray[np.int32], entry: int
 ) -> Any:
-    """The weight of a relation that may be seen: of one seen in part, what its statements in reach add up to."""
+    """Return the weight of a visible relation; of a partially visible one, the sum of its visible statements."""
     if admission is None:
         return weights[entry]
     row = relation_rows[entry]

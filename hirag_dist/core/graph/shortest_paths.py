@@ -1,9 +1,9 @@
-"""Shortest paths between key entities (paper Eq. 15), the same whatever the machine.
+"""Shortest paths between key entities (paper Eq. 15), deterministic on every machine.
 
 Fewest hops; among those the largest smallest edge weight; among those the lexicographically smallest sequence of
-rows from the earlier key. `path_search` says how they are found.
+rows from the earlier key. `shortest_path_kernel` has the algorithm.
 
-All pairs of a question are one pass of compiled code, or several where they have much to read.
+All pairs of a question take one call of compiled code, or several if they read much of the graph.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from hirag_dist.core.graph.shortest_path_kernel import KernelGraph, PathBuffers,
 from hirag_dist.core.numba_jit import read_only
 from hirag_dist.types import AccessFilter, CsrGraph
 
-_READ = 100_000  # entries of the graph, after which a step ends: a millisecond or two
+_READ = 100_000  # entries of the graph per step: one to two milliseconds
 
 
 class PathFinder:
-    """Finds paths in one graph; its work arrays are used again, so one finder serves one thread at a time.
+    """Path search in one graph. Its buffers are reused, so one finder serves one thread at a time.
 
-    Memory: 80 bytes a node are set aside beyond the graph; only what searches reach is ever touched.
+    Memory: 80 bytes per node are reserved in addition to the graph; only pages that searches reach are touched.
     """
 
     def __init__(self, graph: CsrGraph, components: NDArray[np.int32] | None = None) -> None:
-        """Set work arrays aside, and compile.
+        """Allocate the buffers, and compile.
 
         Args:
             components: (n_nodes,) connected component of each node, so that unconnected pairs cost nothing.
@@ -52,7 +52,7 @@ class PathFinder:
             path=np.empty(n, np.int32),
             read=np.zeros(1, np.int64),
         )
-        self.chain([])  # compiled now, not during the first question
+        self.chain([])  # compile now, not during the first question
 
     def path(self, source: int, target: int, admission: AccessFilter | None = None) -> list[int]:
         """Return the rows of the path, both ends included; [source] to itself; [] where there is none.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.cooperative import all_at_once
 from hirag_dist.core.graph.pagerank import (
     RESTART,
-    STEP_WAYS,
+    STEP_EDGES,
     TOLERANCE,
     WalkGraph,
     pagerank_steps,
@@ -133,7 +133,7 @@ def test_the_work_is_bounded_whatever_the_graph() -> None:
         steps = pagerank_steps(ways, np.array([0]), np.ones(1), tolerance=tolerance)
         for _ in steps:
             n_steps += 1
-        assert 1 <= n_steps <= 1 / (RESTART * tolerance) / STEP_WAYS + 1
+        assert 1 <= n_steps <= 1 / (RESTART * tolerance) / STEP_EDGES + 1
 
 
 def test_steps_come_to_the_same_as_all_at_once() -> None:
@@ -141,7 +141,7 @@ def test_steps_come_to_the_same_as_all_at_once() -> None:
     nodes, shares = random_start(np.random.default_rng(5), len(steps))
     wanted = personalised_pagerank(ways, nodes, shares)
     n_steps = 0
-    in_steps = pagerank_steps(ways, nodes, shares, step_ways=1)
+    in_steps = pagerank_steps(ways, nodes, shares, step_edges=1)
 
     def counted() -> object:
         nonlocal n_steps
