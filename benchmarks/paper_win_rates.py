@@ -24,10 +24,10 @@ from hirag_dist.evaluation import read_questions
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_recorded
 from hirag_dist.evaluation.judging import answer_lengths
 from hirag_dist.evaluation.judging_report import JudgingFinding, findings_of
-from hirag_dist.evaluation.metrics.statistics import Interval
 from hirag_dist.evaluation.metrics.win_rates import VerdictTable, length_bias, position_bias
 from hirag_dist.evaluation.verdict_records import read_verdicts
 from hirag_dist.types import IntVector
+from hirag_dist.types.statistics import Interval
 
 _IN_TABLE_6 = ("NaiveRAG", "GraphRAG", "LightRAG", "FastGraphRAG", "KAG")
 

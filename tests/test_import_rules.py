@@ -35,6 +35,8 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "umap": ("compute/umap.py",),
     "pynndescent": ("compute/umap.py",),
     "openai": ("llm/endpoints/openai",),
+    "jinja2": ("html/",),
+    "markupsafe": ("html/",),
     "aiohttp": ("llm/endpoints/openai", "testing/simulator/", "service/web/"),
 }
 

@@ -16,9 +16,10 @@ from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.config.model import Config, RetrievalConfig
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
-from hirag_dist.evaluation import Findings, Session, SessionOptions, Table, open_session, write_report
-from hirag_dist.evaluation.metrics.statistics import Interval
+from hirag_dist.evaluation import Findings, Session, SessionOptions, open_session, write_report
+from hirag_dist.html import Table
 from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.types.statistics import Interval
 
 OutOption = Annotated[
     str,

@@ -4,30 +4,24 @@
 `read_questions` reads question files; `Findings` and its sections become `report.json` and `report.html`.
 """
 
+from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.open_session import open_session
 from hirag_dist.evaluation.questions import Question, QuestionFields, Questions, read_questions, rows_of
 from hirag_dist.evaluation.report import write_report
-from hirag_dist.evaluation.report_model import Bars, Findings, Lines, Matrix, Section, Table, Text
 from hirag_dist.evaluation.session import Session, SessionOptions, SystemUnderTest
 from hirag_dist.evaluation.work_units import EvaluationLetter, Outcome, Outcomes, WorkUnit
 
 __all__ = [
-    "Bars",
     "EvaluationLetter",
     "Findings",
-    "Lines",
-    "Matrix",
     "Outcome",
     "Outcomes",
     "Question",
     "QuestionFields",
     "Questions",
-    "Section",
     "Session",
     "SessionOptions",
     "SystemUnderTest",
-    "Table",
-    "Text",
     "WorkUnit",
     "open_session",
     "read_questions",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hirag_dist.evaluation.report_model import Bars, Section, Table, Text
 from hirag_dist.evaluation.scoring_rules import FIGURES, ScoringRules
+from hirag_dist.html import Bars, Section, Table, Text
 
 _NAMES = {"exact": "EM", "f1": "F1", "precision": "precision", "recall": "recall"}
 _COSTS = {

@@ -13,7 +13,7 @@ from hirag_dist.evaluation.judging_report import p_text
 from hirag_dist.evaluation.metrics.claims import THRESHOLDS, LabelAgreement, label_agreement
 from hirag_dist.evaluation.metrics.statistics import bootstrap_means, holm, wilcoxon
 from hirag_dist.evaluation.metrics.win_rates import VerdictTable, majority
-from hirag_dist.evaluation.report_model import Bars, Cell, Lines, Section, Table, Text
+from hirag_dist.html import Bars, Cell, Lines, Section, Table, Text
 from hirag_dist.types import FloatVector
 
 _LABELS: Mapping[str, Sequence[int]] = {  # criterion of a judge → places of the measures that stand for it

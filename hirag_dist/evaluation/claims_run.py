@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from hirag_dist.evaluation.claims import ClaimCounts, list_claims, read_claims
 from hirag_dist.evaluation.claims_report import claim_results, claim_sections, claim_table
+from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.judge_run import AnswerMaterial
 from hirag_dist.evaluation.metrics.win_rates import VerdictTable
-from hirag_dist.evaluation.report_model import Findings
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.verdict_records import read_verdicts
 

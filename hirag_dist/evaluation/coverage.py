@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.text.tokens import encoding
 from hirag_dist.errors import ConfigError
+from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.hierarchy import hierarchy_of, index_curves, index_results, index_tables
-from hirag_dist.evaluation.metrics.statistics import Interval, bootstrap_means, known_mean
+from hirag_dist.evaluation.metrics.statistics import bootstrap_means, known_mean
 from hirag_dist.evaluation.metrics.token_recall import (
     LEVELS,
     TokenRecall,
@@ -26,11 +27,12 @@ from hirag_dist.evaluation.metrics.token_recall import (
     retrieved_levels,
 )
 from hirag_dist.evaluation.questions import Question, Questions
-from hirag_dist.evaluation.report_model import Bars, Cell, Findings, Section, Table, Text
 from hirag_dist.evaluation.session import Session, SystemUnderTest
 from hirag_dist.evaluation.work_units import Value, WorkUnit
+from hirag_dist.html import Bars, Cell, Section, Table, Text
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.types import Query, Retrieval
+from hirag_dist.types.statistics import Interval
 
 ENCODING = "cl100k_base"  # the paper's, whatever the index counts by
 PARTS = ("context", "retrieved")

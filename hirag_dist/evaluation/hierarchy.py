@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hirag_dist.evaluation.report_model import Lines, Section, Table
+from hirag_dist.html import Lines, Section, Table
 from hirag_dist.inspection.model import BillLine, GraphSummary, LayerSummary
 from hirag_dist.inspection.summary import added_lines, bill_lines, graph_summaries, layer_summaries
 from hirag_dist.storage.snapshot.reader import Snapshot

@@ -8,13 +8,14 @@ from typing import Any
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_made, add_recorded
+from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.judging import JudgingOptions, answer_lengths, judge
 from hirag_dist.evaluation.judging_report import findings_of, judging_results, judging_sections, win_rate_table
 from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictTable, pair_titles, tally
 from hirag_dist.evaluation.questions import Questions
-from hirag_dist.evaluation.report_model import Findings, Section, Table, Text
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.verdict_records import read_verdicts
+from hirag_dist.html import Section, Table, Text
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.evaluation.metrics.statistics import NOTHING, Interval, SignedRank, bootstrap_means, holm, wilcoxon
+from hirag_dist.evaluation.metrics.statistics import SignedRank, bootstrap_means, holm, wilcoxon
 from hirag_dist.evaluation.metrics.win_rates import (
     Agreement,
     AnswerPair,
@@ -24,8 +24,9 @@ from hirag_dist.evaluation.metrics.win_rates import (
     score_differences,
     tally,
 )
-from hirag_dist.evaluation.report_model import Bars, Cell, Matrix, Section, Table, Text
+from hirag_dist.html import Bars, Cell, Matrix, Section, Table, Text
 from hirag_dist.types import IntVector
+from hirag_dist.types.statistics import NOTHING, Interval
 
 _MOST_PAIRS = 6  # that are drawn by every criterion in one chart
 _RULE = (

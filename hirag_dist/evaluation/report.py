@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hirag_dist import __version__
-from hirag_dist.evaluation.metrics.statistics import Interval
+from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.page import render_page
-from hirag_dist.evaluation.report_model import Findings
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Outcomes
 from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.storage.store import Store
+from hirag_dist.types.statistics import Interval
 
 SCHEMA = "hirag_dist.evaluation/1"
 _LETTERS_SHOWN = 200

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.evidence import LEVELS, Evidence
+from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.questions import Question, Questions
-from hirag_dist.evaluation.report_model import Findings
 from hirag_dist.evaluation.retrieval_report import RetrievalTally, findings
 from hirag_dist.evaluation.session import Session, SystemUnderTest
 from hirag_dist.evaluation.work_units import Value, WorkUnit

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.evaluation.evidence import LEVELS
-from hirag_dist.evaluation.metrics.statistics import Interval, bootstrap_means, known_mean
+from hirag_dist.evaluation.findings import Findings
+from hirag_dist.evaluation.metrics.statistics import bootstrap_means, known_mean
 from hirag_dist.evaluation.questions import Question
-from hirag_dist.evaluation.report_model import Bars, Cell, Findings, Section, Table, Text
 from hirag_dist.evaluation.session import SystemUnderTest
 from hirag_dist.evaluation.work_units import Value
+from hirag_dist.html import Bars, Cell, Section, Table, Text
+from hirag_dist.types.statistics import Interval
 
 _PARTS = ("search", "communities", "bridge", "sources", "render", "total")
 _MOST_TYPES = 20

@@ -1,61 +1,63 @@
-"""An inspection as one HTML file that a person can look at, with no network and nothing to install."""
+"""An inspection as one self-contained HTML file."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Sequence
-from html import escape
-from importlib.resources import files
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.inspection.charts import clustering_chart, degree_chart, layer_pyramid, path_chart, sparsity_chart
+from hirag_dist.html import Bars, Cell, Columns, Formatted, Lines, Pyramid, Section, Table, element, render_template
+from hirag_dist.html.charts import short_number
 from hirag_dist.inspection.graph_view import GraphView
-from hirag_dist.inspection.model import BillLine, GraphSummary, Inspection, LevelSummary
+from hirag_dist.inspection.measures import ClusteringCoefficients
+from hirag_dist.inspection.model import BillLine, DegreeBin, GraphSummary, Inspection, LayerSummary
 
-_TYPES_SHOWN = 12
+_MAX_TYPES = 12
+_MAX_HOPS = 12  # longer paths share the last column
+_WIDTH = 520  # of a chart in a card
 
 
 def render_page(inspection: Inspection, graph: GraphView) -> str:
     """Return the page: layers, sparsity curve, the map of communities, degrees, reports and bill.
 
     Args:
-        inspection: the whole index in numbers.
-        graph: what the map draws, from `graph_view`.
+        inspection: the figures of the whole index.
+        graph: the part that the map draws, from `graph_view`.
     """
-    parts = {
-        "css": page_part("page.css"),
-        "js": page_part("page.js"),
-        "data": script_json(map_data(graph)),
-        "snapshot": escape(inspection.snapshot_id or "unnamed snapshot"),
-        "created": f"built {escape(inspection.created_at)}" if inspection.created_at else "",
-        "status": _status(inspection.complete),
-        "tiles": _tiles(inspection),
-        "limits": escape(_limits(graph)),
-        "pyramid": layer_pyramid(inspection.layers),
-        "sparsity": sparsity_chart(inspection.layers),
-        "decisions": _decisions(inspection),
-        "degrees": degree_chart(inspection.graph.degrees),
-        "paths": path_chart(inspection.paths),
-        "path_figures": _paths(inspection.paths),
-        "coefficients": clustering_chart(inspection.base_graph.clustering, inspection.graph.clustering),
-        "types": _types(inspection),
-        "hubs": _hubs(inspection),
-        "levels": "".join(_level(level) for level in inspection.levels) or '<p class="none">No communities.</p>',
-        "resolved": _resolved(inspection),
-        "cover": escape(_cover(inspection)),
-        "shape": _shape(inspection.base_graph, inspection.graph),
-        "bill": _bill(inspection),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], page_part("page.html"))
+    counts, cover = inspection.counts, inspection.reports
+    names = ["documents", "chunks", "entities", "relations", "layers", "communities", "reports"]
+    names += ["claims"] if counts.get("claims") else []
+    return render_template(
+        __package__,
+        "page.html",
+        inspection=inspection,
+        tiles=[*((name, f"{counts.get(name, 0):,}") for name in names), ("cost", f"${inspection.total.cost_usd:,.2f}")],
+        limits=_limits(graph),
+        cards=[
+            [_pyramid(inspection.layers), _decisions(inspection.layers)],
+            _sparsity(inspection.layers),
+            [_degrees(inspection.graph.degrees)],
+            [_shape(inspection.base_graph, inspection.graph)],
+            _paths(inspection.paths),
+            [coefficient_chart(inspection.base_graph.clustering, inspection.graph.clustering)],
+            [_types(inspection)],
+            [_hubs(inspection)],
+        ],
+        cover=f"{count_noun(cover.reports, 'report covers', 'reports cover')} {cover.communities_share:.0%} of the "
+        f"communities and {cover.entities_share:.0%} of the entities; a model wrote {cover.from_model:,}.",
+        resolved=_resolved(inspection),
+        bill=_bill(inspection),
+        map=map_data(graph),
+        link=link,
+    )
 
 
 def map_data(graph: GraphView) -> dict[str, Any]:
-    """Return what the page's script draws, as columns of plain numbers and strings; places in tenths of a unit."""
+    """Return the input of the page's script: columns of numbers and strings; coordinates in tenths of a unit."""
     layout = graph.layout
 
     def tenths(values: Any) -> list[int]:
@@ -73,36 +75,6 @@ def map_data(graph: GraphView) -> dict[str, Any]:
     }
 
 
-def script_json(value: Any) -> str:
-    r"""Return JSON that can stand in a script element: no tag can begin in it and no line separator breaks it.
-
-    >>> script_json(["</script>"])
-    '["\\u003c/script\\u003e"]'
-    """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return re.sub("[<>&\u2028\u2029\x7f]", lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def page_part(name: str) -> str:
-    """Return a part of the page, such as `page.css`."""
-    return files("hirag_dist.inspection").joinpath(name).read_text(encoding="utf-8")
-
-
-def _status(complete: bool | None) -> str:
-    if complete is None:
-        return ""
-    return '<span class="chip good">complete</span>' if complete else '<span class="chip bad">incomplete</span>'
-
-
-def _tiles(inspection: Inspection) -> str:
-    names = ("documents", "chunks", "entities", "relations", "layers", "communities", "reports")
-    tiles = [(name, f"{inspection.counts.get(name, 0):,}") for name in names]
-    if inspection.counts.get("claims"):
-        tiles.append(("claims", f"{inspection.counts['claims']:,}"))
-    tiles.append(("cost", f"${inspection.total.cost_usd:,.2f}"))
-    return "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in tiles)
-
-
 def _limits(graph: GraphView) -> str:
     drawn = {"entities": len(graph.entities["name"]), "relations": len(graph.relations["source"])}
     chosen = {"entities": "most prominent", "relations": "heaviest"}
@@ -118,166 +90,159 @@ def _limits(graph: GraphView) -> str:
     return f"Shown: {', '.join(parts)}{alone}."
 
 
-def _decisions(inspection: Inspection) -> str:
+def _pyramid(layers: Sequence[LayerSummary]) -> Pyramid:
+    def subtitle(layer: LayerSummary) -> str:
+        sizes = f"median {short_number(layer.median_cluster)} · largest {layer.largest_cluster:,}"
+        return f"{count_noun(layer.clusters, 'cluster')} · {sizes}" if layer.clusters else "not clustered"
+
+    steps = [(layer.entities, f"Layer {layer.layer} · {layer.entities:,}", subtitle(layer)) for layer in layers]
+    return Pyramid("Layers", steps, "Width goes with the square root of the number of entities.", _WIDTH)
+
+
+def _decisions(layers: Sequence[LayerSummary]) -> Table:
     rows = [
         [
-            f'<i class="swatch back-l{layer.layer % 8}"></i>{layer.layer}',
-            "\u2013" if layer.sparsity is None else f"{layer.sparsity:.4f}",
-            "\u2013" if layer.change_rate is None else f"{layer.change_rate:.2%}",
-            "\u2013" if layer.covered is None else f"{layer.covered:.1%}",
-            escape(layer.decision),
+            element("span", element("i", class_=f"swatch fill-l{layer.layer % 8}"), str(layer.layer)),
+            _formatted(layer.sparsity, ".4f"),
+            _formatted(layer.change_rate, ".2%"),
+            _formatted(layer.covered, ".1%"),
+            layer.decision,
         ]
-        for layer in inspection.layers
+        for layer in layers
     ]
-    return html_table(["layer", "CS", "change", "summarised", "decision"], rows, texts={0, 4})
+    return Table("", ["layer", "CS", "change", "summarised", "decision"], rows)
 
 
-def _types(inspection: Inspection) -> str:
-    shown = inspection.entity_types[:_TYPES_SHOWN]
-    largest = max((found.entities for found in shown), default=1)
-    lines = [
-        f'<li><span dir="auto">{escape(found.type)}</span><b>{found.entities:,}</b>'
-        f'<i style="width:{100 * found.entities / largest:.1f}%"></i></li>'
-        for found in shown
+def _sparsity(layers: Sequence[LayerSummary]) -> list[Section]:
+    note = "CS (Eq. 17) is near 1 where clusters hold few entities."
+    chart = Lines("Cluster sparsity", "layer", "CS", {}, note, ".4f", False, _WIDTH, 150)
+    sparsity = [(layer.layer, layer.sparsity) for layer in layers if layer.sparsity is not None]
+    changes = [(layer.layer, layer.change_rate) for layer in layers if layer.change_rate is not None]
+    change = Lines("Change rate", "layer", "change rate", {"change rate": changes}, "", ".1%", True, _WIDTH, 90)
+    sparsity_chart = replace(chart, series={"CS": sparsity})
+    return [sparsity_chart, change] if changes else [sparsity_chart]
+
+
+def _degrees(bins: Sequence[DegreeBin]) -> Columns:
+    shown = [bin_ for bin_ in bins if bin_.low > 0]
+    labels = [
+        short_number(bin_.low) if bin_.low == bin_.high else f"{short_number(bin_.low)}–{short_number(bin_.high)}"
+        for bin_ in shown
     ]
-    rest = inspection.entity_types[_TYPES_SHOWN:]
+    titles = [f"entities with {label} {'neighbour' if label == '1' else 'neighbours'}" for label in labels]
+    counts = [bin_.entities for bin_ in shown]
+    note = "Both axes are logarithmic."
+    return Columns("Degrees", labels, {"": counts}, "neighbours of an entity", log=True, titles=titles, note=note)
+
+
+def _shape(base: GraphSummary, whole: GraphSummary) -> Table:
+    def figures(graph: GraphSummary) -> Iterator[tuple[str, str]]:
+        about = "" if graph.clustering.exact else "≈ "
+        yield "entities", f"{graph.entities:,}"
+        yield "related pairs", f"{graph.edges:,}"
+        yield "neighbours, mean", f"{graph.mean_degree:.2f}"
+        yield "connected components", f"{graph.components:,}"
+        yield "share of the largest", f"{graph.largest_share:.1%}"
+        yield "entities without a neighbour", f"{graph.isolated:,}"
+        yield "clustering coefficient (Eq. 18)", f"{about}{graph.clustering.transitivity:.4f}"
+        yield "mean local coefficient", f"{about}{graph.clustering.average_local:.4f}"
+
+    rows = [
+        [name, Formatted(flat), Formatted(layered)]
+        for (name, flat), (_, layered) in zip(figures(base), figures(whole), strict=True)
+    ]
+    return Table("Shape of the graph", ["", "layer 0", "all layers"], rows, "Parallel relations count once.")
+
+
+def _paths(paths: PathLengthSample) -> list[Section]:
+    rows: list[list[Cell]] = [
+        [
+            "pairs with a path",
+            *(
+                Formatted(f"{1 - missing / max(paths.pairs, 1):.1%}")
+                for missing in (paths.flat_unreachable, paths.unreachable)
+            ),
+        ],
+        ["mean hops of the pairs that layer 0 joins", paths.flat_mean, paths.mean_of_flat],
+        ["mean hops of all pairs that have a path", paths.flat_mean, paths.mean],
+    ]
+    sample = f"All pairs that share no chunk: {paths.pairs:,}."
+    if not paths.exact:
+        entities, pairs = count_noun(paths.sources, "entity", "entities"), count_noun(paths.pairs, "pair")
+        sample = f"A sample: {entities} drawn by a fixed seed, each with all others: {pairs}."
+    return [path_chart(paths), Table("", ["", "layer 0", "all layers"], rows, sample, ".2f")]
+
+
+def path_chart(paths: PathLengthSample) -> Columns:
+    """Return the shares of the pairs by hops, in layer 0 and over all layers."""
+    longest = max(len(paths.flat_hops), len(paths.hops)) - 1
+    last = max(min(longest, _MAX_HOPS), 0)
+    labels = [f"{hops}+" if hops == last < longest else str(hops) for hops in range(1, last + 1)]
+    counts = {"layer 0 alone": paths.flat_hops, "all layers": paths.hops}
+    missing = {"layer 0 alone": paths.flat_unreachable, "all layers": paths.unreachable}
+    series = {}
+    for name, hops in counts.items():
+        padded = [*hops, *[0] * (last + 1 - len(hops))]
+        found = [*padded[1:last], sum(padded[last:])] if last else []
+        if paths.flat_unreachable:
+            found.append(missing[name])
+        series[name] = [count / max(paths.pairs, 1) for count in found]
+    labels += ["none"] if paths.flat_unreachable else []
+    note = "Hops between entities of layer 0 that share no chunk."
+    return Columns("Path lengths", labels, series, "hops", ".1%", note=note)
+
+
+def coefficient_chart(base: ClusteringCoefficients, whole: ClusteringCoefficients) -> Columns:
+    """Return the clustering coefficients of layer 0 and of all layers side by side, as in the paper's Fig. 5."""
+    graphs = {"layer 0 alone": base, "all layers": whole}
+    series = {name: [found.transitivity, found.average_local] for name, found in graphs.items()}
+    note = "The share of pairs of neighbours that are neighbours of each other."
+    return Columns("Clustering coefficients", ["global (Eq. 18)", "mean local"], series, form=".4f", note=note)
+
+
+def _types(inspection: Inspection) -> Bars:
+    shown, rest = inspection.entity_types[:_MAX_TYPES], inspection.entity_types[_MAX_TYPES:]
     entities = count_noun(sum(found.entities for found in rest), "entity", "entities")
-    more = f'<p class="soft">and {count_noun(len(rest), "more type")}, {entities}</p>'
-    return f'<ul class="bars">{"".join(lines)}</ul>{more if rest else ""}'
+    note = f"The most frequent; {count_noun(len(rest), 'more type')} with {entities}." if rest else ""
+    series = {"": [(found.type, float(found.entities)) for found in shown]}
+    return Bars("Entity types", series, note, ",.0f", None, _WIDTH)
 
 
-def _hubs(inspection: Inspection) -> str:
-    rows = [
+def _hubs(inspection: Inspection) -> Table:
+    rows: list[list[Cell]] = [[link(hub.name), hub.type, hub.layer, hub.degree] for hub in inspection.hubs]
+    return Table("Hubs", ["entity", "type", "layer", "neighbours"], rows)
+
+
+def link(name: str) -> str:
+    """Return a button that finds the entity or community on the map."""
+    return element("button", name, type="button", class_="link", data_find=name, dir="auto")
+
+
+def _resolved(inspection: Inspection) -> Table | None:
+    """Return names of which entity resolution made another name's entity, with examples; None where there are none."""
+    rows: list[list[Cell]] = [
         [
-            f'<button type="button" class="link" data-find="{escape(hub.name)}" dir="auto">{escape(hub.name)}</button>',
-            f'<span dir="auto">{escape(hub.type)}</span>',
-            str(hub.layer),
-            f"{hub.degree:,}",
-        ]
-        for hub in inspection.hubs
-    ]
-    return html_table(["entity", "type", "layer", "neighbours"], rows, texts={0, 1})
-
-
-def _resolved(inspection: Inspection) -> str:
-    """Return the section on entity resolution with its end of line, nothing where there was none."""
-    if not inspection.resolved:
-        return ""
-    rows = [
-        [
-            escape(tier.tier) if at == 0 else "",
-            f"{tier.names:,}" if at == 0 else "",
-            *(f'<span dir="auto">{escape(text)}</span>' for text in (said.name, said.canonical_name, said.evidence)),
+            tier.tier if at == 0 else "",
+            Formatted(f"{tier.names:,}" if at == 0 else ""),
+            *(example.name, example.canonical_name, example.evidence),
         ]
         for tier in inspection.resolved
-        for at, said in enumerate(tier.examples)
+        for at, example in enumerate(tier.examples)
     ]
-    told = html_table(["tier", "names", "name", "entity", "why"], rows, texts={0, 2, 3, 4})
-    soft = "Names that are another name's entity, with examples."
-    return f'<section class="card"><h2>Entity resolution</h2><p class="soft">{soft}</p>{told}</section>\n'
+    note = "Names that are another name's entity, with examples."
+    return Table("Entity resolution", ["tier", "names", "name", "entity", "why"], rows, note) if rows else None
 
 
-def _level(level: LevelSummary) -> str:
-    low, quarter, median, upper, high = (f"{size:,.4g}" for size in level.sizes)
-    share = level.reports / max(level.communities, 1)
-    titles = "".join(
-        f'<li><button type="button" class="link" data-find="{escape(found.title)}" dir="auto">{escape(found.title)}'
-        f"</button> <span>{found.entities:,}</span></li>"
-        if found.title
-        else f"<li><em>without a report</em> <span>{found.entities:,}</span></li>"
-        for found in level.largest[:5]
-    )
-    return (
-        f"<div><h3>Level {level.level} "
-        f"<small>{count_noun(level.communities, 'community', 'communities')}, {level.leaves:,} not split</small></h3>"
-        f'<p class="soft">entities: smallest {low} · quarter {quarter} · median {median} · three quarters {upper} · '
-        f"largest {high}<br>reports: {level.reports:,} ({share:.0%}), over {level.entities_covered:.0%} of the entities"
-        f"</p>"
-        f"<ol>{titles}</ol></div>"
-    )
-
-
-def _cover(inspection: Inspection) -> str:
-    cover = inspection.reports
-    return (
-        f"{count_noun(cover.reports, 'report covers', 'reports cover')} {cover.communities_share:.0%} of the "
-        "communities and "
-        f"{cover.entities_share:.0%} of the entities; a model wrote {cover.from_model:,}."
-    )
-
-
-def _shape(base: GraphSummary, whole: GraphSummary) -> str:
-    def line(name: str, values: Iterable[str]) -> list[str]:
-        return [name, *values]
-
-    def about(value: float, graph: GraphSummary) -> str:
-        return f"{'' if graph.clustering.exact else '≈ '}{value:.4f}"
-
-    graphs = (base, whole)
-    rows = [
-        line("entities", (f"{graph.entities:,}" for graph in graphs)),
-        line("related pairs", (f"{graph.edges:,}" for graph in graphs)),
-        line("neighbours, mean", (f"{graph.mean_degree:.2f}" for graph in graphs)),
-        line("connected components", (f"{graph.components:,}" for graph in graphs)),
-        line("share of the largest", (f"{graph.largest_share:.1%}" for graph in graphs)),
-        line("entities without a neighbour", (f"{graph.isolated:,}" for graph in graphs)),
-        line("clustering coefficient (Eq. 18)", (about(graph.clustering.transitivity, graph) for graph in graphs)),
-        line("mean local coefficient", (about(graph.clustering.average_local, graph) for graph in graphs)),
-    ]
-    return html_table(["", "layer 0", "all layers"], rows, texts={0})
-
-
-def _paths(paths: PathLengthSample) -> str:
-    def hops(mean: float | None) -> str:
-        return "\u2013" if mean is None else f"{mean:.2f}"
-
-    rows = [
-        ["pairs with a path", *(f"{1 - missing / max(paths.pairs, 1):.1%}" for missing in _missing(paths))],
-        ["mean hops of the pairs that layer 0 joins", hops(paths.flat_mean), hops(paths.mean_of_flat)],
-        ["mean hops of all pairs that have a path", hops(paths.flat_mean), hops(paths.mean)],
-    ]
-    return html_table(["", "layer 0", "all layers"], rows, texts={0}) + f'<p class="soft">{_sample(paths)}</p>'
-
-
-def _missing(paths: PathLengthSample) -> tuple[int, int]:
-    return paths.flat_unreachable, paths.unreachable
-
-
-def _sample(paths: PathLengthSample) -> str:
-    if paths.exact:
-        return f"All pairs that share no chunk: {paths.pairs:,}."
-    entities, pairs = count_noun(paths.sources, "entity", "entities"), count_noun(paths.pairs, "pair")
-    return f"A sample: {entities} drawn by a fixed seed, each with all others: {pairs}."
-
-
-def _bill(inspection: Inspection) -> str:
-    def cells(line: BillLine) -> list[str]:
-        numbers = (
-            line.calls,
-            line.ledger_hits,
-            line.input_tokens,
-            line.cached_tokens,
-            line.output_tokens,
-            line.rejected,
-        )
-        models = ", ".join(line.models)
-        return [escape(line.stage), escape(models), *(f"{number:,}" for number in numbers), f"${line.cost_usd:,.4f}"]
+def _bill(inspection: Inspection) -> Table:
+    def cells(line: BillLine, models: Sequence[str] = ()) -> list[Cell]:
+        tokens = (line.input_tokens, line.cached_tokens, line.output_tokens)
+        cost = Formatted(f"${line.cost_usd:,.4f}")
+        return [line.stage, ", ".join(models), line.calls, line.ledger_hits, *tokens, line.rejected, cost]
 
     heads = ["stage", "model", "calls", "paid before", "tokens in", "of them cached", "tokens out", "rejected", "cost"]
-    total = cells(inspection.total)
-    total[1] = ""
-    return html_table(heads, [cells(line) for line in inspection.bill], texts={0, 1}, foot=total)
+    rows = [cells(line, line.models) for line in inspection.bill]
+    return Table("Bill", heads, rows, foot=cells(inspection.total))
 
 
-def html_table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], texts: set[int], foot: Sequence[str] | None = None
-) -> str:
-    """A table of cells that are HTML already; columns in `texts` stand left, the others are numbers."""
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        kinds = ["" if place in texts else ' class="number"' for place in range(len(cells))]
-        return f"<tr>{''.join(f'<{tag}{kind}>{cell}</{tag}>' for kind, cell in zip(kinds, cells, strict=True))}</tr>"
-
-    body = "".join(row(cells, "td") for cells in rows)
-    end = f"<tfoot>{row(foot, 'td')}</tfoot>" if foot else ""
-    return f'<div class="scroll"><table><thead>{row(heads, "th")}</thead><tbody>{body}</tbody>{end}</table></div>'
+def _formatted(value: float | None, form: str) -> Formatted | None:
+    return None if value is None else Formatted(format(value, form))

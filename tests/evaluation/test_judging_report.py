@@ -10,10 +10,11 @@ import pytest
 
 from hirag_dist.evaluation.judging_report import findings_of, judging_results, judging_sections
 from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND
-from hirag_dist.evaluation.metrics.statistics import Interval, holm, wilcoxon
+from hirag_dist.evaluation.metrics.statistics import holm, wilcoxon
 from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictTable
-from hirag_dist.evaluation.report_model import Bars, Matrix, Section, Table
 from hirag_dist.evaluation.verdict_records import VerdictColumns
+from hirag_dist.html import Bars, Matrix, Section, Table
+from hirag_dist.types.statistics import Interval
 
 CRITERIA = ("diversity", "overall")
 

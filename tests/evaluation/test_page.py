@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from lxml import html
 
-from hirag_dist.evaluation import Bars, Lines, Matrix, Section, Table, Text
-from hirag_dist.evaluation.metrics.statistics import NOTHING, Interval
 from hirag_dist.evaluation.page import render_page
+from hirag_dist.html import Bars, Lines, Matrix, Section, Table, Text
+from hirag_dist.types.statistics import NOTHING, Interval
 
 NASTY = "</style></title><script>alert(1)</script><img src=x onerror='alert(2)'>\"'&amp;{{css}}\u202e"
 

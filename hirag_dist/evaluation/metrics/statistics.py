@@ -11,26 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from hirag_dist.types import FloatVector
+from hirag_dist.types.statistics import NOTHING, Interval
 
 _CHUNK = 2_000_000  # counts in memory at a time
 Zeros = Literal["wilcox", "pratt", "zsplit"]
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """An estimate and the bounds of its interval; all NaN where there was nothing to estimate from."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def beyond_zero(self) -> bool:
-        """Whether zero lies outside the interval."""
-        return self.low > 0 or self.high < 0
-
-
-NOTHING = Interval(float("nan"), float("nan"), float("nan"))
 
 
 def known_mean(values: ArrayLike) -> float:

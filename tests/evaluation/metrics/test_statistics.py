@@ -10,14 +10,8 @@ import pytest
 from scipy import stats
 
 from hirag_dist.evaluation.metrics import statistics
-from hirag_dist.evaluation.metrics.statistics import (
-    Interval,
-    bootstrap_mean,
-    bootstrap_means,
-    holm,
-    wilcoxon,
-    wilson,
-)
+from hirag_dist.evaluation.metrics.statistics import bootstrap_mean, bootstrap_means, holm, wilcoxon, wilson
+from hirag_dist.types.statistics import Interval
 
 
 def test_examples() -> None:

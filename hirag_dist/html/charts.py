@@ -1,0 +1,227 @@
+"""Charts as SVG. Colours and fonts come from the style sheet, by class; all texts are escaped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from markupsafe import Markup
+
+from hirag_dist.core.text.normalize import shorten
+from hirag_dist.html.sections import Bars, Columns, Lines, Pyramid
+from hirag_dist.types.statistics import Interval
+
+_CHAR = 7.6  # upper estimate of the width of a character
+_NAME = 190  # maximum width of the labels of bars
+_VALUE = 62  # width of a value after its bar
+_BAR, _GAP, _BETWEEN = 15, 3, 12
+_COLOURS = (5, 2, 1, 3, 4, 6, 7, 0)
+_EMPTY = Markup('<p class="none">Nothing to draw.</p>')
+
+
+def element(tag: str, *content: str, **attributes: object) -> Markup:
+    """Return an element with its texts and attribute values escaped; floats are written with one decimal.
+
+    >>> element("text", "a & b", class_="soft", data_x=1.25)
+    Markup('<text class="soft" data-x="1.2">a &amp; b</text>')
+    """
+    pairs = Markup().join(
+        Markup(' {}="{}"').format(
+            name.rstrip("_").replace("_", "-"), f"{value:.1f}" if isinstance(value, float) else value
+        )
+        for name, value in attributes.items()
+    )
+    return Markup("<{0}{1}>{2}</{0}>").format(tag, pairs, Markup().join(content))
+
+
+def draw_bars(bars: Bars) -> Markup:
+    """Draw groups of bars below each other, with a line over each interval and the value after each bar."""
+    values = {
+        name: {
+            label: value if isinstance(value, Interval) else Interval(value, value, value) for label, value in points
+        }
+        for name, points in bars.series.items()
+    }
+    labels = list(dict.fromkeys(label for points in values.values() for label in points))
+    known = [value for points in values.values() for value in points.values() if not math.isnan(value.value)]
+    if not known:
+        return _EMPTY
+    low = min(0.0, *(value.low for value in known))
+    high = max(bars.whole if bars.whole is not None and low >= 0 else 0.0, *(value.high for value in known))
+    high = high if high > low else low + 1.0
+    room = min(_NAME, 14 + _CHAR * max(map(len, labels)))
+    x = _scale(low, high, room + (_VALUE if low < 0 else 8), bars.width - _VALUE)
+    parts, top = _legend(list(values), bars.width)
+    rows, y = [], top
+    for label in labels:
+        group = [(at, name, values[name][label]) for at, name in enumerate(values) if label in values[name]]
+        middle = y + (len(group) * (_BAR + _GAP) - _GAP) / 2 + 4
+        shown = shorten(label, int((room - 6) / _CHAR))
+        rows.append(element("text", shown, element("title", label), class_="end", x=room - 6.0, y=middle))
+        for at, name, value in group:
+            rows.append(_bar(value, at, f"{label}, {name}" if name else label, y, x, bars.form))
+            y += _BAR + _GAP
+        y += _BETWEEN - _GAP
+    for tick in _ticks(low, high):
+        text = format(tick, ".0%" if bars.form.endswith("%") else ".3g")
+        kind = "rule" if tick else "rule zero"
+        parts.append(element("line", class_=kind, x1=x(tick), x2=x(tick), y1=top, y2=y - _BETWEEN + 4))
+        parts.append(element("text", text, class_="soft mid", x=x(tick), y=y + 8))
+    return _svg(bars.width, y + 16, bars.title, [*parts, *rows])
+
+
+def _bar(value: Interval, colour: int, name: str, y: float, x: Callable[[float], float], form: str) -> Markup:
+    if math.isnan(value.value):
+        return element("text", "–", class_="soft", x=x(0.0) + 4, y=y + 12)
+    shown = format(value.value, form)
+    start, end = sorted((x(0.0), x(value.value)))
+    low, high, middle = x(value.low), x(value.high), y + _BAR / 2
+    title = f"{name}: {shown}"
+    parts = [_rect(colour, start, y, max(end - start, 0.5), _BAR)]
+    if value.high > value.low:
+        title += f", {format(value.low, form)} to {format(value.high, form)}"
+        whisker = f"M{low:.1f} {middle:.1f}H{high:.1f}M{low:.1f} {middle - 4:.1f}v8M{high:.1f} {middle - 4:.1f}v8"
+        parts.append(element("path", class_="whisker", d=whisker))
+    left = value.value < 0
+    at = min(low, start) - 6 if left else max(high, end) + 6
+    parts.append(element("text", shown, class_="soft end" if left else "soft", x=at, y=middle + 4))
+    return element("g", element("title", title), *parts)
+
+
+def draw_columns(columns: Columns) -> Markup:
+    """Draw groups of vertical bars; a value stands above its bar where it fits."""
+    largest = max((value for values in columns.series.values() for value in values), default=0.0)
+    if not largest > 0:
+        return _EMPTY
+    parts, top = _legend(list(columns.series), columns.width)
+    top, left, right = top + 14, 46.0 if columns.log else 8.0, columns.width - 8.0
+    bottom = top + 160
+    decades = max(1, math.ceil(math.log10(largest + 1)))
+
+    def height(value: float) -> float:
+        if columns.log:
+            return (bottom - top) * max(math.log10(value), 0.04) / decades if value else 0.0
+        return (bottom - top) * value / largest
+
+    for decade in range(decades + 1 if columns.log else 1):
+        y = bottom - (bottom - top) * decade / decades
+        parts.append(element("line", class_="rule", x1=left, x2=right, y1=y, y2=y))
+        if columns.log:
+            parts.append(element("text", short_number(10**decade), class_="soft end", x=left - 8, y=y + 4))
+    step = (right - left) / len(columns.labels)
+    bar = min(step * 0.84 / len(columns.series), 60.0)
+    for place, label in enumerate(columns.labels):
+        middle = left + (place + 0.5) * step
+        for at, (name, values) in enumerate(columns.series.items()):
+            text, tall = format(values[place], columns.form), height(values[place])
+            x = middle + bar * (at - len(columns.series) / 2)
+            title = f"{columns.titles[place] if columns.titles else label}: {text}{f', {name}' if name else ''}"
+            group = [element("title", title), _rect(at, x, bottom - tall, bar, tall)]
+            if bar >= _CHAR * len(text) and values[place]:
+                group.append(element("text", text, class_="soft mid", x=x + bar / 2, y=bottom - tall - 5))
+            parts.append(element("g", *group))
+        parts.append(element("text", label, class_="soft mid", x=middle, y=bottom + 17))
+    parts.append(element("text", columns.x_label, class_="soft mid", x=(left + right) / 2, y=bottom + 36))
+    return _svg(columns.width, bottom + (42 if columns.x_label else 26), columns.title, parts)
+
+
+def draw_lines(lines: Lines) -> Markup:
+    """Draw curves with their points."""
+    points = [point for curve in lines.series.values() for point in curve]
+    if not points:
+        return _EMPTY
+    parts, top = _legend(list(lines.series), lines.width)
+    top += 14
+    left, right, bottom = 60.0, lines.width - 16.0, top + lines.height
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    low, high = min(ys), max(ys)
+    low = min(0.0, low) if lines.from_zero else low - (high - low or 1.0) * 0.1
+    high = high if high > low else low + 1.0
+    across, up = _scale(min(xs), max(xs), left + 12, right - 12), _scale(low, high, bottom, top)
+    for tick in _ticks(low, high):
+        parts.append(element("line", class_="rule", x1=left, x2=right, y1=up(tick), y2=up(tick)))
+        parts.append(element("text", format(tick, lines.form), class_="soft end", x=left - 8, y=up(tick) + 4))
+    marks = sorted(set(xs))
+    for x in marks if len(marks) <= 12 else _ticks(min(xs), max(xs)):
+        parts.append(element("text", f"{x:g}", class_="soft mid", x=across(x), y=bottom + 18))
+    for at, (name, curve) in enumerate(lines.series.items()):
+        path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in curve)
+        parts.append(element("polyline", class_=f"curve stroke-l{_colour(at)}", points=path))
+        for x, y in curve:
+            title = element("title", f"{name}: {format(y, lines.form)} at {x:g}")
+            parts.append(element("circle", title, class_=f"fill-l{_colour(at)}", cx=across(x), cy=up(y), r=4))
+    parts.append(element("text", lines.x_label, class_="soft mid", x=(left + right) / 2, y=bottom + 36))
+    parts.append(element("text", lines.y_label, class_="soft", x=4, y=top - 10))
+    return _svg(lines.width, bottom + 42, lines.title, parts)
+
+
+def draw_pyramid(pyramid: Pyramid) -> Markup:
+    """Draw the steps, the last on top."""
+    row, gap, full = 44, 5, pyramid.width * 0.48
+    largest = max((size for size, _, _ in pyramid.steps), default=0)
+    if not largest:
+        return _EMPTY
+    parts = []
+    for place, (size, title, subtitle) in reversed(list(enumerate(pyramid.steps))):
+        width = max(full * math.sqrt(size / largest), 6.0)
+        top, text = (len(pyramid.steps) - 1 - place) * (row + gap) + 1, full + 26
+        parts += [
+            element(
+                "rect", class_=f"fill-l{place % 8}", x=8 + (full - width) / 2, y=top, width=width, height=row, rx=6
+            ),
+            element("text", title, class_="strong", x=text, y=top + 19),
+            element("text", subtitle, class_="soft", x=text, y=top + 36),
+        ]
+    return _svg(pyramid.width, len(pyramid.steps) * (row + gap) + 2, pyramid.title, parts)
+
+
+def short_number(number: float) -> str:
+    """Return a number in few characters.
+
+    >>> short_number(2.5), short_number(31), short_number(1023), short_number(10_000)
+    ('2.5', '31', '1023', '10k')
+    """
+    if number >= 10_000:
+        return f"{number / 1000:.3g}k" if number < 1e6 else f"{number / 1e6:.3g}M"
+    return f"{number:g}"
+
+
+def _svg(width: int, height: float, label: str, parts: Iterable[Markup]) -> Markup:
+    return element("svg", *parts, viewBox=f"0 0 {width} {height:.0f}", role="img", aria_label=label)
+
+
+def _rect(colour: int, x: float, y: float, width: float, height: float) -> Markup:
+    return element("rect", class_=f"fill-l{_colour(colour)}", x=x, y=y, width=width, height=height, rx=2)
+
+
+def _legend(names: Sequence[str], width: int) -> tuple[list[Markup], float]:
+    """Return the names with their colours, in as many lines as they need, and the y below them; none for one name."""
+    parts: list[Markup] = []
+    if len(names) < 2:
+        return parts, 6.0
+    x, y = 4.0, 6.0
+    for at, name in enumerate(names):
+        shown = shorten(name, 40)
+        needed = 26 + _CHAR * len(shown)
+        if x + needed > width and x > 4:
+            x, y = 4.0, y + 20
+        parts += [_rect(at, x, y, 11, 11), element("text", shown, class_="soft", x=x + 16, y=y + 10)]
+        x += needed
+    return parts, y + 28
+
+
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    """Return the linear map of [low, high] to [start, end]."""
+    return lambda value: start + (end - start) * (value - low) / ((high - low) or 1)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return about five round values of [low, high]: multiples of 1, 2, 4, 5 or 8 times a power of ten."""
+    rough = (high - low) / 5 or 1.0
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 4, 5, 8, 10) if factor * power >= rough * (1 - 1e-9))
+    return [round(step * place, 12) for place in range(math.ceil(low / step), math.floor(high / step + 1e-9) + 1)]
+
+
+def _colour(number: int) -> int:
+    return _COLOURS[number % len(_COLOURS)]

@@ -1,0 +1,144 @@
+"""Sections of a page as plain values. The templates escape all texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hirag_dist.types.statistics import Interval
+
+
+class Formatted(str):
+    """A number that is formatted already; a table aligns it as a number."""
+
+    __slots__ = ()
+
+
+Cell = str | int | float | bool | None | Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Paragraphs."""
+
+    title: str
+    paragraphs: Sequence[str]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table. Columns without a text are right-aligned; None is a dash.
+
+    Attributes:
+        note: a sentence below the title.
+        form: format specification of floats and intervals.
+        foot: the last row, such as a total.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+    form: str = ".3f"
+    foot: Sequence[Cell] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Horizontal bars, optionally with intervals; negative values extend to the left of zero.
+
+    Attributes:
+        series: name → (label, value) of each bar, in order; the same label in several series is one group. NaN is
+            drawn as no bar.
+        form: format specification of the values.
+        whole: the largest possible value, such as 1 for shares; None takes the largest one present.
+        width: of the drawing, in its own units; a narrow card takes a narrow drawing.
+    """
+
+    title: str
+    series: Mapping[str, Sequence[tuple[str, Interval | float]]]
+    note: str = ""
+    form: str = ".1%"
+    whole: float | None = 1.0
+    width: int = 720
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Vertical bars over categories, such as a histogram.
+
+    Attributes:
+        labels: of the categories, from left to right.
+        series: name → a value of each category, not negative.
+        form: format specification of the values.
+        log: the scale is logarithmic; values are counts.
+        titles: of the categories where they differ from the labels, for the description of a bar.
+    """
+
+    title: str
+    labels: Sequence[str]
+    series: Mapping[str, Sequence[float]]
+    x_label: str = ""
+    form: str = ",.0f"
+    log: bool = False
+    titles: Sequence[str] | None = None
+    note: str = ""
+    width: int = 520
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Curves over numbers, with joined points.
+
+    Attributes:
+        series: name → (x, y) of each point, in order.
+        form: format specification of the values.
+        from_zero: the vertical axis begins at zero, or below it.
+        height: of the area between the axes.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Mapping[str, Sequence[tuple[float, float]]]
+    note: str = ""
+    form: str = ".3g"
+    from_zero: bool = True
+    width: int = 720
+    height: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A square of shares, each row against each column, shaded by the distance from the middle.
+
+    Attributes:
+        names: of rows and columns.
+        cells: names × names; None where there is none, as on the diagonal.
+        middle: the value without a shade, such as 0.5 for win rates.
+    """
+
+    title: str
+    names: Sequence[str]
+    cells: Sequence[Sequence[float | None]]
+    note: str = ""
+    form: str = ".0%"
+    middle: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Pyramid:
+    """Centred bars, the first at the bottom; the width of a bar is proportional to the square root of its size.
+
+    Attributes:
+        steps: (size, title, subtitle) of each bar.
+    """
+
+    title: str
+    steps: Sequence[tuple[int, str, str]]
+    note: str = ""
+    width: int = 520
+
+
+Section = Text | Table | Bars | Columns | Lines | Matrix | Pyramid
