@@ -1,3 +1,113 @@
-"""hirag_dist: distributed retrieval-augmented generation with hierarchical knowledge (HiRAG, arXiv 2503.10150)."""
+"""Distributed retrieval-augmented generation with hierarchical knowledge (HiRAG, arXiv 2503.10150).
+
+Build an index, open it, ask:
+
+    import hirag_dist as hd
+
+    hd.build_index("my-docs/", "my-index")
+    with hd.open_index("my-index") as index:
+        print(index.answer("What ties the two projects together?"))
+
+The names of `__all__` are the public API; they are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from hirag_dist.api.build import build_index, build_index_async, plan_build
+    from hirag_dist.api.config import load_config
+    from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
+    from hirag_dist.client import AsyncHiragClient, HiragClient
+    from hirag_dist.composition.indexing import IndexResult
+    from hirag_dist.config.model import Config
+    from hirag_dist.errors import (
+        BackendUnavailable,
+        BudgetReached,
+        ConfigError,
+        HiragError,
+        IndexBusy,
+        InputError,
+        InvalidQuery,
+        ModelError,
+        ServiceError,
+        SnapshotError,
+        SnapshotNotFound,
+        StageFailed,
+    )
+    from hirag_dist.indexing.cost_estimate import CostEstimate
+    from hirag_dist.types import Answer, Citation, IndexInfo, Query, Retrieval
+
+_MODULES = {
+    "hirag_dist.api.build": ("build_index", "build_index_async", "plan_build"),
+    "hirag_dist.api.config": ("load_config",),
+    "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
+    "hirag_dist.client": ("AsyncHiragClient", "HiragClient"),
+    "hirag_dist.composition.indexing": ("IndexResult",),
+    "hirag_dist.config.model": ("Config",),
+    "hirag_dist.errors": (
+        "BackendUnavailable",
+        "BudgetReached",
+        "ConfigError",
+        "HiragError",
+        "IndexBusy",
+        "InputError",
+        "InvalidQuery",
+        "ModelError",
+        "ServiceError",
+        "SnapshotError",
+        "SnapshotNotFound",
+        "StageFailed",
+    ),
+    "hirag_dist.indexing.cost_estimate": ("CostEstimate",),
+    "hirag_dist.types": ("Answer", "Citation", "IndexInfo", "Query", "Retrieval"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "Answer",
+    "AsyncHiragClient",
+    "AsyncIndex",
+    "BackendUnavailable",
+    "BudgetReached",
+    "Citation",
+    "Config",
+    "ConfigError",
+    "CostEstimate",
+    "HiragClient",
+    "HiragError",
+    "Index",
+    "IndexBusy",
+    "IndexInfo",
+    "IndexResult",
+    "InputError",
+    "InvalidQuery",
+    "ModelError",
+    "Query",
+    "Retrieval",
+    "ServiceError",
+    "SnapshotError",
+    "SnapshotNotFound",
+    "StageFailed",
+    "__version__",
+    "build_index",
+    "build_index_async",
+    "load_config",
+    "open_index",
+    "open_index_async",
+    "plan_build",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,10 +7,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from hirag_dist.config.loader import load_config
+from hirag_dist.config import loader
 from hirag_dist.config.model import Config
 
 ConfigLike: TypeAlias = Config | str | Path | Mapping[str, Any] | None
+
+
+def load_config(path: str | Path | None = None, **overrides: Any) -> Config:
+    """Return the effective configuration of a YAML file, the environment and overrides.
+
+    Args:
+        path: a YAML file; None for the defaults.
+        overrides: sections and keys, as in `load_config("hirag.yaml", retrieval={"top_n": 30})`; they take precedence.
+
+    Raises:
+        ConfigError: the file cannot be read, a key is unknown, or a value is out of bounds.
+    """
+    return loader.load_config(None if path is None else str(path), os.environ, dict(_leaves(overrides))).config
 
 
 def as_config(config: ConfigLike) -> Config:
@@ -27,8 +40,8 @@ def as_config(config: ConfigLike) -> Config:
     if isinstance(config, Config):
         return config
     if isinstance(config, Mapping):
-        return load_config(None, os.environ, dict(_leaves(config))).config
-    return load_config(None if config is None else str(config), os.environ).config
+        return loader.load_config(None, os.environ, dict(_leaves(config))).config
+    return load_config(config)
 
 
 _WHOLE = "llm.endpoints"  # endpoint names and their `extra_body` may hold dots

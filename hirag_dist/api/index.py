@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from contextlib import aclosing
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 
 def open_index(
-    index: str,
+    index: str | Path,
     *,
     config: ConfigLike = None,
     snapshot: str | None = None,
@@ -63,7 +64,7 @@ def open_index(
 
 
 async def open_index_async(
-    index: str,
+    index: str | Path,
     *,
     config: ConfigLike = None,
     snapshot: str | None = None,
@@ -72,7 +73,7 @@ async def open_index_async(
 ) -> AsyncIndex:
     """Open an index in the running event loop; arguments and errors as `open_index`."""
     loaded = as_config(config)
-    store = Store(index)
+    store = Store(str(index))
 
     def load() -> QueryEngine:
         opened = open_snapshot(store, snapshot)
@@ -194,7 +195,7 @@ class Index:
         self.close()
 
     def __repr__(self) -> str:
-        return repr(self._index).removeprefix("Async")
+        return repr(self._index).replace("<AsyncIndex", "<Index", 1)
 
     def _repr_html_(self) -> str:
         return self._index._repr_html_()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Literal
 
 from hirag_dist.composition.build import make_batches, make_executor, resolve
@@ -28,6 +29,7 @@ from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
+from hirag_dist.types.notebook import table_html
 
 logger = logging.getLogger(__name__)
 Action = Literal["index", "import", "retry"]
@@ -58,7 +60,7 @@ class BuildOptions:
         return {"max_usd": self.max_usd, "max_tokens": self.max_tokens}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class IndexResult:
     """Outcome of a build.
 
@@ -101,6 +103,17 @@ class IndexResult:
     def complete(self) -> bool:
         """Whether the snapshot has no open dead letters."""
         return self.manifest.complete
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{self.manifest.counts[name]:,} {name}" for name in ("documents", "entities", "reports"))
+        state = "complete" if self.complete else f"{self.dead_letters:,} dead letters"
+        return f"<IndexResult {self.index_uri!r} snapshot {self.snapshot_id}: {counts}, {state}, {self.seconds:.1f} s>"
+
+    def _repr_html_(self) -> str:
+        rows = [(row["layer"], row["n_entities"], row["n_clusters"], row["decision"]) for row in self.layers]
+        layers = table_html("Layers", ("layer", "entities", "clusters", "decision"), rows)
+        usage = [(row["stage"], row["model"], row["calls"], f"${row['cost_usd']:.4f}") for row in self.usage]
+        return f"<p>{escape(repr(self))}</p>{layers}" + table_html("Cost", ("stage", "model", "calls", "cost"), usage)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON-ready values, the output of `hirag-dist index --json`."""

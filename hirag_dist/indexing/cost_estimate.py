@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from hirag_dist.config.model import META_TYPES, Config, EndpointConfig, RoleTarget
 from hirag_dist.core.entities.claims import claims_request
@@ -29,6 +30,7 @@ from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.llm.batch_api import BATCH_PRICE
 from hirag_dist.readers import Document, ReadOptions, find_inputs, read_source
+from hirag_dist.types.notebook import table_html
 
 ENTITIES_PER_TOKEN = 0.0133  # distinct, of layer 0
 EXTRACT_OUT_PER_TOKEN = 2.5  # of the text; the least a call writes is LEAST_OUT
@@ -75,9 +77,9 @@ class StageEstimate:
     latency_s: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CostEstimate:
-    """The whole estimate.
+    """Estimate of a whole build.
 
     Attributes:
         unreadable: (name, reason) of what could not be read.
@@ -93,6 +95,27 @@ class CostEstimate:
     unreadable: tuple[tuple[str, str], ...]
     stages: tuple[StageEstimate, ...]
     seconds: float
+
+    @property
+    def calls(self) -> int:
+        """Calls of all stages."""
+        return sum(stage.calls for stage in self.stages)
+
+    @property
+    def cost_usd(self) -> float:
+        """Cost of all stages."""
+        return sum(stage.cost_usd for stage in self.stages)
+
+    def __repr__(self) -> str:
+        return (
+            f"<CostEstimate {self.documents:,} documents, {self.chunks:,} chunks, {self.tokens:,} tokens: "
+            f"{self.calls:,} calls, ${self.cost_usd:.2f}, at least {self.seconds:.0f} s>"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [(s.stage, s.endpoint, s.calls, s.input_tokens, s.output_tokens, s.cost_usd) for s in self.stages]
+        columns = ("stage", "endpoint", "calls", "input tokens", "output tokens", "USD")
+        return f"<p>{escape(repr(self))}</p>" + table_html("Stages", columns, rows)
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,16 @@ def retrieval_html(retrieval: Retrieval) -> str:
     parts = [f"<p><b>{escape(retrieval.question)}</b> <small>mode {escape(retrieval.mode)}</small></p>"]
     if retrieval.local:
         rows = [(item.name, item.type, item.layer, _score(item.score), item.description) for item in retrieval.local]
-        parts.append(_table("Local: entities", ("entity", "type", "layer", "similarity", "description"), rows))
+        parts.append(table_html("Local: entities", ("entity", "type", "layer", "similarity", "description"), rows))
     if retrieval.communities:
         communities = [(item.title, item.level, item.hits, item.report) for item in retrieval.communities]
-        parts.append(_table("Global: community reports", ("community", "level", "hits", "report"), communities))
+        parts.append(table_html("Global: community reports", ("community", "level", "hits", "report"), communities))
     paths = [(" → ".join(path.entity_names),) for path in retrieval.paths if path.connected]
     if paths:
-        parts.append(_table("Bridge: shortest paths", ("path",), paths))
+        parts.append(table_html("Bridge: shortest paths", ("path",), paths))
     if retrieval.sources:
         sources = [(item.title, f"{item.start}–{item.end}", item.text) for item in retrieval.sources]
-        parts.append(_table("Sources", ("document", "characters", "text"), sources))
+        parts.append(table_html("Sources", ("document", "characters", "text"), sources))
     return "".join(parts)
 
 
@@ -37,7 +37,7 @@ def answer_html(answer: Answer) -> str:
     if not answer.citations:
         return paragraphs
     rows = [(citation.ref, citation.kind, citation.title) for citation in answer.citations]
-    return paragraphs + _table("Citations", ("reference", "kind", "title"), rows)
+    return paragraphs + table_html("Citations", ("reference", "kind", "title"), rows)
 
 
 def index_html(uri: str, info: IndexInfo) -> str:
@@ -45,14 +45,15 @@ def index_html(uri: str, info: IndexInfo) -> str:
     rows = [(layer["layer"], f"{layer['n_entities']:,}", f"{layer['n_clusters']:,}") for layer in info.layers]
     counts = ", ".join(f"{n:,} {escape(name)}" for name, n in info.counts.items())
     head = f"<p><b>{escape(uri)}</b> <small>snapshot {escape(info.snapshot_id)}: {counts}</small></p>"
-    return head + _table("Layers", ("layer", "entities", "clusters"), rows)
+    return head + table_html("Layers", ("layer", "entities", "clusters"), rows)
 
 
 def _score(score: float | None) -> str:
     return "" if score is None else f"{score:.2f}"
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Iterable[object]]) -> str:
+def table_html(title: str, columns: Sequence[str], rows: Sequence[Iterable[object]]) -> str:
+    """Return a table of the first rows, with the number of rows left out."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(_short(str(cell)))}</td>" for cell in row) + "</tr>" for row in rows[:MAX_ROWS]

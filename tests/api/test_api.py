@@ -1,0 +1,147 @@
+"""Build, open and question an index from Python, with the built-in model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hirag_dist as hd
+
+CONFIG = {"execution": {"executor": "inline"}}
+TEXTS = {
+    "harbour.md": "Ada Byron founded the Harbour Company in Bristol. The Harbour Company bought the ship Meridian. "
+    "The Meridian sailed from Bristol to Lisbon under Captain Reyes.",
+    "letters.md": "Captain Reyes wrote letters to Ada Byron from Lisbon. The letters describe the storm that damaged "
+    "the Meridian. Bristol newspapers printed the letters.",
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[hd.IndexResult, list[object]]:
+    events: list[object] = []
+    folder = tmp_path_factory.mktemp("index")
+    return hd.build_index(corpus, folder, config=CONFIG, progress=events.append), events
+
+
+@pytest.fixture(scope="module")
+def index(built: tuple[hd.IndexResult, list[object]]) -> Iterator[hd.Index]:
+    with hd.open_index(built[0].index_uri) as opened:
+        yield opened
+
+
+def test_a_build_reports_its_snapshot_and_its_progress(built: tuple[hd.IndexResult, list[object]]) -> None:
+    result, events = built
+    assert result.complete
+    assert result.manifest.counts["documents"] == 2
+    assert {type(event).__name__ for event in events} >= {"StageStarted", "TaskFinished", "StageFinished"}
+    assert repr(result).startswith(f"<IndexResult {result.index_uri!r} snapshot {result.snapshot_id}: 2 documents")
+
+
+def test_a_second_build_runs_no_stage(built: tuple[hd.IndexResult, list[object]], corpus: Path) -> None:
+    again = hd.build_index([corpus], built[0].index_uri, config=CONFIG)
+    assert (again.snapshot_id, again.stages_run, again.changed) == (built[0].snapshot_id, 0, False)
+
+
+def test_a_build_inside_a_running_event_loop(built: tuple[hd.IndexResult, list[object]], corpus: Path) -> None:
+    async def both() -> list[str]:
+        blocking = hd.build_index(corpus, built[0].index_uri, config=CONFIG)  # as a notebook cell calls it
+        awaited = await hd.build_index_async(corpus, built[0].index_uri, config=CONFIG)
+        return [blocking.snapshot_id, awaited.snapshot_id]
+
+    assert asyncio.run(both()) == [built[0].snapshot_id] * 2
+
+
+def test_a_plan_makes_no_index(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    estimate = hd.plan_build(corpus, config=CONFIG)
+    assert (estimate.documents, estimate.chunks) == (2, 2)
+    assert estimate.calls > 2
+    assert repr(estimate).startswith("<CostEstimate 2 documents, 2 chunks")
+    assert not list(tmp_path.iterdir())
+
+
+def test_retrieval_and_answer(index: hd.Index) -> None:
+    found = index.retrieve("Who founded the Harbour Company?", top_n=3)
+    assert len(found.local) == 3
+    assert found.sources
+    answer = index.answer(hd.Query("Who founded the Harbour Company?"), mode="naive")
+    assert "Ada Byron" in str(answer)
+    assert answer.citations
+    assert answer.retrieval.mode == "naive"
+
+
+def test_streams_end_with_everything(index: hd.Index) -> None:
+    levels = [level for level, _ in index.retrieve_stream("Where did the Meridian sail?")]
+    assert levels[-1] == "done"
+    assert "local" in levels
+    *parts, last = index.answer_stream("Where did the Meridian sail?")
+    assert isinstance(parts[0], hd.Retrieval)
+    assert isinstance(last, hd.Answer)
+    assert "".join(part for part in parts if isinstance(part, str)).strip() == last.text.strip()
+
+
+def test_a_stream_may_be_left_early(index: hd.Index) -> None:
+    stream = index.answer_stream("Where did the Meridian sail?")
+    next(stream)
+    stream.close()
+    assert index.retrieve("Where did the Meridian sail?").local
+
+
+def test_results_are_shown_in_notebooks_with_texts_escaped(index: hd.Index) -> None:
+    found = index.retrieve("What of <b>Lisbon</b>?")
+    assert "&lt;b&gt;Lisbon" in found._repr_html_()
+    assert "<table>" in found._repr_html_()
+    assert "Citations" in index.answer("Who founded the Harbour Company?")._repr_html_()
+    assert index.info.snapshot_id in index._repr_html_()
+    assert repr(index).startswith("<Index ")
+
+
+def test_wrong_options_and_questions_are_refused(index: hd.Index) -> None:
+    with pytest.raises(TypeError, match="top_k"):
+        index.retrieve("Who?", top_k=3)  # type: ignore[call-arg]
+    with pytest.raises(hd.InvalidQuery, match="empty"):
+        index.retrieve(" ")
+    with pytest.raises(hd.InvalidQuery, match="no 'fast'"):
+        index.retrieve("Who?", mode="fast")
+
+
+def test_an_index_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(hd.SnapshotNotFound):
+        hd.open_index(tmp_path)
+
+
+def test_a_closed_index_says_so(built: tuple[hd.IndexResult, list[object]]) -> None:
+    opened = hd.open_index(built[0].index_uri)
+    opened.close()
+    opened.close()
+    with pytest.raises(hd.HiragError, match="closed"):
+        opened.retrieve("Who?")
+    assert "closed" in repr(opened)
+
+
+async def test_the_asynchronous_index(built: tuple[hd.IndexResult, list[object]]) -> None:
+    async with await hd.open_index_async(built[0].index_uri) as index:
+        found = await asyncio.gather(*(index.retrieve("Who is Captain Reyes?") for _ in range(3)))
+        assert len({item.local[0].entity_id for item in found}) == 1
+        assert [level async for level, _ in index.retrieve_stream("Who is Captain Reyes?")][-1] == "done"
+        assert isinstance([part async for part in index.answer_stream("Who is Captain Reyes?")][-1], hd.Answer)
+
+
+def test_configurations_are_files_mappings_or_models(tmp_path: Path) -> None:
+    file = tmp_path / "hirag.yaml"
+    file.write_text("retrieval: {top_n: 7}\n", encoding="utf-8")
+    assert hd.load_config(file).retrieval.top_n == 7
+    assert hd.load_config(file, retrieval={"top_n": 9}).retrieval.top_n == 9
+    with pytest.raises(hd.ConfigError, match="did you mean top_n"):
+        hd.load_config(retrieval={"top_nn": 9})
