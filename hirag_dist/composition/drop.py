@@ -16,7 +16,7 @@ from hirag_dist.indexing.publish import republish
 from hirag_dist.storage.layout import BUILD, DROPPED, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.manifest import Manifest, parse_manifest
-from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot, read_current
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
 
@@ -100,7 +100,8 @@ def _publish(store: Store, lock: BuildLock, record: Mapping[str, Any] | None) ->
     own_id = published(store, record)
     if own_id is None:
         return None, False
-    served = current_id(store)
+    before = read_current(store)
+    served = before.snapshot_id
     is_live = served is not None and _same_but_for_letters(store, served, own_id)
     snapshot = open_snapshot(store, served if is_live else own_id)
     drops = load_drops(store)
@@ -108,7 +109,7 @@ def _publish(store: Store, lock: BuildLock, record: Mapping[str, Any] | None) ->
     changed = False
     with lock.fenced():
         if is_live and served != manifest.snapshot_id:
-            make_current(store, manifest.snapshot_id)
+            make_current(store, manifest.snapshot_id, before)
             changed = True
         if record is not None and own_id != manifest.snapshot_id:
             store.write_json(BUILD, store.read_json(BUILD) | {"snapshot": manifest.snapshot_id})

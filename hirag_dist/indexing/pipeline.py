@@ -39,7 +39,7 @@ from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import DROPPED
 from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
-from hirag_dist.storage.snapshot.reader import current_id
+from hirag_dist.storage.snapshot.reader import read_current
 from hirag_dist.storage.snapshot.writer import make_current
 
 log = logging.getLogger(__name__)
@@ -183,16 +183,16 @@ class Build:
 
     def _publish(self, parts: SnapshotContents) -> BuildResult:
         store = self._run.store
-        before = current_id(store)
         manifest = publish(
             self._run, parts, embedder=self._resolved.embedder, dim=self._resolved.dim, build=self._provenance()
         )
         own_id = manifest.snapshot_id
         kept_current_id = None if self._force_current else rolled_back_to(store, own_id)
-        changed = before != own_id and kept_current_id is None
+        before = read_current(store)
+        changed = before.snapshot_id != own_id and kept_current_id is None
         if changed:
             with self._run.fence():
-                make_current(store, own_id)
+                make_current(store, own_id, before)
         counts = manifest.counts
         n_dropped = counts.get(DROPPED, 0)
         return BuildResult(manifest, changed, self._run.stages_run, counts["rejects"], n_dropped, kept_current_id)

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from hirag_dist.errors import StoreError
+from hirag_dist.storage.conditional_put import S3ConditionalPut
 from hirag_dist.storage.file_locks import FileLock, append_durably, lock_file, sync_folder
 
 _TEMPORARY = ".tmp-"
@@ -172,6 +174,44 @@ class Store:
             self._fs.open_output_stream(target, compression=None) as stream,
         ):
             stream.write(data)
+
+    def read_version(self, path: str) -> tuple[bytes, str] | None:
+        """Return a file's bytes and version, for `replace`; None where there is no such file."""
+        if self._conditional is not None:
+            with self._errors("read", path):
+                return self._conditional.read(path)
+        try:
+            data = self.read_bytes(path)
+        except StoreError:
+            if self.exists(path):
+                raise
+            return None
+        return data, hashlib.sha256(data).hexdigest()
+
+    def replace(self, path: str, data: bytes, version: str | None) -> str | None:
+        """Write a file whole if it still has the version that was read.
+
+        On S3 the comparison and the write are one request. Elsewhere another process can write between the two: on a
+        folder `BuildLock.fenced` excludes that; other filesystems of pyarrow have nothing that does.
+
+        Args:
+            version: None: write only where there is no such file.
+
+        Returns:
+            The new version; None, and nothing is written, where the file has another version.
+        """
+        with self._errors("write", path):
+            if self._conditional is not None:
+                return self._conditional.replace(path, data, version)
+        current = self.read_version(path)
+        if (current and current[1]) != version:
+            return None
+        self.write_bytes(path, data)
+        return hashlib.sha256(data).hexdigest()
+
+    @cached_property
+    def _conditional(self) -> S3ConditionalPut | None:
+        return S3ConditionalPut(self._fs, self.root) if isinstance(self._fs, fs.S3FileSystem) else None
 
     def write_json(self, path: str, value: Any, *, compact: bool = False) -> None:
         """Write a JSON file whole, keys sorted.

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from hirag_dist.errors import IndexBusy, StoreError
 from hirag_dist.storage.lock import BuildLock, LockTiming
+from hirag_dist.storage.snapshot.reader import current_id, read_current
+from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
+from tests.storage.s3_server import S3Server, s3_server
 
 HOLDER = """
 import sys
@@ -23,7 +28,7 @@ from hirag_dist.errors import IndexBusy
 from hirag_dist.storage.lock import BuildLock, LockTiming
 from hirag_dist.storage.store import Store
 store = Store(sys.argv[1])
-with BuildLock(store, pace=LockTiming(beat_s=0.02)) as lock:
+with BuildLock(store, timing=LockTiming(beat_s=0.02)) as lock:
     print("held", flush=True)
     for line in sys.stdin:
         try:
@@ -106,7 +111,7 @@ class TestHolding:
 
     def test_the_heart_beats(self, store: Store) -> None:
         clock = Clock()
-        with BuildLock(store, clock=clock, pace=LockTiming(beat_s=0.005)) as lock:
+        with BuildLock(store, clock=clock, timing=LockTiming(beat_s=0.005)) as lock:
             since = store.read_json("run.lock")
             clock.now += 100
             give_up_at = time.monotonic() + 120
@@ -195,7 +200,7 @@ class TestTakenOver:
 
     def test_the_heartbeat_does_not_take_it_back(self, store: Store, caplog: pytest.LogCaptureFixture) -> None:
         later = holder(token="other", epoch=10**15)
-        with BuildLock(store, pace=LockTiming(beat_s=0.005)) as lock:
+        with BuildLock(store, timing=LockTiming(beat_s=0.005)) as lock:
             give_up_at = time.monotonic() + 120
             while not [record for record in caplog.records if "taken over" in record.message]:
                 store.write_json("run.lock", later)  # again: a beat may just have been on its way over it
@@ -266,33 +271,120 @@ class TestTakenOver:
             pass
 
 
-def test_on_an_object_store_one_of_two_that_start_together_wins(tmp_path: Path) -> None:
-    """There each writes, waits, and looks whose lock is there. Played on a folder that says it is none."""
+CONTENDER = """
+import sys
+from hirag_dist.errors import IndexBusy
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.store import Store
+for line in sys.stdin:
+    lock = BuildLock(Store(line.strip()))
+    try:
+        lock.__enter__()
+    except IndexBusy as error:
+        print(error, flush=True)
+        sys.stdin.readline()
+        continue
+    print("held", flush=True)
+    sys.stdin.readline()
+    lock.check()
+    lock.__exit__(None, None, None)
+"""
 
-    class Objects(Store):
-        @property
-        def local(self) -> None:
-            return None
 
-        def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
-            Path(self.root, path).write_bytes(data)
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[S3Server, str]]:
+    with s3_server() as running:
+        yield running
 
-    store = Objects(str(tmp_path))
-    clock = Clock()
-    second = BuildLock(store, clock=clock, sleep=clock.sleep)
-    won: list[bool] = []
 
-    def meanwhile() -> None:  # while the first waits, the second, which had looked before it wrote, writes
-        if not won:
-            won.append(True)
-            store.delete("run.lock")
+class TestOnS3:
+    def test_one_of_two_processes_that_start_together_wins(self, server: tuple[S3Server, str]) -> None:
+        app, uri = server
+        command = [sys.executable, "-c", CONTENDER]
+        with ExitStack() as stack:
+            processes = [
+                stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+                for _ in range(2)
+            ]
+            for number in range(200):
+                app.delay_s = 1.5 if number == 100 else 0.0
+                results = race(processes, uri.replace("index", f"index-{number % 20}"))
+                assert results[0] == "held", results
+                assert re.search("started at the same moment|is being built by process", results[1]), results
+            for process in processes:
+                assert process.stdin is not None
+                process.stdin.close()
+
+    def test_a_dead_holder_is_taken_over_by_one_of_two(self, server: tuple[S3Server, str]) -> None:
+        _, uri = server
+        store = Store(uri.replace("index", "dead"))
+        store.write_json("run.lock", holder(beat=0.0))
+        first = BuildLock(store)
+        second = BuildLock(TakenMeanwhile(uri.replace("index", "dead"), first))
+        with pytest.raises(IndexBusy, match="started at the same moment"):
             second.__enter__()
+        first.check()
+        first.__exit__(None, None, None)
+        assert not store.exists("run.lock")
 
-    clock.meanwhile = meanwhile
-    with pytest.raises(IndexBusy, match="started at the same moment"):
-        BuildLock(store, clock=clock, sleep=clock.sleep).__enter__()
-    second.check()
-    second.__exit__(None, None, None)
-    assert not store.exists("run.lock")
-    with BuildLock(store, clock=clock, sleep=clock.sleep) as third:
-        third.check()
+    def test_a_late_publication_is_refused(self, server: tuple[S3Server, str]) -> None:
+        _, uri = server
+        store = Store(uri.replace("index", "late"))
+        with BuildLock(store) as lock:
+            before = read_current(store)
+            with lock.fenced():
+                make_current(store, "of-the-later-build")
+                with pytest.raises(IndexBusy, match="another process has written current"):
+                    make_current(store, "of-the-stopped-build", before)
+            assert current_id(store) == "of-the-later-build"
+
+    def test_a_write_whose_response_was_lost_counts(self, server: tuple[S3Server, str]) -> None:
+        _, uri = server
+
+        class Deaf(Store):
+            def replace(self, path: str, data: bytes, version: str | None) -> str | None:
+                super().replace(path, data, version)
+                return None
+
+        with BuildLock(Deaf(uri.replace("index", "deaf"))) as lock:
+            lock.check()
+
+    def test_a_server_without_conditional_puts_is_warned_of(
+        self, server: tuple[S3Server, str], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        app, uri = server
+        app.ignores_conditions = True
+        with BuildLock(Store(uri.replace("index", "old"))):
+            pass
+        app.ignores_conditions = False
+        assert [record.message for record in caplog.records if "ignores If-None-Match" in record.message]
+
+
+class TakenMeanwhile(Store):
+    """A store on which another build takes the lock after it was read."""
+
+    def __init__(self, uri: str, other: BuildLock) -> None:
+        super().__init__(uri)
+        self._other: BuildLock | None = other
+
+    def read_version(self, path: str) -> tuple[bytes, str] | None:
+        found = super().read_version(path)
+        other, self._other = self._other, None
+        if other is not None:
+            other.__enter__()
+        return found
+
+
+def race(processes: list[subprocess.Popen[str]], uri: str) -> list[str]:
+    """Return what two contenders for a lock print, that of the holder first; both have left when it returns."""
+    for process in processes:
+        assert process.stdin is not None
+        print(uri, file=process.stdin, flush=True)
+    results = []
+    for process in processes:
+        assert process.stdout is not None
+        results.append(process.stdout.readline().strip())
+    for process in processes:
+        assert process.stdin is not None
+        print(file=process.stdin, flush=True)
+    return sorted(results, key=lambda result: result != "held")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +51,21 @@ _SCHEMAS: dict[str, pa.Schema] = {
     SUMMARY_SOURCES: schemas.SUMMARY_SOURCES,
 }
 _ADDED = {"documents": ("source_ids",)}  # lists that the first snapshots did not have: empty in them
+
+
+class CurrentPointer(NamedTuple):
+    """The file `current`: the snapshot being served, and the version of the file for a conditional write."""
+
+    snapshot_id: str | None
+    version: str | None
+
+
+def read_current(store: Store) -> CurrentPointer:
+    """Return the pointer to the snapshot being served; both fields are None where nothing is published."""
+    found = store.read_version(CURRENT)
+    if found is None:
+        return CurrentPointer(None, None)
+    return CurrentPointer(found[0].decode("utf-8", "replace").strip(), found[1])
 
 
 def current_id(store: Store) -> str | None:

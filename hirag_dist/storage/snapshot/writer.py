@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import hirag_dist
+from hirag_dist.errors import IndexBusy
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import (
     CONTENT_TABLES,
@@ -30,6 +31,7 @@ from hirag_dist.storage.serving.text_columns import BATCH_ROWS
 from hirag_dist.storage.serving.writer import SERVING, write_serving
 from hirag_dist.storage.snapshot.history import note_current
 from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest, parse_manifest, snapshot_id
+from hirag_dist.storage.snapshot.reader import CurrentPointer, read_current
 from hirag_dist.storage.store import Store
 
 
@@ -94,10 +96,23 @@ def write_snapshot(
     return manifest
 
 
-def make_current(store: Store, own_id: str) -> None:
-    """Go live: name the snapshot that is served from now on, and note since when."""
-    note_current(store)  # what was written there by hand
-    store.write_bytes(CURRENT, f"{own_id}\n".encode())
+def make_current(store: Store, snapshot_id: str, before: CurrentPointer | None = None) -> None:
+    """Go live: name the snapshot that is served from now on, and note since when.
+
+    Args:
+        before: the pointer as it was read before the build's lock was checked; None: read now.
+
+    Raises:
+        IndexBusy: the pointer is another one by now, so this build was taken over after its check.
+    """
+    if before is None:
+        before = read_current(store)
+    note_current(store)  # an entry for a `current` that was written by hand
+    if store.replace(CURRENT, f"{snapshot_id}\n".encode(), before.version) is None:
+        raise IndexBusy(
+            f"another process has written {CURRENT} of {store.uri} meanwhile: {snapshot_id} is published and not "
+            "served; run the command again"
+        )
     note_current(store, made=True)
 
 

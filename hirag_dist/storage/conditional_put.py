@@ -1,0 +1,118 @@
+"""Compare-and-swap of small objects on S3: an object is replaced only if it still has the version that was read.
+
+pyarrow.fs (26) has no conditional put. These few requests go through obstore instead, with the endpoint, region and
+credentials of the pyarrow filesystem that everything else uses.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyarrow import fs
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig, S3Config, S3Store
+
+_RETRY: RetryConfig = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}  # a heartbeat must not be late by a minute
+
+
+class S3ConditionalPut:
+    """Reads and conditionally replaces objects below one root."""
+
+    def __init__(self, filesystem: fs.S3FileSystem, root: str) -> None:
+        """Open the bucket.
+
+        Args:
+            filesystem: where the options come from.
+            root: bucket and folder, as pyarrow.fs writes them.
+        """
+        self._store = _open(filesystem, root)
+
+    def read(self, path: str) -> tuple[bytes, str] | None:
+        """Return an object and its version (ETag), None where there is no such object."""
+        import obstore
+
+        with _os_errors():
+            try:
+                found = obstore.get(self._store, path)
+                return bytes(found.bytes()), found.meta["e_tag"] or ""
+            except FileNotFoundError:
+                return None
+
+    def replace(self, path: str, data: bytes, version: str | None) -> str | None:
+        """Write an object if it has this version, or is absent where the version is None.
+
+        Returns:
+            The new version; None where the object has another version.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        with _os_errors():
+            try:
+                put = obstore.put(self._store, path, data, mode="create" if version is None else {"e_tag": version})
+            except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+                return None
+            return put["e_tag"] or ""
+
+
+def _open(filesystem: fs.S3FileSystem, root: str) -> S3Store:
+    from obstore.store import S3Store
+
+    options: dict[str, Any] = filesystem.__reduce__()[1][0]  # the only way to read what a URI's query set
+    bucket, _, prefix = root.partition("/")
+    config: S3Config = {
+        "region": filesystem.region,
+        "virtual_hosted_style_request": bool(options["force_virtual_addressing"] or not options["endpoint_override"]),
+        "skip_signature": options["anonymous"],
+    }
+    if options["endpoint_override"]:
+        scheme = options["scheme"] or "https"
+        config["endpoint"] = options["endpoint_override"]
+        if "://" not in config["endpoint"]:
+            config["endpoint"] = f"{scheme}://{config['endpoint']}"
+    if options["access_key"]:
+        config |= _credentials(options["access_key"], options["secret_key"], options["session_token"])
+    elif not os.environ.get("AWS_ACCESS_KEY_ID"):
+        config |= _shared_credentials()
+    client: ClientConfig = {"allow_http": options["scheme"] == "http"}
+    if options["tls_ca_file_path"]:
+        client["root_certificate"] = Path(options["tls_ca_file_path"]).read_bytes()
+    with _os_errors():
+        return S3Store(bucket, prefix=prefix or None, config=config, client_options=client, retry_config=_RETRY)
+
+
+def _credentials(key: str, secret: str, token: str | None) -> S3Config:
+    keys: S3Config = {"access_key_id": key, "secret_access_key": secret}
+    return {**keys, "session_token": token} if token else keys
+
+
+def _shared_credentials() -> S3Config:
+    """Return the keys of the profile in use from the shared credentials file, which obstore does not read."""
+    file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials"
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read(file)
+        profile = parser[os.environ.get("AWS_PROFILE") or "default"]
+        return _credentials(
+            profile["aws_access_key_id"], profile["aws_secret_access_key"], profile.get("aws_session_token")
+        )
+    except (configparser.Error, KeyError):
+        return {}
+
+
+@contextmanager
+def _os_errors() -> Iterator[None]:
+    """Translate obstore's errors to OSError, without its debug output of many lines."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except BaseError as error:
+        raise OSError(str(error).partition("\n")[0]) from error

@@ -1,0 +1,63 @@
+"""An S3 server on loopback whose conditional puts are atomic, as those of S3 are.
+
+moto compares the ETag and writes the object in two steps, so that two threads of it can both pass the comparison.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.server import MotoRequestHandler
+from pyarrow import fs
+from werkzeug.serving import make_server
+
+
+class S3Server:
+    """A WSGI application in front of moto.
+
+    Attributes:
+        delay_s: seconds that the next put of a lock waits before it is handled; 0.0 for none.
+        ignores_conditions: whether the server drops the headers of conditional puts.
+    """
+
+    def __init__(self) -> None:
+        self.delay_s = 0.0
+        self.ignores_conditions = False
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._puts = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] != "PUT":
+            return self._moto(environ, start_response)
+        if environ["PATH_INFO"].endswith("run.lock"):
+            delay_s, self.delay_s = self.delay_s, 0.0
+            time.sleep(delay_s)
+        if self.ignores_conditions:
+            environ.pop("HTTP_IF_NONE_MATCH", None)
+            environ.pop("HTTP_IF_MATCH", None)
+        with self._puts:
+            return list(self._moto(environ, start_response))
+
+
+@contextmanager
+def s3_server() -> Iterator[tuple[S3Server, str]]:
+    """Yield a server and the URI of a folder in a bucket of it."""
+    app = S3Server()
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    options = f"endpoint_override=127.0.0.1:{server.server_port}&scheme=http&region=us-east-1"
+    uri = f"s3://key:secret@bucket/some/index?{options}"
+    filesystem, _ = fs.FileSystem.from_uri(f"{uri}&allow_bucket_creation=true")
+    filesystem.create_dir("bucket")
+    try:
+        yield app, uri
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
