@@ -19,7 +19,7 @@ from pyarrow import fs
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Config, S3Store
 
-_RETRY: RetryConfig = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}  # a heartbeat must not be late by a minute
+_RETRY: RetryConfig = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}  # shorter than a lock lives
 
 
 class S3ConditionalPut:

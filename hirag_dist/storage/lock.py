@@ -196,7 +196,9 @@ class BuildLock:
                         return version
                     if holder.epoch < self._record.epoch and self._write(self._record, version):
                         return None
-                by = f" by process {holder.pid} on {holder.host} at {holder.since}" if holder else ", and the lock is gone"
+                by = ", and the lock is gone"
+                if holder is not None:
+                    by = f" by process {holder.pid} on {holder.host} at {holder.since}"
                 self._lost = (
                     f"this build of {self._store.uri} was stopped or cut off for too long, and taken over{by}; what it "
                     "paid for is kept, run the command again"
