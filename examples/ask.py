@@ -1,9 +1,9 @@
-"""Ask a running service a question and print what it found and what it answers.
+"""Ask a running service a question and print the retrieval and the answer.
 
     python examples/ask.py 127.0.0.1:50051 "Who built the lighthouse?"
 
-A token, where the service asks for one, is read from the file that HIRAG_TOKEN_FILE names; HIRAG_CA names the PEM file
-of the authority that signed the service's certificate.
+If the service requires a token, HIRAG_TOKEN_FILE names the file that holds it; HIRAG_CA names the PEM file of the
+certificate authority of the service.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Asks a running service with `buf curl`: JSON in, JSON out, no code.
+# Ask a running service with `buf curl`: JSON in, JSON out, no code.
 #
 #     examples/buf-curl.sh http://127.0.0.1:50051 "Who built the lighthouse?"
 #

@@ -1,4 +1,4 @@
-"""Print an answer as it is written, and what it cites at the end. Ctrl-C stops the work on the service too.
+"""Print an answer while it is written, and its citations at the end. Ctrl-C also cancels the call on the service.
 
 python examples/stream.py 127.0.0.1:50051 "Who built the lighthouse?"
 """

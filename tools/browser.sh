@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts a Chromium on the machine for the tests of the page, where there is none and this may be done: as root, on Debian
-# or Ubuntu. Elsewhere that is said, and those tests are skipped; with CI=true it fails.
+# Install Chromium for the browser tests, as root on Debian or Ubuntu. If that is not possible, print the reason; those
+# tests are then skipped. With CI=true it is an error.
 set -euo pipefail
 
 for name in chromium chromium-browser google-chrome google-chrome-stable; do

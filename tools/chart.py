@@ -1,10 +1,10 @@
-"""Writes what of the chart follows from something else: the schema of its values, the dashboard, and the README.
+"""Generate the derived files of the chart: the schema of its values, the dashboard and the README.
 
     python -m tools.chart            write them
-    python -m tools.chart --check    say which are not as this would write them; exit code 1 if any
+    python -m tools.chart --check    list the stale ones; exit code 1 if there are any
 
-The values' schema is that of the chart's own switches (deploy/helm/values.schema.yaml) with the configuration's put in;
-the README's table is made from values.yaml and its comments.
+The schema of the values is deploy/helm/values.schema.yaml with the schema of the configuration; the table of the README
+is generated from values.yaml and its comments.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def values_schema() -> dict[str, Any]:
 
 
 def _require_sections(schema: dict[str, Any], definitions: dict[str, Any]) -> None:
-    """Let no section be taken away: a null in somebody's values does that, and templates look into all of them."""
+    """Require every section, because templates read all of them and a null in a user's values removes one."""
     for name, inner in schema.get("properties", {}).items():
         section = definitions[inner["$ref"].rsplit("/", 1)[1]] if "$ref" in inner else inner
         if "properties" in section:
@@ -51,10 +51,10 @@ def _require_sections(schema: dict[str, Any], definitions: dict[str, Any]) -> No
 
 
 def _as_file(schema: Any) -> Any:
-    """Return the schema of what a file may say, where pydantic's is of what the program then has.
+    """Return the schema of a configuration file for pydantic's schema of the validated configuration.
 
-    In the file a number or a switch may be a variable of the environment (`${RPM}`), and a section may be empty. Titles
-    are left out: they repeat the keys.
+    In the file a number or a switch may be an environment variable (`${RPM}`), and a section may be empty. Titles are
+    left out: they repeat the keys.
     """
     if isinstance(schema, list):
         return [_as_file(item) for item in schema]
@@ -76,7 +76,7 @@ def _as_file(schema: Any) -> Any:
 
 
 def written() -> dict[Path, str]:
-    """Return the files that this writes, and what belongs in them."""
+    """Return the generated files with their content."""
     made = {"values.schema.json": values_schema(), "files/dashboard.json": dashboard()}
     texts = {
         name: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n" for name, value in made.items()
@@ -86,16 +86,16 @@ def written() -> dict[Path, str]:
 
 
 def stale() -> list[Path]:
-    """Return those of the files that are not there as they should be."""
+    """Return the generated files that are missing or stale."""
     return [path for path, text in written().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
 
 
 def main() -> None:
-    """Write them, or check that they are fresh."""
+    """Write the files, or check that they are fresh."""
     if sys.argv[1:] == ["--check"]:
         old = stale()
         for path in old:
-            print(f"{path.relative_to(ROOT)} is not what the program says: run `make chart`", file=sys.stderr)
+            print(f"{path.relative_to(ROOT)} is stale: run `make chart`", file=sys.stderr)
         sys.exit(bool(old))
     for path, text in written().items():
         path.write_text(text, encoding="utf-8")

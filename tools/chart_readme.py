@@ -1,4 +1,4 @@
-"""The chart's README: what it needs, and a table of its values from the comments of values.yaml."""
+"""README of the chart: requirements, and a table of its values from the comments of values.yaml."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _HEAD = """# hirag-dist
 
 Builds hierarchical knowledge indexes on Ray and serves them over gRPC (HiRAG, arXiv 2503.10150).
 
-What must be given: `image.repository`, `index.uri`, and who may call (`callers.existingSecret` or
+Required values: `image.repository`, `index.uri`, and a way to authenticate callers (`callers.existingSecret` or
 `tls.clientCa.existingSecret`), unless `query.enabled` is false; for builds `build.inputs`. A build on Ray needs
 KubeRay's operator, 1.4 or newer. Kubernetes must be 1.29 or newer.
 
-How it is installed and secured is told in `docs/kubernetes.md` of the project, how it is sized and looked after in
-`docs/operations.md`. `helm show values` prints what is below with its comments; `values.schema.json` holds every key of
+Installation and security are described in `docs/operations/kubernetes.md` of the project, alerts and operation in
+`docs/operations/alerts.md`. `helm show values` prints the table below as YAML; `values.schema.json` holds every key of
 `config`.
 
 ## Values
 
-| key | default | |
+| key | default | description |
 |---|---|---|
 """
 

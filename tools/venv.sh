@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv hold requirements/$1.txt (run, or dev, which holds run too) and this project; costs nothing when it does.
+# Install requirements/$1.txt (run, or dev, which includes run) and this project into .venv, unless they are there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$(pwd -P)

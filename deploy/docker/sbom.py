@@ -1,4 +1,4 @@
-"""Prints what is installed as a software bill of materials: CycloneDX 1.5, JSON, in one order for the same packages.
+"""Print a software bill of materials of the installed packages: CycloneDX 1.5, JSON, in a reproducible order.
 
 Nothing but the standard library, run by the Python whose packages are meant.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def bill() -> dict[str, Any]:
-    """Return it. Without a time or a serial number, so that equal images have equal bills."""
+    """Return the bill of materials, without time and serial number, so that equal images have equal bills."""
     found = {_name(each): each for each in distributions()}
     return {
         "bomFormat": "CycloneDX",

@@ -1,4 +1,4 @@
-"""Compiles what runs compiled: builds a small index and asks it, so that the image holds the machine code.
+"""Compile all numba functions by building and querying a small index, so that the image holds the machine code.
 
     NUMBA_CACHE_DIR=… NUMBA_CPU_NAME=… python warm.py FOLDER
 
@@ -27,11 +27,11 @@ LABELLED = [
         ("d", "The Difference Engine stands in the Science Museum. The Science Museum is in London.", []),
     )
 ]
-INLINED = {"_root"}  # only ever part of another
+INLINED = {"_root"}  # always inlined into another
 
 
 def main() -> None:
-    """Build, ask, look."""
+    """Build, query and check the cache."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True)
     samples = Path(str(resources.files("hirag_dist.samples")))

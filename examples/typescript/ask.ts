@@ -1,4 +1,4 @@
-// Prints an answer as it is written, and what it cites.
+// Print an answer while it is written, and its citations.
 //
 //     examples/typescript/build.sh && node examples/typescript/dist/ask.js http://127.0.0.1:50051 "Who built the lighthouse?"
 //

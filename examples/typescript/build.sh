@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates the stubs from proto/, checks the types and compiles the example to dist/. Where there is no npm, that is said;
-# with CI=true it fails.
+# Generate the stubs from proto/, check the types and compile the example to dist/. Without npm print the reason; with
+# CI=true it is an error.
 set -euo pipefail
 cd "$(dirname "$0")"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lints proto/ with the pinned buf. Where there is no npm, or no buf for the machine, that is said; with CI=true it fails.
+# Lint proto/ with the pinned buf. Without npm, or a buf for this machine, print the reason; with CI=true it is an error.
 set -euo pipefail
 cd "$(dirname "$0")"
 

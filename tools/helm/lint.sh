@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lints the chart with Helm, with the least values that it takes. Where there is no Helm, that is said.
+# Lint the chart with Helm and the required values. Without Helm print that it is skipped.
 set -euo pipefail
 cd "$(dirname "$0")"
 chart=../../deploy/helm/hirag-dist
@@ -8,7 +8,7 @@ helm=$(command -v bin/helm || command -v helm) || { echo "helm lint: SKIPPED, th
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp -r "$chart" "$work/"
-# The charts that this one can bring are off, and are not fetched to be looked at.
+# The subcharts are disabled and are not fetched.
 rm -f "$work/hirag-dist/Chart.lock"
 sed -i '/^dependencies:/,$d' "$work/hirag-dist/Chart.yaml"
 if ! said=$("$helm" lint --strict --quiet "$work/hirag-dist" --set index.uri=s3://bucket/index --set image.repository=hirag-dist --set callers.existingSecret=callers); then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packages the chart without the charts of Milvus and KubeRay, for clusters that have their own, or where the repositories
-# of those are out of reach: tools/helm/package.sh [FOLDER]. With them: helm dependency build, helm package.
+# Package the chart without the subcharts of Milvus and KubeRay, for clusters that have their own, or when the repositories
+# of these are not reachable: tools/helm/package.sh [FOLDER]. With them: helm dependency build, helm package.
 set -euo pipefail
 into=$(realpath "${1:-.}")
 cd "$(dirname "$0")"

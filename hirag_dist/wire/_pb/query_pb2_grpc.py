@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class QueryServiceStub:
-    """QueryService answers from one immutable snapshot at a time; a newly published one takes over between requests.
+    """QueryService answers from one immutable snapshot at a time; a newly published one replaces it between requests.
     """
 
     def __init__(self, channel):
@@ -58,35 +58,35 @@ class QueryServiceStub:
 
 
 class QueryServiceServicer:
-    """QueryService answers from one immutable snapshot at a time; a newly published one takes over between requests.
+    """QueryService answers from one immutable snapshot at a time; a newly published one replaces it between requests.
     """
 
     def Retrieve(self, request, context):
-        """Retrieve finds what the index holds about a question. When the deadline cuts a level off, the rest is returned and
-        the level is named in `partial`; DEADLINE_EXCEEDED where nothing was found in time.
+        """Retrieve returns the content of the index that is relevant to a question. If the deadline cuts a level off, the
+        other levels are returned and `partial` names it; DEADLINE_EXCEEDED if no level was ready in time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RetrieveStream(self, request, context):
-        """RetrieveStream is Retrieve with each level sent as soon as it is ready, and the whole at the end.
+        """RetrieveStream sends each level of Retrieve as soon as it is ready, and the whole retrieval at the end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Answer(self, request, context):
-        """Answer retrieves and has a language model answer: the retrieval first, then the text in pieces, then the final
-        answer with its citations. In a map-reduce mode two retrievals come: at once one that says in `map_work` what is
-        going to be read, and when it has been read the one that the answer is made from.
+        """Answer retrieves, and streams the answer of a language model: the retrieval first, then the text in pieces, then
+        the final answer with its citations. A map-reduce mode sends two retrievals: at once one whose `map_work` describes
+        the planned calls, and after these calls the one on which the answer is based.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeIndex(self, request, context):
-        """DescribeIndex says what is in the snapshot being served.
+        """DescribeIndex describes the snapshot being served.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -124,7 +124,7 @@ def add_QueryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class QueryService:
-    """QueryService answers from one immutable snapshot at a time; a newly published one takes over between requests.
+    """QueryService answers from one immutable snapshot at a time; a newly published one replaces it between requests.
     """
 
     @staticmethod

@@ -1,13 +1,13 @@
-"""Runs a build as an order says: arguments come from a file, so that no shell on the way reads them.
+"""Run the commands of a build. Arguments come from a file, so that no shell interprets them.
 
     python build.py ORDER.json [CODE…]      {"config": PATH, "build": ["index", …], "retry": ["retry", …],
                                              "prune": ["prune", …], "accepted": [3]}
 
-All commands are given one copy of the configuration: an upgrade of the release may change what is mounted meanwhile.
+All commands get the same copy of the configuration, because an upgrade of the release may change the mounted file.
 
-`retry`, if it is there, follows a build that left dead letters (exit code 3), and its exit code takes the place of the
-build's; `prune`, if it is there, follows what succeeded. Exit codes that are accepted, by the order or as a CODE,
-become 0. SIGTERM is passed on as SIGINT, at which a build stores the replies in flight, and nothing more is begun.
+`retry`, if given, follows a build that left dead letters (exit code 3), and its exit code replaces that of the build;
+`prune`, if given, follows success. Accepted exit codes, from the order or as a CODE, become 0. SIGTERM is passed on as
+SIGINT: the build stores the replies in flight, and no further command starts.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ INTERRUPTED = 130
 
 
 class Runner:
-    """Runs commands of hirag-dist, one after the other, until it is told to stop."""
+    """Runs commands of hirag-dist, one after the other, until it is stopped."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
     def stop(self, *_: object) -> None:
-        """Interrupt the command that runs, and begin no other."""
+        """Interrupt the running command and start no other."""
         self._stopped = True
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
 
     def run(self, arguments: list[str]) -> int:
-        """Run a command to its end; return its exit code, as shells say it where a signal ended it."""
+        """Run a command and return its exit code, 128 + N after signal N."""
         if self._stopped:
             return INTERRUPTED
-        # A group of its own: of what is sent to ours, it is to get what we pass on, once.
+        # Its own process group, so that it gets a signal once: from this process, not also from the group.
         self._process = subprocess.Popen(["hirag-dist", *arguments], process_group=0)
-        if self._stopped:  # told so meanwhile
+        if self._stopped:  # stopped in the meantime
             self._process.send_signal(signal.SIGINT)
         code = self._process.wait()
         return code if code >= 0 else 128 - code
 
 
 def run(order: dict[str, Any], runner: Runner) -> int:
-    """Run the order's commands; return the exit code to end with."""
+    """Run the commands of an order and return the exit code."""
     config = ["--config", order["config"]]
     code = runner.run([*order["build"], *config])
     if code == INCOMPLETE and "retry" in order:
@@ -70,7 +70,7 @@ def _accept(code: int, accepted: list[int]) -> int:
 
 
 def main() -> int:
-    """Read the order, and run it."""
+    """Read the order and run it."""
     runner = Runner()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, runner.stop)

@@ -1,16 +1,16 @@
-"""Makes a RayJob for the Job that this runs in, and ends as it does: CronJobs, helm and alerts ask Jobs.
+"""Create a RayJob for the Job of this pod and end with its result, because CronJobs, Helm and alerts read Jobs.
 
     python rayjob.py RAYJOB.json START_SECONDS [ARGUMENT…]
 
-The RayJob is named after the file's name for it and the Job's UID. It must not be called as the Job is: KubeRay gives
-its submitter, a Job too, the name of the RayJob. Each ARGUMENT is added to its entry point. The Job owns the RayJob,
-which goes with it. A pod that comes after one that died finds the RayJob there and watches it on. One that was deleted
-is not made again, unless that happened while no pod was there to see it. One that has not begun within START_SECONDS
-(no node, no quota, no image, no operator) is deleted: else it might yet begin when nobody watches.
+The name of the RayJob is the one in the file with the UID of the Job. It must differ from the name of the Job: KubeRay
+names its submitter, a Job too, like the RayJob. Each ARGUMENT is appended to the entry point. The Job owns the RayJob,
+so that both are deleted together. After a restart the next pod finds the RayJob and continues to watch it. A deleted
+RayJob is not created again, unless it was deleted while no pod was running. A RayJob that has not started within
+START_SECONDS (no node, quota, image or operator) is deleted, because it could otherwise start unwatched.
 
-Environment: NAMESPACE; JOB_NAME and JOB_UID of the Job. Exit codes: 0 the build succeeded. What another pod would meet
-again: 10 the build failed or did not begin, 11 its RayJob was deleted, 12 the API server refuses it. 13, no answer for
-long, and all that an interpreter may end with by itself are worth another pod. Nothing but the standard library.
+Environment: NAMESPACE; JOB_NAME and JOB_UID of the Job. Exit codes: 0 the build succeeded. A retry does not help after
+10 (the build failed or did not start), 11 (its RayJob was deleted) and 12 (the API server refused it). It may help
+after 13 (no answer for long) and any other code. Only the standard library is used.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from typing import Any
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 POLL_S = 15.0
-PATIENCE_S = 600.0  # without one reply that can be used
+PATIENCE_S = 600.0  # without a usable reply
 SUCCEEDED, FAILED, DELETED, REFUSED, UNREACHED = 0, 10, 11, 12, 13
-_FINAL = {400, 403, 404, 405, 413, 415, 422}  # answers to a RayJob that is to be made; any other may pass
+_FINAL = {400, 403, 404, 405, 413, 415, 422}  # status codes of a refused creation; any other may be temporary
 _ENDS = {"Complete", "Failed", "ValidationFailed"}  # of status.jobDeploymentStatus
-_BEGINNING = {"", "Initializing"}  # not Suspended: who waits in a queue waits for a reason
+_BEGINNING = {"", "Initializing"}  # not Suspended: a job in a queue may wait for long
 
 
 class Ended(Exception):
-    """The watch is over, with the exit code and the line to say."""
+    """End of the watch, with the exit code and a message."""
 
     def __init__(self, code: int, said: str) -> None:
         super().__init__(said)
@@ -46,51 +46,51 @@ class Ended(Exception):
 
 
 class Passing(Exception):
-    """The API server did not answer, or not as it does; it may the next time."""
+    """Temporary failure of the API server."""
 
 
 class Api:
-    """RayJobs of one namespace."""
+    """The API of RayJobs in one namespace."""
 
     def __init__(self, server: str, namespace: str, account: Path = ACCOUNT) -> None:
         self._url = f"{server}/apis/ray.io/v1/namespaces/{namespace}/rayjobs"
         self._account = account
 
     def create(self, job: dict[str, Any]) -> None:
-        """Make it; one of that name that is there already will do.
+        """Create a RayJob, unless one of that name exists.
 
         Raises:
-            Ended: it is refused.
-            Passing: it may be made the next time.
+            Ended: the API server refused it.
+            Passing: a retry may succeed.
         """
         code, said = self._ask("POST", self._url, job)
         name = job["metadata"]["name"]
         if code in _FINAL:
             raise Ended(REFUSED, f"the API server says {code} of RayJob {name}: {_message(said)}")
-        exists = code == 409 and _object(said).get("reason") != "Conflict"  # as where a quota is being counted
+        exists = code == 409 and _object(said).get("reason") != "Conflict"  # Conflict: a quota is being counted
         if code not in (200, 201, 202) and not exists:
             raise Passing(f"{code} {_message(said)}")
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Return it; None where there is none.
+        """Return a RayJob, or None if it does not exist.
 
         Raises:
-            Passing: it may be read the next time. Rights that are gone count as that: the build is under way, and
-                nobody would watch it.
+            Passing: a retry may succeed. Lost permissions count as temporary, because the build continues and would
+                not be watched any more.
         """
         code, said = self._ask("GET", f"{self._url}/{name}")
         found = _object(said)
-        if code == 404 and found.get("kind") == "Status":  # of the API server's, and no proxy's
+        if code == 404 and found.get("kind") == "Status":  # the API server's reply, not a proxy's
             return None
         if code != 200 or found.get("kind") != "RayJob":
             raise Passing(f"{code} {_message(said)}")
         return found
 
     def delete(self, name: str) -> None:
-        """Take it back, with its cluster.
+        """Delete a RayJob and its cluster.
 
         Raises:
-            Passing: it may be taken back the next time.
+            Passing: a retry may succeed.
         """
         code, said = self._ask("DELETE", f"{self._url}/{name}")
         if code not in (200, 202, 404):
@@ -98,7 +98,7 @@ class Api:
 
     def _ask(self, method: str, url: str, body: dict[str, Any] | None = None) -> tuple[int, bytes]:
         try:
-            token = (self._account / "token").read_text(encoding="utf-8").strip()  # each time: it is renewed
+            token = (self._account / "token").read_text(encoding="utf-8").strip()  # renewed, so read each time
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
             data = None if body is None else json.dumps(body).encode()
             request = urllib.request.Request(url, data, headers, method=method)
@@ -115,7 +115,7 @@ class Api:
 
 
 def _object(said: bytes) -> dict[str, Any]:
-    """Return the JSON object of a reply; empty where it holds none."""
+    """Return the JSON object of a reply, or an empty one."""
     try:
         found = json.loads(said)
     except ValueError:
@@ -135,11 +135,11 @@ def watch(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Ended:
-    """Make the RayJob and wait for its end; return how it ended.
+    """Create the RayJob, wait for its end and return the result.
 
     Args:
-        job: whose one owner is the Job that it is made for.
-        start_s: seconds within which a try must have begun.
+        job: RayJob with the Job as its only owner.
+        start_s: limit for the start of an attempt.
     """
     name = job["metadata"]["name"]
     made = False
@@ -174,7 +174,7 @@ def watch(
 
 
 def _end(job: dict[str, Any], found: dict[str, Any] | None) -> Ended | None:
-    """Return how a RayJob ended that was made, or found in its place; None while it goes on."""
+    """Return the result of a RayJob, or None while it runs."""
     name = job["metadata"]["name"]
     if found is None:
         return Ended(DELETED, f"RayJob {name} was deleted before its end was seen; it is not made again")
@@ -199,11 +199,12 @@ def _line(found: dict[str, Any] | None) -> str:
 
 
 def named(job: dict[str, Any], name: str, uid: str, arguments: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the RayJob of a Job, with its name, its owner, and arguments behind its entry point.
+    """Return the RayJob of a Job, with its name, its owner, and arguments after its entry point.
 
     Args:
-        job: its metadata.name is the beginning of the name, at most 38 characters: KubeRay allows 47.
-        name, uid: of the Job.
+        job: RayJob whose metadata.name, at most 38 characters, is the prefix of the name; KubeRay allows 47.
+        name: name of the Job.
+        uid: UID of the Job.
     """
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}
     full = f"{job['metadata']['name']}-{uid[:8]}"
@@ -215,8 +216,8 @@ def named(job: dict[str, Any], name: str, uid: str, arguments: Sequence[str] = (
 
 
 def main() -> int:
-    """Read the RayJob, name it, run it."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the first process of a pod is deaf to it
+    """Read the RayJob, name it and run it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ignored by process 1 by default
     environ = os.environ
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     host = environ["KUBERNETES_SERVICE_HOST"]

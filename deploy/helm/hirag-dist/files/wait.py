@@ -1,4 +1,4 @@
-"""Waits until an index has a snapshot to serve.
+"""Wait until an index has a snapshot to serve.
 
 python wait.py URI
 """
@@ -17,20 +17,20 @@ POLL_S = 5.0
 
 
 def wait(uri: str, sleep: Callable[[float], None] = time.sleep) -> str:
-    """Return the snapshot's id, once there is one. What stands in the way is told when it changes."""
-    told = ""
+    """Return the id of the current snapshot as soon as there is one; print the reason for waiting when it changes."""
+    reported = ""
     while True:
         try:
             found = current_id(Store(uri))
             said = "there is no snapshot yet"
-        except StoreError as error:  # the storage may only be late
+        except StoreError as error:  # the storage may not be ready yet
             found, said = None, str(error)
         if found is not None:
             print(f"snapshot {found}", file=sys.stderr)
             return found
-        if said != told:
+        if said != reported:
             print(f"waiting: {said}", file=sys.stderr, flush=True)
-            told = said
+            reported = said
         sleep(POLL_S)
 
 

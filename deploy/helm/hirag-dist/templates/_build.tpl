@@ -1,6 +1,6 @@
-{{/* What builds: the RayJob, or the Job of one pod. */}}
+{{/* Builds: the RayJob, or the Job with one pod. */}}
 
-{{/* A pod of Ray's. Given: root, container, pod, resources, image, sharedMemory, component labels, token. */}}
+{{/* A Ray pod. Arguments: root, container, pod, resources, image, sharedMemory, component labels, token. */}}
 {{- define "hirag.rayPod" -}}
 metadata:
   labels: {{- include "hirag.podLabels" (dict "root" .root "component" "build" "pod" .pod) | nindent 4 }}
@@ -35,7 +35,7 @@ spec:
       emptyDir: {medium: Memory, sizeLimit: {{ .sharedMemory }}}
 {{- end -}}
 
-{{/* The environment of a pod of Ray's. Given: root, pod. */}}
+{{/* Environment of a Ray pod. Arguments: root, pod. */}}
 {{- define "hirag.rayEnv" -}}
 {{ include "hirag.env" . }}
 - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
@@ -44,14 +44,14 @@ spec:
 {{- include "hirag.rayAuth" .root }}
 {{- end -}}
 
-{{/* Whether Ray asks who comes. KubeRay puts mode and token into all of its containers; without them Ray would choose. */}}
+{{/* Token authentication of Ray, on or off. KubeRay sets mode and token in all of its containers; without them Ray would choose. */}}
 {{- define "hirag.rayAuth" -}}
 {{- if eq .Values.build.ray.auth.mode "disabled" }}
 - {name: RAY_AUTH_MODE, value: disabled}
 {{- end }}
 {{- end -}}
 
-{{/* The spec of a RayJob. */}}
+{{/* Spec of a RayJob. */}}
 {{- define "hirag.rayJobSpec" -}}
 {{- $build := .Values.build -}}
 {{- $ray := $build.ray -}}
@@ -158,7 +158,7 @@ rayClusterSpec:
     {{- end }}
 {{- end -}}
 
-{{/* The spec of a Job of one pod. */}}
+{{/* Spec of a Job with one pod. */}}
 {{- define "hirag.inlineJobSpec" -}}
 {{- $build := .Values.build -}}
 {{- $pod := $build.inline.pod -}}
@@ -206,12 +206,12 @@ template:
     volumes: {{- include "hirag.volumes" (dict "root" . "component" "build" "pod" $pod "scratch" $build.scratch.size) | nindent 6 }}
 {{- end -}}
 
-{{/* The spec of the Job that builds, or on Ray has it done. */}}
+{{/* Spec of the Job that builds, or that watches the RayJob. */}}
 {{- define "hirag.buildJobSpec" -}}
 {{- include (ternary "hirag.watchJobSpec" "hirag.inlineJobSpec" (eq (include "hirag.executor" .) "ray")) . -}}
 {{- end -}}
 
-{{/* The name of what builds once: of what decides it. A change makes another, which takes up what the one before finished and paid for. */}}
+{{/* Name of the single build, with a hash of all values that affect it. A change starts a new build, which reuses finished work and paid replies. */}}
 {{- define "hirag.onceName" -}}
 {{- $decisive := print (include "hirag.buildJobSpec" .) (include "hirag.config.build" .) (include "hirag.buildOrder" .) -}}
 {{- if eq (include "hirag.executor" .) "ray" -}}{{- $decisive = print $decisive (include "hirag.rayJobSpec" .) -}}{{- end -}}

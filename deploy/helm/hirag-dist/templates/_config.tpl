@@ -1,4 +1,4 @@
-{{/* hirag.yaml as it is mounted: what the values say, and the keys that follow from the rest of them. */}}
+{{/* hirag.yaml as mounted: the value config and the keys that are set from other values. */}}
 
 {{- define "hirag.config.common" -}}
 {{- $config := deepCopy .Values.config -}}
@@ -11,7 +11,7 @@
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* Of the service: without what says where an index is built. */}}
+{{/* Configuration of the service, without the keys that concern builds only. */}}
 {{- define "hirag.config.query" -}}
 {{- $config := include "hirag.config.common" . | fromYaml -}}
 {{- $service := default dict $config.service -}}
@@ -47,7 +47,7 @@
 {{- toYaml (omit $config "execution") -}}
 {{- end -}}
 
-{{/* Names of the page within the cluster. A YAML list. */}}
+{{/* Host names of the web page within the cluster, as a YAML list. */}}
 {{- define "hirag.pageNames" -}}
 {{- $name := printf "%s-page" (include "hirag.fullname" .) -}}
 {{- range $suffix := list "" (printf ".%s" .Release.Namespace) (printf ".%s.svc" .Release.Namespace) (printf ".%s.svc.%s" .Release.Namespace .Values.clusterDomain) }}
@@ -55,7 +55,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* Of a build: without what says how an index is served, so that it is not built again for that. */}}
+{{/* Configuration of a build, without the keys of the service, so that a change of these starts no build. */}}
 {{- define "hirag.config.build" -}}
 {{- $config := include "hirag.config.common" . | fromYaml -}}
 {{- $execution := default dict $config.execution -}}
@@ -63,7 +63,7 @@
 {{- $_ := set $execution "ray_address" "auto" -}}
 {{- $ray := .Values.build.ray -}}
 {{- if not $execution.workers -}}
-{{- /* The cluster begins small: what it has at the start is not what it can have. Waiting workers make it grow. */ -}}
+{{- /* The cluster starts small and grows with the queue of workers, so its size at the start is no limit. */ -}}
 {{- $_ := set $execution "workers" (mul $ray.cpu.maxReplicas $ray.cpu.cpus) -}}
 {{- end -}}
 {{- if and $ray.gpu.enabled (not (hasKey $execution "gpu_workers")) -}}
@@ -78,7 +78,7 @@
 {{- dig "execution" "executor" "ray" .Values.config -}}
 {{- end -}}
 
-{{/* What files/build.py runs, as JSON. */}}
+{{/* Commands for files/build.py, as JSON. */}}
 {{- define "hirag.buildOrder" -}}
 {{- $build := .Values.build -}}
 {{- $where := list "--index" .Values.index.uri "--wait" (toString $build.waitSeconds) -}}
@@ -98,7 +98,7 @@
 {{- toJson $order -}}
 {{- end -}}
 
-{{/* TCP ports that URLs name, beside 443: of models, Milvus, traces, and object stores of one's own. A JSON list. */}}
+{{/* TCP ports other than 443 in the URLs of models, Milvus, traces and private object stores, as a JSON list. */}}
 {{- define "hirag.egressPorts" -}}
 {{- $config := include "hirag.config.common" . | fromYaml -}}
 {{- $urls := list (dig "service" "traces_endpoint" "" $config) .Values.proxy.http .Values.proxy.https -}}

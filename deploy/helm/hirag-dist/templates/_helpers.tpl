@@ -1,4 +1,4 @@
-{{/* Names, labels, images. Names end at 32 characters: KubeRay and CronJobs put up to 15 behind them. */}}
+{{/* Names, labels, images. Names have at most 32 characters: KubeRay and CronJobs append up to 15. */}}
 
 {{- define "hirag.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 53 | trimSuffix "-" -}}
@@ -13,14 +13,14 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Labels that select pods. Given: root, component. */}}
+{{/* Labels that select pods. Arguments: root, component. */}}
 {{- define "hirag.selector" -}}
 app.kubernetes.io/name: {{ include "hirag.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Labels of an object. Given: root, component. */}}
+{{/* Labels of an object. Arguments: root, component. */}}
 {{- define "hirag.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "hirag.selector" . }}
@@ -31,7 +31,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 {{- end -}}
 
-{{/* Labels of a pod: what selects it, so that a chart's new version alone replaces none. Given: root, component, pod. */}}
+{{/* Labels of a pod: the selector labels only, so that a new chart version alone restarts no pod. Arguments: root, component, pod. */}}
 {{- define "hirag.podLabels" -}}
 {{ include "hirag.selector" . }}
 {{- with .root.Values.commonLabels }}
@@ -42,7 +42,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 {{- end -}}
 
-{{/* An image. Given: root, and image with keys that win over those of values.image. */}}
+{{/* An image. Arguments: root, and image, whose keys override those of values.image. */}}
 {{- define "hirag.image" -}}
 {{- $tag := default .root.Chart.AppVersion .image.tag -}}
 {{- with .root.Values.global.imageRegistry -}}{{- printf "%s/" (trimSuffix "/" .) -}}{{- end -}}
@@ -62,7 +62,7 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* Given: root, component (query or build). */}}
+{{/* Name of the service account. Arguments: root, component (query or build). */}}
 {{- define "hirag.serviceAccount" -}}
 {{- $account := (index .root.Values .component).serviceAccount -}}
 {{- if $account.create -}}
@@ -72,7 +72,7 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* The secret with the service's certificate; empty where it has none. */}}
+{{/* Secret with the service's certificate; empty without TLS. */}}
 {{- define "hirag.tlsSecret" -}}
 {{- if .Values.tls.certManager.enabled -}}
 {{- printf "%s-tls" (include "hirag.fullname" .) -}}
@@ -81,7 +81,7 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* Under which key of that secret the authority is that signed; empty where it is one that everybody trusts. */}}
+{{/* Key of the certificate authority in that secret; empty for a public authority. */}}
 {{- define "hirag.authorityKey" -}}
 {{- if include "hirag.tlsSecret" . -}}
 {{- $public := and .Values.tls.certManager.enabled (not .Values.tls.certManager.internalNames) -}}
@@ -89,7 +89,7 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* A name in the service's certificate, where that of the Service does not stand in it. */}}
+{{/* Name in the service's certificate; empty if the certificate holds the name of the Service. */}}
 {{- define "hirag.serverName" -}}
 {{- $manager := .Values.tls.certManager -}}
 {{- if .Values.test.serverName -}}
@@ -99,7 +99,7 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* As the chart of Milvus names its Service (its template milvus.fullname), and the port that it is given. */}}
+{{/* Address of the Service of the Milvus subchart (its template milvus.fullname). */}}
 {{- define "hirag.milvusUri" -}}
 {{- $milvus := .Values.milvus -}}
 {{- $name := default "milvus" $milvus.nameOverride -}}
@@ -111,20 +111,20 @@ imagePullSecrets:
 {{- dig "service" "port" 19530 .Values.milvus -}}
 {{- end -}}
 
-{{/* A share of a quantity, in bytes. Given: quantity, share. */}}
+{{/* A share of a quantity, in bytes. Arguments: quantity, share. */}}
 {{- define "hirag.bytes" -}}
 {{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
 {{- $unit := get $units (regexFind "[kMGTP]i?$" .quantity) -}}
 {{- mulf (float64 (regexFind "^[0-9.]+" .quantity)) $unit .share | floor | int64 -}}
 {{- end -}}
 
-{{/* CPUs of a quantity, the next whole number. */}}
+{{/* CPUs of a quantity, rounded up. */}}
 {{- define "hirag.cpus" -}}
 {{- $said := toString . -}}
 {{- mulf (float64 (trimSuffix "m" $said)) (ternary 0.001 1.0 (hasSuffix "m" $said)) | ceil | int -}}
 {{- end -}}
 
-{{/* Resources of the service: of the node's disk it asks for what the cache and /tmp may take, if nothing else is said. */}}
+{{/* Resources of the service; the default of ephemeral-storage covers the cache and /tmp. */}}
 {{- define "hirag.queryResources" -}}
 {{- $cache := .Values.query.cache -}}
 {{- $bytes := ternary 0 (include "hirag.bytes" (dict "quantity" $cache.size "share" 1) | int64) (ne $cache.storageClass "") -}}
@@ -133,12 +133,12 @@ imagePullSecrets:
 {{- toYaml (merge $resources (dict "requests" (dict "ephemeral-storage" $disk))) -}}
 {{- end -}}
 
-{{/* Whether builds are made. */}}
+{{/* Non-empty if builds are enabled. */}}
 {{- define "hirag.builds" -}}
 {{- if or .Values.build.once .Values.build.schedule.enabled -}}true{{- end -}}
 {{- end -}}
 
-{{/* Where objects for monitoring belong. */}}
+{{/* Namespace of the monitoring objects. */}}
 {{- define "hirag.monitoringNamespace" -}}
 {{- with .Values.monitoring.namespace }}
 namespace: {{ . }}

@@ -1,4 +1,4 @@
-{{/* What all pods may reach, and parts of what reaches them. */}}
+{{/* Parts of the network policies, and Ingress and Gateway API routes. */}}
 
 {{- define "hirag.ipFamilies" -}}
 {{- with .Values.query.service.ipFamilyPolicy }}
@@ -6,7 +6,7 @@ ipFamilyPolicy: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* An Ingress. Given: root, ingress, name (of object and Service), port (its name). */}}
+{{/* An Ingress. Arguments: root, ingress, name (of object and Service), port (its name). */}}
 {{- define "hirag.ingress" -}}
 apiVersion: networking.k8s.io/v1
 kind: Ingress
@@ -34,7 +34,7 @@ spec:
     {{- end }}
 {{- end -}}
 
-{{/* A route of Gateway API. Given: root, kind, route, name (of object and Service), port (its number). */}}
+{{/* A Gateway API route. Arguments: root, kind, route, name (of object and Service), port (its number). */}}
 {{- define "hirag.route" -}}
 apiVersion: gateway.networking.k8s.io/v1
 kind: {{ .kind }}

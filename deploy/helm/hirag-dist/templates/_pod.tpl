@@ -1,4 +1,4 @@
-{{/* Parts of every pod. */}}
+{{/* Parts common to all pods. */}}
 
 {{- define "hirag.containerSecurity" -}}
 allowPrivilegeEscalation: false
@@ -6,7 +6,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Where a pod may run. Given: the `pod` of a part of the values. */}}
+{{/* Scheduling of a pod. Argument: a `pod` section of the values. */}}
 {{- define "hirag.placement" -}}
 {{- with .nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -24,7 +24,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* The environment. Given: root, pod. */}}
+{{/* Environment variables. Arguments: root, pod. */}}
 {{- define "hirag.env" -}}
 - {name: HOME, value: /tmp}
 - {name: NUMBA_CACHE_DIR, value: /var/cache/numba}
@@ -54,7 +54,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* What is trusted and how the world is reached, as the libraries below look it up. */}}
+{{/* Certificate authorities and proxies, in the variables that the libraries read. */}}
 {{- define "hirag.outwardEnv" -}}
 {{- if .Values.caBundle.configMap }}
 {{- range $name := list "SSL_CERT_FILE" "REQUESTS_CA_BUNDLE" "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH" }}
@@ -73,14 +73,14 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Variables from whole ConfigMaps and secrets. */}}
+{{/* Environment variables from whole ConfigMaps and secrets. */}}
 {{- define "hirag.envFrom" -}}
 {{- with .Values.envFrom }}
 envFrom: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Copies the compiled code of the image to where it can be used: it is looked up only where it could be written too. */}}
+{{/* Init container that copies the compiled code of the image: numba reads it only from a writable folder. */}}
 {{- define "hirag.compiled" -}}
 - name: compiled
   image: {{ include "hirag.image" (dict "root" .root "image" .image) }}
@@ -94,7 +94,7 @@ envFrom: {{- toYaml . | nindent 2 }}
     - {name: compiled, mountPath: /var/cache/numba}
 {{- end -}}
 
-{{/* Given: root, pod. */}}
+{{/* Arguments: root, pod. */}}
 {{- define "hirag.mounts" -}}
 - {name: compiled, mountPath: /var/cache/numba}
 - {name: config, mountPath: /etc/hirag/config, readOnly: true}
@@ -113,7 +113,7 @@ envFrom: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Given: root, component, pod, scratch (the size of /tmp). */}}
+{{/* Arguments: root, component, pod, scratch (the size of /tmp). */}}
 {{- define "hirag.volumes" -}}
 - name: config
   configMap: {name: {{ include "hirag.fullname" .root }}-{{ .component }}}

@@ -1,4 +1,4 @@
-{{/* Groups of alerts. Every name is a heading of docs/operations.md, which says what to do. */}}
+{{/* Groups of alerts. Each name is a heading of docs/operations/alerts.md, which describes the response. */}}
 {{- define "hirag.rules" -}}
 {{- $rules := .Values.monitoring.prometheusRule -}}
 {{- $these := printf "namespace=%q,service=%q" .Release.Namespace (printf "%s-metrics" (include "hirag.fullname" .)) -}}
@@ -81,7 +81,7 @@ groups:
   {{- end }}
 {{- end -}}
 
-{{/* Series of the Jobs that end as builds do, one for each: the schedule's, and that of a single build; never a submitter of KubeRay's, which succeeds where the build fails. */}}
+{{/* Series of the Jobs whose result is that of a build: the schedule's and the single build's. KubeRay's submitter is not among them: it succeeds even when the build fails. */}}
 {{- define "hirag.buildJobs" -}}
 {{- $there := printf "namespace=%q" .Release.Namespace -}}
 {{- $these := list -}}
@@ -96,8 +96,8 @@ groups:
 {{- printf "kube_job_owner{namespace=%q,owner_kind=\"CronJob\",owner_name=\"%s-build\"}" .Release.Namespace (include "hirag.fullname" .) -}}
 {{- end -}}
 
-{{/* The Jobs that failed, one sample each. A night counts until a build succeeds. A single build counts as long as it is
-there: a night that found it at work, left itself out and so succeeded, says nothing of how it ended. */}}
+{{/* Failed Jobs, one sample each. A scheduled build counts until a later build succeeds. A single build counts until its
+Job is deleted: a scheduled build that was skipped while it ran succeeds without saying how it ended. */}}
 {{- define "hirag.failedBuilds" -}}
 {{- $there := printf "namespace=%q" .Release.Namespace -}}
 {{- $failed := printf "on (job_name) (kube_job_failed{%s,condition=\"true\"} == 1)" $there -}}
@@ -111,12 +111,12 @@ there: a night that found it at work, left itself out and so succeeded, says not
 {{- join " or " $these -}}
 {{- end -}}
 
-{{/* Whether there are alerts of builds. */}}
+{{/* Non-empty if there are alerts on builds. */}}
 {{- define "hirag.buildAlerts" -}}
 {{- if and .Values.monitoring.prometheusRule.kubeStateMetrics (include "hirag.builds" .) -}}true{{- end -}}
 {{- end -}}
 
-{{/* When a build last succeeded, one number; nothing where none has. */}}
+{{/* Time of the last successful build, one sample; empty if none succeeded. */}}
 {{- define "hirag.lastSuccess" -}}
 {{- $there := printf "namespace=%q" .Release.Namespace -}}
 {{- $these := list -}}
@@ -129,7 +129,7 @@ there: a night that found it at work, left itself out and so succeeded, says not
 {{- printf "max(%s)" (join " or " $these) -}}
 {{- end -}}
 
-{{/* Given: root, name, expr, for, severity, summary, description. */}}
+{{/* An alert. Arguments: root, name, expr, for, severity, summary, description. */}}
 {{- define "hirag.alert" -}}
 - alert: {{ .name }}
   expr: {{ .expr | quote }}

@@ -1,9 +1,9 @@
-{{/* The Job that makes a RayJob and ends as it does: a RayJob alone tells nobody, and the Job that submits it succeeds
-where the build fails. */}}
+{{/* Spec of the Job that creates a RayJob and has the same result. Alerts and CronJobs read the state of Jobs, and the
+Job that submits a RayJob succeeds even when the build fails. */}}
 {{- define "hirag.watchJobSpec" -}}
-backoffLimit: 6 # of watching: a pod that comes after one that died watches the same RayJob
+backoffLimit: 6 # retries of watching: the next pod watches the same RayJob
 {{- with .Values.build.activeDeadlineSeconds }}
-# Of all tries of the RayJob: each has its deadline, which comes first, and half an hour for clusters to come and go.
+# For all attempts of the RayJob: each has its own deadline, plus half an hour to start and stop the cluster.
 activeDeadlineSeconds: {{ mul (add (int64 .) 1800) (add 1 (int64 $.Values.build.backoffLimit)) }}
 {{- end }}
 podFailurePolicy:
