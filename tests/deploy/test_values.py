@@ -50,8 +50,8 @@ def test_the_readme_has_a_line_for_every_value() -> None:
     for line in (
         "| `build.ray.cpu.maxReplicas` | `4` |  |",
         '| `query.cache.size` | `"10Gi"` |  |',
-        '| `build.incomplete` | `"fail"` | accept: a snapshot with dead letters is a success, not exit code 3 |',
-        "| `build.prune` |  | old snapshots and their collections in Milvus, after each build that succeeded |",
+        '| `build.incomplete` | `"fail"` | accept: exit code 3 (a snapshot with dead letters) counts as success |',
+        "| `build.prune` |  | remove old snapshots and their Milvus collections after each successful build |",
     ):
         assert line in page
 
