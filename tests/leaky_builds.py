@@ -123,9 +123,9 @@ class Indexes:
             self._built[key] = self._thread.submit(build, bench, documents, script, **keys).result()
         return self._built[key]
 
-    def __call__(self, documents: Documents, *, label_rule: str = "all", **keys: Any) -> QueryEngine:
+    def __call__(self, documents: Documents, *, access_rule: str = "all", **keys: Any) -> QueryEngine:
         """Return an engine."""
-        return engine_of(self.snapshot(documents, **keys), label_rule=label_rule)
+        return engine_of(self.snapshot(documents, **keys), access_rule=access_rule)
 
 
 QUESTIONS = ["wordaa wordbb", "wordch", f"{HIDDEN}aa", f"{HIDDEN}ba wordda {HIDDEN}cc", "those like wordea"]

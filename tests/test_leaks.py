@@ -227,7 +227,7 @@ def with_public_topics() -> Documents:
 
 
 @pytest.mark.parametrize(
-    ("mode", "level"), [("ts", None), *(("graphrag-global", at) for at in ("0", "1", "leaf", "all"))]
+    ("mode", "level"), [("text-map-reduce", None), *(("graphrag-global", at) for at in ("0", "1", "leaf", "all"))]
 )
 @pytest.mark.parametrize("question", [*QUESTIONS, "termaa"])
 async def test_no_trace_in_answers_from_all_of_the_corpus(
@@ -254,8 +254,8 @@ async def test_no_trace_in_answers_from_all_of_the_corpus(
 async def test_the_corpus_is_read_as_if_the_hidden_documents_were_not_there(made: Indexes) -> None:
     """Order, numbers and parts, none of which is to tell that something was left out."""
     engine, other = made(corpus(1), max_layers=0), made(public(corpus(1)), max_layers=0)
-    found = await engine.answer(Query("wordaa", "ts", context_tokens=200, reach=NOBODY))
-    wanted = await other.answer(Query("wordaa", "ts", context_tokens=200))
+    found = await engine.answer(Query("wordaa", "text-map-reduce", context_tokens=200, reach=NOBODY))
+    wanted = await other.answer(Query("wordaa", "text-map-reduce", context_tokens=200))
     assert found.text == wanted.text
     assert found.retrieval.map_work == wanted.retrieval.map_work
     same(found.retrieval, wanted.retrieval)
@@ -319,7 +319,7 @@ async def test_what_cannot_be_told_apart_is_seen_whole_or_not_at_all(made: Index
 
 async def test_holding_any_label_is_enough_where_the_rule_says_so(made: Indexes) -> None:
     documents = [(text, [*labels, "staff"] if labels else []) for text, labels in corpus(1)]
-    strict, loose = (made(documents, label_rule=rule, max_layers=0) for rule in ("all", "any"))
+    strict, loose = (made(documents, access_rule=rule, max_layers=0) for rule in ("all", "any"))
     asked = Query(f"{HIDDEN}aa", "flat", reach=frozenset({"staff"}))
     assert HIDDEN not in all_text(await strict.retrieve(asked))
     assert replace(await loose.retrieve(asked), timings_ms={}) == replace(

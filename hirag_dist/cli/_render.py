@@ -82,7 +82,8 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
 
 def plan_line(mode: str, work: MapWork) -> str:
     """Return what a map-reduce is about to cost."""
-    what = f"{count_noun(work.records, 'chunk' if mode == 'ts' else 'report')}, {count_noun(work.part_tokens, 'token')}"
+    record = "chunk" if mode == "text-map-reduce" else "report"
+    what = f"{count_noun(work.records, record)}, {count_noun(work.part_tokens, 'token')}"
     return (
         f"{mode}: {what}, read in {count_noun(work.parts, 'part')}: as many calls to the model, and one for the answer."
     )

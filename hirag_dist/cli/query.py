@@ -33,8 +33,8 @@ from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
 from hirag_dist.wire.error_status import DeadlinePassed
 
 _MODES = (
-    "hirag, local, global, bridge, nobridge, naive, flat or graphrag-local; graphrag-global and ts read the whole "
-    "corpus, for a call to the model for each part of it."
+    "hirag, local, global, bridge, nobridge, naive, flat or graphrag-local; graphrag-global and text-map-reduce read "
+    "the whole corpus, with a model call for each part of it."
 )
 
 

@@ -61,6 +61,6 @@ def make_engine(
     embedder = QuestionEmbedder(limited_embedder(config, None, caller))
     snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
     vectors = make_vector_index(config, snapshot)
-    rule = config.service.label_rule
+    rule = config.service.access_rule
     model = _AnswerPool(pool, lender, holder)
     return QueryEngine(snapshot, vectors, embedder, model, config.retrieval, prompts, count, rule, config.tokenizer)

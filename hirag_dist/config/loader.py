@@ -17,6 +17,13 @@ from hirag_dist.errors import ConfigError
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PREFIX = "HIRAG__"
+_RENAMED = {  # former dotted path of a key → its path now
+    "service.concurrency": "service.max_concurrent_retrievals",
+    "service.label_rule": "service.access_rule",
+    "service.max_answers": "service.max_concurrent_answers",
+    "service.max_concurrent": "service.max_concurrent_requests",
+    "service.max_wait_s": "service.max_queue_wait_s",
+}
 
 
 @dataclass(frozen=True)
@@ -141,7 +148,9 @@ def _explain(error: ValidationError, origin: str) -> str:
     for fault in error.errors(include_url=False, include_input=False):
         where = ".".join(str(part) for part in fault["loc"])
         if fault["type"] == "extra_forbidden":
-            lines.append(f"unknown key {where}{_nearest(fault['loc'])}")
+            renamed = _RENAMED.get(where)
+            hint = _nearest(fault["loc"]) if renamed is None else f"; it is called {renamed} now"
+            lines.append(f"unknown key {where}{hint}")
         else:
             said = fault["msg"].removeprefix("Value error, ")
             lines.append(f"{where}: {said}" if where else said)

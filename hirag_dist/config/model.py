@@ -201,7 +201,7 @@ class CommunitiesConfig(ConfigSection):
 
 
 class MapReduceConfig(ConfigSection):
-    """Answers in the modes graphrag-global and ts, which ask about every part of the corpus."""
+    """Answers in the modes graphrag-global and text-map-reduce, which ask about every part of the corpus."""
 
     max_calls: int = Field(
         256, ge=1, description="about parts of the corpus, for one question; a question that takes more is refused"

@@ -18,7 +18,7 @@ def _labels(given: Any) -> Any:
 
 
 def _word(given: Any) -> Any:
-    """YAML reads a bare off as a truth value."""
+    """Return the word off, which YAML reads as false without quotes."""
     return "off" if given is False else given
 
 
@@ -27,71 +27,84 @@ class ServiceConfig(ConfigSection):
 
     listen: str = "127.0.0.1:50051"
     processes: int = Field(
-        1,
-        ge=0,
-        le=64,
-        description="that answer on the port; 0: one a core. Several cannot have Milvus Lite",
+        1, ge=0, le=64, description="processes that share the port; 0: one per core. Several cannot use Milvus Lite"
     )
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    tls_client_ca: str | None = Field(None, description="asks callers for a certificate signed by it")
-    callers_file: str | None = Field(None, description="who may call, what they may see and how much they may ask")
+    tls_cert: str | None = Field(None, description="PEM file of the service's certificate chain")
+    tls_key: str | None = Field(None, description="PEM file of its key")
+    tls_client_ca: str | None = Field(
+        None, description="PEM file of the authority that must sign clients' certificates"
+    )
+    callers_file: str | None = Field(None, description="YAML file of callers: tokens, certificates, labels, limits")
     anonymous_labels: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_labels)] = Field(
-        (), description="labels that callers hold where there is no callers_file; all: they see everything"
+        (), description="labels of callers if there is no callers_file; all: they see everything"
     )
-    label_rule: Literal["all", "any"] = Field(
-        "all", description="which of a document's labels a caller must hold to see it"
+    access_rule: Literal["all", "any"] = Field(
+        "all", description="how many of a document's labels a caller must hold to see it: all of them, or any one"
     )
     state_dir: str | None = Field(
-        None,
-        description="folder that keeps callers' quotas over a restart, one for each service; null: quotas begin again",
+        None, description="folder in which callers' quotas outlive a restart, one per service; null: they start at zero"
     )
     map_reduce: bool = Field(
-        False, description="answers in the modes graphrag-global and ts, which cost a call for each part of the corpus"
+        False,
+        description="allow the modes graphrag-global and text-map-reduce: a model call for each part of the corpus",
     )
-    concurrency: int | None = Field(
-        None, ge=1, description="retrievals at a time in a process, the rest wait in line; null: by what they wait for"
+    max_concurrent_retrievals: int | None = Field(
+        None, ge=1, description="retrievals at a time in a process, the others queue; null: by backend and embedder"
     )
-    max_wait_s: float = Field(
-        0.25, gt=0, description="longest expected wait in line; who would wait longer is turned away at once"
+    max_queue_wait_s: float = Field(
+        0.25, gt=0, description="longest expected wait in the queue; a request that would wait longer is rejected"
     )
-    max_answers: int = Field(64, ge=1, description="Answer calls at a time in a process")
-    max_concurrent: int = Field(
-        256, ge=1, description="requests of any kind in a process at a time, those that wait or are sent included"
+    max_concurrent_answers: int = Field(64, ge=1, description="Answer calls at a time in a process")
+    max_concurrent_requests: int = Field(
+        256,
+        ge=1,
+        description="requests of any kind at a time in a process, including those that wait or are being sent",
     )
-    send_timeout_s: float = Field(30.0, gt=0, description="how long a caller may leave a piece of a stream unread")
-    max_message_mib: int = Field(16, ge=1)
-    keepalive_s: float = Field(60.0, ge=1, description="of silence, after which a connection is probed")
+    send_timeout_s: float = Field(
+        30.0,
+        gt=0,
+        description="time for which a client may leave a part of a stream unread before the stream is dropped",
+    )
+    max_message_mib: int = Field(16, ge=1, description="largest reply")
+    keepalive_s: float = Field(60.0, ge=1, description="silence after which a connection is probed")
     max_connection_age_s: float = Field(
-        600.0, ge=0, description="after which a connection is asked to reconnect, for balancers; 0: never"
+        600.0, ge=0, description="age after which a connection is asked to reconnect, for load balancers; 0: never"
     )
-    max_connection_age_grace_s: float = Field(300.0, ge=0, description="for requests on it to finish then")
-    reflection: bool = True
+    max_connection_age_grace_s: float = Field(
+        300.0, ge=0, description="time that requests on such a connection have to finish"
+    )
+    reflection: bool = Field(True, description="serve gRPC reflection, for tools such as grpcurl")
     drain_delay_s: float = Field(
         0.0,
         ge=0,
-        description="that a service asked to stop goes on, NOT_SERVING, until balancers have heard",
+        description="time for which a stopping service still answers, with health NOT_SERVING, so that load balancers "
+        "notice",
     )
-    drain_s: float = Field(20.0, ge=0, description="for requests to finish when the service stops")
+    drain_s: float = Field(20.0, ge=0, description="time that requests have to finish when the service stops")
     metrics_listen: str | None = Field(None, description="HOST:PORT of Prometheus /metrics, for all processes")
-    metrics_public: bool = Field(False, description="lets metrics_listen be an address that others can reach")
+    metrics_public: bool = Field(False, description="allow metrics_listen on an address beyond loopback")
     access_log: Annotated[Literal["text", "json", "off"], BeforeValidator(_word)] = Field(
-        "text", description="form of the log's line for each request"
+        "text", description="format of the access log, one line per request"
     )
-    log_questions: bool = Field(False, description="puts the question into that line")
-    traces_endpoint: str | None = Field(None, description="OTLP over HTTP, such as http://collector:4318/v1/traces")
+    log_questions: bool = Field(False, description="write the question into the access log")
+    traces_endpoint: str | None = Field(
+        None, description="OTLP endpoint over HTTP, such as http://collector:4318/v1/traces"
+    )
     traces_ratio: float = Field(1.0, ge=0, le=1, description="share of the traces that are sent")
-    poll_s: float = Field(2.0, gt=0, description="how often `current`, certificates and callers are looked at")
-    http: str | None = Field(None, description="HOST:PORT of a page to ask and look at; null: none")
+    poll_s: float = Field(2.0, gt=0, description="interval of the checks for a new snapshot, certificates and callers")
+    http: str | None = Field(None, description="HOST:PORT of the browser page; null: no page")
     http_names: tuple[str, ...] = Field(
-        (), description="host names of the page besides those of its certificate, for a proxy in front of it"
+        (), description="host names of the page in addition to those of its certificate, for a proxy in front of it"
     )
-    http_client_cert: str | None = Field(None, description="with tls_client_ca: what the page shows the service")
-    http_client_key: str | None = None
+    http_client_cert: str | None = Field(
+        None, description="PEM file of the certificate that the page shows to the service; needed with tls_client_ca"
+    )
+    http_client_key: str | None = Field(None, description="PEM file of its key")
     cache_dir: str | None = Field(
         None,
-        description="for files that cannot be mapped where they are; null: the index's folder or a temporary one",
+        description="folder for copies of files that cannot be memory-mapped where they are; null: the index's folder "
+        "or a temporary one",
     )
     cache_bytes: int | None = Field(
-        None, ge=1, description="that the cache may hold: room for two snapshots; null: what the disk does"
+        None, ge=1, description="size of that cache: room for two snapshots; null: as much as the disk holds"
     )

@@ -73,7 +73,7 @@ class ModelAccess:
             config.retrieval,
             prompts,
             self.count_tokens,
-            config.service.label_rule,
+            config.service.access_rule,
             config.tokenizer,
         )
 

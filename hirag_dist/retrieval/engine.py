@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from threadpoolctl import threadpool_limits
 
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
-from hirag_dist.core.access.labels import LabelRule
+from hirag_dist.core.access.labels import AccessRule
 from hirag_dist.core.graph.pagerank import personalised_pagerank
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.prompts.templates import Prompts
@@ -48,14 +48,14 @@ class QueryEngine:
         config: RetrievalConfig,
         prompts: Prompts,
         count_tokens: Callable[[str], int],
-        label_rule: LabelRule = "all",
+        access_rule: AccessRule = "all",
         tokenizer: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Load a snapshot.
 
         Args:
-            label_rule: a document is in reach of whoever holds all of its labels, or any.
+            access_rule: a document is in reach of whoever holds all of its labels, or any.
             tokenizer: name of what `count_tokens` counts by: where the snapshot's texts were counted by the same, they
                 are not counted again.
             clock: seconds, for deadlines.
@@ -71,7 +71,7 @@ class QueryEngine:
             )
         threadpool_limits(1)  # a question's products are too small to be worth waking other threads for
         self._index = MappedIndex(snapshot, tokenizer)
-        self._labelled = AccessControlledIndex(self._index, snapshot, label_rule)
+        self._labelled = AccessControlledIndex(self._index, snapshot, access_rule)
         self._info = snapshot.info()
         self._search = vectors
         self._embedder = embedder

@@ -86,14 +86,14 @@ def gather(
 
     Args:
         index: as the caller may see it.
-        mode: graphrag-global, over the reports of `community_level`; ts, over all chunks.
+        mode: graphrag-global, over the reports of `community_level`; text-map-reduce, over all chunks.
 
     Raises:
         InvalidQuery: it takes more calls than the limit.
     """
     started = time.perf_counter()
     most = limits.map_reduce.max_calls
-    letter, heading = ("S", "## Sources") if mode == "ts" else ("C", "## Communities")
+    letter, heading = ("S", "## Sources") if mode == "text-map-reduce" else ("C", "## Communities")
     cut = PartBudget(heading, limits.context_tokens, count_tokens)
     items: dict[str, _Item] = {}
     rows, unreported = _rows(index, mode, limits)
@@ -105,7 +105,7 @@ def gather(
             break
     parts = cut.finish()
     if len(parts) > most:
-        cheaper = "" if mode == "ts" else "a coarser community_level, "
+        cheaper = "" if mode == "text-map-reduce" else "a coarser community_level, "
         raise InvalidQuery(
             f"mode: {mode} takes more than {count_noun(most, 'call')} here, which is "
             "retrieval.map_reduce.max_calls; choose "
@@ -118,7 +118,7 @@ def gather(
 
 def _rows(index: MappedIndex, mode: str, limits: RetrievalConfig) -> tuple[IntVector, int]:
     """Return what is read, and for how many communities that the caller may know of there is no report."""
-    if mode == "ts":
+    if mode == "text-map-reduce":
         seen = index.seen_chunks
         return np.arange(len(index.chunk_vectors)) if seen is None else np.flatnonzero(seen), 0
     rows, bare = reports_at(index.communities, limits.community_level, index.reported())
@@ -129,7 +129,7 @@ def _records(index: MappedIndex, mode: str, rows: IntVector, seed: int) -> Itera
     """Yield what is read, with its text in contexts and the text's tokens, 0 where they are not known."""
     shuffled = np.random.default_rng(seed).permutation(rows)
     for row in shuffled.tolist():
-        if mode == "ts":
+        if mode == "text-map-reduce":
             (source,) = index.sources([(row, 0.0)])
             yield source, source_text(source.title, source.start, source.end, source.text), index.tokens("sources", row)
         elif (report := index.community(RankedCommunity(row, 0, 0.0))) is not None:

@@ -6,7 +6,7 @@ import errno
 import socket
 
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.service.options import MOST_REQUEST_BYTES, ServerOptions
+from hirag_dist.service.options import MAX_REQUEST_BYTES, ServerOptions
 
 _KEEPALIVE_TIMEOUT_S = 20
 _MIN_CLIENT_PING_S = 10
@@ -17,7 +17,7 @@ def channel_options(options: ServerOptions) -> list[tuple[str, int]]:
     """Return gRPC's arguments of a server that listens so."""
     chosen = [
         ("grpc.so_reuseport", int(options.reuse_port)),  # on by default, and then a port in use goes unnoticed
-        ("grpc.max_receive_message_length", min(options.max_message_bytes, MOST_REQUEST_BYTES)),
+        ("grpc.max_receive_message_length", min(options.max_message_bytes, MAX_REQUEST_BYTES)),
         ("grpc.max_send_message_length", options.max_message_bytes),
         ("grpc.max_concurrent_streams", _MOST_STREAMS),
         ("grpc.keepalive_time_ms", int(options.keepalive_s * 1000)),

@@ -1,4 +1,8 @@
-"""How many requests are worked at, who waits, and who had better not: one line before a few places."""
+"""Load shedding (admission control): bounded concurrency with a FIFO queue.
+
+A request whose expected wait in the queue is too long is rejected at once, so that an overloaded service keeps
+answering the requests that it accepts in a short time.
+"""
 
 from __future__ import annotations
 
@@ -10,82 +14,81 @@ from contextlib import asynccontextmanager, contextmanager
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.wire.error_status import DeadlinePassed, Overloaded
 
-_MEMORY = 0.1  # weight of the newest stay in a place, against those before it
+_SMOOTHING = 0.1  # weight of the newest retrieval in the mean duration
 
 
 class LoadShedder:
-    """The places of one process, and the line before them.
+    """The retrieval slots of one process and the queue for them.
 
-    A retrieval is computing in one thread, so more at a time make nothing faster: a few have places, the rest wait in
-    the order in which they came. Who would wait too long is told so at once, when asking elsewhere or later still
-    helps, instead of joining a line that only grows: what is served stays fast whatever is asked.
+    A retrieval computes in one thread, so more at a time make nothing faster: a few hold slots, the others wait in
+    the order in which they arrived. A request that would wait too long is rejected at once, while trying elsewhere or
+    later still helps.
 
     Args:
-        places: retrievals at a time.
-        max_wait_s: longest time that a request may be expected to wait, where the line is longer than `short`.
-        most: requests of any kind in the process, those being sent included.
-        answers: requests at a time that wait for a model to answer; they hold no place meanwhile.
-        short: waiting requests that are no crowd however long they take: what is expected is a guess, and the first
-            retrievals of a snapshot are slow.
+        max_retrievals: slots, that is retrievals at a time.
+        max_queue_wait_s: longest expected wait of an accepted request once the queue is longer than `short_queue`.
+        max_requests: requests of any kind in the process, including those being sent.
+        max_answers: requests at a time that wait for a model to answer; they hold no slot meanwhile.
+        short_queue: length of a queue that is accepted whatever its expected wait: the expectation is an estimate, and
+            the first retrievals of a snapshot are slow.
         clock: seconds.
     """
 
     def __init__(
         self,
         *,
-        places: int,
-        max_wait_s: float,
-        most: int,
-        answers: int,
-        short: int = 16,
+        max_retrievals: int,
+        max_queue_wait_s: float,
+        max_requests: int,
+        max_answers: int,
+        short_queue: int = 16,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._places = places
-        self._free = asyncio.Semaphore(places)
-        self._max_wait_s = max_wait_s
-        self._most = most
-        self._short = short
-        self._most_answers = answers
+        self._max_retrievals = max_retrievals
+        self._slots = asyncio.Semaphore(max_retrievals)
+        self._max_queue_wait_s = max_queue_wait_s
+        self._max_requests = max_requests
+        self._short_queue = short_queue
+        self._max_answers = max_answers
         self._clock = clock
-        self._stay_s = 0.0  # how long a place is held, lately
-        self._held: dict[float, int] = {}  # when the places held now were taken, oldest first → how many
+        self._mean_s = 0.0  # exponential moving average of the time for which a slot is held
+        self._running: dict[float, int] = {}  # start time of the running retrievals, oldest first → their number
         self.present = 0
         self.waiting = 0
-        self.at_work = 0
+        self.retrieving = 0
         self.answering = 0
 
     @property
     def expected_wait_s(self) -> float:
-        """How long the next request would wait for a place, going by the line and by how long places are held."""
-        if self.at_work < self._places:
+        """Expected wait of the next request, from the queue's length and the durations of retrievals."""
+        if self.retrieving < self._max_retrievals:
             return 0.0
-        now = self._clock()  # a place that is held for longer than usual will not be free sooner than usual
-        stays = [(max(self._stay_s, now - started), count) for started, count in self._held.items()]
-        if not all(stay for stay, _ in stays):
-            return 0.0  # nothing is known yet
-        return (self.waiting + 1) / sum(count / stay for stay, count in stays)
+        now = self._clock()  # a retrieval that already runs longer than the mean counts with its own duration
+        durations = [(max(self._mean_s, now - started), count) for started, count in self._running.items()]
+        if not all(duration for duration, _ in durations):
+            return 0.0  # no duration is known yet
+        return (self.waiting + 1) / sum(count / duration for duration, count in durations)
 
     def check(self, remaining_s: float | None) -> None:
-        """Look whether a retrieval that comes now would be done in time.
+        """Reject a retrieval that would wait too long if it arrived now.
 
         Args:
-            remaining_s: until its deadline; None for any time.
+            remaining_s: until its deadline; None without a deadline.
 
         Raises:
-            Overloaded: the line is too long, for the service or for the deadline.
+            Overloaded: the expected wait is too long, for the service or for the deadline.
         """
         wait_s = self.expected_wait_s
-        if wait_s > self._max_wait_s and self.waiting >= self._short:
+        if wait_s > self._max_queue_wait_s and self.waiting >= self._short_queue:
             raise Overloaded(
-                f"{count_noun(self.waiting, 'request is', 'requests are')} waiting and {wait_s:.2g} s would "
-                "pass before this "
-                "one's turn; ask again later",
+                f"{count_noun(self.waiting, 'request is', 'requests are')} waiting, and the expected wait is "
+                f"{wait_s:.2g} s; ask again later",
                 "queue",
                 retry_after_s=wait_s,
             )
         if remaining_s is not None and wait_s >= remaining_s:
             raise Overloaded(
-                f"{wait_s:.2g} s would pass before this request's turn, and its deadline is in {remaining_s:.2g} s; "
+                f"the request would wait {wait_s:.2g} s, and its deadline is in {remaining_s:.2g} s; "
                 f"ask again later or allow more time",
                 "deadline",
                 retry_after_s=wait_s,
@@ -93,22 +96,20 @@ class LoadShedder:
 
     @contextmanager
     def counted(self, *, answer: bool = False) -> Iterator[None]:
-        """Let a request be in the process for as long as the block lasts.
+        """Count a request for as long as the block lasts.
 
         Raises:
-            Overloaded: as many are here as may be.
+            Overloaded: the process has as many requests, or answers, as it accepts.
         """
-        if self.present >= self._most:
+        if self.present >= self._max_requests:
             raise Overloaded(
-                f"{count_noun(self.present, 'request is', 'requests are')} here, as many as may be; ask again "
-                "in a moment",
+                f"the process has {count_noun(self.present, 'request')}, as many as it accepts; ask again in a moment",
                 "full",
             )
-        if answer and self.answering >= self._most_answers:
+        if answer and self.answering >= self._max_answers:
             raise Overloaded(
-                f"{count_noun(self.answering, 'answer is', 'answers are')} being written, as many as may be; "
-                "ask again in a "
-                "moment",
+                f"{count_noun(self.answering, 'answer is', 'answers are')} being written, as many as the process "
+                "accepts; ask again in a moment",
                 "answers",
             )
         self.present += 1
@@ -119,37 +120,37 @@ class LoadShedder:
             self.present -= 1
             self.answering -= answer
 
-    def _leave(self, started: float) -> None:
-        stay_s = self._clock() - started
-        self._stay_s += (stay_s - self._stay_s) * (_MEMORY if self._stay_s else 1.0)
-        self._held[started] -= 1
-        if not self._held[started]:
-            del self._held[started]
-
     @asynccontextmanager
-    async def place(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[float]:
-        """Wait for a place and hold it for as long as the block lasts. Yield how many seconds that took.
+    async def slot(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[float]:
+        """Wait for a slot and hold it for as long as the block lasts. Yield the seconds of the wait.
 
         Raises:
-            DeadlinePassed: it did while waiting; nothing was started.
+            DeadlinePassed: the deadline passed during the wait; nothing was started.
         """
-        came = self._clock()
+        arrived = self._clock()
         self.waiting += 1
         try:
-            await self._free.acquire()
+            await self._slots.acquire()
         finally:
             self.waiting -= 1
         started = self._clock()
-        self.at_work += 1
+        self.retrieving += 1
         try:
             left_s = remaining_s()
             if left_s is not None and left_s <= 0:
-                raise DeadlinePassed("the deadline passed before it was this request's turn; allow more time")
-            self._held[started] = self._held.get(started, 0) + 1
+                raise DeadlinePassed("the deadline passed while the request was waiting; allow more time")
+            self._running[started] = self._running.get(started, 0) + 1
             try:
-                yield started - came
-            finally:  # however it ends: callers who give up and backends that hang are what a line is made of
-                self._leave(started)
+                yield started - arrived
+            finally:  # a cancelled or failed retrieval counts too: it held the slot as well
+                self._finish(started)
         finally:
-            self.at_work -= 1
-            self._free.release()
+            self.retrieving -= 1
+            self._slots.release()
+
+    def _finish(self, started: float) -> None:
+        duration_s = self._clock() - started
+        self._mean_s += (duration_s - self._mean_s) * (_SMOOTHING if self._mean_s else 1.0)
+        self._running[started] -= 1
+        if not self._running[started]:
+            del self._running[started]

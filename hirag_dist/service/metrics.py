@@ -139,8 +139,12 @@ class Metrics:
 
     def look(self, admission: LoadShedder, engine: Engine | None) -> None:
         """Take down how full the process is, and what its engine has counted since the last look."""
-        rest = admission.present - admission.waiting - admission.at_work
-        states = {"waiting": admission.waiting, "retrieving": admission.at_work, "answering_or_sending": max(rest, 0)}
+        rest = admission.present - admission.waiting - admission.retrieving
+        states = {
+            "waiting": admission.waiting,
+            "retrieving": admission.retrieving,
+            "answering_or_sending": max(rest, 0),
+        }
         for state, value in states.items():
             self._present.labels(state).set(value)
         self._expected.set(admission.expected_wait_s)

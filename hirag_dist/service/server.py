@@ -64,10 +64,10 @@ class QueryServer:
         anonymous = Caller(reach=options.anonymous_labels)
         self._gate = Authenticator(self._callers, anonymous, certificates=options.tls_client_ca is not None)
         self._admission = LoadShedder(
-            places=options.places,
-            max_wait_s=options.max_wait_s,
-            most=options.max_concurrent,
-            answers=options.max_answers,
+            max_retrievals=options.max_concurrent_retrievals,
+            max_queue_wait_s=options.max_queue_wait_s,
+            max_requests=options.max_concurrent_requests,
+            max_answers=options.max_concurrent_answers,
         )
         known = station is not None and options.callers_file is not None
         self._limits = SharedQuotas(station.limits, station.process) if station is not None and known else None

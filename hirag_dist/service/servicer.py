@@ -283,7 +283,7 @@ class QueryServicer:
 
     @asynccontextmanager
     async def _place(self, call: _Call) -> AsyncIterator[None]:
-        async with self._admission.place(call.context.time_remaining) as call.access.queued_s:
+        async with self._admission.slot(call.context.time_remaining) as call.access.queued_s:
             yield
 
     async def _pause(self, context: Context) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.types.notebook import answer_html, retrieval_html
 
-MAP_REDUCE: Final = ("graphrag-global", "ts")  # modes that ask a model about every part of the corpus
+MAP_REDUCE: Final = ("graphrag-global", "text-map-reduce")  # modes that ask a model about every part of the corpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Query:
 
     Attributes:
         mode: hirag, local, global, bridge, nobridge, naive, flat or graphrag-local; None the configured one. For an
-            answer also graphrag-global or ts, which ask a model about every part of the corpus.
+            answer also graphrag-global or text-map-reduce, which ask a model about every part of the corpus.
         top_n: local entities (Eq. 12).
         top_m: key entities of each community (Eq. 14).
         top_c: communities at most.

@@ -95,13 +95,22 @@ def test_answers_are_asked_and_scored_by_mode(evaluate: Command, index: Path, tm
 
 
 def test_answers_by_map_reduce(evaluate: Command, index: Path, tmp_path: Path) -> None:
-    asked = ("qa", "--index", index, "--questions", "questions.jsonl", "--modes", "ts,graphrag-local", *HERE)
+    asked = (
+        "qa",
+        "--index",
+        index,
+        "--questions",
+        "questions.jsonl",
+        "--modes",
+        "text-map-reduce,graphrag-local",
+        *HERE,
+    )
     code, report = evaluate(*asked, "--out", "out")
     assert code == 0
-    ts = report["results"]["systems"]["ts"]
-    assert ts["scores"]["hotpotqa"]["exact"]["value"] == 1.0
-    assert ts["unanswerable"]["refused"]["value"] == 1.0
-    assert ts["cost"]["calls"] > 1, "the parts are asked about too"
+    by_parts = report["results"]["systems"]["text-map-reduce"]
+    assert by_parts["scores"]["hotpotqa"]["exact"]["value"] == 1.0
+    assert by_parts["unanswerable"]["refused"]["value"] == 1.0
+    assert by_parts["cost"]["calls"] > 1, "the parts are asked about too"
     assert report["results"]["systems"]["graphrag-local"]["scored"] == 2
     code, again = evaluate(*asked, "--out", "out")
     assert (code, again["units"]["new"]) == (0, 0)

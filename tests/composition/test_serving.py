@@ -42,20 +42,23 @@ def test_one_process_a_core() -> None:
 def test_how_many_retrievals_at_a_time_goes_by_what_they_wait_for() -> None:
     endpoint = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m", "dim": 8}
     remote = {"endpoints": {"far": endpoint}, "roles": {"embed": "far"}}
-    assert server_options(config(vectors={"backend": "memory"})).places == 2
-    assert server_options(config(vectors={"backend": "milvus", "uri": "http://milvus:19530"})).places == 8
-    assert server_options(config(vectors={"backend": "memory"}, llm=remote)).places == 32
-    assert server_options(config(service={"concurrency": 5})).places == 5
+    assert server_options(config(vectors={"backend": "memory"})).max_concurrent_retrievals == 2
+    assert (
+        server_options(config(vectors={"backend": "milvus", "uri": "http://milvus:19530"})).max_concurrent_retrievals
+        == 8
+    )
+    assert server_options(config(vectors={"backend": "memory"}, llm=remote)).max_concurrent_retrievals == 32
+    assert server_options(config(service={"max_concurrent_retrievals": 5})).max_concurrent_retrievals == 5
 
 
 def test_every_key_of_the_service_is_an_option() -> None:
     given = {
         "listen": "127.0.0.1:1",
         "anonymous_labels": ["public"],
-        "max_wait_s": 0.5,
-        "max_answers": 3,
+        "max_queue_wait_s": 0.5,
+        "max_concurrent_answers": 3,
         "map_reduce": True,
-        "max_concurrent": 7,
+        "max_concurrent_requests": 7,
         "send_timeout_s": 9.0,
         "keepalive_s": 5.0,
         "max_connection_age_s": 50.0,

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from hirag_dist.config.loader import LoadedConfig, load_config
+from hirag_dist.config.loader import _RENAMED, LoadedConfig, load_config
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import ConfigError
@@ -258,3 +259,18 @@ def test_tiers_that_propose_nothing_are_refused(load: Loader, tiers: str) -> Non
     fault = load.fault(f"resolution: {{enabled: true, tiers: {tiers}}}")
     assert "tiers: [normalise, alias, llm]" in fault
     assert load("resolution: {tiers: [vector]}").config.resolution.tiers == ("vector",)
+
+
+@pytest.mark.parametrize(("old", "new"), sorted(_RENAMED.items()))
+def test_a_renamed_key_is_named(load: Loader, old: str, new: str) -> None:
+    section, key = old.split(".")
+    assert f"unknown key {old}; it is called {new} now" in load.fault(f"{section}: {{{key}: 1}}")
+    assert new.rpartition(".")[2] in _section(new).model_fields
+
+
+def _section(dotted: str) -> type[BaseModel]:
+    """Return the class of the section that holds a key."""
+    section: Any = Config
+    for part in dotted.split(".")[:-1]:
+        section = section.model_fields[part].annotation
+    return section

@@ -14,12 +14,15 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import typer
 
-import hirag_dist.cli.main as command_line
+from hirag_dist.cli import _command_line
+from hirag_dist.cli import main as command_line
 from hirag_dist.composition.build import make_executor, resolve
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.config.model import Config
@@ -135,7 +138,8 @@ def command(argv: list[str], cwd: str, out: str, err: str, environ: dict[str, st
 
 
 def main() -> None:
-    command_line._add_commands(command_line._command_line())  # imports all of them
+    for module, _ in _command_line.COMMANDS.values():
+        import_module(f"hirag_dist.cli.{module}").register(typer.Typer())  # imports all that the commands need
     counter(Config().tokenizer)("read once, by the parent of all builds")
     pair = CsrGraph(np.array([0, 1, 2]), np.array([1, 0], np.int32), np.ones(2, np.float32), np.zeros(2, np.int32))
     CpuKernels().leiden(pair, 2, 1.0, 0)  # compiled once too

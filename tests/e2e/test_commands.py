@@ -240,15 +240,20 @@ class TestQuery:
         assert re.search(r"graphrag-global: [\d,]+ reports, [\d,]+ tokens, read in \d+ parts?", run.stderr)
         assert re.search(r"This question sent \d+ calls, [\d,]+ tokens", run.stderr)
         assert "Map-reduce: " in run.stdout
-        said = cli.json("query", QUESTION, "-i", built.folder, "--mode", "ts")
+        said = cli.json("query", QUESTION, "-i", built.folder, "--mode", "text-map-reduce")
         work = said["retrieval"]["map_work"]
         assert work["calls"] == work["parts"] > 0
         assert said["sent"]["calls"] == work["calls"] + bool(said["retrieval"]["context_refs"])
         assert said["sent"]["tokens"] == said["input_tokens"] + said["output_tokens"]
-        refused = cli("query", QUESTION, "-i", built.folder, "--mode", "ts", "--context-only", code=2).stderr
-        assert "mode: ts reads all there is" in refused
+        refused = cli(
+            "query", QUESTION, "-i", built.folder, "--mode", "text-map-reduce", "--context-only", code=2
+        ).stderr
+        assert "mode: text-map-reduce reads all there is" in refused
         limit = ("--set", "retrieval.map_reduce.max_calls=1", "--set", "retrieval.context_tokens=200")
-        assert "max_calls" in cli("query", QUESTION, "-i", built.folder, "--mode", "ts", *limit, code=2).stderr
+        assert (
+            "max_calls"
+            in cli("query", QUESTION, "-i", built.folder, "--mode", "text-map-reduce", *limit, code=2).stderr
+        )
 
     def test_wrong_questions_are_usage_errors(self, cli: Any, built: Any, tmp_path: Path) -> None:
         assert "there is no 'globl'" in cli("query", QUESTION, "-i", built.folder, "--mode", "globl", code=2).stderr

@@ -50,7 +50,7 @@ def material(question: str = "Who owns the harbour?", **limits: int) -> MapReduc
         cut.add(f"S{number}", record, COUNT(record))
     parts = cut.finish()
     assert len(parts) == len(TOPICS)
-    return MapReduceInput(question, "ts", "snap", parts, items, 2000, MapReduceConfig(**limits), 1.0)
+    return MapReduceInput(question, "text-map-reduce", "snap", parts, items, 2000, MapReduceConfig(**limits), 1.0)
 
 
 class Model:
@@ -246,17 +246,17 @@ async def test_a_question_about_all_reports(snapshot: Snapshot) -> None:
 
 async def test_a_question_about_all_chunks(snapshot: Snapshot) -> None:
     bench = Asked(snapshot, helpful("S1"))
-    answer = (await bench.parts("ts"))[-1]
+    answer = (await bench.parts("text-map-reduce"))[-1]
     assert isinstance(answer, Answer)
     assert all(f"Text of k{number}" in bench.seen[0] for number in range(3))
     assert [one.kind for one in answer.citations] == ["chunk"]
-    again = (await Asked(snapshot, helpful("S1")).parts("ts"))[-1]
+    again = (await Asked(snapshot, helpful("S1")).parts("text-map-reduce"))[-1]
     assert isinstance(again, Answer)
     assert again.citations == answer.citations, "the order is shuffled by the seed"
     orders = set()
     for seed in range(8):
         other = Asked(snapshot, helpful("S1"), seed=seed)
-        await other.parts("ts")
+        await other.parts("text-map-reduce")
         orders.add(other.seen[0])
     assert len(orders) > 1
 
@@ -288,7 +288,7 @@ async def test_a_query_makes_parts_smaller_and_never_larger(snapshot: Snapshot) 
     bench.engine._count = lambda text: 30 * len(text.split())
     sizes = []
     for asked in (None, 200, 100_000):
-        material = await bench.engine.material(Query("a?", "ts", context_tokens=asked))
+        material = await bench.engine.material(Query("a?", "text-map-reduce", context_tokens=asked))
         assert max(part.tokens for part in material.parts) <= min(asked or 300, 300)
         sizes.append((len(material.parts), material.context_tokens))
     assert sizes[0] == sizes[2]

@@ -49,7 +49,13 @@ async def service(store: Store, start: Any) -> Any:
         return make_engine(config, open_snapshot(store), Prompts())
 
     holder = SnapshotSwapper(opened, lambda: current_id(store), poll_s=3600)
-    return await start(holder, places=2, max_wait_s=60, max_concurrent=MOST_REQUESTS, send_timeout_s=0.5)
+    return await start(
+        holder,
+        max_concurrent_retrievals=2,
+        max_queue_wait_s=60,
+        max_concurrent_requests=MOST_REQUESTS,
+        send_timeout_s=0.5,
+    )
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ async def test_swapped_engines_are_let_go_with_their_files(tmp_path: Path, start
         return engine
 
     holder = SnapshotSwapper(opened, lambda: current_id(store), poll_s=3600)
-    service = await start(holder, max_wait_s=60)  # however slow this machine is, nobody is turned away
+    service = await start(holder, max_queue_wait_s=60)  # however slow this machine is, nobody is turned away
     asked = [Query("What is known of it?", vector=row) for row in questions(open_snapshot(store).entity_vectors, 40)]
     answered: set[str] = set()
     files: list[int] = []

@@ -29,7 +29,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def admission(clock: Clock) -> LoadShedder:
-    return LoadShedder(places=2, max_wait_s=1.0, most=10, answers=2, short=4, clock=clock)
+    return LoadShedder(
+        max_retrievals=2, max_queue_wait_s=1.0, max_requests=10, max_answers=2, short_queue=4, clock=clock
+    )
 
 
 def no_deadline() -> None:
@@ -46,7 +48,7 @@ class Guest:
         self._stay = asyncio.create_task(self._sit(admission, name, order))
 
     async def _sit(self, admission: LoadShedder, name: str, order: list[str]) -> None:
-        async with admission.place(lambda: self._left_s) as self.waited_s:
+        async with admission.slot(lambda: self._left_s) as self.waited_s:
             order.append(name)
             await self._go.wait()
 
@@ -69,7 +71,7 @@ async def test_places_are_given_in_the_order_of_coming(admission: LoadShedder, c
     order: list[str] = []
     guests = {name: Guest(admission, name, order) for name in "abcde"}
     await settled()
-    assert (order, admission.at_work, admission.waiting) == (["a", "b"], 2, 3)
+    assert (order, admission.retrieving, admission.waiting) == (["a", "b"], 2, 3)
     clock.s = 3.0
     await guests["c"].give_up()  # a caller who hung up holds up nobody behind
     await guests["b"].leave()
@@ -79,7 +81,7 @@ async def test_places_are_given_in_the_order_of_coming(admission: LoadShedder, c
     for name in "ade":
         await guests[name].leave()
     assert order == ["a", "b", "d", "e"]
-    assert (admission.at_work, admission.waiting) == (0, 0)
+    assert (admission.retrieving, admission.waiting) == (0, 0)
 
 
 async def test_a_place_given_to_who_has_just_gone_goes_to_the_next(admission: LoadShedder) -> None:
@@ -93,14 +95,14 @@ async def test_a_place_given_to_who_has_just_gone_goes_to_the_next(admission: Lo
     assert "d" in order
     for name in "bd":
         await guests[name].leave()
-    assert admission.at_work == 0
+    assert admission.retrieving == 0
 
 
 @asynccontextmanager
 async def full(admission: LoadShedder, clock: Clock, stay_s: float, waiting: int) -> AsyncIterator[None]:
     """Places that are held for `stay_s` each, all taken, with some waiting."""
     for _ in range(2):
-        async with admission.place(no_deadline):
+        async with admission.slot(no_deadline):
             clock.s += stay_s
     guests = [Guest(admission, str(number), []) for number in range(2 + waiting)]
     await settled()
@@ -124,7 +126,7 @@ async def test_the_expected_wait_goes_by_the_line_and_by_how_long_places_are_hel
 
 async def test_stays_that_end_badly_count(admission: LoadShedder, clock: Clock) -> None:
     async def fail() -> None:
-        async with admission.place(no_deadline):
+        async with admission.slot(no_deadline):
             clock.s += 2.0
             raise ZeroDivisionError
 
@@ -140,7 +142,7 @@ async def test_stays_that_end_badly_count(admission: LoadShedder, clock: Clock) 
 
 async def test_a_place_whose_holder_hangs(admission: LoadShedder, clock: Clock) -> None:
     for _ in range(2):
-        async with admission.place(no_deadline):
+        async with admission.slot(no_deadline):
             clock.s += 0.5
     order: list[str] = []
     hanging = Guest(admission, "hanging", order)
@@ -154,12 +156,12 @@ async def test_a_place_whose_holder_hangs(admission: LoadShedder, clock: Clock) 
     assert admission.expected_wait_s == pytest.approx(5 / (1 / 20 + 1 / 10))  # until it hangs too
     for guest in (hanging, *guests):
         await guest.give_up()
-    assert (admission.at_work, admission.waiting) == (0, 0)
+    assert (admission.retrieving, admission.waiting) == (0, 0)
 
 
 async def test_who_would_wait_too_long_is_told_so(admission: LoadShedder, clock: Clock) -> None:
     async with full(admission, clock, 0.5, waiting=4):
-        with pytest.raises(Overloaded, match=r"4 requests are waiting and 1\.2 s would pass") as caught:
+        with pytest.raises(Overloaded, match=r"4 requests are waiting, and the expected wait is 1\.2 s") as caught:
             admission.check(None)
     assert caught.value.reason == "queue"
     assert caught.value.retry_after_s == pytest.approx(1.25)
@@ -188,8 +190,8 @@ async def test_who_waited_past_the_deadline_is_not_started(admission: LoadShedde
     with pytest.raises(DeadlinePassed, match="allow more time"):
         await late.leave()
     assert order == ["a", "b"]
-    async with admission.place(no_deadline):  # the place is free again
-        assert admission.at_work == 2
+    async with admission.slot(no_deadline):  # the place is free again
+        assert admission.retrieving == 2
     await guests["b"].leave()
 
 
@@ -202,7 +204,7 @@ def test_requests_and_answers_are_counted(admission: LoadShedder) -> None:
         assert caught.value.reason == "answers"
         for _ in range(8):
             held.enter_context(admission.counted())
-        with pytest.raises(Overloaded, match="10 requests are here") as caught:
+        with pytest.raises(Overloaded, match="the process has 10 requests") as caught:
             held.enter_context(admission.counted())
         assert caught.value.reason == "full"
     assert (admission.present, admission.answering) == (0, 0)

@@ -35,10 +35,10 @@ def test_what_is_no_address(listen: str) -> None:
     "wrong",
     [
         {"max_message_bytes": 10},
-        {"max_concurrent": 0},
-        {"places": 0},
-        {"max_answers": 0},
-        {"max_wait_s": 0.0},
+        {"max_concurrent_requests": 0},
+        {"max_concurrent_retrievals": 0},
+        {"max_concurrent_answers": 0},
+        {"max_queue_wait_s": 0.0},
         {"send_timeout_s": 0.0},
         {"max_connection_age_grace_s": -1.0},
         {"keepalive_s": 0.0},
@@ -55,7 +55,7 @@ def test_what_does_not_fit(wrong: dict[str, object]) -> None:
 
 
 def test_metrics_are_for_this_machine_unless_it_is_said() -> None:
-    with pytest.raises(ConfigError, match="metrics_public: true where that is meant"):
+    with pytest.raises(ConfigError, match="metrics_public: true to allow it"):
         ServerOptions(metrics_listen="0.0.0.0:9464")
     assert ServerOptions(metrics_listen="0.0.0.0:9464", metrics_public=True).metrics_listen == "0.0.0.0:9464"
     assert ServerOptions(metrics_listen="127.0.0.1:0").metrics_listen == "127.0.0.1:0"

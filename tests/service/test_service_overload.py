@@ -35,7 +35,7 @@ async def details(call: Any, *kinds: Any) -> list[Any]:
 
 
 async def test_who_would_wait_too_long_is_turned_away(start: Any, engine: Any, fakes: Any) -> None:
-    service = await start(engine, places=1, max_wait_s=0.05)
+    service = await start(engine, max_concurrent_retrievals=1, max_queue_wait_s=0.05)
     async with fakes.channel(service) as channel, AsyncExitStack() as held:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         engine.gate = asyncio.Event()
@@ -64,7 +64,7 @@ async def test_a_place_is_not_kept_while_a_model_answers_or_a_stream_is_read(
     start: Any, fakes: Any, callers: Any
 ) -> None:
     engine = fakes.FakeEngine()
-    service = await start(engine, places=1)
+    service = await start(engine, max_concurrent_retrievals=1)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         engine.gate = asyncio.Event()
@@ -81,7 +81,7 @@ async def test_a_place_is_not_kept_while_a_model_answers_or_a_stream_is_read(
 
 
 async def test_answers_at_a_time_have_a_limit_of_their_own(start: Any, engine: Any, fakes: Any) -> None:
-    service = await start(engine, max_answers=1)
+    service = await start(engine, max_concurrent_answers=1)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         engine.gate = asyncio.Event()
@@ -161,7 +161,7 @@ async def test_the_client_is_told_why_and_until_when(
 
 
 async def test_who_asks_again_at_once_does_not_take_the_time_of_all(start: Any, engine: Any, fakes: Any) -> None:
-    service = await start(engine, max_concurrent=1)
+    service = await start(engine, max_concurrent_requests=1)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         engine.gate = asyncio.Event()
@@ -176,7 +176,7 @@ async def test_who_asks_again_at_once_does_not_take_the_time_of_all(start: Any, 
 
 async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: Any, fakes: Any) -> None:
     engine = fakes.FakeEngine(whole=fakes.replace(fakes.WHOLE, context="c" * 8_000_000))
-    service = await start(engine, max_concurrent=1, send_timeout_s=0.3)
+    service = await start(engine, max_concurrent_requests=1, send_timeout_s=0.3)
     options = [("grpc.http2.lookahead_bytes", 64_000), ("grpc.http2.bdp_probe", 0), ("grpc.enable_retries", 0)]
     options.append(("grpc.max_receive_message_length", -1))
     async with grpc.aio.insecure_channel(service.address, options=options) as channel, fakes.channel(service) as other:

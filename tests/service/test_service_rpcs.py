@@ -71,7 +71,7 @@ async def test_an_answer_is_retrieval_then_pieces_then_citations(stub: Any, fake
     assert convert.answer_from_proto(parts[-1].answer, retrieval) == fakes.ANSWER
 
 
-@pytest.mark.parametrize("mode", [pb.MODE_GRAPHRAG_GLOBAL, pb.MODE_TS])
+@pytest.mark.parametrize("mode", [pb.MODE_GRAPHRAG_GLOBAL, pb.MODE_TEXT_MAP_REDUCE])
 async def test_answers_that_cost_a_call_for_each_part_are_given_where_that_is_allowed(
     start: Any, engine: Any, fakes: Any, mode: Any
 ) -> None:
@@ -87,7 +87,7 @@ async def test_answers_that_cost_a_call_for_each_part_are_given_where_that_is_al
                 await finish(call)
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert engine.queries == []
-    assert [query.mode for query in engine.queries] == ["graphrag-global" if mode == 9 else "ts"]
+    assert [query.mode for query in engine.queries] == ["graphrag-global" if mode == 9 else "text-map-reduce"]
 
 
 async def test_texts_are_left_out_where_asked(stub: Any) -> None:
@@ -194,7 +194,7 @@ async def test_the_inside_of_an_unforeseen_error_stays_in_the_log(
 
 
 async def test_more_requests_than_the_service_takes(start: Any, engine: Any, fakes: Any) -> None:
-    service = await start(engine, max_concurrent=1)
+    service = await start(engine, max_concurrent_requests=1)
     engine.gate = asyncio.Event()
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)

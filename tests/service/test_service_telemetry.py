@@ -163,7 +163,7 @@ def test_a_request_is_counted() -> None:
 def test_questions_remembered_by_one_engine_after_another(fakes: Any) -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    admission = LoadShedder(places=1, max_wait_s=1, most=9, answers=1)
+    admission = LoadShedder(max_retrievals=1, max_queue_wait_s=1, max_requests=9, max_answers=1)
     first, second = fakes.FakeEngine(), fakes.FakeEngine()
     for engine, counts in ((first, (1, 2)), (first, (3, 2)), (second, (1, 1)), (second, (1, 1))):
         engine.question_cache = counts
@@ -254,13 +254,13 @@ async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
 
 COUNT = """
 import sys
-from hirag_dist.service.access_log import Access
-from hirag_dist.service.load_shedding import Admission
+from hirag_dist.service.access_log import RequestRecord
+from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.metrics import process_metrics
 metrics, registry = process_metrics(None, several=True)
 assert registry is None
-metrics.ended(Access("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
-admission = Admission(places=1, max_wait_s=1, most=9, answers=1)
+metrics.ended(RequestRecord("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
+admission = LoadShedder(max_retrievals=1, max_queue_wait_s=1, max_requests=9, max_answers=1)
 with admission.counted():
     metrics.look(admission, None)
 """
@@ -318,11 +318,11 @@ async def test_metrics_of_a_running_service(
 
 def test_one_process_in_an_environment_for_several(tmp_path: Path) -> None:
     code = """
-from hirag_dist.service.access_log import Access
+from hirag_dist.service.access_log import RequestRecord
 from hirag_dist.service.metrics import process_metrics
 from prometheus_client import generate_latest
 metrics, registry = process_metrics(None)
-metrics.ended(Access("Retrieve", "", "", kind="token"))
+metrics.ended(RequestRecord("Retrieve", "", "", kind="token"))
 print(generate_latest(registry).decode())
 """
     environ = os.environ | {FOLDER_VARIABLE: str(tmp_path)}

@@ -18,7 +18,7 @@ from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, SEPARATOR, join_de
 from hirag_dist.core.entities.summaries import split_descriptions
 from hirag_dist.types import IntVector
 
-LabelRule = Literal["all", "any"]
+AccessRule = Literal["all", "any"]
 Flags = NDArray[np.bool_]
 _MOST_CHARS = 2 * CHARS_PER_TOKEN  # of a token of prose: no text within the limit of tokens is cut
 HIDDEN, MIXED, WHOLE = 0, 1, 2  # none of it may be seen; what some of its mentions say; all that it says
@@ -40,7 +40,7 @@ def sets_in_reach(
     sets: Sequence[tuple[str, ...]],
     reach: Collection[str] | None,
     wish: Collection[str] = (),
-    rule: LabelRule = "all",
+    rule: AccessRule = "all",
 ) -> Flags:
     """Return which documents may be searched, by label set: (n_sets,).
 

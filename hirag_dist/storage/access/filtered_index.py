@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import read_only, visible_relations, visible_scores, visible_weights
-from hirag_dist.core.access.labels import HIDDEN, MIXED, WHOLE, Flags, LabelRule, sets_in_reach
+from hirag_dist.core.access.labels import HIDDEN, MIXED, WHOLE, AccessRule, Flags, sets_in_reach
 from hirag_dist.core.access.visible_components import visible_components
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.vector_scoring import exact_scores
@@ -34,7 +34,7 @@ _VIEWS = 64  # of callers who may see different documents, that are kept
 class AccessControlledIndex:
     """Lends an index as each caller may see it."""
 
-    def __init__(self, index: MappedIndex, snapshot: Snapshot, rule: LabelRule = "all") -> None:
+    def __init__(self, index: MappedIndex, snapshot: Snapshot, rule: AccessRule = "all") -> None:
         """Map the files of labels.
 
         Args:
@@ -82,7 +82,7 @@ class AccessControlledIndex:
 
 
 def _find(
-    sets: Sequence[tuple[str, ...]], rule: LabelRule, reach: frozenset[str] | None, wish: Collection[str] = ()
+    sets: Sequence[tuple[str, ...]], rule: AccessRule, reach: frozenset[str] | None, wish: Collection[str] = ()
 ) -> bytes:
     """Return for each label set a byte, 1 where it is in reach."""
     return sets_in_reach(sets, reach, wish, rule).tobytes()

@@ -19,7 +19,7 @@ class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODE_FLAT: _ClassVar[Mode]
     MODE_GRAPHRAG_LOCAL: _ClassVar[Mode]
     MODE_GRAPHRAG_GLOBAL: _ClassVar[Mode]
-    MODE_TS: _ClassVar[Mode]
+    MODE_TEXT_MAP_REDUCE: _ClassVar[Mode]
 
 class Level(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -39,7 +39,7 @@ MODE_NAIVE: Mode
 MODE_FLAT: Mode
 MODE_GRAPHRAG_LOCAL: Mode
 MODE_GRAPHRAG_GLOBAL: Mode
-MODE_TS: Mode
+MODE_TEXT_MAP_REDUCE: Mode
 LEVEL_UNSPECIFIED: Level
 LEVEL_LOCAL: Level
 LEVEL_GLOBAL: Level

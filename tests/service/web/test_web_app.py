@@ -93,7 +93,7 @@ async def test_numbers_that_json_does_not_have(serve: Serve, http: Any, fakes: A
     [
         (InvalidQuery("top_n must be at least 1"), 400, "InvalidQuery"),
         (Overloaded("busy"), 429, "Overloaded"),
-        (QuotaExceeded("spent", retry_after_s=7.5), 429, "Limited"),
+        (QuotaExceeded("spent", retry_after_s=7.5), 429, "QuotaExceeded"),
         (BackendUnavailable("no Milvus"), 503, "BackendUnavailable"),
     ],
 )

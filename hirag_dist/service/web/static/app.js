@@ -9,7 +9,7 @@ import { tell } from "./advice.js";
 import { drawTimings } from "./timings.js";
 
 const TOKEN = "hirag-token"; // of this tab's session storage
-const SEARCHED = { hirag: ["local", "global", "bridge"], nobridge: ["local", "global"], local: ["local"], global: ["global"], bridge: ["bridge"], flat: ["local"], naive: [], "graphrag-local": ["local", "global"], "graphrag-global": ["global"], ts: [] };
+const SEARCHED = { hirag: ["local", "global", "bridge"], nobridge: ["local", "global"], local: ["local"], global: ["global"], bridge: ["bridge"], flat: ["local"], naive: [], "graphrag-local": ["local", "global"], "graphrag-global": ["global"], "text-map-reduce": [] };
 let running = null;
 
 function token() {
