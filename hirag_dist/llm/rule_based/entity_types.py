@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hirag_dist.llm.rule_based.gazetteer import (
+from hirag_dist.llm.rule_based.language import is_common, singular
+from hirag_dist.llm.rule_based.word_lists import (
     DEMONYMS,
     EVENT_HEADS,
     EVENT_TAILS,
@@ -19,7 +20,6 @@ from hirag_dist.llm.rule_based.gazetteer import (
     PRODUCT_TAILS,
     TECHNOLOGY_TAILS,
 )
-from hirag_dist.llm.rule_based.language import is_common, singular
 
 DEFAULT_TYPES = ("organization", "person", "location", "event", "technology", "concept", "product")
 

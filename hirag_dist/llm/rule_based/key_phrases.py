@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hirag_dist.llm.rule_based.entity_types import term_kind
-from hirag_dist.llm.rule_based.gazetteer import DEMONYMS
 from hirag_dist.llm.rule_based.language import (
     ADJECTIVE,
     GERUND,
@@ -19,7 +18,7 @@ from hirag_dist.llm.rule_based.language import (
     word_class,
 )
 from hirag_dist.llm.rule_based.names import NameOccurrence, Spelling, bare
-from hirag_dist.llm.rule_based.word_lists import DATES, GENERIC, NOUN_TOO, STRUCTURE, VERBS, WEAK, word_set
+from hirag_dist.llm.rule_based.word_lists import DATES, DEMONYMS, GENERIC, NOUN_TOO, STRUCTURE, VERBS, WEAK, word_set
 
 _MAX_WORDS = 4
 _WEIGHT = (0.0, 0.8, 1.6, 2.0, 2.1)  # by number of words

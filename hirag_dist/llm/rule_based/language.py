@@ -14,9 +14,11 @@ from hirag_dist.llm.rule_based.word_lists import (
     FUNCTION,
     GENERIC,
     IRREGULAR,
+    IRREGULAR_PLURALS,
     NOUN_TOO,
     VERBS,
     word_set,
+    words,
 )
 
 STOP, VERB, ADJECTIVE, NOUN, PARTICIPLE, GERUND = range(6)
@@ -27,63 +29,16 @@ KANA = re.compile("[\u3040-\u30ff\u31f0-\u31ff]")
 UNSPACED = re.compile(f"[{_HAN}\u3040-\u30ff\u31f0-\u31ff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
 
-_ED_NOUNS = word_set("bed seed breed speed need shed weed feed deed reed steed creed greed bleed hundred red embed led")
-_ING_NOUNS = word_set(
-    "king ring spring string thing wing being evening morning ceiling building painting wedding meeting learning",
-    "training engineering processing programming clustering embedding housing recording banking mining farming",
-    "riding racing boxing wrestling swimming advertising marketing planning teaching reasoning modeling modelling",
-    "sampling computing scattering screening coupling spelling lightning pudding clothing feeding breeding",
-    "offspring sibling ending opening beginning setting rating ranking finding drawing writing reading singing",
-    "dancing acting hunting streaming gaming coding networking wiring cycling skiing climbing fencing brewing",
-    "weaving knitting baking cooking lending spending pricing lighting tracking mapping monitoring filtering",
-    "smoothing averaging indexing hashing caching bonding binding folding splicing sequencing cloning signaling",
-    "signalling masking pooling pruning tuning quenching annealing trading fishing shipping trading gambling",
-    "printing publishing broadcasting testing encoding decoding tagging parsing",
-)
-_LY_NOUNS = word_set(
-    "family assembly anomaly fly supply reply butterfly monopoly ally belly jelly bully italy july rally homily",
-    "folly lily tally doily gully dolly holly fireflies",
-)
-_AL_NOUNS = word_set(
-    "animal hospital capital metal material signal journal festival goal proposal potential manual approval arrival",
-    "crystal cathedral canal rival total interval proposal removal refusal denial trial official mineral criminal",
-    "individual terminal funeral general admiral cardinal integral coral medal pedal portal survival withdrawal",
-    "renewal appeal deal meal seal steal heal real mammal carnival arsenal tribunal retrieval referral betrayal",
-    "disposal burial principal editorial tutorial memorial colonial musical",
-)
-_IC_NOUNS = word_set(
-    "music topic public traffic clinic logic fabric republic mechanic critic metric epidemic panic pandemic comic",
-    "magic picnic attic lyric graphic arithmetic heretic rhetoric plastic ceramic organic classic mosaic relic",
-    "tunic cynic ethic characteristic statistic heuristic diagnostic antibiotic arsenic aquatic catholic skeptic",
-    "mystic",
-)
-_IVE_NOUNS = word_set(
-    "initiative archive detective executive perspective alternative objective narrative derivative olive motive",
-    "native representative collective directive incentive hive drive dive five relative operative locomotive",
-    "adjective",
-)
-_ABLE_NOUNS = word_set("table cable variable vegetable bible constable timetable fable stable syllable crucible")
-_ARY_NOUNS = word_set(
-    "library dictionary boundary secretary salary anniversary vocabulary commentary documentary summary diary",
-    "missionary estuary glossary itinerary military sanctuary revolutionary functionary february january obituary",
-    "granary",
-)
-_EST_NOUNS = word_set(
-    "forest interest harvest request protest contest conquest tempest priest guest breast chest test rest quest",
-    "nest west crest pest arrest vest fest digest manifest soldier barrier frontier carrier courier supplier",
-    "cashier premier terrier glacier pier tier amplifier classifier identifier multiplier fourier earlier atelier",
-)
-_VERBISH_NOUNS = word_set(
-    "climate estate candidate senate certificate substrate predicate template coordinate carbonate nitrate",
-    "phosphate sulfate chocolate pirate magistrate mandate delegate graduate undergraduate associate advocate",
-    "aggregate duplicate surrogate triumvirate sultanate consulate emirate caliphate palatinate electorate",
-    "directorate doctorate conglomerate covariate isolate condensate precipitate primate inmate syndicate syllabate",
-    "filtrate glutamate electroplate roommate exercise expertise enterprise franchise premise promise surprise",
-    "paradise merchandise compromise cruise disguise bruise treatise tortoise demise turquoise precise concise",
-    "likewise otherwise clockwise debate private corporate ultimate intimate moderate delicate accurate adequate",
-    "separate desperate elaborate fortunate alternate appropriate approximate multivariate univariate bivariate",
-    "degenerate conjugate intermediate immediate subordinate noise poise",
-)
+_ED_NOUNS = words("nouns_in_ed")
+_ING_NOUNS = words("nouns_in_ing")
+_LY_NOUNS = words("nouns_in_ly")
+_AL_NOUNS = words("nouns_in_al")
+_IC_NOUNS = words("nouns_in_ic")
+_IVE_NOUNS = words("nouns_in_ive")
+_ABLE_NOUNS = words("nouns_in_able")
+_ARY_NOUNS = words("nouns_in_ary")
+_EST_NOUNS = words("nouns_in_est")
+_VERBISH_NOUNS = words("nouns_in_ate_or_ise")
 _ADJECTIVE_ENDS: tuple[tuple[tuple[str, ...], frozenset[str]], ...] = (
     (
         ("ous", "ful", "less", "ish", "esque"),
@@ -96,30 +51,7 @@ _ADJECTIVE_ENDS: tuple[tuple[tuple[str, ...], frozenset[str]], ...] = (
     (("ary",), _ARY_NOUNS),
     (("est", "ier"), _EST_NOUNS),
 )
-_KEEP_S = word_set(
-    "series species means news always perhaps physics mathematics economics politics ethics statistics dynamics",
-    "mechanics thanks headquarters gas bus lens plus thus virus status corpus chaos bias atlas canvas christmas",
-    "texas paris james charles kansas arkansas illinois athens brussels wales analysis basis crisis thesis",
-    "hypothesis axis oasis emphasis synthesis diagnosis tennis genius campus census focus bonus radius nucleus",
-    "stimulus consensus apparatus cosmos his this its was has is us yes ourselves themselves rhinoceros alias iris",
-    "pelvis does goes netherlands",
-)
-_PLURALS = {
-    "men": "man", "women": "woman", "children": "child", "mice": "mouse", "feet": "foot", "teeth": "tooth",
-    "geese": "goose", "wives": "wife", "lives": "life", "knives": "knife", "leaves": "leaf", "wolves": "wolf",
-    "halves": "half", "shelves": "shelf", "thieves": "thief", "loaves": "loaf", "criteria": "criterion",
-    "phenomena": "phenomenon", "indices": "index", "matrices": "matrix", "vertices": "vertex", "analyses": "analysis",
-    "hypotheses": "hypothesis", "crises": "crisis", "theses": "thesis", "bases": "basis", "axes": "axis",
-    "movies": "movie", "cookies": "cookie", "zombies": "zombie", "gases": "gas", "buses": "bus", "viruses": "virus",
-    "oxen": "ox", "heroes": "hero", "potatoes": "potato", "tomatoes": "tomato", "shoes": "shoe", "nuclei": "nucleus",
-    "stimuli": "stimulus", "fungi": "fungus", "bacteria": "bacterium", "genera": "genus", "corpora": "corpus",
-    "gentlemen": "gentleman", "noblemen": "nobleman", "horses": "horse", "houses": "house", "causes": "cause",
-    "cases": "case", "phases": "phase", "diseases": "disease", "responses": "response", "nurses": "nurse",
-    "courses": "course", "databases": "database", "purposes": "purpose", "increases": "increase", "noises": "noise",
-    "universes": "universe", "licenses": "license", "expenses": "expense", "senses": "sense", "pulses": "pulse",
-    "verses": "verse", "roses": "rose", "bees": "bee", "aches": "ache", "caches": "cache", "niches": "niche",
-    "axles": "axle", "ties": "tie", "lies": "lie", "pies": "pie",
-}  # fmt: skip
+_KEEP_S = words("singular_in_s")
 
 
 def _with_forms(verbs: frozenset[str], plain: Callable[[str], bool]) -> frozenset[str]:
@@ -145,8 +77,8 @@ def singular(word: str) -> str:
     >>> singular("colonies"), singular("queens"), singular("bus")
     ('colony', 'queen', 'bus')
     """
-    if word in _PLURALS:
-        return _PLURALS[word]
+    if word in IRREGULAR_PLURALS:
+        return IRREGULAR_PLURALS[word]
     if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is", "'s")) or word in _KEEP_S:
         return word
     if "-" in word:

@@ -8,19 +8,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hirag_dist.llm.rule_based.entity_types import name_kind
-from hirag_dist.llm.rule_based.gazetteer import (
+from hirag_dist.llm.rule_based.language import ADJECTIVE, STOP, VERB, is_common, is_everyday, word_class
+from hirag_dist.llm.rule_based.word_lists import (
+    DATES,
     DEMONYMS,
     EVENT_TAILS,
     FIRST_NAMES,
+    FOREIGN,
+    FUNCTION,
     LOCATION_TAILS,
+    MONTHS,
     ORGANIZATION_TAILS,
     PERSON_TITLES,
     PLACES,
     PLAIN_TITLES,
     SPEECH,
+    STRUCTURE,
+    word_set,
 )
-from hirag_dist.llm.rule_based.language import ADJECTIVE, STOP, VERB, is_common, is_everyday, word_class
-from hirag_dist.llm.rule_based.word_lists import DATES, FOREIGN, FUNCTION, MONTHS, STRUCTURE, word_set
 
 _OPENERS = frozenset("\"“‘«([:…•*-—–„'|")
 _LINKS = word_set("of de van von der den du da di la le del dos das al el bin bint ibn af av zu of-the")

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hirag_dist.llm.rule_based.gazetteer import DEMONYMS
 from hirag_dist.llm.rule_based.language import HAN_RUN, NOUN, STOP, UNSPACED, VERB, WORD, singular, word_class
-from hirag_dist.llm.rule_based.word_lists import DATES, EVERYDAY, GENERIC, STRUCTURE, WEAK
+from hirag_dist.llm.rule_based.word_lists import DATES, DEMONYMS, EVERYDAY, GENERIC, STRUCTURE, WEAK
 
 _ENOUGH = 0.6  # share of the members that one theme must hold to stand for all
 _RANKED = 60

@@ -1,6 +1,9 @@
-"""Word lists of the built-in model: small, written by hand, English first with the commonest words of a few others."""
+"""Word lists of the built-in model, from `words.toml` and `gazetteer.toml`, which describe them."""
 
 from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
 
 
 def word_set(*texts: str) -> frozenset[str]:
@@ -8,325 +11,47 @@ def word_set(*texts: str) -> frozenset[str]:
     return frozenset(" ".join(texts).split())
 
 
-FUNCTION = word_set(
-    "bin bint ibn",
-    "a an the this that these those my your his her its our their some any no every each either neither both all",
-    "half many much few several most more less least fewer enough such another other others own same certain",
-    "various i me we us you he him she it they them who whom whose which what myself yourself himself herself",
-    "itself ourselves yourselves themselves mine yours hers ours theirs one ones someone somebody something anyone",
-    "anybody anything everyone everybody everything nobody nothing none thou thee thy thine ye oneself whoever",
-    "whatever of in to for with on at by from up about into over after under above below between among amongst",
-    "through during before behind beyond within without against along across around near upon toward towards onto",
-    "off out down per via since until till despite except like unlike than as inside outside beside besides amid",
-    "throughout regarding concerning according due because although though while whereas whether if unless when",
-    "whenever where wherever why how and or but nor so yet for also thus hence therefore however moreover",
-    "furthermore nevertheless nonetheless otherwise instead meanwhile then there here now ever never always often",
-    "sometimes usually again once twice only just even still already soon almost quite rather very too well not n't",
-    "else further away back together apart perhaps maybe indeed later early earlier ago afterwards forward abroad",
-    "aside anyway somehow somewhat somewhere anywhere everywhere nowhere altogether alike forth hereby herein",
-    "thereby therein thereof thereto whereby wherein be is am are was were been being do does did done doing have",
-    "has had having will would shall should can could may might must ought cannot let lets don't doesn't didn't",
-    "isn't aren't wasn't weren't won't wouldn't can't couldn't shouldn't haven't hasn't hadn't i'm i'll i've i'd",
-    "you're you'll you've you'd he's he'll he'd she's she'll she'd it's it'll we're we'll we've we'd they're",
-    "they'll they've they'd that's there's here's what's who's where's let's zero two three four five six seven",
-    "eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty",
-    "fifty sixty seventy eighty ninety hundred thousand million billion dozen first second third fourth fifth sixth",
-    "seventh eighth ninth tenth last next previous former latter first-ever e.g i.e etc vs cf et al viz ie eg yes",
-    "oh ah alas hullo hello hey o ha hm mr mrs ms dr vol pp ed eds op ibid o'er e'er ne'er 'tis 'twas beneath ere",
-    "hath doth dost hast wilt shalt art unto whilst amid amidst midst lest albeit notwithstanding vis-à-vis versus",
-    "wherefore hitherward thitherward betwixt athwart alongside atop underneath th st nd rd am pm a.m p.m o'clock",
-    "ad bc",
-)
+def _lists(name: str) -> dict[str, str]:
+    return tomllib.loads(files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
-ADVERBS = word_set(
-    "approve highlight opt disapprove emphasize spur spawn span yell quell swell dwell ascend descend attribute boast",
-    "alight alert akin clad aglow ashore aboard adrift afloat ajar amiss askew astray awry afoot agape aghast",
-    "abruptly today tomorrow yesterday tonight nowadays alone ahead overall alongside afterward thereafter hitherto",
-    "downstairs upstairs indoors outdoors overnight straight far near long fast hard high low deep wide close",
-    "anymore seldom likewise accordingly consequently finally firstly secondly thirdly lastly namely notably",
-    "similarly respectively approximately roughly nearly hardly barely mainly mostly partly largely primarily",
-    "worldwide whilst amidst regardless plus minus circa versus thence whence whither hither thither aloud asleep",
-    "awake alive afraid please sorry thanks welcome okay ok aye nay lo behold",
-)
 
-# Words that are verbs and hardly ever nouns; their -s, -ed and -ing forms break a phrase as well.
-VERBS = word_set(
-    "accept accompany achieve acquire adapt add adjust admit adopt agree aid allow announce appear apply appoint",
-    "argue arise arrange arrive ask assess assign assist associate assume attach attain attempt attend attract",
-    "avoid base become begin belong bring build buy call carry catch cause celebrate choose claim classify combine",
-    "come commence commit compare complete comprise compute concern conclude conduct confirm connect consider",
-    "consist constitute construct contain continue contribute convert correspond cover create cross cut deal decide",
-    "declare decline define demonstrate denote depend derive describe deserve detect determine develop die differ",
-    "direct disappear discover discuss display distinguish divide draw drive drop earn eat elect emerge employ",
-    "enable encounter encourage ensure enter establish estimate evaluate examine exist expand expect explain",
-    "explore express extend extract face facilitate fail fall feel fight fill find finish fit focus follow form",
-    "found gain gather generate get give go govern grow handle happen head hear help hold identify illustrate",
-    "imagine implement imply improve include incorporate increase indicate influence inform inherit initiate insert",
-    "inspire install intend introduce invent invest invite involve join keep kill know label lack last launch lead",
-    "learn leave lie live locate look lose maintain make marry mean measure meet mention modify motivate move name",
-    "need note notice observe obtain occur offer open operate oppose organise organize outperform overcome owe",
-    "participate pass perform permit persuade pick place play possess prefer prepare present preserve prevent",
-    "proceed produce promote propose prove provide publish pull purchase push put raise reach read realise realize",
-    "recall receive recognise recognize recommend record reduce refer reflect refuse regard reject relate release",
-    "rely remain remember remove render replace report represent require reside resign resolve respond restrict",
-    "result retain retire return reveal rise run satisfy save say scare see seek seem select sell send serve set",
-    "settle shoot show sign sing sit solve speak specify spend split spread stand star start state stay stop strike",
-    "study succeed suffer suggest suit summarise summarize supply support suppose surround survive take talk teach",
-    "tell tend term test think throw travel treat try turn understand undergo undertake use utilise utilize vary",
-    "visit vote believe converge prevail swear knock persist collapse crash crawl creep dance dare delay deliver",
-    "deny deposit deteriorate devise dig diminish dip disagree disappoint dispose dissolve distribute disturb",
-    "dominate drag drown ease elaborate elevate embark embrace endure engage enhance enjoy enrich equip escape",
-    "evolve exchange execute exert exhibit exit fade fetch flee fling float flow fold forbid forge grab grasp greet",
-    "grip guess guide harm hasten hesitate hire hurry impose impress inflict intervene invade kneel leap lean lift",
-    "linger lock melt merge mount murmur nod obey oblige occupy oversee pause penetrate perish persevere plunge",
-    "possess pour praise preach press pretend prohibit prolong pronounce quit quote react rebuild reconcile recover",
-    "recruit refine reform refresh regain register reinforce rejoice relax relieve relocate repeat reply request",
-    "rescue research reserve resist restrain resume retreat retrieve revise ride rob roll rub rush sail scatter",
-    "screw seize separate shake shape share shed shine shout shut sigh sink slide slip snap soar spare specialise",
-    "specialize spell spill spin split spoil spring squeeze stare steer stem step stir strengthen stretch stride",
-    "strip struggle stumble submit subscribe surrender suspect suspend swallow swing switch tear tease tempt",
-    "threaten thrive toss trace trade trail trap tremble trigger trust undermine unite urge vanish venture violate",
-    "wander wash waste weaken weigh whisper widen wipe withdraw withstand witness wonder wrap yearn strew encode",
-    "decode optimise optimize normalise normalize parametrize compress approximate aggregate initialise initialize",
-    "analyze analyse enumerate differentiate integrate interpret interact iterate fluctuate correlate coincide",
-    "comply wait walk want warn watch wear win wish work worry write yield capture claim compete consume correct",
-    "decrease destroy edit emphasise emphasize exceed exclude exploit fulfil ignore inhabit investigate leverage",
-    "list mark match minimise minimize maximise maximize mix narrate nominate perceive predict process rank rate",
-    "rename resemble restore reuse reverse rewrite score shift simulate situate store train transfer transform",
-    "translate update validate view ran sat hang bore cast convey cry deem depart devote fear hope laugh listen",
-    "love pray sleep smile steal sustain sweep swim tie touch wake weep bid bind breathe burn bury beat bear bend",
-    "bite blow break lay lead lend hide hit hurt",
-)
-# Forms of verbs that no rule gives.
-IRREGULAR = word_set(
-    "arose arisen ate eaten bore borne beaten became began begun bent bound bitten blew blown broke broken brought",
-    "built bought caught chose chosen came dealt drew drawn drove driven fell fallen felt fought found gave given",
-    "went gone got gotten grew grown heard held hid hidden kept knew known laid led left lent lay lain lost made",
-    "meant met paid put ran risen rose said saw seen sold sent set shone shot shown sang sung sat slept spoke",
-    "spoken spent stood stole stolen struck swam swept took taken taught told thought threw thrown understood",
-    "underwent woke won wore worn wrote written withdrew withdrawn overcame undertook hung clung flew flown forgot",
-    "forgotten forgave froze rode ridden rang rung sank sought shook shaken slid sprang stuck stung swore sworn",
-    "tore torn wept wound bade thus using used based born lies died dying lying tied tying said says does goes",
-    "cried tried applied married carried studied",
-)
-# Verbs whose plain form is a common noun: only their -ed and -ing forms break a phrase.
-NOUN_TOO = word_set(
-    "highlight span spur swell attribute",
-    "aid attempt base call cause claim concern cover cross cut deal decline display draw drive drop estimate face",
-    "fall fight fit focus form gain head help hold increase influence label lack launch lead list look mark match",
-    "measure mention move name need note notice offer pass pick place play present purchase push raise record",
-    "reflect release report result return rise run score sign star start state stay stop strike study suit supply",
-    "support talk term test train transfer transform travel treat turn update use view visit vote wait walk watch",
-    "work worry yield process rank rate shift store love sleep smile touch wake hope fear break beat burn hit mix",
-    "cast set fire plant market project design film plan house water school program function model value order",
-    "control research film contract finance dance delay deposit drag ease escape exchange exhibit exit flow fold",
-    "forge grasp grip guess guide harm hire lift lock merge mount press quote reform register request rescue",
-    "research reserve retreat ride roll rush sail screw shape share shed shine shout sigh sink slide slip spare",
-    "spell spin split spring stem step strip struggle suspect swing switch tear trace trade trail trap trigger",
-    "trust urge venture waste whisper witness wonder crash collapse aggregate separate conduct produce direct live",
-    "last complete correct reverse edit dream",
-)
+_WORDS = _lists("words.toml")
+_GAZETTEER = _lists("gazetteer.toml")
 
-# Adjectives that no suffix gives away: a phrase does not end in one.
-ADJECTIVES = word_set(
-    "wider broader deeper stronger weaker faster slower richer poorer cheaper cleaner clearer closer darker greater",
-    "harder heavier lighter louder narrower nearer quicker rarer safer sharper shorter simpler softer steeper",
-    "stricter tighter warmer wiser noisy cloudy windy rainy sunny bloody dirty lofty shaggy smoky dusky ruddy",
-    "gloomy hasty hearty lively mighty ready shabby shadowy shiny sleepy sturdy tasty thirsty tricky ugly unhappy",
-    "weary worthy noiseless able absolute accurate active actual additional adequate adverse afraid aged",
-    "alternative ancient angry annual apparent appropriate arbitrary available average aware bad bare basic",
-    "beautiful best better big bitter black blind blue bold brave brief bright broad brown busy calm capable",
-    "careful central cheap clean clear clever close cold common competent complete complex concise concrete",
-    "consistent constant contemporary convenient cool correct crucial current cruel dark dead deaf dear deep dense",
-    "dependent different difficult dim direct distant distinct diverse dominant dry due dull eager early eastern",
-    "easy efficient eldest elder empty english entire equal equivalent evident evil exact excellent extreme fair",
-    "false familiar famous fast fat few final fine firm fit fixed flat foreign forward free french frequent fresh",
-    "friendly full fundamental funny further future general gentle german giant glad golden good grand gray great",
-    "green grey gross handsome happy hard healthy heavy hidden high hollow honest hot huge human humble hungry idle",
-    "ill immediate important independent inner instant intelligent intense internal italian joint junior keen key",
-    "large larger largest late latest lazy leading left lengthy less like likely little local lone lonely long",
-    "longer longest loose loud lovely low lower lucky mad main major male mature mere middle mild minor minute",
-    "mixed modern modest mutual naked narrow native near neat necessary new newer newest nice noble normal northern",
-    "notable obscure obvious odd old older oldest only open opposite orange ordinary outer overall own pale",
-    "parallel particular past patient perfect permanent pink plain pleasant poor popular possible potential",
-    "powerful precise present pretty prime principal prior private prominent prone proper proud pure purple quick",
-    "quiet random rapid rare raw ready real recent red regular relevant remote resident rich right rigid robust",
-    "rough round royal rude sacred sad safe same scarce secret secure senior separate serious severe shallow sharp",
-    "sheer short shy sick significant silent silly similar simple single slight slim slow small smaller smallest",
-    "smart smooth sober soft sole solid solitary soon sore sound southern spare special specific stable standard",
-    "steady steep stiff straight strange strict strong stupid subsequent subtle such sudden sufficient suitable",
-    "super superior supreme sure sweet swift tall tender thick thin tight tiny tired top total tough true typical",
-    "ugly ultimate unable uncertain unclear unfair unique unknown unlike unusual upper upset urban urgent usual",
-    "vague vain valid various vast violent vivid warm weak wealthy weird western wet white whole wide widespread",
-    "wild willing wise wonderful wooden worse worst worth worthy wrong yellow young younger youngest female non sub",
-    "multi eponymous aforementioned so-called well-known long-term short-term high-level low-level state-of-the-art",
-    "linear nonlinear nuclear molecular circular solar lunar polar finite infinite discrete concrete chemical",
-    "compulsory mandatory cellular ocular tubular modular granular scalar opaque obsolete elite polite definite",
-    "indefinite opposite merry delicate intricate moderate intimate desperate fortunate alternate ornate innate",
-    "dense woven cosmic humanitarian civilian domestic on-campus off-campus online offline oversea overseas",
-    "adjacent abundant ambient large-scale small-scale real-world full-time part-time american british canadian",
-    "indian irish scottish spanish",
-)
 
-# Nouns too common to be a term alone, or to make one of an adjective.
-GENERIC = word_set(
-    "ability absence access account act action activity addition advantage age aim amount analysis answer",
-    "appearance application approach area argument aspect attempt attention author average background base basis",
-    "beginning behavior behaviour benefit bit body book bottom boy brother call care case category cause center",
-    "centre century chance change chapter character child choice circumstance claim class colour comment common",
-    "company comparison component concept condition consequence consideration contents context contrast",
-    "contribution copy corner country couple course data date daughter day deal death decade decision degree demand",
-    "description detail development difference difficulty direction discussion distance door edge effect effort",
-    "element end engagement evening event evidence example exception existence experience explanation expression",
-    "extent eye face fact factor family father fear feature feeling few field figure finding foot force form friend",
-    "front future gentleman girl goal ground group half hand head heart help hour house husband idea image impact",
-    "importance improvement increase individual influence information instance intention interest introduction",
-    "issue item job kind knowledge lack lady language layer length letter level life light line list literature lot",
-    "majority man manner mark matter meaning means measure member mention method middle mind minute moment month",
-    "morning mother name nature need night none note notice number object observation occasion option order origin",
-    "other overview page pair paper paragraph part party passage past path people percent performance period person",
-    "perspective piece place plan play point position possibility possible power practice presence present price",
-    "problem procedure process product program project property proportion purpose quality quantity question range",
-    "rank rate reader reason record reference region relation relationship rest result return right rise role room",
-    "rule sample scale scene season section sense sentence series set setting shape share show side sight sign",
-    "significance similarity situation size sister skill solution somebody son sort sound source space speech stage",
-    "standard start state statement status step story structure study style subject success suggestion sum support",
-    "surface system table task team tendency term test text thanks theme theory thing thought time title today",
-    "tomorrow tool top topic total town trouble truth turn type uncle understanding unit use usage user value",
-    "variety version view visit voice wall war way week weight wife window wish woman word work world writer year",
-    "yesterday youth total amongst address contact abstract conclusion publication member career biography overview",
-    "reception release appendix aunt cousin grandfather grandmother nephew niece parent guy fellow folk afternoon",
-    "weekend midnight noon hundred thousand million dozen acknowledgement percentage minimum maximum difference",
-    "equation theorem lemma proof column row footnote website link author list content note plot cast background",
-    "history track listing award discography filmography bibliography",
-)
+def words(name: str) -> frozenset[str]:
+    """Return a list of `words.toml`."""
+    return word_set(_WORDS[name])
 
-# Adjectives that say nothing of the kind of thing: a term does not begin with one.
-WEAK = word_set(
-    "able additional apparent appropriate available aware bad beautiful best better big brief bright broad certain",
-    "clear close common complete comprehensive considerable consistent corresponding crucial current dear desired",
-    "different difficult dim distinct due earlier early easy effective enough entire equal essential eventual exact",
-    "excellent existing extensive extra fair few final fine following former frequent fresh full fundamental funny",
-    "further future general given good great greater greatest happy hard heavy high higher highest huge identical",
-    "immediate important impossible individual inner initial interesting just key large larger largest last late",
-    "later latest least left less like likely little live long longer main major many maximum mere minimum minor",
-    "modest more most mutual natural near nearby necessary new newer next nice normal notable novel numerous",
-    "obvious odd old older only opposite ordinary original other outer overall own particular past perfect plain",
-    "pleasant poor popular positive possible potential powerful precise present pretty previous primary prime prior",
-    "promising proper proposed pure quick quiet rare ready real reasonable recent relative relevant remaining",
-    "resulting rich right same second separate serious severe short sharp significant silent similar simple single",
-    "slight slow small smaller smallest special specific standard state-of-the-art strange strong stupid subsequent",
-    "substantial such sudden sufficient suitable sure sweet tall terrible third tiny total tremendous true typical",
-    "unique unknown unusual upper usual useful various vast very weak well-known whole wide wonderful wrong young",
-    "younger successful independent famous tremendous splendid charming delightful dreadful horrible magnificent",
-    "dull poor non sub multi vice semi anti pre post co inter intra meta pseudo quasi",
-)
 
-# Everyday nouns: no term alone, but good for one together with others.
-EVERYDAY = word_set(
-    "acre actor actress adult affair agent agreement aid air airport album alliance ambassador animal anniversary",
-    "apartment arm army arrival art article artist assembly assistant assistance association athlete attack",
-    "audience ball band bank bar battle beach bed bedroom bird birth block blood board boat bond border bottle box",
-    "brand bread breakfast bridge broadcast budget building bus business butter camera camp campaign candidate",
-    "capital captain car card castle cat ceiling celebration cell ceremony chair chairman championship channel",
-    "charge chart chief church cinema circle citizen city classroom client cloth clothes clothing cloud club coach",
-    "coast coat coin collection college colony commander commission committee communication community competition",
-    "computer concert condition conference confidence connection construction contest contract control convention",
-    "conversation cooperation copper core corps correspondence costume council county court crew crime crisis",
-    "criticism crowd crown culture cup customer dance danger dark darkness deck defeat defence defense delegate",
-    "department designer desire desk dialogue diary dinner director disaster disc discipline discovery disease dish",
-    "district division dock doctor document dog dollar door doubt drama dream dress drink driver duty earth east",
-    "economy editor education election electricity emotion employee employer enemy energy engine engineer",
-    "enterprise entertainment entrance entry environment episode equipment era error estate evil excitement",
-    "execution exercise expectation expedition expense expert explosion export fame famine fan farm farmer fashion",
-    "festival fiction film finance finger fire firm fish flag flame flat fleet flight flood floor flower fog food",
-    "football forest fortune foundation frame freedom friendship fruit fun fund furniture gallery game garden gate",
-    "gathering gender general generation genre glass god gold government governor grade graduate grain grass grave",
-    "guard guest guide guitar gun habit hair hall happiness harbor harbour hat headquarters health heat height hero",
-    "highway hill hip historian hole holiday home honor honour horse hospital host hotel ice immigrant immigration",
-    "inch income index industry infantry inhabitant injury input inside institution institute instruction",
-    "instrument intelligence invasion investment island jacket job journal journalist journey joy judge judgment",
-    "jury justice king kingdom kiss kitchen knee knife lake lamp land landing landscape language law lawyer leader",
-    "leadership league lecture leg legend lesson letter library license lip liquid liter loan location logo lord",
-    "love machine magazine magic maiden mail manager manufacturer map march market marriage mass master match",
-    "material meal meat media medicine meeting memory mercy message metal meter metre mile military milk mill",
-    "minister ministry mirror miss mission mistress model money monsieur mood moon mountain mouth movement movie",
-    "museum music musician nation nationality navy neck neighbor neighbour neighborhood neighbourhood news",
-    "newspaper night north northeast northwest nose novel oath occupation ocean offer office officer official oil",
-    "opening operation opinion opponent opportunity organisation organization output owner pain painter painting",
-    "palace papa mamma parameter pardon park parliament partner passenger passion patient pattern pay peace peak",
-    "performer permission personality photo photograph piano picture pilot pity plain plane planet planning plant",
-    "plate platform player pleasure pocket poem poet poetry police policy politician politics pool population port",
-    "portrait post pound prayer premiere presence president press pride priest prince princess prison prize",
-    "producer production professor profit programme progress promise proposal prospect protection protest province",
-    "public publisher punishment pupil qualification quarter queen race radio railroad railway rain reading reality",
-    "recognition recommendation recording recovery regiment registration reign religion rent repair reply reporter",
-    "representative republic reputation request research resident residence resistance resource respect response",
-    "responsibility restaurant retirement revenue revolution reward rhythm rider ring river road robe rock roof",
-    "route ruler sea search seat secret secretary security selection senator servant service session settlement",
-    "settler sex shadow ship shoe shop shore shoulder singer single sir sky sleep smile snow society soil soldier",
-    "song soul south southeast southwest specialist species spirit sport spot spring square staff star station",
-    "stone store storm stranger strategy stream street strength string struggle student studio suburb successor",
-    "sugar suit summer sun surprise switch sword symbol sympathy tale talent tank tax taxi tea teacher teaching",
-    "technique technology telephone television temper temperature temple territory terror theatre theater threat",
-    "ticket tie tone tongue tool tour tourist tower township track trade tradition train training transport travel",
-    "tree trial tribe trip troop truck uniform union unity university utterance valley vehicle vessel victim",
-    "victory video village violence visitor voyage wage water weapon weather wedding west wheel wind wing winner",
-    "winter witness wood worship yard youth mile kilometre kilometer metre gram kilogram ton tonne ghz mhz khz mev",
-    "kev hz km kg cm mm franc euro shilling penny per-cent belief appeal bit breath candle chest chain comfort",
-    "companion crossing dawn dust egg envy faith feast fist gift glory grief guilt hate heaven hell horror hunger",
-    "ink kindness landlady landlord laughter liar liberty load loss luck madam madame manuscript meaning merchant",
-    "merit misery mistake moral mystery naked noise orphan ownership path patience perfume poverty prisoner prose",
-    "rage relief remains removal resort revenge ride rod rope ruin sack sacrifice sadness sailor sand savings",
-    "scandal scholar sensation shame sheet shock silence silver sin skin slave smell smoke snake sorrow spell",
-    "stable staircase stair stick stomach supper suspicion sweat tail tear thread threshold throne thunder tomb",
-    "tooth torture treasure trick trouser tutor twin uncle boundary review interview provision household damage",
-    "curve duration locality incidence emblem limit phase institute allegation certificate diploma curriculum",
-    "inmate lineup sketch intake stadium nickname surname spouse sibling ranking rating score scorer standing",
-    "milestone attendance venue opener finale trailer poster cameo remake sequel spin-off mother-in-law",
-    "brother-in-law son-in-law birthplace hometown alumnus alumni faculty dean tuition scholarship universe veil",
-    "verse virtue vision waist wealth whisper widow wine wisdom witch wonder wound yell zone boss assault",
-)
-
-# Capitalised words that point at a place in a document, not at a thing.
-STRUCTURE = word_set(
-    "infobox sidebar navbar",
-    "chapter figure fig table section sec equation eq passage page pages volume vol appendix part no number note",
-    "notes reference references theorem lemma corollary proposition definition example remark algorithm step list",
-    "item line row column act scene book footnote paragraph article clause rule schedule form question answer",
-    "abstract introduction conclusion conclusions acknowledgements acknowledgments results discussion methods",
-    "background overview biography career filmography discography bibliography external links see also contents",
-    "paper info title publish date author url isbn issn doi pdf http https www html xml bibref tableref figref",
-    "secref figures tables eqs secs ref refs sects app apps ch chs para nos vols a.k.a aka copyright rights",
-    "reserved produced transcribed proofing translated dedication preface footer header",
-)
-
-MONTHS = word_set(
-    "january february march april may june july august september october november december jan feb mar apr"
-)
-MONTHS |= word_set("jun jul aug sep sept oct nov dec")
-WEEKDAYS = word_set(
-    "monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thur thurs fri sat sun"
-)
+FUNCTION = words("function")
+ADVERBS = words("adverbs")
+VERBS = words("verbs")
+IRREGULAR = words("irregular")
+NOUN_TOO = words("noun_too")
+ADJECTIVES = words("adjectives")
+GENERIC = words("generic")
+WEAK = words("weak")
+EVERYDAY = words("everyday")
+STRUCTURE = words("structure")
+MONTHS = words("months")
+WEEKDAYS = words("weekdays")
+FOREIGN = words("foreign")
+IRREGULAR_PLURALS = dict(pair.split() for pair in _WORDS["irregular_plurals"].split(","))
 DATES = MONTHS | WEEKDAYS | word_set("today tomorrow yesterday bc ad bce ce christmastime spring summer autumn winter")
 
-# The commonest words of other languages in Latin and Cyrillic script: they end a phrase, and are never one.
-FOREIGN = word_set(
-    "der die das den dem des ein eine einer eines einem einen und oder aber ist sind war waren wird werden wurde",
-    "wurden nicht mit von zu zum zur im auf für als auch bei nach aus über durch sich er sie es wir ihr ich du man",
-    "hat haben kann noch nur so wie wenn dass daß doch schon sehr mehr um vor bis unter gegen ohne sein seine",
-    "seiner ihre ihrer le la les un une des du de et ou mais est sont était étaient être avoir dans sur pour par",
-    "avec sans ce cette ces qui que quoi dont où il elle ils elles nous vous je tu se sa son ses leur leurs ne pas",
-    "plus aux au en comme tout el los las uno unos unas y pero es son era eran ser estar en con por para sin su sus",
-    "lo que como más muy este esta del al se no sí ya o fue ha han hay sobre entre cuando también il lo gli i uno",
-    "della delle degli dei di da nel nella che e ed sono è ha hanno con per tra fra come anche non più si suo sua",
-    "loro questo questa os as um uma dos das no na nos nas em ao pelo pela não mais seu sua het een van en is dat",
-    "die op te zijn met voor niet aan er ook als и в во не что он на я с со как а то все она так его но да ты к у",
-    "же вы за бы по только ее её мне было вот от меня еще ещё нет о из ему теперь когда даже ну ли если уже или ни",
-    "быть был была были него до вас нибудь опять уж вам ведь там потом себя ничего ей может они тут где есть надо",
-    "ней для мы тебя их чем сам чтоб без будто чего раз тоже себе под будет тогда кто этот того потому этого какой",
-    "ним здесь этом один почти мой тем чтобы нее нём сейчас куда зачем всех можно при два об другой хоть после над",
-    "больше тот через эти нас про всего них какая много разве эту моя свою этой перед иногда лучше чуть том такой",
-    "им более всегда также это является которые который которая которое между следует очень однако либо должны",
-    "должен должна",
-)
+PLACES = frozenset(" ".join(name.split()) for name in _GAZETTEER["places"].split(","))
+DEMONYMS = word_set(_GAZETTEER["demonyms"])
+ORGANIZATION_TAILS = word_set(_GAZETTEER["organization_tails"])
+ORGANIZATION_HEADS = word_set(_GAZETTEER["organization_heads"])
+LOCATION_TAILS = word_set(_GAZETTEER["location_tails"])
+LOCATION_HEADS = word_set(_GAZETTEER["location_heads"])
+EVENT_TAILS = word_set(_GAZETTEER["event_tails"])
+EVENT_HEADS = word_set(_GAZETTEER["event_heads"])
+PRODUCT_TAILS = word_set(_GAZETTEER["product_tails"])
+TECHNOLOGY_TAILS = word_set(_GAZETTEER["technology_tails"])
+PERSON_TITLES = word_set(_GAZETTEER["person_titles"])
+PLAIN_TITLES = word_set(_GAZETTEER["plain_titles"])
+FIRST_NAMES = word_set(_GAZETTEER["first_names"])
+SPEECH = word_set(_GAZETTEER["speech"])
+CHINESE_SURNAMES = frozenset("".join(_GAZETTEER["chinese_surnames"].split()))

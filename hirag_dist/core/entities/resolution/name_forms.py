@@ -22,7 +22,6 @@ from hirag_dist.core.entities.resolution.word_lists import (
     RANKS,
     TITLES,
     UNSPACED_LEGAL_FORMS,
-    words_in,
 )
 
 PERSON, ORGANIZATION, LOCATION, EVENT, THING, UNKNOWN = (
@@ -51,7 +50,7 @@ _ASCII_TOKENS = re.compile(r"\d+(?:[.,]\d+)*|[a-z]+|[+#%*!<=>|~$]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _ROMAN = re.compile(r"(?=[ivx]+$|[ivxl]{3,}$)(xl|l?x{0,3})(ix|iv|v?i{0,3})")  # DC and MD are no numbers
 _ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50}
-_NOT_INVERTED = words_in("jr sr inc ltd llc co corp phd md esq ii iii iv")
+_NOT_INVERTED = frozenset(["jr", "sr", "inc", "ltd", "llc", "co", "corp", "phd", "md", "esq", "ii", "iii", "iv"])
 _LETTERS = str.maketrans("øłđðħıœæ", "oldđhioa", "")  # no decomposition in Unicode
 _ARABIC = {ord(a): b for a, b in zip("أإآٱىةـ", ["ا", "ا", "ا", "ا", "ي", "ه", ""], strict=True)}
 _MARKS = "#%*!"  # in addition to the signs that Unicode calls mathematical or of a currency
