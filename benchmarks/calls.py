@@ -28,15 +28,16 @@ from build import start_simulator
 
 from hirag_dist.config.model import ENTITY_TYPES, Config
 from hirag_dist.core.prompts.templates import Prompts, extraction_request
-from hirag_dist.llm.chat import EndpointPool, PricedModel
+from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
 from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest
 
@@ -68,7 +69,7 @@ async def measure(url: str, n_calls: int, concurrency: int, profile: bool) -> No
     model = OpenAiChat(settings, len)
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(Store(folder))
-        caller = RetryingClient(
+        caller = RetriedCalls(
             RateLimiter(QuotaCoordinator({"sim": EndpointLimits(None, None, concurrency)})), RetryPolicy()
         )
         pool = EndpointPool({"extract": [PricedModel("sim", model)]}, ledger, caller, len)

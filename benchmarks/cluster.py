@@ -319,7 +319,7 @@ def build(where: str, config_file: Path, inputs: list[str]) -> Done:
 def configured(url: str, limits: Limits, address: str, workers: int) -> dict[str, Any]:
     """Return the configuration of a build."""
     model = {"base_url": url, "model": "simulated", "output": "delimited", "max_concurrent": limits.max_concurrent}
-    model |= {"burst_s": BURST_S}
+    model |= {"burst_window_s": BURST_S}
     model |= {name: value for name, value in (("rpm", limits.rpm), ("tpm", limits.tpm)) if value is not None}
     vectors = {"base_url": url, "model": "simulated-embedding", "dim": 384, "max_concurrent": 8}
     roles = dict.fromkeys(("extract", "summarise", "report", "answer", "judge"), "sim") | {"embed": "vectors"}

@@ -124,7 +124,7 @@ class Job:
             "endpoints": {"chat": chat, "vectors": vectors},
             "roles": roles,
             "attempts": ATTEMPTS,
-            "patience_s": 60,
+            "outage_timeout_s": 60,
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "hirag.yaml").write_text(yaml.safe_dump(SMALL | {"llm": llm} | self.settings), encoding="utf-8")

@@ -42,12 +42,13 @@ from hirag_dist.indexing.stages.chunk import ChunkDocuments
 from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.merge import MergeEntities, MergeRelations
 from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
-from hirag_dist.llm.chat import EndpointPool, PricedModel
+from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.client import QuotaClient, RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.protocols import Executor
 from hirag_dist.readers import ReadOptions
 from hirag_dist.storage.digest import table_digest
@@ -65,6 +66,7 @@ class Parrot:
     """A chat model that answers a text of words with an entity for each, at once."""
 
     name = "parrot"
+    rate_limits = None
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return delimited records."""
@@ -215,7 +217,7 @@ def make_services(store: Store, lender: QuotaClient, holder: str) -> Services:
     pool = EndpointPool(
         {"extract": [PricedModel("parrot", Parrot())]},
         ledger,
-        RetryingClient(RateLimiter(lender, holder), RetryPolicy()),
+        RetriedCalls(RateLimiter(lender, holder), RetryPolicy()),
         count,
     )
 

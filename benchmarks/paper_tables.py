@@ -38,7 +38,7 @@ from hirag_dist.core.text.tokens import encoding
 from hirag_dist.evaluation.hierarchy import HierarchyDescription, hierarchy_of
 from hirag_dist.evaluation.metrics.statistics import bootstrap_mean
 from hirag_dist.evaluation.metrics.token_recall import recall_in_bridge, rendered_levels, retrieved_levels
-from hirag_dist.llm.usage import UsageMeter, current_meter
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Query, Retrieval
@@ -179,8 +179,7 @@ def built(corpus: Path, folder: str) -> str:
 
 async def retrieved(config: Config, snapshot: Snapshot, questions: list[str]) -> tuple[list[Retrieval], Asked]:
     meter = UsageMeter()
-    current_meter.set(meter)
-    engine = make_engine(config, snapshot, Prompts())
+    engine = make_engine(config, snapshot, Prompts(), meter=meter)
     try:
         await engine.retrieve(Query("The first question reads files."))
         _, before = engine.question_cache

@@ -1,6 +1,6 @@
 """A cluster in virtual time: the program's own treasury, desks, callers and splitting; the rest is a model.
 
-Real are `llm.limits.coordinator`, `llm.limits.worker`, `llm.limits.client`, `llm.retrying`, `llm.limits.adaptive`,
+Real are `llm.limits.coordinator`, `llm.limits.worker`, `llm.limits.client`, `llm.retry`, `llm.limits.adaptive`,
 `execution.partitioning`, the actor's knowledge of who lives (`execution.ray.quota_actor.QuotaActor`) and
 `simulate-llm`'s limits. A model are: time, the network, the time that Ray's actor takes for a message, the endpoint's
 latency, deaths, and the driver's choice of a worker (the least busy with room, as `execution.ray.worker_pool.Crew` has
@@ -23,19 +23,39 @@ from hirag_dist.execution.partitioning import plan
 from hirag_dist.execution.ray.quota_actor import QuotaActor
 from hirag_dist.execution.task import Task
 from hirag_dist.indexing.stages.extract import ExtractGraph
+from hirag_dist.llm.call import Call, CallReply
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.retrying import CallCost, CallResult
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.store import Store
+from hirag_dist.types import RateLimits
 
 ENDPOINT = "model"
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
+    """The endpoint as one worker calls it for one chunk."""
+
+    cluster: Cluster
+    number: int
+    life: Life
+    chunk: int
     endpoint: str = ENDPOINT
     name: str = ENDPOINT
     weight: float = 1.0
+
+    def max_use(self, call: Call[int, None]) -> tuple[int, float]:
+        """Return what the call uses at most."""
+        return call.tokens, 0.0
+
+    async def send(self, call: Call[int, None]) -> CallReply[None]:
+        """Send the call; the payload is the step of the chunk."""
+        setup = self.cluster.setup
+        await self.life.here()
+        tokens = await self.cluster.endpoint.answer(self.chunk, call.payload)
+        await self.life.here()
+        self.cluster.given[self.number] += 1
+        return CallReply(None, ENDPOINT, setup.input_tokens + tokens, 0.0, RateLimits(setup.rpm, setup.tpm))
 
 
 @dataclass(slots=True)
@@ -96,28 +116,13 @@ class Cluster:
         setup = self.setup
         expected = setup.input_tokens + setup.output_tokens
 
-        async def send(target: _Target, step: int) -> CallResult[None]:
-            await life.here()
-            tokens = await self.endpoint.answer(chunk, step)
-            await life.here()
-            self.given[number] += 1
-            limits = setup.rpm, setup.tpm
-            return CallResult(None, setup.input_tokens + tokens, 0.0, limits)
-
-        async def store(target: _Target, value: None, step: int) -> None:
-            await asyncio.sleep(setup.store_s)
-            await life.here()
-            self.stored.add((chunk, step))
-
+        target = _Target(self, number, life, chunk)
         for step in range(setup.calls_a_chunk):
             if (chunk, step) not in self.stored:
-                await life.caller.call(
-                    [_Target()],
-                    lambda target, step=step: send(target, step),  # type: ignore[misc]
-                    lambda target, value, step=step: store(target, value, step),  # type: ignore[misc]
-                    lambda target: CallCost(expected, expected, 0.0),
-                    "extract",
-                )
+                await life.caller(Call(step, [target], "extract", expected, expected))
+                await asyncio.sleep(setup.store_s)
+                await life.here()
+                self.stored.add((chunk, step))
 
     async def kill(self, at_s: float, number: int) -> None:
         """Let a worker die, be missed, and come back."""

@@ -17,12 +17,12 @@ from hirag_dist.execution.ray.worker_pool import least_busy
 from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import Lease, LeaseAdjustment, LeaseDemand, UsageReport, WorkerUsage
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.testing.simulator.limits import SimulatedLimits
 from hirag_dist.testing.simulator.options import SimulatorOptions
 
 _IN_HAND_S = 0.5  # a loan may be used so much later than it was lent
-_NEVER_RETRIED = RetryPolicy(outage_s=math.inf)
+_NEVER_RETRIED = RetryPolicy(outage_timeout_s=math.inf)
 
 
 class TimedTreasury(QuotaCoordinator):
@@ -138,7 +138,7 @@ class Life:
         self.dead = False
         self._line = line
         clock = asyncio.get_running_loop().time
-        self.caller = RetryingClient(RateLimiter(self, self.name, clock=clock), _NEVER_RETRIED, clock)
+        self.caller = RetriedCalls(RateLimiter(self, self.name, clock=clock), _NEVER_RETRIED, clock)
 
     async def here(self) -> None:
         """Go on only while alive."""

@@ -22,6 +22,7 @@ from hirag_dist.types import (
     MixtureStatistics,
     Moments,
     Projection,
+    RateLimits,
     Rejected,
 )
 
@@ -32,6 +33,11 @@ class ChatModel(Protocol):
     """One endpoint: a request in, a reply out, or a `ModelError`."""
 
     name: str  # goes to stage keys and the bill: the model, not the machine
+
+    @property
+    def rate_limits(self) -> RateLimits | None:
+        """The limits that the endpoint's last answer named; None where it named none."""
+        ...
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return the reply. Raises RateLimited, ModelUnavailable or RequestRejected."""
@@ -58,7 +64,7 @@ class Embedder(Protocol):
 
 
 class ChatPool(Protocol):
-    """Every model of the run behind one door: ledger → retry → limit → endpoint."""
+    """Every model of the run, behind the layers cached → retried → limited → endpoint."""
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         """Ask a model and return the parsed reply: the result of `accept`.

@@ -21,14 +21,15 @@ from hirag_dist.execution.runner import Run
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
-from hirag_dist.llm.chat import EndpointPool, PricedModel
+from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest
@@ -161,12 +162,18 @@ class Bench:
 
         def services() -> Services:
             roles = {role: [PricedModel("endpoint", model)] for role in CHAT_ROLES}
-            caller = RetryingClient(
+            caller = RetriedCalls(
                 RateLimiter(QuotaCoordinator({"endpoint": EndpointLimits(None, None, 8)})), RetryPolicy(2, 0.0)
             )
             pool = EndpointPool(roles, Ledger(store), caller, count)
             return Services(
-                pool, embedder, lambda name: CpuKernels(), encoding(config.tokenizer), count, close=pool.close
+                pool,
+                embedder,
+                lambda name: CpuKernels(),
+                encoding(config.tokenizer),
+                count,
+                close=pool.close,
+                bind=lambda context: (pool.with_context(context), embedder),
             )
 
         resolved = ResolvedModels(

@@ -26,7 +26,7 @@ from hirag_dist.composition.build_records import sent_sums
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
-from hirag_dist.llm.usage import UsageMeter, current_meter
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
@@ -117,8 +117,9 @@ def query(
     else:
         _refuse(dict(zip(_CONNECTION, connection.values(), strict=True)), "--index", "they are for a connection")
         loaded = configuration(config, settings).config
-        with _billed(asked) as sent:
-            here = _ask_here(str(index), snapshot, loaded, (max_usd, max_tokens), asked, context_only, say, deadline)
+        with _billed(asked) as (meter, sent):
+            spending = max_usd, max_tokens
+            here = _ask_here(str(index), snapshot, loaded, spending, asked, context_only, say, deadline, meter)
             result = asyncio.run(here)
     if json:
         emit(answer_as_json(result) | {"sent": sent} if isinstance(result, Answer) else retrieval_as_json(result))
@@ -150,14 +151,12 @@ def _refuse(given: Mapping[str, Any], with_option: str, why: str) -> None:
 
 
 @contextmanager
-def _billed(asked: Query) -> Iterator[dict[str, Any]]:
-    """Fill a record of what is sent to models meanwhile, and tell it where it is worth telling, failure or not."""
+def _billed(asked: Query) -> Iterator[tuple[UsageMeter, dict[str, Any]]]:
+    """Yield a meter and the sums of its calls, which are filled and shown at the end, failure or not."""
     meter, sent = UsageMeter(), dict[str, Any]()
-    token = current_meter.set(meter)
     try:
-        yield sent
+        yield meter, sent
     finally:
-        current_meter.reset(token)
         sent.update(sent_sums(meter))
         if sent["calls"] and (sent["usd"] or asked.mode in MAP_REDUCE):
             err.print(f"[dim]This question {sent_line(sent)}.[/dim]")
@@ -172,6 +171,7 @@ async def _ask_here(
     context_only: bool,
     say: Any,
     deadline_s: float | None,
+    meter: UsageMeter,
 ) -> Retrieval | Answer:
     from hirag_dist.composition.models import make_treasury
     from hirag_dist.composition.query import make_engine
@@ -179,7 +179,7 @@ async def _ask_here(
     snapshot = open_snapshot(Store(index), snapshot_id)
     limited = limits != (None, None)
     treasury = make_treasury(config, *limits, advice=_ASK_AGAIN)
-    engine = make_engine(config, snapshot, load_prompts(config.prompts), treasury, spending=limited)
+    engine = make_engine(config, snapshot, load_prompts(config.prompts), treasury, spending=limited, meter=meter)
     try:
         if context_only:
             return await engine.retrieve(asked, deadline_s=deadline_s)

@@ -13,11 +13,11 @@ from hirag_dist.composition.models import (
     CHAT_ROLES,
     _priced,
     answerers,
-    has_forms,
+    has_structured_output,
     limited_embedder,
     make_pool,
     make_treasury,
-    patience,
+    retry_policy,
     role_endpoints,
 )
 from hirag_dist.compute.kernels import has_gpu_workers, known_kernels, make_kernels
@@ -30,11 +30,14 @@ from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy_executor import LazyExecutor
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.context import ResolvedModels
+from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.embedding import with_context
 from hirag_dist.llm.endpoints.factory import endpoint_settings, make_embedder
 from hirag_dist.llm.limits.client import QuotaClient, RateLimiter
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import RetryingClient
-from hirag_dist.protocols import CPU, Executor
+from hirag_dist.llm.retry import RetriedCalls
+from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.protocols import CPU, ChatPool, Embedder, Executor
 from hirag_dist.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -55,6 +58,7 @@ def resolve(
     kernels: str | None = None,
     max_usd: float | None = None,
     max_tokens: int | None = None,
+    probes: UsageMeter | None = None,
 ) -> ResolvedModels:
     """Find out what the endpoints of a build can do: at most one small call a model, none for built-in ones.
 
@@ -62,6 +66,7 @@ def resolve(
         ledger: where the answers are kept, so that an index asks once.
         kernels: that the index was built with before.
         max_usd, max_tokens: what this run may spend, these calls first.
+        probes: counts these calls.
 
     Raises:
         BudgetReached: a call could pass what may be spent.
@@ -70,7 +75,7 @@ def resolve(
     """
     if config.clustering.reduction == "umap":
         require_umap()
-    structured = asyncio.run(_probe(config, ledger, max_usd, max_tokens))
+    structured = asyncio.run(_probe(config, ledger, max_usd, max_tokens, probes or UsageMeter()))
     models = {role: answerers(config, getattr(config.llm.roles, role)) for role in CHAT_ROLES}
     embedder = make_embedder(config)
     return ResolvedModels(
@@ -83,19 +88,19 @@ def resolve(
 
 
 async def _probe(
-    config: Config, ledger: Ledger | None, max_usd: float | None, max_tokens: int | None
+    config: Config, ledger: Ledger | None, max_usd: float | None, max_tokens: int | None, meter: UsageMeter
 ) -> dict[str, bool]:
     used = {name for role in BUILD_ROLES for name in role_endpoints(config, role)}
     spending = max_usd is not None or max_tokens is not None
-    caller = RetryingClient(
-        RateLimiter(make_treasury(config, max_usd, max_tokens), spending=spending), patience(config)
+    retried = RetriedCalls(
+        RateLimiter(make_treasury(config, max_usd, max_tokens), spending=spending), retry_policy(config)
     )
     found: dict[str, bool] = {}
     try:
         for name in sorted(used):
-            found[name] = await has_forms(name, config, ledger, caller)
+            found[name] = await has_structured_output(name, config, ledger, retried, meter)
     finally:
-        await caller.close()
+        await retried.close()
         if ledger is not None:
             await ledger.close()
     return found
@@ -115,9 +120,9 @@ def make_services(
     """
     ledger = Ledger(store)
     count = counter(config.tokenizer)
-    caller = RetryingClient(RateLimiter(lender, holder, spending), patience(config))
-    chat = make_pool(config, ledger, caller)
-    embedder = limited_embedder(config, ledger, caller)
+    retried = RetriedCalls(RateLimiter(lender, holder, spending), retry_policy(config))
+    chat = make_pool(config, ledger, retried)
+    embedder = limited_embedder(config, ledger, retried)
 
     async def close() -> None:
         await chat.close()
@@ -129,7 +134,11 @@ def make_services(
     made_kernels = cache(make_kernels)
     if kernels is not None:
         made_kernels(kernels)
-    return Services(chat, embedder, made_kernels, encoding(config.tokenizer), count, ledger.refresh, close)
+
+    def bind(context: CallContext) -> tuple[ChatPool, Embedder]:
+        return chat.with_context(context), with_context(embedder, context)
+
+    return Services(chat, embedder, made_kernels, encoding(config.tokenizer), count, ledger.refresh, close, bind)
 
 
 def make_executor(
@@ -187,7 +196,7 @@ def make_batches(
     llm = config.llm
     spending = max_usd is not None or max_tokens is not None
     settings = BatchSettings(
-        llm.batch, llm.batch_poll_s, llm.batch_rounds, llm.batch_lines, llm.patience_s, max_usd, max_tokens
+        llm.batch, llm.batch_poll_s, llm.batch_rounds, llm.batch_lines, llm.outage_timeout_s, max_usd, max_tokens
     )
     return Batches(store, lambda name: _batch_target(name, config, store, spending), settings, fence)
 

@@ -23,7 +23,7 @@ from hirag_dist.inspection.token_ratio import tokens_per_corpus_token
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.reply_store import Ledger, compact
-from hirag_dist.llm.usage import UsageMeter, current_meter
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import EventListener
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.manifest import Manifest
@@ -289,12 +289,8 @@ def _index_result(store: Store, result: BuildResult, sent: UsageMeter, seconds: 
 
 def _resolve(config: Config, store: Store, options: BuildOptions, probes: UsageMeter) -> ResolvedModels:
     """Return the capabilities of the models; `probes` counts the calls."""
-    token = current_meter.set(probes)
-    try:
-        kernels = None if options.fresh and config.kernels == "gpu" else _previous_kernels(config, store)
-        return resolve(config, Ledger(store), kernels, options.max_usd, options.max_tokens)
-    finally:
-        current_meter.reset(token)
+    kernels = None if options.fresh and config.kernels == "gpu" else _previous_kernels(config, store)
+    return resolve(config, Ledger(store), kernels, options.max_usd, options.max_tokens, probes)
 
 
 def _previous_kernels(config: Config, store: Store) -> str | None:

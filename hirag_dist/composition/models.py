@@ -8,17 +8,20 @@ from collections.abc import Mapping
 
 from hirag_dist.config.model import Config, EndpointConfig, RoleTarget
 from hirag_dist.core.text.tokens import counter
+from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.capabilities import probe_structured_output
-from hirag_dist.llm.chat import EndpointPool, PricedModel
+from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import GO_ON, QuotaCoordinator
+from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import ChatModel, Embedder
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 BUILD_ROLES = ("extract", "summarise", "report")
@@ -66,17 +69,19 @@ def _priced(name: str, weight: float, model: ChatModel, config: Config) -> Price
     return PricedModel(name, model, _reply_settings(endpoint), prices, paid, weight, endpoint.max_reply_tokens)
 
 
-async def has_forms(name: str, config: Config, ledger: Ledger | None, caller: RetryingClient) -> bool:
+async def has_structured_output(
+    name: str, config: Config, ledger: Ledger | None, retried: RetriedCalls, meter: UsageMeter
+) -> bool:
     """Return whether an endpoint is asked for JSON schemas: as configured, else as it answers a small call."""
     endpoint = config.llm.endpoints[name]
     if endpoint.kind != "openai" or endpoint.output != "auto":
         return endpoint.output == "json_schema"
-    target = _priced(name, 1.0, make_chat_model(name, config, caller.budget.spending), config)
+    target = _priced(name, 1.0, make_chat_model(name, config, retried.limiter.spending), config)
     try:
-        found = await probe_structured_output(target, ledger, caller)
+        found = await probe_structured_output(target, ledger, retried, meter)
     finally:
         await target.model.close()
-    log.info("endpoint %s: structured outputs %s", name, "on" if found else "off")
+    logger.info("endpoint %s: structured outputs %s", name, "on" if found else "off")
     return found
 
 
@@ -99,7 +104,7 @@ def make_treasury(
             None if endpoint.rpm is None else endpoint.rpm / sharers,
             None if endpoint.tpm is None else endpoint.tpm / sharers,
             None if endpoint.max_concurrent is None else max(endpoint.max_concurrent // sharers, 1),
-            endpoint.burst_s,
+            endpoint.burst_window_s,
         )
         for name, endpoint in config.llm.endpoints.items()
     }
@@ -107,12 +112,17 @@ def make_treasury(
 
 
 def make_pool(
-    config: Config, ledger: Ledger | None, caller: RetryingClient, more_roles: Mapping[str, RoleTarget] | None = None
+    config: Config,
+    ledger: Ledger | None,
+    retried: RetriedCalls,
+    more_roles: Mapping[str, RoleTarget] | None = None,
+    context: CallContext | None = None,
 ) -> EndpointPool:
-    """Compose ledger → retry → limit → endpoint for every role.
+    """Compose the layers cached → retried → limited → endpoint for every role.
 
     Args:
-        more_roles: besides those of the configuration: role → who plays it.
+        more_roles: roles in addition to those of the configuration, with their endpoints.
+        context: the meter of all calls; None counts nothing.
     """
     models: dict[str, ChatModel] = {}
     roles: dict[str, list[PricedModel]] = {}
@@ -120,22 +130,24 @@ def make_pool(
     for role, target in targets.items():
         for name, weight in shares(target):
             if name not in models:
-                models[name] = make_chat_model(name, config, caller.budget.spending)
+                models[name] = make_chat_model(name, config, retried.limiter.spending)
             roles.setdefault(role, []).append(_priced(name, weight, models[name], config))
-    return EndpointPool(roles, ledger, caller, counter(config.tokenizer))
+    return EndpointPool(roles, ledger, retried, counter(config.tokenizer), context)
 
 
-def limited_embedder(config: Config, ledger: Ledger | None, caller: RetryingClient) -> Embedder:
-    """Return the embedder, within the endpoint's limits where it has any."""
+def limited_embedder(
+    config: Config, ledger: Ledger | None, retried: RetriedCalls, context: CallContext | None = None
+) -> Embedder:
+    """Return the embedder; one at an endpoint goes through the ledger and the rate limits."""
     embedder = make_embedder(config)
     if not isinstance(embedder, PaidEmbedder):
         return embedder
     name = config.llm.roles.embed
     target = PricedEmbedder(name, embedder, config.llm.endpoints[name].price.input)
-    return LedgerEmbedder(target, ledger, caller)
+    return LedgerEmbedder(target, ledger, retried, context)
 
 
-def patience(config: Config) -> RetryPolicy:
-    """Return how long calls are tried, as configured."""
+def retry_policy(config: Config) -> RetryPolicy:
+    """Return the configured limits of retries."""
     llm = config.llm
-    return RetryPolicy(llm.attempts, llm.patience_s, llm.failover_s, llm.deadline_s, llm.hedge_s)
+    return RetryPolicy(llm.attempts, llm.outage_timeout_s, llm.failover_s, llm.deadline_s, llm.hedge_after_s)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import uuid
 
-from hirag_dist.composition.models import limited_embedder, make_pool, make_treasury, patience
+from hirag_dist.composition.models import limited_embedder, make_pool, make_treasury, retry_policy
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
+from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.retrying import RetryingClient
+from hirag_dist.llm.retry import RetriedCalls
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.retrieval.question_embedding import QuestionEmbedder
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
@@ -41,6 +43,7 @@ def make_engine(
     treasury: QuotaCoordinator | None = None,
     *,
     spending: bool = False,
+    meter: UsageMeter | None = None,
 ) -> QueryEngine:
     """Return what answers questions over a snapshot. Replies to questions are not kept in the index's ledger.
 
@@ -48,6 +51,7 @@ def make_engine(
         treasury: the endpoints' limits, where this process has other engines before or after this one; None for
             limits of its own.
         spending: whether the treasury has a spending limit.
+        meter: counts the calls; None counts nothing.
 
     Raises:
         BackendUnavailable: vectors or embedder are missing.
@@ -56,9 +60,10 @@ def make_engine(
     count = counter(config.tokenizer)
     lender = make_treasury(config) if treasury is None else treasury
     holder = uuid.uuid4().hex
-    caller = RetryingClient(RateLimiter(lender, holder, spending), patience(config), keeps=False)
-    pool = make_pool(config, None, caller)
-    embedder = QuestionEmbedder(limited_embedder(config, None, caller))
+    context = None if meter is None else CallContext(meter)
+    retried = RetriedCalls(RateLimiter(lender, holder, spending), retry_policy(config))
+    pool = make_pool(config, None, retried, context=context)
+    embedder = QuestionEmbedder(limited_embedder(config, None, retried, context))
     snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
     vectors = make_vector_index(config, snapshot)
     rule = config.service.access_rule

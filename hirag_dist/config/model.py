@@ -40,7 +40,7 @@ class EndpointConfig(ConfigSection):
     max_concurrent: int | None = Field(
         None, ge=1, description="calls at a time; null: found by trying, from a few on, as rpm and tpm are"
     )
-    burst_s: float = Field(10.0, gt=0, description="for how long an allowance that was not used is kept")
+    burst_window_s: float = Field(10.0, gt=0, description="for how long an allowance that was not used is kept")
     price: PriceConfig = PriceConfig()
     timeout_s: float = Field(180.0, gt=0, description="of one call")
     max_reply_tokens: int | None = Field(
@@ -94,14 +94,16 @@ class LlmConfig(ConfigSection):
     endpoints: dict[str, EndpointConfig] = Field(default_factory=dict)
     roles: RolesConfig = RolesConfig()
     attempts: int = Field(3, ge=1, le=10, description="of a unit whose reply is refused, before it is a dead letter")
-    patience_s: float = Field(600.0, ge=0, description="how long no endpoint at all may answer before the run fails")
+    outage_timeout_s: float = Field(
+        600.0, ge=0, description="how long no endpoint at all may answer before the run fails"
+    )
     failover_s: float = Field(
         60.0, ge=0, description="how long a model may be out before a role's next model is asked in its place"
     )
     deadline_s: float | None = Field(
         None, gt=0, description="how long one unit may take with its retries before it is a dead letter"
     )
-    hedge_s: float | None = Field(
+    hedge_after_s: float | None = Field(
         None, gt=0, description="send a request a second time after so long without a reply; both are paid"
     )
     batch: bool = Field(

@@ -4,27 +4,62 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import TypeVar
 
 import numpy as np
 
-from hirag_dist.composition.models import has_forms, limited_embedder, make_pool, make_treasury, patience, shares
+from hirag_dist.composition.models import (
+    has_structured_output,
+    limited_embedder,
+    make_pool,
+    make_treasury,
+    retry_policy,
+    shares,
+)
 from hirag_dist.config.model import Config, RoleTarget
 from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import RequestRejected
+from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
+from hirag_dist.llm.embedding import with_context
 from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import RetryingClient
+from hirag_dist.llm.retry import RetriedCalls
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import Embedder
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
-from hirag_dist.types import ChatRequest, FloatMatrix, Rejected
+from hirag_dist.types import ChatReply, ChatRequest, FloatMatrix, Rejected
+
+T = TypeVar("T")
+
+
+# Units share query engines, whose calls carry no context: the unit that runs in a task sets it here.
+unit_context: ContextVar[CallContext | None] = ContextVar("unit_context", default=None)
+
+
+def _current_context() -> CallContext:
+    return unit_context.get() or CallContext()
+
+
+class UnitPool:
+    """A pool whose calls carry the context of the evaluation unit that asks. Implements `protocols.ChatPool`."""
+
+    def __init__(self, pool: EndpointPool) -> None:
+        self.model_name = pool.model_name
+        self.close = pool.close
+        self._pool = pool
+
+    async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
+        """Return the result of `accept` for the reply, as `EndpointPool.ask`."""
+        return await self._pool.with_context(_current_context()).ask(request, accept)
 
 
 class ModelAccess:
@@ -50,14 +85,14 @@ class ModelAccess:
         self._ledger = Ledger(store)
         lender = make_treasury(config, max_usd, max_tokens)
         spending = max_usd is not None or max_tokens is not None
-        self._caller = RetryingClient(RateLimiter(lender, "", spending), patience(config))
-        self.pool = make_pool(config, self._ledger, self._caller, more_roles)
-        self.embedder = QuestionVectors(limited_embedder(config, self._ledger, self._caller))
+        self._retried = RetriedCalls(RateLimiter(lender, "", spending), retry_policy(config))
+        self.pool = UnitPool(make_pool(config, self._ledger, self._retried, more_roles))
+        self.embedder = QuestionVectors(limited_embedder(config, self._ledger, self._retried))
 
     async def structured(self, target: RoleTarget) -> bool:
         """Return whether all models of a role have structured outputs; each endpoint is asked once a ledger."""
         for name, _ in shares(target):
-            if not await has_forms(name, self._config, self._ledger, self._caller):
+            if not await has_structured_output(name, self._config, self._ledger, self._retried, UsageMeter()):
                 return False
         return True
 
@@ -123,7 +158,9 @@ class QuestionVectors:
                 return under_way.result()
         coming = self._vectors[text] = asyncio.get_running_loop().create_future()
         try:
-            coming.set_result(np.asarray((await self._embedder.embed([text]))[0], np.float32))
+            coming.set_result(
+                np.asarray((await with_context(self._embedder, _current_context()).embed([text]))[0], np.float32)
+            )
         except BaseException:  # whoever waits for it tries in turn
             del self._vectors[text]
             coming.cancel()
@@ -148,10 +185,10 @@ class _Lent:
 class KeptAnswers:
     """Implements `ports.AnswerModel` by whole replies: they go through the ledger, and a bad one is asked again."""
 
-    def __init__(self, pool: EndpointPool) -> None:
+    def __init__(self, pool: UnitPool) -> None:
         self.ask = pool.ask
         self.model_name = pool.model_name
-        self._pool: EndpointPool = pool
+        self._pool: UnitPool = pool
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield the whole reply.

@@ -17,7 +17,7 @@ from hirag_dist.composition.models import answerers
 from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
 from hirag_dist.core.prompts.templates import INSTRUCTIONS, Prompts
 from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected
-from hirag_dist.evaluation.model_access import ModelAccess
+from hirag_dist.evaluation.model_access import ModelAccess, UnitPool, unit_context
 from hirag_dist.evaluation.work_units import (
     EvaluationLetter,
     JournalEntry,
@@ -28,9 +28,9 @@ from hirag_dist.evaluation.work_units import (
     unit_key,
 )
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
-from hirag_dist.llm.chat import EndpointPool
+from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.usage import UsageMeter, current_meter, retrying
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import EventListener
 from hirag_dist.readers import Unreadable
 from hirag_dist.retrieval.engine import QueryEngine
@@ -132,7 +132,7 @@ class Session:
         return Path(self.order.out)
 
     @property
-    def pool(self) -> EndpointPool:
+    def pool(self) -> UnitPool:
         """Every model, behind ledger and limits (`ports.ChatPool`)."""
         return self._asking.pool
 
@@ -320,8 +320,7 @@ class Session:
     ) -> tuple[JournalEntry[T], UsageMeter, float, Rejected | None]:
         """Do one unit, in a task and so in a context of its own, and put it on record."""
         meter = UsageMeter()
-        current_meter.set(meter)
-        retrying.set(round_ > 0)
+        unit_context.set(CallContext(meter, is_retry=round_ > 0))
         started = time.perf_counter()
         try:
             value = await work(entry.item)

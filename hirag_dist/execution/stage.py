@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 import tiktoken
 
 from hirag_dist.errors import Deferred
+from hirag_dist.llm.call import CallContext
 from hirag_dist.protocols import CPU, ChatPool, Embedder, Kernels, ResidentShards
 from hirag_dist.types import Rejected
 
@@ -85,6 +86,14 @@ class Services:
     count_tokens: Callable[[str], int]
     catch_up: Callable[[], Awaitable[None]] = no_other_workers  # see the replies that other workers have stored
     close: Callable[[], Awaitable[None]] = _nothing_to_close
+    bind: Callable[[CallContext], tuple[ChatPool, Embedder]] | None = None  # None if calls carry no context
+
+    def for_task(self, context: CallContext) -> Services:
+        """Return these services with models whose calls carry the context of a task."""
+        if self.bind is None:
+            return self
+        chat, embedder = self.bind(context)
+        return replace(self, chat=chat, embedder=embedder)
 
 
 class Stage(Protocol):

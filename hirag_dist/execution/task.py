@@ -18,8 +18,9 @@ from threadpoolctl import threadpool_limits
 from hirag_dist.core.hash_partition import by_partition
 from hirag_dist.errors import Deferred, SchemaMismatch, StoreError
 from hirag_dist.execution.stage import Combines, Services, Stage, Tables, TaskStage
-from hirag_dist.llm.batch_api import Collector, collecting
-from hirag_dist.llm.usage import UsageMeter, current_meter, retrying
+from hirag_dist.llm.batch_api import Collector
+from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import ChatPool
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.shuffle_file import read_piece, write_pieces
@@ -126,9 +127,8 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     if task.scatter is not None:
         return await asyncio.to_thread(_scatter, task, task.scatter, started)
     meter = UsageMeter()
-    metered, retried = current_meter.set(meter), retrying.set(task.retry)
     collector = Collector(task.run) if task.calls else None
-    collected = collecting.set(collector)
+    services = services.for_task(CallContext(meter, collector, is_retry=task.retry))
     writing = False
     if task.dropped:
         services = replace(services, chat=_Sparing(services.chat, task.dropped))
@@ -149,10 +149,6 @@ async def run_task(task: Task, services: Services) -> TaskResult:
             with suppress(StoreError):  # a full disk is what the failure itself tells
                 task.store.write_json(left, meter.rows())
         raise
-    finally:
-        current_meter.reset(metered)
-        retrying.reset(retried)
-        collecting.reset(collected)
 
 
 def _read_all(task: Task) -> Tables:

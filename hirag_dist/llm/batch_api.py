@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import BinaryIO, Final, Protocol, runtime_checkable
 
@@ -84,10 +83,6 @@ def parse_custom_id(custom_id: str) -> tuple[str, int]:
     """
     key, _, tokens = custom_id.partition(".")
     return (key, int(tokens)) if key and tokens.isdecimal() else ("", 0)
-
-
-# Where it is set, a reply that is not in the ledger is noted there instead of being sent for.
-collecting: ContextVar[Collector | None] = ContextVar("collecting", default=None)
 
 
 @dataclass(frozen=True, slots=True)

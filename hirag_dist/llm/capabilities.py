@@ -1,70 +1,102 @@
-"""Whether a model keeps to a JSON schema: asked once an index, within limits, and paid like any other call."""
+"""Probe of structured outputs: whether a model keeps to a JSON schema, asked once per index."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import Protocol, cast
 
-from hirag_dist.llm.chat import PricedModel
+from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
+from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import record_of, reply_from
-from hirag_dist.llm.retrying import CallCost, CallResult, RetryingClient
-from hirag_dist.llm.token_estimate import MOST_REPLY_TOKENS
-from hirag_dist.llm.usage import current_meter
+from hirag_dist.llm.retry import RetriedCalls
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import ChatReply
 
-_TOKENS = 60  # of the small call, about
-_MOST_INPUT_TOKENS = 200  # of its prompt and schema, whatever the endpoint makes of a schema
+_TOKENS = 60  # of the probe, approximately
+_MAX_INPUT_TOKENS = 200  # of its prompt and schema, however the endpoint counts a schema
 
 
 class Capabilities(Protocol):
-    """A model that can be asked whether it keeps to schemas. `probed` is what it replied, if it did."""
+    """A model that can be probed for structured outputs. `probed` is its reply to the probe."""
 
     probed: ChatReply | None
 
     async def supports_forms(self) -> bool:
-        """Return whether it does."""
+        """Return whether the model keeps to schemas."""
         ...
 
 
-async def probe_structured_output(target: PricedModel, ledger: Ledger | None, caller: RetryingClient) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """The result of a probe: whether the model keeps to schemas, and its reply if it gave one."""
+
+    structured: bool
+    reply: ChatReply | None
+
+
+ProbeCall = Call[None, _Probe]
+
+
+@dataclass(frozen=True, slots=True)
+class _ProbeTarget:
+    """A model that is probed. Implements `llm.call.CallTarget`."""
+
+    model: PricedModel
+
+    @property
+    def endpoint(self) -> str:
+        return self.model.endpoint
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def weight(self) -> float:
+        return 1.0
+
+    def max_use(self, call: ProbeCall) -> tuple[int, float]:
+        return self.model.max_use(call)
+
+    async def send(self, call: ProbeCall) -> CallReply[_Probe]:
+        """Send the small call and count its cost."""
+        prober = cast(Capabilities, self.model.model)
+        structured = await prober.supports_forms()
+        reply = prober.probed or ChatReply("")
+        usd = self.model.cost(reply)
+        if prober.probed is not None:
+            self.model.count(call.context.meter, call.role, reply, usd)
+        tokens = reply.input_tokens + reply.output_tokens
+        return CallReply(_Probe(structured, prober.probed), self.endpoint, tokens, usd)
+
+
+async def probe_structured_output(
+    target: PricedModel, ledger: Ledger | None, retried: RetriedCalls, meter: UsageMeter
+) -> bool:
     """Return whether a model has structured outputs.
 
     Raises:
-        ModelError: its endpoint is out of reach for longer than the patience lasts, or does not let us in.
+        ModelError: its endpoint cannot be reached for longer than the outage time-out, or refuses access.
         BudgetReached: the call could pass a spending limit.
     """
     key = hashlib.sha256(f"forms|{target.endpoint}|{target.name}|{target.settings}".encode()).hexdigest()[:40]
     record = None if ledger is None else await ledger.get(key)
     if record is not None:
         if "reply" in record:
-            _count(reply_from(record["reply"]), target, stored=True)
+            reply = reply_from(record["reply"])
+            target.count(meter, "probe", reply, target.cost(reply), from_ledger=True)
         return bool(record["forms"])
-    probed = cast(Capabilities, target.model)
-
-    async def send(target: PricedModel) -> CallResult[bool]:
-        forms = await probed.supports_forms()
-        reply = probed.probed or ChatReply("")
-        if probed.probed is not None:
-            _count(reply, target, stored=False)
-        return CallResult(forms, reply.input_tokens + reply.output_tokens, target.cost(reply))
-
-    async def store(target: PricedModel, forms: bool) -> None:
-        if ledger is not None:
-            said = {} if probed.probed is None else {"reply": record_of(probed.probed, target.endpoint)}
-            await ledger.put(key, {"forms": forms} | said)
-
-    def need(target: PricedModel) -> CallCost:
-        most = ChatReply(
-            "", input_tokens=_MOST_INPUT_TOKENS, output_tokens=target.max_reply_tokens or MOST_REPLY_TOKENS
-        )
-        return CallCost(_TOKENS, most.input_tokens + most.output_tokens, target.cost(most))
-
-    _, forms = await caller.call([target], send, store, need, "probe")
-    return forms
+    call = ProbeCall(None, [_ProbeTarget(target)], "probe", _TOKENS, _MAX_INPUT_TOKENS, context=CallContext(meter))
+    answered = await finish_if_sent(call, _store_probe(call, key, ledger, retried))
+    return answered.value.structured
 
 
-def _count(reply: ChatReply, target: PricedModel, stored: bool) -> None:
-    meter = current_meter.get()
-    if meter is not None:
-        meter.count("probe", reply.model or target.name, target.endpoint, reply, target.cost(reply), stored)
+async def _store_probe(call: ProbeCall, key: str, ledger: Ledger | None, retried: RetriedCalls) -> CallReply[_Probe]:
+    answered = await retried(call)
+    probe = answered.value
+    if ledger is not None:
+        reply = {} if probe.reply is None else {"reply": record_of(probe.reply, answered.endpoint)}
+        await ledger.put(key, {"forms": probe.structured} | reply)
+    return answered

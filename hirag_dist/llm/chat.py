@@ -1,4 +1,4 @@
-"""The pool that stages ask: a reply from the ledger, or from an endpoint within its limits, stored before use."""
+"""The pool of chat models: a reply from the ledger, or from an endpoint within its limits, stored before use."""
 
 from __future__ import annotations
 
@@ -7,93 +7,31 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.errors import Deferred, ModelError, RateLimited, RequestRejected
-from hirag_dist.llm.batch_api import BATCH_PRICE, Batchable, BatchCall, Collector, collecting
+from hirag_dist.llm.batch_api import BATCH_PRICE, Batchable, BatchCall, Collector
+from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
+from hirag_dist.llm.priced_model import ChatCall, ModelGroup, PricedModel, choose_by_weight, group_models
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import record_of, reply_from
-from hirag_dist.llm.retrying import CallCost, CallResult, RetryingClient
-from hirag_dist.llm.token_estimate import MOST_REPLY_TOKENS, TokenEstimate, TokenEstimates
-from hirag_dist.llm.usage import UsageMeter, current_meter, retrying
-from hirag_dist.protocols import ChatModel
+from hirag_dist.llm.retry import RetriedCalls
+from hirag_dist.llm.token_estimate import TokenEstimate, TokenEstimates
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
 
 
-class _HasWeight(Protocol):
-    @property
-    def weight(self) -> float: ...
-
-
-Weighted = TypeVar("Weighted", bound=_HasWeight)
-
-
-@dataclass(frozen=True)
-class PricedModel:
-    """A model at an endpoint, with what it costs and what decides its replies.
-
-    Attributes:
-        endpoint: the configured name, which the budget goes by.
-        settings: whatever changes replies besides the request (temperature, extra body); part of ledger keys.
-        price: US dollars a million tokens: input, cached input, output.
-        paid: whether its replies go through ledger and budget; built-in models compute theirs again.
-        weight: its share of a role's requests, where several endpoints have the same model.
-        max_reply_tokens: what its replies are limited to where the request does not say.
-    """
-
-    endpoint: str
-    model: ChatModel
-    settings: str = ""
-    price: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    paid: bool = True
-    weight: float = 1.0
-    max_reply_tokens: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The model's name, for the bill."""
-        return self.model.name
-
-    def cost(self, reply: ChatReply) -> float:
-        """Return US dollars."""
-        fresh = reply.input_tokens - reply.cached_tokens
-        return (fresh * self.price[0] + reply.cached_tokens * self.price[1] + reply.output_tokens * self.price[2]) / 1e6
-
-    def batch_cost(self, reply: ChatReply) -> float:
-        """Return US dollars, where the reply came in a batch."""
-        return self.cost(reply) * BATCH_PRICE
-
-
-@dataclass(frozen=True)
-class _Group:
-    """The endpoints of one model with the same settings: they give the same replies, and share ledger keys."""
-
-    members: tuple[PricedModel, ...]
-
-    @property
-    def weight(self) -> float:
-        return sum(each.weight for each in self.members)
-
-    @property
-    def one(self) -> PricedModel:
-        return self.members[0]
-
-
 @dataclass(frozen=True, slots=True)
-class _StoredReply:
-    """A reply.
-
-    Attributes:
-        is_new: whether it was asked for by this run.
-    """
+class _Answer:
+    """A reply, the model that gave it, and whether this run asked for it."""
 
     reply: ChatReply
-    answerer: PricedModel
+    model: PricedModel
     is_new: bool
 
 
@@ -106,84 +44,99 @@ class _SingleFlight:
 
 
 class EndpointPool:
-    """Implements `ports.ChatPool`."""
+    """All chat models of a run, by role. Implements `protocols.ChatPool`.
+
+    A request passes through: attempts until its reply parses → ledger → models of the role → `llm.retry.RetriedCalls`
+    → `llm.limits.client.RateLimiter.send` → `PricedModel.send`.
+    """
 
     def __init__(
         self,
         roles: Mapping[str, Sequence[PricedModel]],
         ledger: Ledger | None,
-        caller: RetryingClient,
+        retried: RetriedCalls,
         count_tokens: Callable[[str], int],
+        context: CallContext | None = None,
     ) -> None:
-        """Compose the pool.
+        """Compose the layers.
 
         Args:
             roles: role → its models. A request's hash chooses among models; the endpoints of one model share its
                 requests by weight and load.
-            ledger: where replies are kept; None keeps none, for answering questions.
+            ledger: store of replies; None stores none, for answering questions.
+            retried: the layers below the ledger.
+            context: the meter and the settings of all calls.
         """
-        self._roles = {role: _groups(models) for role, models in roles.items()}
+        self._roles = {role: group_models(models) for role, models in roles.items()}
         self._ledger = ledger
-        self._caller = caller
+        self._retried = retried
         self._count_tokens = count_tokens
-        self._estimates = TokenEstimates(count_tokens, caller.budget.spending)
-        self._turns: dict[str, _SingleFlight] = {}
+        self._estimates = TokenEstimates(count_tokens, retried.limiter.spending)
+        self._flights: dict[str, _SingleFlight] = {}
+        self._is_metered = context is not None
+        self._context = CallContext() if context is None else context
+
+    def with_context(self, context: CallContext) -> EndpointPool:
+        """Return a view of this pool whose calls carry another context."""
+        view = copy(self)
+        view._context, view._is_metered = context, True
+        return view
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
-        """Return what `accept` makes of the reply, or a `Rejected` after the last attempt.
+        """Return the result of `accept` for the reply, or a `Rejected` after the last attempt.
 
-        Attempts whose refused reply is in the ledger count; where dead letters are tried again
-        (`metering.retrying`), as many new ones are made as a unit has to begin with.
+        Attempts whose refused reply is in the ledger count; in a retry of dead letters (`CallContext.is_retry`), as
+        many new ones are made as for a new unit.
 
         Raises:
-            Deferred: the call was noted for a batch (`batching.collecting`).
-            ModelError: no endpoint answers for longer than the run's patience, or none lets us in.
+            Deferred: the call was collected for a batch (`CallContext.collector`).
+            ModelError: no endpoint answers for longer than the outage time-out, or each refuses access.
             BudgetReached: the call would pass a spending limit.
             StoreError: the reply could not be made durable.
         """
         groups = self._in_order(request)
-        meter = current_meter.get() or UsageMeter()
-        most = self._caller.patience.attempts
-        asked, reply, reason = request, ChatReply(""), ""
+        max_attempts = self._retried.policy.attempts
+        attempted, reply, reason = request, ChatReply(""), ""
         attempt = n_new = 0
         while True:
+            may_send = (n_new if self._context.is_retry else attempt) < max_attempts
             try:
-                found = await self._reply(asked, groups, attempt, (n_new if retrying.get() else attempt) < most)
+                answer = await self._cached(attempted, groups, attempt, may_send)
             except RequestRejected as error:
                 if error.fatal:
                     raise
                 return Rejected(request.unit, str(error), attempt + 1, request.text, reply.text)
-            if found is None:
+            if answer is None:
                 return Rejected(request.unit, reason, attempt, request.text, reply.text)
-            reply, answerer = found.reply, found.answerer
+            reply, model = answer.reply, answer.model
             try:
                 return accept(reply)
             except MalformedReply as refusal:
                 reason = str(refusal)
-                meter.use(request.role, reply.model or answerer.name, answerer.endpoint).rejected += 1
-                asked = _again(request, reply, reason)
+                self._context.meter.use(request.role, reply.model or model.name, model.endpoint).rejected += 1
+                attempted = _with_reason(request, reply, reason)
             attempt += 1
-            n_new += found.is_new
+            n_new += answer.is_new
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield the reply's text in pieces; nothing is stored. An endpoint that fails before the first is replaced."""
         groups = self._in_order(request)
         targets = [each for group in groups for each in group.members]
         last: ModelError | None = None
-        for _ in range(max(len(targets), self._caller.patience.attempts)):
-            target = self._caller.pick(targets) or targets[0]
-            picked_at = self._caller.now()
+        for _ in range(max(len(targets), self._retried.policy.attempts)):
+            target = self._retried.pick(targets) or targets[0]
+            picked_at = self._retried.now()
             began = False
             try:
                 async with aclosing(self._pieces(request, target)) as pieces:
                     async for piece in pieces:
                         began = True
                         yield piece
-                self._caller.note_answered(target)
+                self._retried.note_answered(target)
                 return
             except ModelError as error:
                 if error.retryable and not isinstance(error, RateLimited):
-                    self._caller.note_failed(target, picked_at)
+                    self._retried.note_failed(target, picked_at)
                 if began or not (error.retryable or len(targets) > 1):
                     raise
                 last = error
@@ -192,124 +145,136 @@ class EndpointPool:
             raise last
 
     def model_name(self, request: ChatRequest) -> str:
-        """Return the name of the model that answers a request, if it is well."""
-        return self._in_order(request)[0].one.name
+        """Return the name of the model that answers a request as long as it is available."""
+        return self._in_order(request)[0].first.name
 
     async def close(self) -> None:
-        """Wait for what is still in flight; close every model."""
-        await self._caller.close()
-        every = [each for groups in self._roles.values() for group in groups for each in group.members]
-        for model in {id(each.model): each.model for each in every}.values():
+        """Wait for requests in flight; close every model."""
+        await self._retried.close()
+        members = [each for groups in self._roles.values() for group in groups for each in group.members]
+        for model in {id(each.model): each.model for each in members}.values():
             await model.close()
 
-    def _in_order(self, request: ChatRequest) -> list[_Group]:
-        """Return the groups of a role: first the one that the request's hash chooses, then those it falls back on."""
+    def _in_order(self, request: ChatRequest) -> list[ModelGroup]:
+        """Return the groups of a role: first the one that the request's hash chooses, then its fallbacks."""
         groups = self._roles[request.role]
         if len(groups) == 1:
             return groups
-        first = groups.index(_by_weight(groups, request_hash(request)))
+        first = groups.index(choose_by_weight(groups, request_hash(request)))
         return groups[first:] + groups[:first]
 
-    async def _reply(
-        self, request: ChatRequest, groups: list[_Group], attempt: int, may_send: bool
-    ) -> _StoredReply | None:
-        """Return a reply, and who gave it; None where none is stored and none may be sent for."""
-        chosen = groups[0].one
+    async def _cached(
+        self, request: ChatRequest, groups: list[ModelGroup], attempt: int, may_send: bool
+    ) -> _Answer | None:
+        """Return the reply in the ledger, or a new one; None if none is stored and no request may be sent."""
+        chosen = groups[0].first
         if not chosen.paid:
             if not may_send:
                 return None
             reply = await chosen.model.complete(request)
-            _count(request, reply, chosen, stored=False)
-            return _StoredReply(reply, chosen, is_new=True)
+            chosen.count(self._context.meter, request.role, reply, chosen.cost(reply))
+            return _Answer(reply, chosen, is_new=True)
         if self._ledger is None:
-            return await self._send(request, groups, attempt) if may_send else None
-        collector = collecting.get()
-        async with self._turn(ledger_key(request, chosen, attempt)):  # of two equal requests the second finds a reply
+            return await self._new_reply(request, groups, attempt, None) if may_send else None
+        async with self._single_flight(ledger_key(request, chosen, attempt)):  # the second of two equal requests waits
             for group in groups:
-                record = await self._ledger.get(ledger_key(request, group.one, attempt))
+                record = await self._ledger.get(ledger_key(request, group.first, attempt))
                 if record is not None:
-                    reply, payer = reply_from(record), _payer(group, record)
-                    _count(request, reply, payer, stored=True, price=float(record.get("price", 1.0)))
-                    return _StoredReply(reply, payer, collector is not None and record.get("run") == collector.run)
+                    return self._stored_answer(request, group, record)
             if not may_send:
                 return None
-            if collector is not None:
-                self._defer(request, groups[0], attempt, collector)
-            return await self._send(request, groups, attempt)
+            if self._context.collector is not None:
+                self._defer(request, groups[0], attempt, self._context.collector)
+            return await self._new_reply(request, groups, attempt, self._ledger)
 
-    def _defer(self, request: ChatRequest, group: _Group, attempt: int, collector: Collector) -> None:
-        """Note a call for a batch of an endpoint that its hash chooses; return where none of them takes batches.
+    def _stored_answer(self, request: ChatRequest, group: ModelGroup, record: Mapping[str, Any]) -> _Answer:
+        reply, payer = reply_from(record), group.member(record.get("endpoint"))
+        usd = payer.cost(reply) * float(record.get("price", 1.0))
+        payer.count(self._context.meter, request.role, reply, usd, from_ledger=True)
+        collector = self._context.collector
+        return _Answer(reply, payer, collector is not None and record.get("run") == collector.run)
 
-        Raises:
-            Deferred: it was noted.
-        """
-        key = ledger_key(request, group.one, attempt)
-        able = [each for each in group.members if isinstance(each.model, Batchable)]
-        if not able:
-            return
-        target = _by_weight(able, key)
-        assert isinstance(target.model, Batchable)
-        estimate = self._estimates.of(request)
-        need = _need(request, target, attempt, estimate)
-        call = BatchCall(key, target.endpoint, request.role, need.most_tokens, need.most_usd * BATCH_PRICE)
-        collector.add(call, target.model.batch_body(request), estimate.most_input)
-        raise Deferred(f"a call of role {request.role} waits for a batch")
-
-    @asynccontextmanager
-    async def _turn(self, key: str) -> AsyncIterator[None]:
-        turn = self._turns.setdefault(key, _SingleFlight())
-        turn.n_present += 1
-        try:
-            async with turn.lock:
-                yield
-        finally:
-            turn.n_present -= 1
-            if not turn.n_present:
-                self._turns.pop(key, None)
-
-    async def _send(self, request: ChatRequest, groups: list[_Group], attempt: int) -> _StoredReply:
+    async def _new_reply(
+        self, request: ChatRequest, groups: list[ModelGroup], attempt: int, ledger: Ledger | None
+    ) -> _Answer:
+        """Return a reply of the first of a role's models that can be reached."""
         estimate = self._estimates.of(request)
         for number, group in enumerate(groups):
-            last_resort = number == len(groups) - 1
+            call = self._call(request, group.members, attempt, estimate, fails_over=number < len(groups) - 1)
             try:
-                target, reply = await self._caller.call(
-                    group.members,
-                    send=lambda target: self._complete(request, target, estimate),
-                    store=lambda target, reply: self._store(request, target, attempt, reply),
-                    need=lambda target: _need(request, target, attempt, estimate),
-                    role=request.role,
-                    last_resort=last_resort,
-                )
-                if self._caller.patience.hedge_s is not None and self._ledger is not None:
-                    # Two copies may have come: the one that was stored first counts, now as in every later run.
-                    record = await self._ledger.get(ledger_key(request, target, attempt))
-                    reply = reply if record is None else reply_from(record)
-                return _StoredReply(reply, target, is_new=True)
+                if ledger is None:
+                    answered = await self._retried(call)
+                else:
+                    key = ledger_key(request, group.first, attempt)
+                    answered = await finish_if_sent(call, self._store_reply(call, key, ledger))
+                self._estimates.learn(request, estimate, answered.value)
+                return _Answer(answered.value, group.member(answered.endpoint), is_new=True)
             except ModelError as error:
                 elsewhere = not isinstance(error, RequestRejected) or error.fatal
-                if last_resort or not elsewhere:
+                if not (call.fails_over and elsewhere):
                     raise
         raise AssertionError("a role has at least one model")
 
-    async def _complete(
-        self, request: ChatRequest, target: PricedModel, estimate: TokenEstimate
-    ) -> CallResult[ChatReply]:
-        reply = await target.model.complete(request)
-        self._estimates.learn(request, estimate, reply)
-        _count(request, reply, target, stored=False)  # here: it is paid, whatever becomes of whoever asked
-        limits = getattr(target.model, "rate_limits", None)
-        named = (None, None) if limits is None else (limits.requests, limits.tokens)
-        return CallResult(reply, reply.input_tokens + reply.output_tokens, target.cost(reply), named)
+    async def _store_reply(self, call: ChatCall, key: str, ledger: Ledger) -> CallReply[ChatReply]:
+        answered = await self._retried(call)
+        await ledger.put(key, record_of(answered.value, answered.endpoint))
+        return answered
 
-    async def _store(self, request: ChatRequest, target: PricedModel, attempt: int, reply: ChatReply) -> None:
-        if self._ledger is not None:
-            await self._ledger.put(ledger_key(request, target, attempt), record_of(reply, target.endpoint))
+    def _call(
+        self,
+        request: ChatRequest,
+        targets: Sequence[PricedModel],
+        attempt: int,
+        estimate: TokenEstimate,
+        fails_over: bool = False,
+    ) -> ChatCall:
+        return Call(
+            request,
+            targets,
+            request.role,
+            tokens=estimate.expected,
+            max_input_tokens=estimate.max_input,
+            max_output_tokens=estimate.max_output or None,
+            priority=-(attempt + request.round),  # units that were begun go first: their task waits for them
+            fails_over=fails_over,
+            context=self._context,
+        )
+
+    def _defer(self, request: ChatRequest, group: ModelGroup, attempt: int, collector: Collector) -> None:
+        """Collect a call for a batch of an endpoint that its hash chooses; return if no endpoint takes batches.
+
+        Raises:
+            Deferred: the call was collected.
+        """
+        key = ledger_key(request, group.first, attempt)
+        able = [each for each in group.members if isinstance(each.model, Batchable)]
+        if not able:
+            return
+        target = choose_by_weight(able, key)
+        assert isinstance(target.model, Batchable)
+        call = self._call(request, [target], attempt, self._estimates.of(request))
+        max_tokens, max_usd = target.max_use(call)
+        batched = BatchCall(key, target.endpoint, request.role, max_tokens, max_usd * BATCH_PRICE)
+        collector.add(batched, target.model.batch_body(request), call.max_input_tokens)
+        raise Deferred(f"a call of role {request.role} waits for a batch")
+
+    @asynccontextmanager
+    async def _single_flight(self, key: str) -> AsyncIterator[None]:
+        flight = self._flights.setdefault(key, _SingleFlight())
+        flight.n_present += 1
+        try:
+            async with flight.lock:
+                yield
+        finally:
+            flight.n_present -= 1
+            if not flight.n_present:
+                self._flights.pop(key, None)
 
     async def _pieces(self, request: ChatRequest, target: PricedModel) -> AsyncGenerator[str]:
-        need = _need(request, target, 0, self._estimates.of(request))
-        permit = await self._caller.budget.acquire(
-            target.endpoint, need.tokens, need.most_usd, most_tokens=need.most_tokens
-        )
+        call = self._call(request, [target], 0, self._estimates.of(request))
+        max_tokens, max_usd = target.max_use(call)
+        limiter = self._retried.limiter
+        permit = await limiter.acquire(target.endpoint, call.tokens, max_usd, max_tokens=max_tokens)
         written: list[str] = []
         try:
             async with aclosing(target.model.stream(request)) as pieces:
@@ -322,16 +287,17 @@ class EndpointPool:
         except BaseException:
             permit.failed()
             raise
-        permit.answered(*self._streamed(request, target, need, "".join(written)))
+        permit.answered(*self._streamed(call, target, "".join(written)))
 
-    def _streamed(self, request: ChatRequest, target: PricedModel, need: CallCost, text: str) -> tuple[int, float]:
-        """Put a streamed reply on the bill, by our own count; return (tokens, US dollars), as expected for no bill."""
-        if current_meter.get() is None and not self._caller.budget.spending:
-            return need.tokens, 0.0  # nobody asks, and counting takes its time
-        read = sum(self._count_tokens(message.content) for message in request.messages)
+    def _streamed(self, call: ChatCall, target: PricedModel, text: str) -> tuple[int, float]:
+        """Count a streamed reply by the local tokenizer; return (tokens, US dollars), as estimated without a meter."""
+        if not self._is_metered and not self._retried.limiter.spending:
+            return call.tokens, 0.0  # no bill: counting takes time
+        read = sum(self._count_tokens(message.content) for message in call.payload.messages)
         reply = ChatReply("", "stop", target.name, input_tokens=read, output_tokens=self._count_tokens(text))
-        _count(request, reply, target, stored=False)
-        return reply.input_tokens + reply.output_tokens, target.cost(reply)
+        usd = target.cost(reply)
+        target.count(self._context.meter, call.role, reply, usd)
+        return reply.input_tokens + reply.output_tokens, usd
 
 
 @lru_cache(maxsize=256)  # asked for several times while a request is under way
@@ -353,44 +319,7 @@ def ledger_key(request: ChatRequest, chosen: PricedModel, attempt: int) -> str:
     return hashlib.sha256(parts.encode()).hexdigest()[:40]
 
 
-def _count(request: ChatRequest, reply: ChatReply, answerer: PricedModel, stored: bool, price: float = 1.0) -> None:
-    """Put a reply on the bill; `price` is what share of the model's it cost."""
-    meter = current_meter.get()
-    if meter is not None:
-        name = reply.model or answerer.name
-        meter.count(request.role, name, answerer.endpoint, reply, answerer.cost(reply) * price, stored)
-
-
-def _need(request: ChatRequest, target: PricedModel, attempt: int, estimate: TokenEstimate) -> CallCost:
-    n_output = estimate.most_output or target.max_reply_tokens or MOST_REPLY_TOKENS
-    most = ChatReply("", input_tokens=estimate.most_input, output_tokens=n_output)
-    begun_first = -(attempt + request.round)  # what is begun ends first: its task waits for it
-    return CallCost(estimate.expected, estimate.most_input + n_output, target.cost(most), begun_first)
-
-
-def _groups(models: Sequence[PricedModel]) -> list[_Group]:
-    by_model: dict[tuple[str, str, bool], list[PricedModel]] = {}
-    for each in models:
-        by_model.setdefault((each.model.name, each.settings, each.paid), []).append(each)
-    return [_Group(tuple(members)) for members in by_model.values()]
-
-
-def _payer(group: _Group, record: Mapping[str, Any]) -> PricedModel:
-    """Return the endpoint that a stored reply came from; where the configuration has it no more, the group's first."""
-    return next((each for each in group.members if each.endpoint == record.get("endpoint")), group.one)
-
-
-def _by_weight(choices: Sequence[Weighted], hashed: str) -> Weighted:
-    """Return the choice that a hash (hex) falls on."""
-    place = int(hashed[:12], 16) / 16**12 * sum(each.weight for each in choices)
-    for each in choices:
-        place -= each.weight
-        if place < 0:
-            return each
-    return choices[-1]
-
-
-def _again(request: ChatRequest, reply: ChatReply, reason: str) -> ChatRequest:
+def _with_reason(request: ChatRequest, reply: ChatReply, reason: str) -> ChatRequest:
     said = (Message("assistant", reply.text),) if reply.text.strip() else ()
     ask = Message("user", f"That reply cannot be used: {reason}. Reply again, in the requested form and complete.")
     return replace(request, messages=(*request.messages, *said, ask))

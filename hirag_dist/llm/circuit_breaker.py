@@ -1,4 +1,4 @@
-"""How an endpoint has been, as one process saw it."""
+"""Circuit breaker: the health of an endpoint, as one process observed it."""
 
 from __future__ import annotations
 
@@ -8,34 +8,46 @@ from dataclasses import dataclass
 
 from hirag_dist.errors import RequestRejected
 
-_LONGEST_WAIT_S = 60.0
-DOWN_AFTER = 3  # failures in a row, of an endpoint
+_MAX_BACKOFF_S = 60.0
+MAX_FAILURES = 3  # in a row, after which an endpoint is left alone
 
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """How an endpoint has been, as this process saw it."""
+    """The failures of one endpoint.
 
-    failures: int = 0  # in a row
+    Attributes:
+        failures: in a row.
+        down_since, down_until: the time during which no call is sent.
+        answered_at: time of the last reply.
+        rejection: the error with which the endpoint refused the key, the model or further credit; it is not asked
+            again.
+    """
+
+    failures: int = 0
     down_since: float = -math.inf
     down_until: float = -math.inf
     answered_at: float = -math.inf
-    useless: RequestRejected | None = None  # it refuses our key, has no such model, or no money
+    rejection: RequestRejected | None = None
 
     def answered(self, now: float) -> None:
-        """Note a reply."""
+        """Record a reply."""
         self.failures, self.down_until, self.answered_at = 0, -math.inf, now
 
     def failed(self, now: float, picked_at: float) -> None:
-        """Note a failure of a call that chose this endpoint at `picked_at`."""
+        """Record a failure of a call that chose this endpoint at `picked_at`."""
         if picked_at <= self.down_since:
-            return  # all calls in flight fail with an endpoint: it is one outage, not as many
+            return  # all calls in flight fail together: that is one outage
         self.failures += 1
-        if self.failures >= DOWN_AFTER:
+        if self.failures >= MAX_FAILURES:
             self.down_since = now
-            self.down_until = now + backoff_s(self.failures - DOWN_AFTER)
+            self.down_until = now + backoff_s(self.failures - MAX_FAILURES)
 
 
 def backoff_s(failures: int) -> float:
-    """Return how long to leave it alone after so many failures, with jitter."""
-    return float(min(0.5 * 2.0 ** min(failures, 10), _LONGEST_WAIT_S) * (0.5 + random.random()))
+    """Return the pause after so many failures, with jitter.
+
+    >>> 0.25 <= backoff_s(0) <= 0.75 and backoff_s(100) <= 90.0
+    True
+    """
+    return float(min(0.5 * 2.0 ** min(failures, 10), _MAX_BACKOFF_S) * (0.5 + random.random()))

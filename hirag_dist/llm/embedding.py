@@ -7,6 +7,7 @@ import base64
 import hashlib
 import math
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -16,10 +17,11 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.errors import RequestRejected
+from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import CallCost, CallResult, RetryingClient
-from hirag_dist.llm.usage import UsageMeter, current_meter
-from hirag_dist.types import ChatReply, FloatMatrix
+from hirag_dist.llm.retry import RetriedCalls
+from hirag_dist.protocols import Embedder
+from hirag_dist.types import ChatReply, FloatMatrix, RateLimits
 
 _SHOWN_CHARS = 80  # of a text that is refused
 
@@ -31,12 +33,12 @@ class Embedded:
     Attributes:
         vectors: (n_texts, dim) float32.
         input_tokens: what the endpoint says that it used; None where it does not say.
-        limits: requests and tokens a minute, where the endpoint named them.
+        rate_limits: the limits that the endpoint's headers named.
     """
 
     vectors: FloatMatrix
     input_tokens: int | None = None
-    limits: tuple[float | None, float | None] = (None, None)
+    rate_limits: RateLimits | None = None
 
 
 @runtime_checkable
@@ -67,7 +69,7 @@ class PaidEmbedder(Protocol):
 
 @dataclass(frozen=True)
 class PricedEmbedder:
-    """An embedder at an endpoint. Implements `calling.Target`.
+    """An embedder at an endpoint. Implements `llm.call.CallTarget`.
 
     Attributes:
         price: US dollars a million tokens.
@@ -82,6 +84,26 @@ class PricedEmbedder:
     def name(self) -> str:
         """The model's name, for the bill."""
         return self.embedder.name
+
+    def cost(self, tokens: int) -> float:
+        """Return US dollars."""
+        return tokens * self.price / 1e6
+
+    def max_use(self, call: EmbeddingCall) -> tuple[int, float]:
+        """Return the (tokens, US dollars) that the call can use at most."""
+        return call.max_input_tokens, self.cost(call.max_input_tokens)
+
+    async def send(self, call: EmbeddingCall) -> CallReply[Embedded]:
+        """Send one request and count its cost: it is paid even if the caller is cancelled."""
+        embedded = await self.embedder.request(call.payload)
+        used = call.tokens if embedded.input_tokens is None else embedded.input_tokens
+        usd = self.cost(used)
+        reply = ChatReply("", input_tokens=used)
+        call.context.meter.count(call.role, self.name, self.endpoint, reply, usd, from_ledger=False)
+        return CallReply(embedded, self.endpoint, used, usd, embedded.rate_limits)
+
+
+EmbeddingCall = Call[Sequence[str], Embedded]
 
 
 def in_requests(tokens: Sequence[int], batch_size: int, batch_tokens: int) -> Iterator[slice]:
@@ -121,6 +143,13 @@ class _Part:
         return _Part(self.keys[part], self.texts[part], self.tokens[part])
 
 
+@dataclass(slots=True)
+class _OverCount:
+    """The largest ratio of the endpoint's token count to the local one."""
+
+    ratio: float = 1.0
+
+
 _Turn = asyncio.Future[_Vector | None]  # None: it was asked for, and failed; cancelled: whoever wanted it gave up
 
 
@@ -131,13 +160,26 @@ class LedgerEmbedder:
         ledger: where vectors are kept; None keeps none, for questions.
     """
 
-    def __init__(self, target: PricedEmbedder, ledger: Ledger | None, caller: RetryingClient) -> None:
+    def __init__(
+        self,
+        target: PricedEmbedder,
+        ledger: Ledger | None,
+        retried: RetriedCalls,
+        context: CallContext | None = None,
+    ) -> None:
         self.name, self.dim = target.embedder.name, target.embedder.dim
         self._target = target
         self._ledger = ledger
-        self._caller = caller
-        self._most_over_count = 1.0  # by how much the endpoint's own count passed ours, at most
+        self._retried = retried
+        self._context = CallContext() if context is None else context
+        self._over_count = _OverCount()
         self._turns: dict[str, _Turn] = {}
+
+    def with_context(self, context: CallContext) -> LedgerEmbedder:
+        """Return a view of this embedder whose calls carry another context."""
+        view = copy(self)
+        view._context = context
+        return view
 
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
         """Return (len(texts), dim) float32 rows of unit length. Equal texts are sent once, also of calls at a time.
@@ -215,11 +257,11 @@ class LedgerEmbedder:
             return
         tokens = sum(vector.tokens for vector in vectors.values())
         n_calls = -(-len(vectors) // self._target.embedder.batch_size)
-        use = (current_meter.get() or UsageMeter()).use("embed", self.name, self._target.endpoint)
+        use = self._context.meter.use("embed", self.name, self._target.endpoint)
         use.calls += n_calls
         use.ledger_hits += n_calls
         use.input_tokens += tokens
-        use.cost_usd += self._cost(tokens)
+        use.cost_usd += self._target.cost(tokens)
 
     def _parts(self, own: Mapping[str, str], turns: Mapping[str, _Turn]) -> Iterator[_Part]:
         """Yield what is still to be asked for, cut into requests."""
@@ -248,45 +290,31 @@ class LedgerEmbedder:
             await self._ask(each, turns)
 
     async def _call(self, part: _Part, turns: Mapping[str, _Turn]) -> None:
-        """Make one request. Its vectors are stored, then they are their turns' results."""
-        counted = sum(part.tokens)
-        storing = asyncio.Lock()
-        stored = False
+        """Make one request. Its vectors are stored, then they are the results of their futures."""
+        tokens = sum(part.tokens)
+        max_tokens = math.ceil(tokens * self._over_count.ratio)
+        call = Call(part.texts, [self._target], "embed", tokens, max_tokens, context=self._context)
+        work = self._store_vectors(call, part, turns)
+        await (work if self._ledger is None else finish_if_sent(call, work))
 
-        async def send(target: PricedEmbedder) -> CallResult[Embedded]:
-            found = await target.embedder.request(part.texts)
-            used = counted if found.input_tokens is None else found.input_tokens
-            self._most_over_count = max(self._most_over_count, used / max(counted, 1))
-            meter = current_meter.get()
-            if meter is not None:  # here: it is paid, whatever becomes of whoever asked
-                reply = ChatReply("", input_tokens=used)
-                meter.count("embed", self.name, target.endpoint, reply, self._cost(used), from_ledger=False)
-            return CallResult(found, used, self._cost(used), found.limits)
-
-        async def store(target: PricedEmbedder, found: Embedded) -> None:
-            nonlocal stored
-            async with storing:
-                if stored:  # of two copies of a request the first one's vectors are what is stored and used
-                    return
-                records = _records(part, found)
-                if self._ledger is not None:
-                    await self._ledger.put_many(records)
-                stored = True
-                for key, record in records.items():
-                    if not turns[key].done():
-                        turns[key].set_result(_vector(record))
-
-        def need(target: PricedEmbedder) -> CallCost:
-            most = math.ceil(counted * self._most_over_count)
-            return CallCost(counted, most, self._cost(most))
-
-        await self._caller.call([self._target], send, store, need, role="embed")
-
-    def _cost(self, tokens: int) -> float:
-        return tokens * self._target.price / 1e6
+    async def _store_vectors(self, call: EmbeddingCall, part: _Part, turns: Mapping[str, _Turn]) -> CallReply[Embedded]:
+        answered = await self._retried(call)
+        self._over_count.ratio = max(self._over_count.ratio, answered.tokens / max(call.tokens, 1))
+        records = _records(part, answered.value)
+        if self._ledger is not None:
+            await self._ledger.put_many(records)
+        for key, record in records.items():
+            if not turns[key].done():
+                turns[key].set_result(_vector(record))
+        return answered
 
     def _key(self, text: str) -> str:
         return hashlib.sha256(f"embed|{self.name}|{self.dim}|{text}".encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def with_context(embedder: Embedder, context: CallContext) -> Embedder:
+    """Return an embedder whose calls carry a context; local models make no calls."""
+    return embedder.with_context(context) if isinstance(embedder, LedgerEmbedder) else embedder
 
 
 def _records(part: _Part, found: Embedded) -> dict[str, dict[str, Any]]:

@@ -1,9 +1,8 @@
-"""What calls cost, counted where they are made and carried home by the task that made them."""
+"""Usage of models: calls, tokens and cost, counted where calls are made and reported by the task."""
 
 from __future__ import annotations
 
 import math
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -88,8 +87,3 @@ class UsageMeter:
         """Add another meter's sums to these."""
         for key, use in other.uses.items():
             self.use(*key).add(use)
-
-
-current_meter: ContextVar[UsageMeter | None] = ContextVar("current_meter", default=None)
-# Whether a refused unit gets as many new tries as a new one, or those in the ledger count against the limit.
-retrying: ContextVar[bool] = ContextVar("retrying", default=False)

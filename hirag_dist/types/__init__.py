@@ -17,6 +17,7 @@ from hirag_dist.types.messages import (
     ChatReply,
     ChatRequest,
     Message,
+    RateLimits,
     Rejected,
 )
 from hirag_dist.types.results import (
@@ -63,6 +64,7 @@ __all__ = [
     "Projection",
     "Query",
     "QueryOptions",
+    "RateLimits",
     "Rejected",
     "Retrieval",
     "SourceItem",

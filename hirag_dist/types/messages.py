@@ -56,6 +56,16 @@ class ChatReply:
 
 
 @dataclass(frozen=True, slots=True)
+class RateLimits:
+    """An endpoint's limits for this minute, as its `x-ratelimit-*` headers name them; None where they do not."""
+
+    requests: float | None
+    tokens: float | None
+    remaining_requests: float | None = None
+    remaining_tokens: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Rejected:
     """A unit that could not be done: the last reply and why it was refused."""
 

@@ -166,7 +166,7 @@ def test_an_index_is_no_place_for_it(hirag: Run, index: Path, questions: Path) -
 
 def config_with(folder: Path, url: str, patience_s: float = 60.0) -> Path:
     far = {"base_url": url, "model": "vectors", "dim": 64, "max_concurrent": 1, "batch_size": 1}
-    llm = {"endpoints": {"far": far}, "roles": {"embed": "far"}, "patience_s": patience_s}
+    llm = {"endpoints": {"far": far}, "roles": {"embed": "far"}, "outage_timeout_s": patience_s}
     (folder / "hirag.yaml").write_text(json.dumps({"llm": llm, "vectors": {"backend": "memory"}}))
     return folder / "hirag.yaml"
 

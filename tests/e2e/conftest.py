@@ -188,7 +188,7 @@ def paid_endpoint(base_url: str, **more: Any) -> dict[str, Any]:
     price = {"price": {"input": 1.0, "output": 4.0}}
     embed = {"base_url": base_url, "model": "hashing", "dim": 384, "batch_size": 64, "max_concurrent": 4} | price
     roles = dict.fromkeys(("extract", "summarise", "report", "answer", "judge"), "chat") | {"embed": "vectors"}
-    return {"endpoints": {"chat": chat | price | more, "vectors": embed}, "roles": roles, "patience_s": 5}
+    return {"endpoints": {"chat": chat | price | more, "vectors": embed}, "roles": roles, "outage_timeout_s": 5}
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,7 @@ def test_a_node_goes_and_the_snapshot_is_the_same(
     thread = SimulatorThread(SimulatorOptions(listen=f"{network.gateway}:0", latency_ms=100))
     with thread as url:
         config = yaml.safe_load(built.config.read_text("utf-8")) | {"llm": paid(url)}
-        config["llm"]["patience_s"] = 60
+        config["llm"]["outage_timeout_s"] = 60
         whole = forked.build(inputs=[str(corpus)], config=config, index=tmp_path / "whole")
         alone = calls(thread)
         config["execution"] = {"executor": "ray", "ray_address": network.address, "workers": 2}

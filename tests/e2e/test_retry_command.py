@@ -202,7 +202,7 @@ def test_models_that_cannot_be_asked(cli: Any, make_config: Callable[..., Path],
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{held.getsockname()[1]}/v1"  # where nobody listens any more
-    gone = {"patience_s": 0, "endpoints": {"gone": {"base_url": url, "model": "m"}}, "roles": {"extract": "gone"}}
+    gone = {"outage_timeout_s": 0, "endpoints": {"gone": {"base_url": url, "model": "m"}}, "roles": {"extract": "gone"}}
     wrong = ("-c", make_config(llm=gone), *INLINE)
     cli("index", corpus, "-i", index, *wrong, code=1)
     said = cli("status", "-i", index).stdout

@@ -211,7 +211,9 @@ async def test_without_an_index_there_is_no_engine(tmp_path: Path) -> None:
 def endpoint(url: str, patience_s: float = 60.0, **more: Any) -> dict[str, Any]:
     """A configuration whose judge is at an endpoint."""
     named = {"base_url": url, "model": "toy", "price": {"input": 1e6, "output": 1e6}, "max_concurrent": 4} | more
-    return {"llm": {"endpoints": {"far": named}, "roles": {"judge": "far"}, "attempts": 2, "patience_s": patience_s}}
+    return {
+        "llm": {"endpoints": {"far": named}, "roles": {"judge": "far"}, "attempts": 2, "outage_timeout_s": patience_s}
+    }
 
 
 def judge(opened: Session, accept: Callable[[ChatReply], Any] = lambda reply: {"square": reply.text}) -> Any:

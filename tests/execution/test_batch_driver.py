@@ -28,8 +28,8 @@ from hirag_dist.execution.runner import Run
 from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.batch_api import BatchCall, BatchLine, BatchState, Collector
-from hirag_dist.llm.chat import PricedModel
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
+from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import ledger_size
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.digest import table_digest

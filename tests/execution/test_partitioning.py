@@ -20,7 +20,7 @@ from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import Dataset, Run, stage_key
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables, no_other_workers
 from hirag_dist.execution.task import Task, TaskResult
-from hirag_dist.llm.usage import retrying
+from hirag_dist.llm.call import CallContext
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
@@ -28,7 +28,11 @@ from hirag_dist.storage.store import Store
 VISITS = pa.schema([pa.field("cell", pa.int64(), nullable=False), pa.field("at", pa.int32(), nullable=False)])
 CELLS = pa.schema([pa.field("cell", pa.int64(), nullable=False), pa.field("name", pa.string(), nullable=False)])
 RULES = pa.schema([pa.field("rule", pa.string(), nullable=False)])
-SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
+def for_task(context: CallContext) -> Any:
+    return SimpleNamespace(catch_up=no_other_workers, close=no_other_workers, context=context)
+
+
+SERVICES: Any = SimpleNamespace(for_task=for_task, close=no_other_workers)
 N = 10
 
 
@@ -47,7 +51,7 @@ class Count:
     async def run(self, tables: Tables, services: Services) -> Tables:
         ran.append(tables)
         visited = set(tables["visits"]["cell"].to_pylist())
-        dead = [] if retrying.get() else [cell for cell in self.refuses if cell in visited]
+        dead = [] if services.context.is_retry else [cell for cell in self.refuses if cell in visited]
         told = [
             {"stage": "count", "unit_id": str(cell), "reason": "no", "attempts": 1, "request": "", "reply": ""}
             for cell in dead

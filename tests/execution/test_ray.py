@@ -33,6 +33,7 @@ from hirag_dist.execution.runner import Run
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Tables, no_other_workers
 from hirag_dist.execution.task import Slice, Task
 from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import LeaseDemand, UsageReport, WorkerUsage
@@ -159,7 +160,11 @@ def plain(cluster: Cluster) -> Iterator[RayExecutor]:
     executor.close()
 
 
-SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
+def for_task(context: CallContext) -> Any:
+    return SimpleNamespace(catch_up=no_other_workers, close=no_other_workers, context=context)
+
+
+SERVICES: Any = SimpleNamespace(for_task=for_task, close=no_other_workers)
 
 
 def test_tasks_spread_over_the_nodes(plain: RayExecutor, cluster: Cluster, tmp_path: Path) -> None:

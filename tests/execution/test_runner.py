@@ -21,7 +21,8 @@ from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import Dataset, Run, stage_key
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, Whole, no_other_workers
 from hirag_dist.execution.task import Slice, Task, run_task
-from hirag_dist.llm.usage import UsageMeter, current_meter, retrying
+from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS, VECTORS
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
@@ -96,16 +97,20 @@ class Improving(Group):
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         words = tables["words"]["word"].to_pylist()
-        meter = current_meter.get()
-        assert meter is not None
+        context: CallContext = services.context  # type: ignore[attr-defined]
+        meter = context.meter
         for _ in words:
             meter.count("extract", "m", "llm", ChatReply("", input_tokens=10, output_tokens=1), 0.5, from_ledger=False)
-        if retrying.get():
+        if context.is_retry:
             return await Group(self.prefix, (), self.breaks_at).run(tables, services)
         return await Group(self.prefix, self.refuses).run(tables, services)
 
 
-SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
+def for_task(context: CallContext) -> Any:
+    return SimpleNamespace(catch_up=no_other_workers, close=no_other_workers, context=context)
+
+
+SERVICES: Any = SimpleNamespace(for_task=for_task, close=no_other_workers)
 
 
 @pytest.fixture

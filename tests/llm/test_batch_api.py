@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,15 +10,17 @@ import pytest
 
 from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.errors import BudgetReached, Deferred
-from hirag_dist.llm.batch_api import BatchCall, Collector, collecting, parse_custom_id, read_calls
-from hirag_dist.llm.chat import EndpointPool, PricedModel
+from hirag_dist.llm.batch_api import BatchCall, Collector, parse_custom_id, read_calls
+from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import batch_record_of
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
-from hirag_dist.llm.usage import UsageMeter, current_meter, retrying
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -30,6 +31,7 @@ class Silent:
     """Takes batches, and must not be asked."""
 
     name = "model"
+    rate_limits = None
 
     def batch_body(self, request: ChatRequest) -> bytes:
         return json.dumps({"said": request.messages[-1].content}).encode()
@@ -51,7 +53,7 @@ def question(text: str = "hello there") -> ChatRequest:
 
 def pool(store: Store, *targets: PricedModel) -> EndpointPool:
     names = {target.endpoint: EndpointLimits(None, None, 8) for target in targets}
-    caller = RetryingClient(RateLimiter(QuotaCoordinator(names, max_usd=900.0), spending=True), RetryPolicy(3, 0.5))
+    caller = RetriedCalls(RateLimiter(QuotaCoordinator(names, max_usd=900.0), spending=True), RetryPolicy(3, 0.5))
     return EndpointPool({"extract": targets}, Ledger(store), caller, lambda text: len(text.split()))
 
 
@@ -65,11 +67,8 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def collector() -> Iterator[Collector]:
-    made = Collector("this run")
-    token = collecting.set(made)
-    yield made
-    collecting.reset(token)
+def collector() -> Collector:
+    return Collector("this run")
 
 
 def noted(collector: Collector) -> list[tuple[BatchCall, dict[str, object]]]:
@@ -77,7 +76,7 @@ def noted(collector: Collector) -> list[tuple[BatchCall, dict[str, object]]]:
 
 
 async def test_a_missing_reply_is_noted_once_with_what_it_can_cost(store: Store, collector: Collector) -> None:
-    asked = pool(store, target())
+    asked = pool(store, target()).with_context(CallContext(UsageMeter(), collector))
     for _ in range(2):
         with pytest.raises(Deferred):
             await asked.ask(question("line\tend\n\u2028\r here"), str)
@@ -98,7 +97,7 @@ async def test_a_missing_reply_is_noted_once_with_what_it_can_cost(store: Store,
 async def test_a_reply_without_a_limit_of_its_own_can_have_its_endpoint_s(
     store: Store, collector: Collector, limit: int | None, n_output: int
 ) -> None:
-    asked = pool(store, replace(target(), max_reply_tokens=limit))
+    asked = pool(store, replace(target(), max_reply_tokens=limit)).with_context(CallContext(UsageMeter(), collector))
     with pytest.raises(Deferred):
         await asked.ask(replace(question(), max_tokens=None), str)
     ((call, _),) = noted(collector)
@@ -108,7 +107,7 @@ async def test_a_reply_without_a_limit_of_its_own_can_have_its_endpoint_s(
 
 
 async def test_calls_are_shared_among_the_endpoints_of_a_model(store: Store, collector: Collector) -> None:
-    asked = pool(store, target("small"), target("large", weight=3.0))
+    asked = pool(store, target("small"), target("large", weight=3.0)).with_context(CallContext(UsageMeter(), collector))
     for number in range(200):
         with pytest.raises(Deferred):
             await asked.ask(question(f"question {number}"), str)
@@ -119,6 +118,7 @@ async def test_calls_are_shared_among_the_endpoints_of_a_model(store: Store, col
 async def test_an_endpoint_that_takes_no_batches_is_asked(store: Store, collector: Collector) -> None:
     class Plain:
         name = "plain"
+        rate_limits = None
         stream, close = Silent.stream, Silent.close
 
         async def complete(self, request: ChatRequest) -> ChatReply:
@@ -130,17 +130,14 @@ async def test_an_endpoint_that_takes_no_batches_is_asked(store: Store, collecto
 
 
 async def test_a_reply_from_a_batch_costs_half(store: Store, collector: Collector) -> None:
-    asked = pool(store, target())
+    asked = pool(store, target()).with_context(CallContext(UsageMeter(), collector))
     with pytest.raises(Deferred):
         await asked.ask(question(), str)
     ((call, _),) = noted(collector)
     await Ledger(store).put(call.key, batch_record_of(REPLY, "e", "this run"))
     meter = UsageMeter()
-    token = current_meter.set(meter)
-    try:
-        assert await pool(store, target()).ask(question(), lambda reply: reply.text) == "fine"
-    finally:
-        current_meter.reset(token)
+    collected = pool(store, target()).with_context(CallContext(meter, collector))
+    assert await collected.ask(question(), lambda reply: reply.text) == "fine"
     (use,) = meter.uses.values()
     assert (use.calls, use.ledger_hits, use.cost_usd, use.sent_cost_usd) == (1, 1, (10 + 2 * 5) / 2, 0.0)
 
@@ -153,20 +150,17 @@ async def test_refused_replies_count_as_attempts(store: Store, collector: Collec
         raise MalformedReply("never right")
 
     runs = iter(["an earlier run", "this run", "this run", "this run", "this run"])
-    token = retrying.set(again)
-    try:
-        for n_noted in range(1, 6):
-            try:
-                found = await pool(store, target()).ask(question(), refuse)
-                break
-            except Deferred:
-                call, line = noted(collector)[-1]
-                assert len(collector) == n_noted
-                await Ledger(store).put(call.key, batch_record_of(REPLY, "e", next(runs)))
-        else:
-            raise AssertionError("it was asked without end")
-    finally:
-        retrying.reset(token)
+    context = CallContext(UsageMeter(), collector, is_retry=again)
+    for n_noted in range(1, 6):
+        try:
+            found = await pool(store, target()).with_context(context).ask(question(), refuse)
+            break
+        except Deferred:
+            call, line = noted(collector)[-1]
+            assert len(collector) == n_noted
+            await Ledger(store).put(call.key, batch_record_of(REPLY, "e", next(runs)))
+    else:
+        raise AssertionError("it was asked without end")
     assert isinstance(found, Rejected)
     assert found.attempts == len(collector) == n_asked
     assert "never right" in str(line["body"])  # each attempt tells the model why the one before was refused
@@ -179,7 +173,7 @@ async def test_what_batches_cost_is_taken_from_what_single_calls_may(store: Stor
 
     treasury = QuotaCoordinator({"e": EndpointLimits(None, None, 8)}, max_usd=200.0)
     one = replace(target(), model=Talking())
-    caller = RetryingClient(RateLimiter(treasury, spending=True), RetryPolicy(3, 0.5))
+    caller = RetriedCalls(RateLimiter(treasury, spending=True), RetryPolicy(3, 0.5))
     asked = EndpointPool({"extract": [one]}, Ledger(store), caller, lambda text: len(text.split()))
     assert await asked.ask(question("the first"), lambda reply: reply.text) == "fine"  # it costs 20 and can cost 110
     treasury.charge(1000, 100.0)

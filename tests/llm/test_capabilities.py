@@ -9,13 +9,13 @@ import pytest
 
 from hirag_dist.errors import BudgetReached, ModelUnavailable
 from hirag_dist.llm.capabilities import probe_structured_output
-from hirag_dist.llm.chat import PricedModel
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
-from hirag_dist.llm.usage import UsageMeter, current_meter
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
 
@@ -44,18 +44,16 @@ async def test_a_model_is_probed_once_and_waited_for(tmp_path: Path) -> None:
     model = Probed(n_failures=2)
     target = PricedModel("e", model, price=(1e6, 1e6, 1e6))  # type: ignore[arg-type]
     meter = UsageMeter()
-    token = current_meter.set(meter)
     for number in range(2):
-        caller = RetryingClient(
+        caller = RetriedCalls(
             RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 4)})), RetryPolicy(), sleep=nothing
         )
         ledger = Ledger(Store(str(tmp_path)))
-        assert await probe_structured_output(target, ledger, caller) is True
+        assert await probe_structured_output(target, ledger, caller, meter) is True
         await caller.close()
         await ledger.close()
         use = meter.use("probe", "m", "e")
         assert (use.calls, use.ledger_hits, use.sent_cost_usd, use.failed) == (number + 1, number, 35.0, 2)
-    current_meter.reset(token)
     assert model.n_asked == 3
 
 
@@ -67,11 +65,11 @@ async def test_a_probe_that_could_pass_the_spending_limit_is_not_sent(limits: di
         treasury = QuotaCoordinator(
             {"e": EndpointLimits(None, None, 4)}, **{name: most * share for name, most in limits.items()}
         )
-        caller = RetryingClient(RateLimiter(treasury, spending=True), RetryPolicy())
+        caller = RetriedCalls(RateLimiter(treasury, spending=True), RetryPolicy())
         if n_asked:
-            assert await probe_structured_output(target, None, caller)
+            assert await probe_structured_output(target, None, caller, UsageMeter())
         else:
             with pytest.raises(BudgetReached):
-                await probe_structured_output(target, None, caller)
+                await probe_structured_output(target, None, caller, UsageMeter())
         await caller.close()
         assert model.n_asked == n_asked

@@ -12,19 +12,23 @@ import pytest
 
 from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.errors import BudgetReached, RateLimited, RequestRejected
-from hirag_dist.llm.chat import EndpointPool, PricedModel, ledger_key, request_hash
+from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.chat import EndpointPool, ledger_key, request_hash
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger, ledger_size
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
-from hirag_dist.llm.usage import UsageMeter, current_meter
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Message
 
 
 class Named:
     """Answers with its own name."""
+
+    rate_limits = None
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -51,7 +55,7 @@ def pool(ledger: Ledger | None, *models: PricedModel) -> EndpointPool:
     return EndpointPool(
         {"extract": models, "report": models},
         ledger,
-        RetryingClient(RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 100)})), RetryPolicy(2, 0.5)),
+        RetriedCalls(RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 100)})), RetryPolicy(2, 0.5)),
         lambda text: len(text.split()),
     )
 
@@ -136,9 +140,7 @@ def test_messages_do_not_run_into_each_other() -> None:
 async def test_costs_are_counted_with_the_cache_price(ledger: Ledger) -> None:
     priced = PricedModel("e", Named("m"), price=(1e6, 0.5e6, 2e6))
     meter = UsageMeter()
-    token = current_meter.set(meter)
-    await pool(ledger, priced).ask(question(), text_of)
-    current_meter.reset(token)
+    await pool(ledger, priced).with_context(CallContext(meter)).ask(question(), text_of)
     use = next(iter(meter.uses.values()))
     assert use.cost_usd == use.sent_cost_usd == 6 * 1.0 + 4 * 0.5 + 5 * 2.0
     back = UsageMeter.from_rows(meter.rows())
@@ -169,7 +171,7 @@ async def test_a_429_holds_up_every_call_to_its_endpoint(ledger: Ledger) -> None
 async def test_the_most_that_a_reply_can_have_is_its_endpoint_s_limit(ledger: Ledger) -> None:
     """A call of five words and a reply of at most 100 tokens fits a limit of 130; one of 8192 would not."""
     treasury = QuotaCoordinator({"e": EndpointLimits(None, None, 100)}, max_tokens=130)
-    caller = RetryingClient(RateLimiter(treasury, spending=True), RetryPolicy(2, 0.5))
+    caller = RetriedCalls(RateLimiter(treasury, spending=True), RetryPolicy(2, 0.5))
     small = EndpointPool({"extract": [PricedModel("e", Named("m"), max_reply_tokens=100)]}, ledger, caller, len)
     assert await small.ask(question(), text_of) == "m"
     large = EndpointPool({"extract": [PricedModel("e", Named("n"))]}, ledger, caller, len)
@@ -215,8 +217,9 @@ async def test_of_two_copies_the_reply_that_is_used_is_the_one_that_counts_later
                 there.set()
                 return ChatReply(f"copy {own}", input_tokens=1, output_tokens=1)
 
-        caller = RetryingClient(
-            RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 9)})), RetryPolicy(2, 0.5, hedge_s=0.001)
+        caller = RetriedCalls(
+            RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 9)})),
+            RetryPolicy(2, 0.5, hedge_after_s=0.001),
         )
         hedging = EndpointPool({"extract": [PricedModel("e", Slow("m"))]}, ledger, caller, len)
         used = await hedging.ask(question(number), text_of)

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from hirag_dist.errors import BudgetReached, ModelError, ModelUnavailable, RateLimited, RequestRejected
+from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
-from hirag_dist.llm.usage import ModelUsage, UsageMeter, current_meter
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix
 
@@ -83,18 +84,14 @@ def embedder(
     at_a_time: int = 8,
 ) -> LedgerEmbedder:
     treasury = QuotaCoordinator({"e": EndpointLimits(None, None, at_a_time)}, max_usd=max_usd)
-    caller = RetryingClient(RateLimiter(treasury, spending=max_usd is not None), patience)
+    caller = RetriedCalls(RateLimiter(treasury, spending=max_usd is not None), patience)
     return LedgerEmbedder(PricedEmbedder("e", inner, 1e6), Ledger(store) if store else None, caller)
 
 
 async def metered(embedding: LedgerEmbedder, texts: Sequence[str]) -> ModelUsage:
     """Return what embedding texts puts on the bill."""
     meter = UsageMeter()
-    token = current_meter.set(meter)
-    try:
-        await embedding.embed(texts)
-    finally:
-        current_meter.reset(token)
+    await embedding.with_context(CallContext(meter)).embed(texts)
     return next(iter(meter.uses.values()))
 
 
@@ -188,9 +185,8 @@ async def test_a_spending_limit_goes_by_what_the_endpoint_says_that_it_used(stor
 async def test_what_was_sent_is_on_the_bill_of_a_task_that_gave_up(store: Store) -> None:
     hold = Hold()
     meter = UsageMeter()
-    token = current_meter.set(meter)
-    embedding = asyncio.ensure_future(embedder(store, Lengths(hold, used=lambda texts: 7)).embed(["abc"]))
-    current_meter.reset(token)
+    metered = embedder(store, Lengths(hold, used=lambda texts: 7)).with_context(CallContext(meter))
+    embedding = asyncio.ensure_future(metered.embed(["abc"]))
     await hold.arrived.wait()
     embedding.cancel()
     await asyncio.sleep(0)
@@ -344,10 +340,10 @@ async def test_a_question_that_is_given_up_before_it_was_sent_is_sent_by_one_of_
     assert leader.cancelled()
 
 
-async def test_a_question_that_is_given_up_once_sent_is_answered_for_the_others() -> None:
+async def test_a_question_that_is_given_up_once_sent_is_answered_for_the_others(store: Store) -> None:
     hold = Hold()
     inner = Lengths(hold)
-    embedding = embedder(None, inner)
+    embedding = embedder(store, inner)
     leader, *others = [asyncio.ensure_future(embedding.embed(["abc"])) for _ in range(5)]
     await hold.arrived.wait()
     leader.cancel()
@@ -402,8 +398,8 @@ async def test_of_two_copies_of_a_request_the_one_that_is_stored_is_used(store: 
         vectors=lambda texts: np.random.default_rng().random((len(texts), 2), np.float32),
     )
     times = iter([2.0, 1.0])  # a clock that is set back: of two stored copies the second would count
-    caller = RetryingClient(
-        RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 8)})), RetryPolicy(3, 0.3, hedge_s=0.01)
+    caller = RetriedCalls(
+        RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 8)})), RetryPolicy(3, 0.3, hedge_after_s=0.01)
     )
     ledger = Ledger(store, clock=lambda: next(times))
     embedding = LedgerEmbedder(PricedEmbedder("e", inner), ledger, caller)

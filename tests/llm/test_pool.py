@@ -8,13 +8,15 @@ import pytest
 
 from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.errors import BudgetReached, HiragError, ModelUnavailable, RateLimited, RequestRejected, StoreError
-from hirag_dist.llm.chat import EndpointPool, PricedModel
+from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
-from hirag_dist.llm.usage import UsageMeter, current_meter
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -26,6 +28,8 @@ class Model:
         self.name = "model"
         self.asked: list[ChatRequest] = []
         self._answer = answer
+
+    rate_limits = None
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         self.asked.append(request)
@@ -49,7 +53,7 @@ def question(text: str = "hello") -> ChatRequest:
 def pool(model: Model, store: Store, attempts: int = 3, **limits: float) -> EndpointPool:
     treasury = QuotaCoordinator({"e": EndpointLimits(None, None, 8)}, **limits)  # type: ignore[arg-type]
     priced = PricedModel("e", model, price=(1e6, 1e6, 1e6))
-    caller = RetryingClient(RateLimiter(treasury, spending=bool(limits)), RetryPolicy(attempts, 0.5))
+    caller = RetriedCalls(RateLimiter(treasury, spending=bool(limits)), RetryPolicy(attempts, 0.5))
     return EndpointPool({"extract": [priced]}, Ledger(store), caller, len)
 
 
@@ -62,9 +66,7 @@ async def test_a_reply_is_paid_once_across_runs(store: Store) -> None:
     model = Model(lambda request, n: reply("yes"))
     first = await pool(model, store).ask(question(), lambda r: r.text)
     meter = UsageMeter()
-    token = current_meter.set(meter)
-    second = await pool(model, store).ask(question(), lambda r: r.text)
-    current_meter.reset(token)
+    second = await pool(model, store).with_context(CallContext(meter)).ask(question(), lambda r: r.text)
     assert (first, second, len(model.asked)) == ("yes", "yes", 1)
     use = next(iter(meter.uses.values()))
     assert (use.calls, use.ledger_hits, use.input_tokens, use.sent_tokens) == (1, 1, 10, 0)

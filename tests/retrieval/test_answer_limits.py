@@ -10,7 +10,7 @@ from hirag_dist.composition.models import make_pool, make_treasury
 from hirag_dist.composition.query import _AnswerPool
 from hirag_dist.config.model import Config
 from hirag_dist.llm.limits.client import RateLimiter
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 
 
 def configured(max_concurrent: int) -> Config:
@@ -43,7 +43,7 @@ async def test_an_engine_that_closes_leaves_the_calls_to_the_next() -> None:
     waiting = asyncio.create_task(new.acquire("e", 1, 0.0))
     await settle()
     assert not waiting.done()
-    pool = make_pool(config, None, RetryingClient(old, RetryPolicy(), keeps=False))
+    pool = make_pool(config, None, RetriedCalls(old, RetryPolicy()))
     await _AnswerPool(pool, treasury, "old").close()
     assert await waiting
     new.close()

@@ -15,7 +15,7 @@ from hirag_dist.core.retrieval.context import render_context
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ModelUnavailable
 from hirag_dist.llm.limits.client import RateLimiter
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.retrieval.answer_stream import answer_pieces
 from hirag_dist.types import Answer, ChatRequest, Retrieval, SourceItem
 
@@ -199,7 +199,7 @@ async def test_the_endpoint_is_hung_up_on(way: str) -> None:
     async with Endpoint() as endpoint:
         own = {"base_url": endpoint.url, "model": "m", "max_concurrent": 1}
         config = Config.model_validate({"llm": {"endpoints": {"e": own}, "roles": {"answer": "e"}}})
-        pool = make_pool(config, None, RetryingClient(RateLimiter(make_treasury(config)), RetryPolicy(), keeps=False))
+        pool = make_pool(config, None, RetriedCalls(RateLimiter(make_treasury(config)), RetryPolicy()))
         pieces = answer_pieces(found("a"), pool, Prompts(), COUNT, 0.3 if way == "deadline" else None)
         assert await anext(pieces) == "It is"
         if way == "closed":

@@ -19,10 +19,12 @@ from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER, source_text
 from hirag_dist.core.retrieval.map_reduce import PartBudget
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import BudgetReached, InvalidQuery, ModelError, RequestRejected
-from hirag_dist.llm.chat import EndpointPool, PricedModel
+from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.client import RateLimiter
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
-from hirag_dist.llm.usage import UsageMeter, current_meter
+from hirag_dist.llm.priced_model import PricedModel
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.retrieval.answer_stream import answer_pieces
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, map_parts
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -57,6 +59,7 @@ class Model:
     """A chat model that is a function of the request and of how often it was asked before; counts what is in flight."""
 
     name = "model"
+    rate_limits = None
 
     def __init__(self, script: Callable[[str, int], str]) -> None:
         self.script = script
@@ -87,7 +90,7 @@ class Model:
 
 def pool_of(model: Model) -> EndpointPool:
     config = Config.model_validate({"llm": {"endpoints": {"e": {"kind": "extractive"}}}})
-    caller = RetryingClient(RateLimiter(make_treasury(config)), RetryPolicy(), keeps=False)
+    caller = RetriedCalls(RateLimiter(make_treasury(config)), RetryPolicy())
     return EndpointPool({"answer": [PricedModel("e", model, paid=False)]}, None, caller, COUNT)
 
 
@@ -310,7 +313,7 @@ async def over_http(options: SimulatorOptions, question: str = "Who owns the har
     async with Simulator(options) as simulator:
         endpoint = {"base_url": simulator.base_url, "model": "m", "max_concurrent": 3} | more
         config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}, "attempts": 6}})
-        caller = RetryingClient(RateLimiter(make_treasury(config)), RetryPolicy(attempts=6), keeps=False)
+        caller = RetriedCalls(RateLimiter(make_treasury(config)), RetryPolicy(attempts=6))
         pool = make_pool(config, None, caller)
         try:
             return await map_parts(material(question), pool, Prompts(), COUNT)
@@ -348,19 +351,15 @@ async def test_an_endpoint_that_always_cuts_its_replies_gives_no_answer() -> Non
 
 async def test_calls_are_on_the_bill_the_streamed_one_too() -> None:
     meter = UsageMeter()
-    token = current_meter.set(meter)
-    try:
-        async with Simulator(SimulatorOptions(listen="127.0.0.1:0")) as simulator:
-            endpoint = {"base_url": simulator.base_url, "model": "m", "price": {"input": 1.0, "output": 2.0}}
-            config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
-            caller = RetryingClient(RateLimiter(make_treasury(config)), RetryPolicy(), keeps=False)
-            pool = make_pool(config, None, caller)
-            found = await map_parts(material(), pool, Prompts(), COUNT)
-            answer = [part async for part in answer_pieces(found, pool, Prompts(), COUNT)][-1]
-            await pool.close()
-            stats = simulator.endpoint.stats()["total"]
-    finally:
-        current_meter.reset(token)
+    async with Simulator(SimulatorOptions(listen="127.0.0.1:0")) as simulator:
+        endpoint = {"base_url": simulator.base_url, "model": "m", "price": {"input": 1.0, "output": 2.0}}
+        config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
+        retried = RetriedCalls(RateLimiter(make_treasury(config)), RetryPolicy())
+        pool = make_pool(config, None, retried, context=CallContext(meter))
+        found = await map_parts(material(), pool, Prompts(), COUNT)
+        answer = [part async for part in answer_pieces(found, pool, Prompts(), COUNT)][-1]
+        await pool.close()
+        stats = simulator.endpoint.stats()["total"]
     assert isinstance(answer, Answer)
     tokens, usd = meter.spent()
     assert sum(use.calls for use in meter.uses.values()) == 7 == stats["calls"]
@@ -373,7 +372,7 @@ async def test_a_spending_limit_stops_before_it_is_passed() -> None:
         endpoint = {"base_url": simulator.base_url, "model": "m", "max_concurrent": 1}
         config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
         treasury = make_treasury(config, max_tokens=2500)
-        pool = make_pool(config, None, RetryingClient(RateLimiter(treasury, spending=True), RetryPolicy(), keeps=False))
+        pool = make_pool(config, None, RetriedCalls(RateLimiter(treasury, spending=True), RetryPolicy()))
         try:
             with pytest.raises(BudgetReached, match="max-tokens 2500"):
                 await map_parts(material(), pool, Prompts(), COUNT)
@@ -385,7 +384,7 @@ async def test_a_spending_limit_stops_before_it_is_passed() -> None:
 async def test_an_endpoint_out_of_reach_is_an_error() -> None:
     endpoint = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
     config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
-    caller = RetryingClient(RateLimiter(make_treasury(config)), RetryPolicy(outage_s=0.0), keeps=False)
+    caller = RetriedCalls(RateLimiter(make_treasury(config)), RetryPolicy(outage_timeout_s=0.0))
     pool = make_pool(config, None, caller)
     with pytest.raises(ModelError):
         await map_parts(material(), pool, Prompts(), COUNT)

@@ -24,7 +24,7 @@ from hirag_dist.execution.batch_api.input_files import InputFile, SpendingGuard,
 from hirag_dist.execution.batch_api.records import ClosedBatch, OpenBatch
 from hirag_dist.execution.task import Task
 from hirag_dist.llm.batch_api import BatchEndpoint, BatchState
-from hirag_dist.llm.chat import PricedModel
+from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import batch_record_of
 from hirag_dist.llm.usage import UsageMeter

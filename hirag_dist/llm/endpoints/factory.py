@@ -10,7 +10,7 @@ from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.endpoints.rule_based import ExtractiveModel
-from hirag_dist.llm.token_estimate import MOST_REPLY_TOKENS
+from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
 from hirag_dist.protocols import ChatModel, Embedder
 
 if TYPE_CHECKING:
@@ -99,5 +99,5 @@ def endpoint_settings(name: str, endpoint: EndpointConfig, config: Config, spend
         structured="none" if endpoint.output == "delimited" else endpoint.output,
         extra_body=endpoint.extra_body,
         batch_size=endpoint.batch_size,
-        max_reply_tokens=endpoint.max_reply_tokens or (MOST_REPLY_TOKENS if spending else None),
+        max_reply_tokens=endpoint.max_reply_tokens or (MAX_REPLY_TOKENS if spending else None),
     )

@@ -11,8 +11,8 @@ from typing import Any
 
 from hirag_dist.core.prompts.templates import SCHEMAS
 from hirag_dist.errors import ModelUnavailable
-from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings, RateLimits
-from hirag_dist.types import ChatReply, ChatRequest
+from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
+from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
 _PATH = "/chat/completions"
 _NAMES_FORMS = re.compile(r"response_?format|json_schema|structured.?output|guided", re.IGNORECASE)

@@ -25,6 +25,7 @@ import openai
 
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.errors import ConfigError, ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
+from hirag_dist.types import RateLimits
 
 _SAID_CHARS = 300
 _CONNECT_S = 10.0
@@ -96,16 +97,6 @@ class EndpointSettings:
             raise ConfigError(f"endpoint {self.name}: base_url {self.base_url!r} must look like https://host/v1")
         if any(not 32 < ord(ch) < 127 for ch in self.api_key):
             raise ConfigError(f"endpoint {self.name}: api_key holds a space, a line end or another unusual character")
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimits:
-    """What `x-ratelimit-*` headers say of this minute; None where they do not."""
-
-    requests: float | None
-    tokens: float | None
-    remaining_requests: float | None
-    remaining_tokens: float | None
 
 
 class EndpointRefused(RequestRejected):

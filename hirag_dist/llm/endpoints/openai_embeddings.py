@@ -110,8 +110,7 @@ class OpenAiEmbedder:
         if not np.all(np.isfinite(lengths)):
             raise RequestRejected(f"{self._who()} answered a vector that is not finite")
         unit: FloatMatrix = (vectors / np.where(lengths > 0, lengths, 1.0)[:, None]).astype(np.float32)
-        named = self._client.rate_limits
-        return Embedded(unit, _used(data), (None, None) if named is None else (named.requests, named.tokens))
+        return Embedded(unit, _used(data), self._client.rate_limits)
 
     def _vectors(self, data: Mapping[str, Any], n_texts: int) -> FloatMatrix:
         items = data.get("data")

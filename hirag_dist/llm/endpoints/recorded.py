@@ -17,7 +17,7 @@ from hirag_dist.core.text.normalize import one_line
 from hirag_dist.errors import ConfigError, RequestRejected
 from hirag_dist.protocols import ChatModel
 from hirag_dist.readers.clean import clean_text
-from hirag_dist.types import ChatReply, ChatRequest
+from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
 log = logging.getLogger(__name__)
 _PIECE_CHARS = 16
@@ -58,6 +58,8 @@ class RecordedModel:
     Raises:
         ConfigError: a path cannot be read, a line is no JSON, or nothing can be replayed.
     """
+
+    rate_limits: RateLimits | None = None
 
     def __init__(
         self,

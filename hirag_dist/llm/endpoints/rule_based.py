@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncGenerator, Callable
 
 from hirag_dist.llm.rule_based import reply_to
-from hirag_dist.types import ChatReply, ChatRequest
+from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
 _PIECES = re.compile(r"\s*\S{1,24}|\s+")
 
@@ -19,6 +19,8 @@ class ExtractiveModel:
     demonstrations, tests and throughput measurements possible where no model is configured, and says nothing about
     the quality that a language model would give. Tasks that need judgement (judge, claims, questions) it refuses.
     """
+
+    rate_limits: RateLimits | None = None
 
     def __init__(self, count_tokens: Callable[[str], int], seed: int = 0) -> None:
         """Take how tokens are counted, and what chooses the entities that a first pass overlooks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 
-from hirag_dist.types import ChatReply, ChatRequest
+from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
 _PIECE_CHARS = 16
 
@@ -19,6 +19,8 @@ class ScriptedModel:
     Attributes:
         requests: every request so far, in order.
     """
+
+    rate_limits: RateLimits | None = None
 
     def __init__(self, script: Callable[[ChatRequest], ChatReply | str], name: str = "scripted") -> None:
         self.name = name

@@ -184,7 +184,7 @@ class EndpointLimits:
         """Return (requests, tokens) a second, None without limit."""
         return self._paces["requests"].per_s, self._paces["tokens"].per_s
 
-    def heard(self, now: float, requests_a_minute: float | None, tokens_a_minute: float | None) -> None:
+    def on_rate_limits(self, now: float, requests_a_minute: float | None, tokens_a_minute: float | None) -> None:
         """The endpoint's headers name its limits; what the configuration says holds where it is lower."""
         for kind, said in (("requests", requests_a_minute), ("tokens", tokens_a_minute)):
             configured, pace = self._configured[kind], self._paces[kind]

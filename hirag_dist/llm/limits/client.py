@@ -5,10 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
+from hirag_dist.errors import ModelUnavailable, RateLimited, TimedOut
+from hirag_dist.llm.call import Call, CallReply, CallTarget
 from hirag_dist.llm.limits.worker import EndpointLimiter, Permit, QuotaClient
 
-__all__ = ["Permit", "QuotaClient", "RateLimiter"]
+__all__ = ["EndpointPaused", "Permit", "QuotaClient", "RateLimiter"]
+_LONG_PAUSE_S = 5.0  # an endpoint that asks for a longer pause is passed over if another is available
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class EndpointPaused(RateLimited):
+    """The endpoint asked for a long pause while the call was waiting; the call was not sent."""
 
 
 class RateLimiter:
@@ -29,24 +39,66 @@ class RateLimiter:
         """
         self._lender, self._holder, self._clock = lender, holder, clock
         self.spending = spending
+        self.long_pause_s = _LONG_PAUSE_S
         self._loop: asyncio.AbstractEventLoop | None = None
         self._n_loops = 0
         self._leaving: asyncio.Task[None] | None = None
         self._desks: dict[str, EndpointLimiter] = {}
 
+    async def send(self, call: Call[P, R], target: CallTarget[P, R]) -> CallReply[R]:
+        """Send a call once it has a permit: the layer between retries and the endpoint.
+
+        Raises:
+            EndpointPaused: the endpoint asked for a long pause meanwhile; another one may be available.
+            BudgetReached: the call could pass a spending limit of the run.
+            ModelError: as the endpoint raises it.
+        """
+        permit = await self._permit(call, target)
+        call.mark_sent(self._clock())
+        try:
+            reply = await target.send(call)
+        except RateLimited as error:
+            call.in_flight = False
+            permit.limited(error.retry_after_s, error.kind)
+            raise
+        except BaseException as error:
+            call.in_flight = False
+            # The bill may include a call whose connection was lost: it counts as the most that it can cost.
+            billed = isinstance(error, ModelUnavailable) and error.was_sent
+            permit.failed(slow=isinstance(error, TimedOut), billed=billed)
+            raise
+        if reply.rate_limits is not None:
+            self.on_rate_limits(target.endpoint, reply.rate_limits.requests, reply.rate_limits.tokens)
+        permit.answered(reply.tokens, reply.usd)
+        return reply
+
+    async def _permit(self, call: Call[P, R], target: CallTarget[P, R]) -> Permit:
+        max_tokens, max_usd = target.max_use(call)
+        turn = self.queue(target.endpoint, call.tokens, max_usd, call.priority, max_tokens)
+        try:
+            while not turn.done():
+                await asyncio.wait({turn}, timeout=self.long_pause_s)
+                if not turn.done() and self.pause_s(target.endpoint) > self.long_pause_s:
+                    pause_s = self.pause_s(target.endpoint)
+                    raise EndpointPaused(f"endpoint {target.endpoint} asks to be left alone for {pause_s:.0f} s")
+            return turn.result()
+        except (asyncio.CancelledError, EndpointPaused):
+            self.give_up(target.endpoint, turn)
+            raise
+
     async def acquire(
-        self, endpoint: str, tokens: int, usd: float, priority: int = 0, most_tokens: int | None = None
+        self, endpoint: str, tokens: int, usd: float, priority: int = 0, max_tokens: int | None = None
     ) -> Permit:
         """Wait for this call's turn; the lower `priority` goes first.
 
         Args:
             tokens: what it will use, as far as can be told; for the endpoint's pace.
-            usd, most_tokens: what it can use, for spending limits; `tokens` where the second is not given.
+            usd, max_tokens: what it can use, for spending limits; `tokens` where the second is not given.
 
         Raises:
             BudgetReached: it could pass a spending limit of the run.
         """
-        turn = self.queue(endpoint, tokens, usd, priority, most_tokens)
+        turn = self.queue(endpoint, tokens, usd, priority, max_tokens)
         try:
             return await turn
         except asyncio.CancelledError:
@@ -54,10 +106,10 @@ class RateLimiter:
             raise
 
     def queue(
-        self, endpoint: str, tokens: int, usd: float, priority: int = 0, most_tokens: int | None = None
+        self, endpoint: str, tokens: int, usd: float, priority: int = 0, max_tokens: int | None = None
     ) -> asyncio.Future[Permit]:
         """Return what `acquire` waits for. Whoever does not wait for it to the end has to `give_up`."""
-        most = tokens if most_tokens is None else most_tokens
+        most = tokens if max_tokens is None else max_tokens
         return self._desk(endpoint).queue(tokens, most, usd, priority)
 
     def give_up(self, endpoint: str, turn: asyncio.Future[Permit]) -> None:
@@ -73,9 +125,9 @@ class RateLimiter:
         """Return for how long the endpoint asked to be left alone, as far as this worker knows."""
         return self._desk(endpoint).pause_s()
 
-    def heard(self, endpoint: str, requests_a_minute: float | None, tokens_a_minute: float | None) -> None:
+    def on_rate_limits(self, endpoint: str, requests_a_minute: float | None, tokens_a_minute: float | None) -> None:
         """The endpoint's headers named its limits."""
-        self._desk(endpoint).heard(requests_a_minute, tokens_a_minute)
+        self._desk(endpoint).on_rate_limits(requests_a_minute, tokens_a_minute)
 
     def close(self) -> None:
         """Stop reporting and asking; nobody waits any more."""

@@ -23,7 +23,7 @@ from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.leases import EndpointLeases, LeaseRequest
 from hirag_dist.llm.limits.protocol import Lease, LeaseAdjustment, LeaseDemand, UsageReport, WorkerUsage
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _BLOCK_S = 0.02  # of an endpoint's rate in one loan
 _LOAN_S = 0.25  # after that a loan that was not used goes back
 _LONG_PAUSE_S = 10.0
@@ -132,7 +132,7 @@ class QuotaCoordinator:
         allowance = books.allowance
         others = books.busy - state.busy
         before = allowance.limits()
-        allowance.heard(now, events.requests_a_minute, events.tokens_a_minute)
+        allowance.on_rate_limits(now, events.requests_a_minute, events.tokens_a_minute)
         if events.unused_requests or events.unused_tokens or events.token_error:
             allowance.take(now, -events.unused_requests, events.token_error - events.unused_tokens)
         if events.answered:
@@ -151,18 +151,19 @@ class QuotaCoordinator:
         after = books.allowance.limits()
         for what, was, now in zip(("requests", "tokens"), before, after, strict=True):
             if now is not None and (was is None or abs(now - was) > 0.2 * was):
-                log.info("endpoint %s: at most %.0f %s a minute", books.name, now * 60, what)
+                logger.info("endpoint %s: at most %.0f %s a minute", books.name, now * 60, what)
         pause_s = books.allowance.pause_s(self._clock())
         if pause_s > _LONG_PAUSE_S and self._clock() > books.told_until:
             books.told_until = self._clock() + pause_s
-            log.warning("endpoint %s asks to be left alone for %.0f s (429); waiting: %s", books.name, pause_s, _QUOTA)
+            text = "endpoint %s asks to be left alone for %.0f s (429); waiting: %s"
+            logger.warning(text, books.name, pause_s, _QUOTA)
 
     def _tell_of_refusals(self, books: EndpointLeases, events: UsageReport) -> None:
         """Log now and then that an endpoint answers nothing but 429: nothing fails, and the run seems to hang."""
         now = self._clock()
         if events.answered:
             if books.refusals and books.complain_at > books.refused_since + _PATIENT_S:
-                log.warning("endpoint %s answers again", books.name)
+                logger.warning("endpoint %s answers again", books.name)
             books.refusals, books.complain_at = 0, math.inf
             return
         if not events.limited:
@@ -172,8 +173,14 @@ class QuotaCoordinator:
         books.refusals += len(events.limited)
         if now >= books.complain_at:
             books.complain_at = now + _SAY_AGAIN_S
-            said = "endpoint %s has answered nothing but 429 for %.0f s (%d times); going on until `llm.patience_s`: %s"
-            log.warning(said, books.name, now - books.refused_since, books.refusals, _QUOTA)
+            logger.warning(
+                "endpoint %s has answered nothing but 429 for %.0f s (%d times); "
+                "going on until `llm.outage_timeout_s`: %s",
+                books.name,
+                now - books.refused_since,
+                books.refusals,
+                _QUOTA,
+            )
 
     def _serve_all(self) -> None:
         """Serve every endpoint: money that one gave back may be what another waits for."""

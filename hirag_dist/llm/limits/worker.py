@@ -40,11 +40,11 @@ class QuotaClient(Protocol):
 class Permit:
     """One call's permission. End it with `answered` or `failed`, once."""
 
-    __slots__ = ("_desk", "begun", "most_tokens", "tokens", "usd")
+    __slots__ = ("_desk", "begun", "max_tokens", "tokens", "usd")
 
-    def __init__(self, desk: EndpointLimiter, tokens: int, most_tokens: int, usd: float, begun: float) -> None:
+    def __init__(self, desk: EndpointLimiter, tokens: int, max_tokens: int, usd: float, begun: float) -> None:
         self._desk = desk
-        self.tokens, self.most_tokens, self.usd = tokens, most_tokens, usd
+        self.tokens, self.max_tokens, self.usd = tokens, max_tokens, usd
         self.begun = begun
 
     def answered(self, tokens: int, usd: float) -> None:
@@ -59,7 +59,7 @@ class Permit:
             billed: it may be on the bill all the same, and counts as the most that it can cost.
         """
         if billed:
-            self._desk.end(self, self.most_tokens, self.usd, answered=False, slow=slow, paced=self.tokens)
+            self._desk.end(self, self.max_tokens, self.usd, answered=False, slow=slow, paced=self.tokens)
         else:
             self._desk.end(self, 0, 0.0, answered=False, slow=slow)
 
@@ -74,7 +74,7 @@ class _Call:
     priority: int
     number: int
     tokens: int = field(compare=False)
-    most_tokens: int = field(compare=False)
+    max_tokens: int = field(compare=False)
     usd: float = field(compare=False)
     turn: asyncio.Future[Permit] = field(compare=False)
 
@@ -113,11 +113,11 @@ class EndpointLimiter:
         self._timer_at = 0.0
         self._report_s = _REPORT_S  # the treasury says how often it wants to hear of calls that go on
 
-    def queue(self, tokens: int, most_tokens: int, usd: float, priority: int) -> asyncio.Future[Permit]:
+    def queue(self, tokens: int, max_tokens: int, usd: float, priority: int) -> asyncio.Future[Permit]:
         """Join the queue; the permission comes as the result."""
         turn: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
         self._n_calls += 1
-        heapq.heappush(self._waiting, _Call(priority, self._n_calls, tokens, most_tokens, usd, turn))
+        heapq.heappush(self._waiting, _Call(priority, self._n_calls, tokens, max_tokens, usd, turn))
         self.n_waiting += 1
         self._serve()
         return turn
@@ -141,7 +141,7 @@ class EndpointLimiter:
     ) -> None:
         """End a call that used so much; `paced`: tokens that count for the pace, where they are others."""
         self.busy -= 1
-        self._reserved_tokens -= permit.most_tokens
+        self._reserved_tokens -= permit.max_tokens
         self._reserved_usd -= permit.usd
         self._used_tokens += tokens
         self._used_usd += usd
@@ -177,7 +177,7 @@ class EndpointLimiter:
         for task in (*self._tasks, *([self._telling] if self._telling else [])):
             task.cancel()
 
-    def heard(self, requests_a_minute: float | None, tokens_a_minute: float | None) -> None:
+    def on_rate_limits(self, requests_a_minute: float | None, tokens_a_minute: float | None) -> None:
         """The endpoint's headers named its limits."""
         self._named = requests_a_minute, tokens_a_minute
 
@@ -216,7 +216,7 @@ class EndpointLimiter:
         return (
             self._requests >= 1
             and self._tokens >= call.tokens
-            and self._spend_tokens >= call.most_tokens
+            and self._spend_tokens >= call.max_tokens
             and self._spend_usd >= call.usd - 1e-12
         )
 
@@ -225,11 +225,11 @@ class EndpointLimiter:
         self._most_busy = max(self._most_busy, self.busy)
         self._requests -= 1
         self._tokens -= call.tokens
-        self._spend_tokens -= call.most_tokens
+        self._spend_tokens -= call.max_tokens
         self._spend_usd = max(self._spend_usd - call.usd, 0.0)
-        self._reserved_tokens += call.most_tokens
+        self._reserved_tokens += call.max_tokens
         self._reserved_usd += call.usd
-        return Permit(self, call.tokens, call.most_tokens, call.usd, now)
+        return Permit(self, call.tokens, call.max_tokens, call.usd, now)
 
     def _begin_asking(self, slots: bool) -> None:
         self._asking.add(slots)
@@ -286,7 +286,7 @@ class EndpointLimiter:
         soon = min(max(self._slots, 1), len(self._waiting), _AHEAD)
         ahead = heapq.nsmallest(soon, self._waiting)
         tokens = sum(call.tokens for call in ahead)
-        most = sum(call.most_tokens for call in ahead)
+        most = sum(call.max_tokens for call in ahead)
         usd = sum(call.usd for call in ahead)
         return LeaseDemand(
             priority=first.priority,
@@ -296,7 +296,7 @@ class EndpointLimiter:
             spend_usd=max(usd - self._spend_usd, 0.0),
             first_requests=max(1 - self._requests, 0),
             first_tokens=max(first.tokens - self._tokens, 0),
-            first_spend_tokens=max(first.most_tokens - self._spend_tokens, 0),
+            first_spend_tokens=max(first.max_tokens - self._spend_tokens, 0),
             first_spend_usd=max(first.usd - self._spend_usd, 0.0),
         )
 

@@ -14,13 +14,14 @@ from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import RequestRejected
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
-from hirag_dist.llm.chat import EndpointPool, PricedModel
+from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.endpoints.recorded import RecordedModel
 from hirag_dist.llm.endpoints.rule_based import ExtractiveModel
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.retrying import RetryingClient, RetryPolicy
+from hirag_dist.llm.priced_model import PricedModel
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
@@ -120,7 +121,7 @@ def clusters() -> list[PackableUnit[SummaryReply]]:
 
 
 def services(model: ExtractiveModel | RecordedModel) -> Services:
-    caller = RetryingClient(
+    caller = RetriedCalls(
         RateLimiter(QuotaCoordinator({"endpoint": EndpointLimits(None, None, 8)})), RetryPolicy(1, 0.0)
     )
     pool = EndpointPool({"summarise": [PricedModel("endpoint", model)]}, None, caller, len)

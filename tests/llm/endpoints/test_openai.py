@@ -549,7 +549,9 @@ async def test_a_request_says_what_limits_the_headers_name() -> None:
         return reply
 
     async with embedding(script, 3) as (embedder, _):
-        assert (await embedder.request(["a"])).limits == (60.0, None)
+        limits = (await embedder.request(["a"])).rate_limits
+        assert limits is not None
+        assert (limits.requests, limits.tokens) == (60.0, None)
 
 
 async def test_only_empty_texts_ask_nobody() -> None:

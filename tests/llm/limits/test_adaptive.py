@@ -105,9 +105,9 @@ def test_no_window_of_time_sees_more_than_its_rate_and_one_burst(
 
 def test_the_endpoint_s_headers_name_what_the_configuration_leaves_open() -> None:
     allowance = EndpointLimits(None, 60_000, 8)
-    allowance.heard(0.0, 1200, 240_000)
+    allowance.on_rate_limits(0.0, 1200, 240_000)
     assert allowance.limits() == (20.0, 1000.0)  # the configured limit is the lower one and stays
-    allowance.heard(1.0, 600, 30_000)
+    allowance.on_rate_limits(1.0, 600, 30_000)
     assert allowance.limits() == (10.0, 500.0)
 
 
@@ -223,9 +223,9 @@ def test_a_storm_of_refusals_does_not_slow_calls_down_for_long() -> None:
 
 def test_what_headers_name_can_rise_again_up_to_what_is_configured() -> None:
     allowance = EndpointLimits(600, None, 8)
-    allowance.heard(0.0, 60, None)
+    allowance.on_rate_limits(0.0, 60, None)
     assert allowance.limits()[0] == 1.0
-    allowance.heard(1.0, 10_000, None)
+    allowance.on_rate_limits(1.0, 10_000, None)
     assert allowance.limits()[0] == 10.0
 
 

@@ -425,7 +425,7 @@ async def test_an_endpoint_that_only_refuses_is_complained_of_now_and_then(caplo
     assert await refused(15) == []
     (said,) = await refused(1)
     assert said.startswith("endpoint e has answered nothing but 429 for 15 s (16 times); going on until")
-    assert "llm.patience_s" in said
+    assert "llm.outage_timeout_s" in said
     assert "rpm" in said
     assert len(await refused(120)) == 2
     await treasury.tell("b", "e", idle, UsageReport(answered=1))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
+from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.retrying import CallCost, CallResult, RetryingClient, RetryPolicy
-from hirag_dist.llm.usage import UsageMeter, current_meter
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from hirag_dist.llm.usage import UsageMeter
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,14 @@ class Endpoint:
     endpoint: str
     weight: float = 1.0
     name: str = "model"
+    world: Any = None
+    max_tokens: int = 10
+
+    def max_use(self, call: Call[None, str]) -> tuple[int, float]:
+        return self.max_tokens, 0.0
+
+    async def send(self, call: Call[None, str]) -> CallReply[str]:
+        return await self.world.send(self)
 
 
 class World:
@@ -30,11 +39,13 @@ class World:
 
     def __init__(self, script: Callable[[str, int], Any], patience: RetryPolicy, *endpoints: Endpoint) -> None:
         self.now = 0.0
-        self.endpoints = endpoints or (Endpoint("a"),)
+        self.endpoints = [replace(each, world=self) for each in endpoints or (Endpoint("a"),)]
+        self.meter = UsageMeter()
+        self.answered = 0
         treasury = QuotaCoordinator(
             {each.endpoint: EndpointLimits(None, None, 50) for each in self.endpoints}, clock=self.clock
         )
-        self.caller = RetryingClient(RateLimiter(treasury, clock=self.clock), patience, self.clock, self.sleep)
+        self.caller = RetriedCalls(RateLimiter(treasury, clock=self.clock), patience, self.clock, self.sleep)
         self.asked: list[str] = []
         self.stored: list[str] = []
         self.slept: list[float] = []
@@ -48,7 +59,7 @@ class World:
         self.slept.append(seconds)
         await asyncio.sleep(0)
 
-    async def send(self, target: Endpoint) -> CallResult[str]:
+    async def send(self, target: Endpoint) -> CallReply[str]:
         self.asked.append(target.endpoint)
         said = self._script(target.endpoint, len(self.asked))
         if isinstance(said, asyncio.Event):
@@ -57,17 +68,24 @@ class World:
         if isinstance(said, Exception):
             self.now += 1.0
             raise said
-        return CallResult(said, 10, 0.0)
+        self.answered += 1
+        return CallReply(said, target.endpoint, 10, 0.0)
 
-    async def store(self, target: Endpoint, reply: str) -> None:
+    async def store(self, reply: str) -> None:
         self.stored.append(reply)
 
     async def call(self, last_resort: bool = True) -> tuple[str, str]:
+        context = CallContext(self.meter)
+        call = Call(None, self.endpoints, "extract", 10, 10, fails_over=not last_resort, context=context)
+
+        async def stored() -> CallReply[str]:
+            reply = await self.caller(call)
+            await self.store(reply.value)
+            return reply
+
         async with asyncio.timeout(10):
-            target, reply = await self.caller.call(
-                self.endpoints, self.send, self.store, lambda target: CallCost(10, 10, 0.0), "extract", last_resort
-            )
-        return target.endpoint, reply
+            reply = await finish_if_sent(call, stored())
+        return reply.endpoint, reply.value
 
 
 def down(endpoint: str) -> ModelUnavailable:
@@ -89,7 +107,7 @@ async def test_an_endpoint_that_fails_is_replaced_and_comes_back() -> None:
     well = {"a": False}
     world = World(
         lambda endpoint, n: f"from {endpoint}" if well.get(endpoint, True) else down(endpoint),
-        RetryPolicy(outage_s=60),
+        RetryPolicy(outage_timeout_s=60),
         Endpoint("a", 100.0),
         Endpoint("b", 1.0),
     )
@@ -102,21 +120,18 @@ async def test_an_endpoint_that_fails_is_replaced_and_comes_back() -> None:
 
 
 async def test_an_outage_is_waited_out_and_then_rises() -> None:
-    world = World(lambda endpoint, n: "back" if n > 8 else down(endpoint), RetryPolicy(outage_s=300))
+    world = World(lambda endpoint, n: "back" if n > 8 else down(endpoint), RetryPolicy(outage_timeout_s=300))
     assert await world.call() == ("a", "back")
-    meter = UsageMeter()
-    token = current_meter.set(meter)
-    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_s=300))
+    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_timeout_s=300))
     with pytest.raises(ModelUnavailable, match="a is out of reach"):
         await world.call()
-    current_meter.reset(token)
     assert 300 < world.now < 400
-    assert meter.use("extract", "model", "a").failed == len(world.asked) > 5
+    assert world.meter.use("extract", "model", "a").failed == len(world.asked) > 5
 
 
 async def test_calls_that_fail_together_are_one_outage() -> None:
     """However many were in flight or waited for their turn when it went down, it is tried again within seconds."""
-    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_s=0))
+    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_timeout_s=0))
     failures = await asyncio.gather(*(world.call() for _ in range(40)), return_exceptions=True)
     assert len(world.asked) == 40
     assert {type(each) for each in failures} == {ModelUnavailable}
@@ -125,7 +140,7 @@ async def test_calls_that_fail_together_are_one_outage() -> None:
 
 async def test_whoever_waits_for_an_endpoint_soon_sees_that_it_is_back() -> None:
     gate = asyncio.Event()
-    world = World(lambda endpoint, n: down(endpoint) if n <= 3 else gate, RetryPolicy(outage_s=0))
+    world = World(lambda endpoint, n: down(endpoint) if n <= 3 else gate, RetryPolicy(outage_timeout_s=0))
     await asyncio.gather(*(world.call() for _ in range(3)), return_exceptions=True)
     world.now += 5
     trying = asyncio.ensure_future(world.call())
@@ -141,7 +156,7 @@ async def test_whoever_waits_for_an_endpoint_soon_sees_that_it_is_back() -> None
 
 
 async def test_another_model_is_left_the_call_sooner() -> None:
-    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_s=600, failover_s=30))
+    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_timeout_s=600, failover_s=30))
     with pytest.raises(ModelUnavailable):
         await world.call(last_resort=False)
     assert 30 < world.now < 120
@@ -178,7 +193,7 @@ async def test_a_request_that_alone_fails_every_time_is_given_up(failure: ModelU
     def script(endpoint: str, n: int) -> object:
         return failure if bad.is_set() else "yes"
 
-    world = World(script, RetryPolicy(attempts=3, outage_s=1e9))
+    world = World(script, RetryPolicy(attempts=3, outage_timeout_s=1e9))
     original = world.sleep
 
     async def sleep(seconds: float) -> None:
@@ -195,7 +210,7 @@ async def test_a_request_that_alone_fails_every_time_is_given_up(failure: ModelU
         asking = asyncio.ensure_future(world.call())
         for _ in range(3):
             await asyncio.sleep(0)
-        world.caller._health["a"].answered_at = 1e6
+        world.caller._breakers["a"].answered_at = 1e6
         with pytest.raises(RequestRejected, match="no reply in 3 tries while other requests had theirs"):
             await asking
         assert world.asked.count("a") - before == tries
@@ -205,80 +220,74 @@ async def test_a_request_that_alone_fails_every_time_is_given_up(failure: ModelU
 
 
 async def test_a_hung_endpoint_is_an_outage_and_not_the_request_s_fault() -> None:
-    world = World(lambda endpoint, n: TimedOut("no answer in time"), RetryPolicy(attempts=2, outage_s=50))
+    world = World(lambda endpoint, n: TimedOut("no answer in time"), RetryPolicy(attempts=2, outage_timeout_s=50))
     with pytest.raises(TimedOut):
         await world.call()
     assert len(world.asked) > 2
 
 
 async def test_a_deadline_ends_a_unit() -> None:
-    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_s=1e9, deadline_s=20))
+    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_timeout_s=1e9, deadline_s=20))
     with pytest.raises(RequestRejected, match="within the deadline of 20 s: a is out of reach"):
         await world.call()
     assert world.now < 36
 
 
 async def test_429s_are_counted_and_are_no_failures() -> None:
-    meter = UsageMeter()
-    token = current_meter.set(meter)
     world = World(lambda endpoint, n: RateLimited("slow down", 0.0, "requests") if n < 6 else "yes", RetryPolicy())
     assert await world.call() == ("a", "yes")
-    current_meter.reset(token)
-    use = meter.use("extract", "model", "a")
+    use = world.meter.use("extract", "model", "a")
     assert (use.rate_limited, use.failed) == (5, 0)
 
 
-async def test_a_straggler_is_sent_a_second_time_and_both_replies_are_kept() -> None:
+async def test_a_straggler_is_sent_a_second_time_and_the_first_reply_is_stored() -> None:
     slow = asyncio.Event()
     world = World(
-        lambda endpoint, n: slow if n == 1 else "quick", RetryPolicy(hedge_s=0.01), Endpoint("a"), Endpoint("b")
+        lambda endpoint, n: slow if n == 1 else "quick", RetryPolicy(hedge_after_s=0.01), Endpoint("a"), Endpoint("b")
     )
     endpoint, reply = await world.call()
     assert (reply, world.stored) == ("quick", ["quick"])
     assert endpoint != world.asked[0]
+    closing = asyncio.ensure_future(world.caller.close())
+    await asyncio.sleep(0.02)
+    assert not closing.done()  # the first copy was sent: it is paid, and is not cancelled
     slow.set()
-    await world.caller.close()
-    assert world.stored == ["quick", "late"]
+    await closing
+    assert world.answered == 2
 
 
 async def test_a_reply_is_stored_before_it_is_used_and_after_its_slot_is_free() -> None:
     world = World(lambda endpoint, n: "yes", RetryPolicy())
     seen: list[int] = []
 
-    async def store(target: Endpoint, reply: str) -> None:
-        seen.append(world.caller.budget.load("a"))
+    async def store(reply: str) -> None:
+        seen.append(world.caller.limiter.load("a"))
 
-    await world.caller.call(world.endpoints, world.send, store, lambda target: CallCost(1, 1, 0.0), "extract")
+    world.store = store  # type: ignore[method-assign]
+    await world.call()
     assert seen == [0]
 
 
 async def test_a_call_that_waits_for_its_turn_has_no_second_copy() -> None:
     """Of ten calls through one slot none is sent twice: the time counts from sending."""
-    treasury = QuotaCoordinator({"a": EndpointLimits(None, None, 1)})
-    caller = RetryingClient(RateLimiter(treasury), RetryPolicy(hedge_s=0.05))
-    asked = 0
+    world = World(lambda endpoint, n: "yes", RetryPolicy(hedge_after_s=0.05))
+    world.caller.limiter = RateLimiter(QuotaCoordinator({"a": EndpointLimits(None, None, 1)}))
+    original = world.send
 
-    async def send(target: Endpoint) -> CallResult[str]:
-        nonlocal asked
-        asked += 1
+    async def send(target: Endpoint) -> CallReply[str]:
         await asyncio.sleep(0.02)
-        return CallResult("yes", 1, 0.0)
+        return await original(target)
 
-    async def store(target: Endpoint, reply: str) -> None:
-        pass
-
-    calls = (
-        caller.call([Endpoint("a")], send, store, lambda target: CallCost(1, 1, 0.0), "extract") for _ in range(10)
-    )
-    await asyncio.gather(*calls)
-    await caller.close()
-    assert asked == 10
+    world.send = send  # type: ignore[method-assign]
+    await asyncio.gather(*(world.call() for _ in range(10)))
+    await world.caller.close()
+    assert len(world.asked) == 10
 
 
 async def test_whoever_gives_up_sends_no_copy_and_none_that_waits() -> None:
     gate = asyncio.Event()
-    world = World(lambda endpoint, n: gate, RetryPolicy(hedge_s=60), Endpoint("a"))
-    world.caller.budget = RateLimiter(QuotaCoordinator({"a": EndpointLimits(None, None, 1)}))
+    world = World(lambda endpoint, n: gate, RetryPolicy(hedge_after_s=60), Endpoint("a"))
+    world.caller.limiter = RateLimiter(QuotaCoordinator({"a": EndpointLimits(None, None, 1)}))
     calls = [asyncio.ensure_future(world.call()) for _ in range(5)]
     while not world.asked:
         await asyncio.sleep(0)
@@ -292,71 +301,54 @@ async def test_whoever_gives_up_sends_no_copy_and_none_that_waits() -> None:
     assert (world.asked, world.stored) == (["a"], ["late"])
 
 
-async def test_an_endpoint_that_asks_for_an_hour_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hirag_dist.llm.retrying._LONG_PAUSE_S", 0.02)
+async def test_an_endpoint_that_asks_for_an_hour_is_passed_over() -> None:
     world = World(
         lambda endpoint, n: RateLimited("tomorrow", 3600.0, "requests") if endpoint == "a" else "yes",
         RetryPolicy(),
         Endpoint("a", 100.0),
         Endpoint("b"),
     )
+    world.caller.limiter.long_pause_s = 0.02
     assert [await world.call() for _ in range(3)] == [("b", "yes")] * 3
     assert world.asked == ["a", "b", "b", "b"]
 
 
-async def test_an_hour_of_silence_is_longer_than_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hirag_dist.llm.retrying._LONG_PAUSE_S", 0.02)
-    patience = RetryPolicy(outage_s=0.2)
-    caller = RetryingClient(RateLimiter(QuotaCoordinator({"a": EndpointLimits(None, None, 5)})), patience)
-
-    async def send(target: Endpoint) -> CallResult[str]:
-        raise RateLimited("tomorrow", 3600.0, "requests")
-
-    async def store(target: Endpoint, reply: str) -> None:
-        pass
-
+async def test_an_hour_of_silence_is_longer_than_the_outage_time_out() -> None:
+    world = World(lambda endpoint, n: RateLimited("tomorrow", 3600.0, "requests"), RetryPolicy())
+    limiter = RateLimiter(QuotaCoordinator({"a": EndpointLimits(None, None, 5)}))
+    limiter.long_pause_s = 0.02
+    world.caller = RetriedCalls(limiter, RetryPolicy(outage_timeout_s=0.2))
     with pytest.raises(RateLimited, match="tomorrow"):
-        async with asyncio.timeout(10):
-            await caller.call([Endpoint("a")], send, store, lambda target: CallCost(1, 1, 0.0), "extract")
-    await caller.close()
+        await world.call()
+    await world.caller.close()
 
 
 async def test_a_time_out_may_be_billed_and_counts_as_the_most_that_it_can_cost() -> None:
-    treasury = QuotaCoordinator({"a": EndpointLimits(None, None, 5)}, max_tokens=100)
-    caller = RetryingClient(RateLimiter(treasury), RetryPolicy())
     failures = [TimedOut("no answer in time"), ModelUnavailable("503")]
-
-    async def send(target: Endpoint) -> CallResult[str]:
-        if failures:
-            raise failures.pop(0)
-        return CallResult("yes", 5, 0.0)
-
-    async def store(target: Endpoint, reply: str) -> None:
-        pass
-
-    await caller.call([Endpoint("a")], send, store, lambda target: CallCost(10, 40, 0.0), "extract")
+    world = World(lambda endpoint, n: failures.pop(0) if failures else "yes", RetryPolicy())
+    treasury = QuotaCoordinator({"a": EndpointLimits(None, None, 5)}, max_tokens=100)
+    world.caller = RetriedCalls(RateLimiter(treasury), RetryPolicy())
+    call = Call(None, [replace(world.endpoints[0], max_tokens=40)], "extract", 10, 40)
+    await world.caller(call)
     async with asyncio.timeout(5):
-        while treasury.spent()[0] != 40 + 5:
+        while treasury.spent()[0] != 40 + 10:
             await asyncio.sleep(0.01)
-    await caller.close()
+    await world.caller.close()
 
 
 async def test_a_question_whose_asker_is_gone_is_not_waited_for() -> None:
     world = World(lambda endpoint, n: asyncio.Event(), RetryPolicy())
-    world.caller._keeps = False
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await world.caller.call(
-                world.endpoints, world.send, world.store, lambda target: CallCost(1, 1, 0.0), "answer"
-            )
+            await world.caller(Call(None, world.endpoints, "answer", 1, 1))
 
 
 async def test_calls_that_were_queued_before_an_outage_are_no_further_failures() -> None:
     """Six calls through one slot meet the outage: three put the endpoint aside, the others say no more."""
-    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_s=0))
-    world.caller.budget = RateLimiter(
+    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_timeout_s=0))
+    world.caller.limiter = RateLimiter(
         QuotaCoordinator({"a": EndpointLimits(None, None, 1)}, clock=world.clock), clock=world.clock
     )
     await asyncio.gather(*(world.call() for _ in range(6)), return_exceptions=True)
     assert len(world.asked) == 6
-    assert world.caller._health["a"].failures == 3
+    assert world.caller._breakers["a"].failures == 3

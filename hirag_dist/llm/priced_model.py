@@ -1,0 +1,118 @@
+"""Chat models at endpoints with prices, and groups of endpoints that give the same replies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from hirag_dist.llm.batch_api import BATCH_PRICE
+from hirag_dist.llm.call import Call, CallReply
+from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
+from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.protocols import ChatModel
+from hirag_dist.types import ChatReply, ChatRequest
+
+
+class _HasWeight(Protocol):
+    @property
+    def weight(self) -> float: ...
+
+
+Weighted = TypeVar("Weighted", bound=_HasWeight)
+
+
+@dataclass(frozen=True)
+class PricedModel:
+    """A model at an endpoint with its price and settings. Implements `llm.call.CallTarget`.
+
+    Attributes:
+        endpoint: the configured name, which rate limits go by.
+        settings: settings that change replies (temperature, extra body); part of ledger keys.
+        price: US dollars per million tokens: input, cached input, output.
+        paid: whether its replies go through ledger and rate limits; built-in models compute theirs again.
+        weight: its share of a role's requests, if several endpoints have the same model.
+        max_reply_tokens: limit of its replies for requests without a limit of their own.
+    """
+
+    endpoint: str
+    model: ChatModel
+    settings: str = ""
+    price: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    paid: bool = True
+    weight: float = 1.0
+    max_reply_tokens: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The model's name, for the bill."""
+        return self.model.name
+
+    def cost(self, reply: ChatReply) -> float:
+        """Return US dollars."""
+        fresh = reply.input_tokens - reply.cached_tokens
+        return (fresh * self.price[0] + reply.cached_tokens * self.price[1] + reply.output_tokens * self.price[2]) / 1e6
+
+    def batch_cost(self, reply: ChatReply) -> float:
+        """Return US dollars for a reply that came in a batch."""
+        return self.cost(reply) * BATCH_PRICE
+
+    def max_use(self, call: Call[Any, Any]) -> tuple[int, float]:
+        """Return the (tokens, US dollars) that the call can use at most."""
+        n_output = call.max_output_tokens or self.max_reply_tokens or MAX_REPLY_TOKENS
+        largest = ChatReply("", input_tokens=call.max_input_tokens, output_tokens=n_output)
+        return call.max_input_tokens + n_output, self.cost(largest)
+
+    async def send(self, call: ChatCall) -> CallReply[ChatReply]:
+        """Send the request once and count its cost: it is paid even if the caller is cancelled."""
+        reply = await self.model.complete(call.payload)
+        usd = self.cost(reply)
+        self.count(call.context.meter, call.role, reply, usd)
+        tokens = reply.input_tokens + reply.output_tokens
+        return CallReply(reply, self.endpoint, tokens, usd, self.model.rate_limits)
+
+    def count(self, meter: UsageMeter, role: str, reply: ChatReply, usd: float, from_ledger: bool = False) -> None:
+        """Count a reply's tokens and cost."""
+        meter.count(role, reply.model or self.name, self.endpoint, reply, usd, from_ledger)
+
+
+ChatCall = Call[ChatRequest, ChatReply]
+
+
+@dataclass(frozen=True)
+class ModelGroup:
+    """The endpoints of one model with the same settings: they give the same replies and share ledger keys."""
+
+    members: tuple[PricedModel, ...]
+
+    @property
+    def weight(self) -> float:
+        """The sum of its members' weights."""
+        return sum(each.weight for each in self.members)
+
+    @property
+    def first(self) -> PricedModel:
+        """The first member."""
+        return self.members[0]
+
+    def member(self, endpoint: object) -> PricedModel:
+        """Return the member at an endpoint; the first if the configuration does not have that endpoint any more."""
+        return next((each for each in self.members if each.endpoint == endpoint), self.first)
+
+
+def group_models(models: Sequence[PricedModel]) -> list[ModelGroup]:
+    """Return the models grouped by name and settings."""
+    by_model: dict[tuple[str, str, bool], list[PricedModel]] = {}
+    for each in models:
+        by_model.setdefault((each.model.name, each.settings, each.paid), []).append(each)
+    return [ModelGroup(tuple(members)) for members in by_model.values()]
+
+
+def choose_by_weight(choices: Sequence[Weighted], hashed: str) -> Weighted:
+    """Return the choice that a hash (hex) selects, in proportion to the weights."""
+    place = int(hashed[:12], 16) / 16**12 * sum(each.weight for each in choices)
+    for each in choices:
+        place -= each.weight
+        if place < 0:
+            return each
+    return choices[-1]

@@ -1,0 +1,264 @@
+"""The layer that makes a call until it is answered: choice of the endpoint, retries, outages, hedging."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
+from hirag_dist.llm.call import Call, CallReply, CallTarget
+from hirag_dist.llm.circuit_breaker import MAX_FAILURES, CircuitBreaker, backoff_s
+from hirag_dist.llm.limits.client import EndpointPaused, RateLimiter
+
+logger = logging.getLogger(__name__)
+P = TypeVar("P")
+R = TypeVar("R")
+_TRIAL_S = 10.0
+_POLL_S = 0.5  # interval at which waiting calls check whether an endpoint is available again
+_MAX_LONE_FAILURES = 10  # of one request at endpoints that answer others: the request itself is the cause
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Limits of retrying.
+
+    Attributes:
+        attempts: replies that a unit may have refused; also how often a request may time out while others do not.
+        outage_timeout_s: time without any answer after which the run fails.
+        failover_s: outage of a model's endpoints after which another model of the role is asked.
+        deadline_s: time limit of one unit with all its retries, None without limit.
+        hedge_after_s: time without a reply after which a second copy of the request is sent; None never.
+    """
+
+    attempts: int = 3
+    outage_timeout_s: float = 600.0
+    failover_s: float = 60.0
+    deadline_s: float | None = None
+    hedge_after_s: float | None = None
+
+
+class NamedEndpoint(Protocol):
+    """An endpoint that calls can be distributed to."""
+
+    @property
+    def endpoint(self) -> str:
+        """The configured name."""
+        ...
+
+    @property
+    def weight(self) -> float:
+        """Its share of the calls."""
+        ...
+
+
+E_ = TypeVar("E_", bound=NamedEndpoint)
+
+
+class RetriedCalls:
+    """Makes calls until they are answered. One instance serves one event loop."""
+
+    def __init__(
+        self,
+        limiter: RateLimiter,
+        policy: RetryPolicy,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.policy = policy
+        self.limiter = limiter
+        self._clock, self._sleep = clock, sleep
+        self._breakers: dict[str, CircuitBreaker] = {}
+        self._copies: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, call: Call[P, R]) -> CallReply[R]:
+        """Return the reply of one of the call's targets: the least busy one that is available.
+
+        Raises:
+            ModelError: no endpoint answered for the outage time-out, or each of them refuses access.
+            RequestRejected: not fatal: this request cannot be answered, others can.
+            BudgetReached: a spending limit.
+        """
+        hedge_after_s = self.policy.hedge_after_s
+        return await (self._until_answered(call) if hedge_after_s is None else self._hedged(call, hedge_after_s))
+
+    async def close(self) -> None:
+        """Wait for the copies of hedged calls that still run; then stop the rate limiter's client."""
+        if self._copies:
+            await asyncio.wait(self._copies)
+        self.limiter.close()
+
+    def pick(self, targets: Sequence[E_]) -> E_ | None:
+        """Return the available endpoint with the lowest load for its weight; None if none is available."""
+        now = self._clock()
+        available = [each for each in targets if self._is_available(each)]
+        if not available:
+            return None
+        ready = [each for each in available if self.limiter.pause_s(each.endpoint) <= self.limiter.long_pause_s]
+        if not ready:  # all ask for a long pause: the one whose pause ends first
+            ready = [min(available, key=lambda each: self.limiter.pause_s(each.endpoint))]
+        chosen = min(ready, key=lambda each: (self.limiter.load(each.endpoint) + 1) / each.weight)
+        breaker = self._breaker(chosen)
+        if breaker.failures >= MAX_FAILURES:  # one call tries the endpoint; the others wait for its outcome
+            breaker.down_until = now + _TRIAL_S
+        return chosen
+
+    def now(self) -> float:
+        """Return the time of the clock that `note_failed` uses."""
+        return self._clock()
+
+    def note_answered(self, target: NamedEndpoint) -> None:
+        """Record that an endpoint has answered."""
+        breaker = self._breaker(target)
+        if breaker.failures >= MAX_FAILURES:
+            logger.warning("endpoint %s is back", target.endpoint)
+        breaker.answered(self._clock())
+
+    def note_failed(self, target: NamedEndpoint, picked_at: float) -> None:
+        """Record that an endpoint, chosen at `picked_at`, has not answered."""
+        breaker = self._breaker(target)
+        was_available = breaker.failures < MAX_FAILURES
+        breaker.failed(self._clock(), picked_at)
+        if was_available and breaker.failures >= MAX_FAILURES:
+            logger.warning("endpoint %s does not answer; it is tried again with single calls", target.endpoint)
+
+    async def _hedged(self, call: Call[P, R], hedge_after_s: float) -> CallReply[R]:
+        """Make a call, and a second copy of it if it was sent and had no reply for so long."""
+        tasks = [self._start_copy(call)]
+        sent = asyncio.ensure_future(call.sent.wait())
+        try:
+            await asyncio.wait([tasks[0], sent], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, timeout=hedge_after_s)
+            if not tasks[0].done() and not call.abandoned:
+                tasks.append(self._start_copy(call))
+            waiting = set(tasks)
+            while True:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if not task.cancelled() and task.exception() is None:
+                        return task.result()
+                if not waiting:
+                    return tasks[0].result()
+                if call.abandoned:
+                    self._abandon_copies(call, tasks)
+        finally:
+            sent.cancel()
+            self._abandon_copies(call, tasks)
+
+    def _start_copy(self, call: Call[P, R]) -> asyncio.Task[CallReply[R]]:
+        copy = replace(call, copies=[])
+        call.copies.append(copy)
+        task = asyncio.ensure_future(self._until_answered(copy))
+        self._copies.add(task)
+        task.add_done_callback(self._on_copy_done)
+        return task
+
+    @staticmethod
+    def _abandon_copies(call: Call[P, R], tasks: Sequence[asyncio.Task[Any]]) -> None:
+        for copy, task in zip(call.copies, tasks, strict=True):
+            if not task.done():
+                copy.abandon(task)
+
+    def _on_copy_done(self, task: asyncio.Task[Any]) -> None:
+        self._copies.discard(task)
+        if not task.cancelled():
+            task.exception()  # the other copy may have been answered
+
+    async def _until_answered(self, call: Call[P, R]) -> CallReply[R]:
+        begun = self._clock()
+        failures = timeouts = n_limited = 0
+        last: ModelError | None = None
+        while True:
+            target = await self._next_target(call, begun, last)
+            picked_at = self._clock()
+            try:
+                reply = await self.limiter.send(call, target)
+            except EndpointPaused as error:
+                last = last or error
+                continue
+            except RequestRejected as error:
+                if not error.fatal:
+                    raise
+                self._breaker(target).rejection = error
+                logger.warning("endpoint %s is not asked again: %s", target.endpoint, error)
+                last, wait_s = error, 0.0
+            except RateLimited as error:
+                call.context.meter.use(call.role, target.name, target.endpoint).rate_limited += 1
+                n_limited += 1  # the rate limiter pauses the endpoint
+                last, wait_s = error, min(0.01 * 2.0 ** min(n_limited, 10), 1.0) * (0.5 + random.random())
+            except ModelError as error:
+                if not error.retryable:
+                    raise
+                self.note_failed(target, picked_at)
+                call.context.meter.use(call.role, target.name, target.endpoint).failed += 1
+                timed_out = isinstance(error, TimedOut)
+                timeouts, failures = timeouts + timed_out, failures + (not timed_out)
+                elsewhere = any(self._is_available(each) for each in call.targets if each is not target)
+                last, wait_s = error, 0.0 if timed_out or elsewhere else backoff_s(failures)
+                self._raise_if_alone(call, begun, timeouts, failures, error)
+                call.priority -= 1  # before calls that were never made
+            else:
+                self.note_answered(target)
+                return reply
+            await self._pause(call, last, wait_s)
+
+    async def _pause(self, call: Call[P, R], last: ModelError, wait_s: float) -> None:
+        """Wait before the next request.
+
+        Raises:
+            ModelError: no further request is made.
+        """
+        if call.abandoned:
+            raise last
+        deadline_s = self.policy.deadline_s
+        if deadline_s is not None and call.sent_at is not None and self._clock() - call.sent_at + wait_s > deadline_s:
+            raise RequestRejected(f"no reply within the deadline of {deadline_s:g} s: {last}") from last
+        if wait_s:
+            await self._sleep(wait_s)
+
+    def _raise_if_alone(self, call: Call[P, R], begun: float, timeouts: int, failures: int, error: ModelError) -> None:
+        """Raise RequestRejected if this call fails again and again while others are answered."""
+        exhausted = timeouts >= self.policy.attempts or failures >= _MAX_LONE_FAILURES
+        if exhausted and max(self._breaker(each).answered_at for each in call.targets) > begun:
+            tries = count_noun(timeouts + failures, "try", "tries")
+            raise RequestRejected(f"no reply in {tries} while other requests had theirs: {error}") from error
+
+    async def _next_target(self, call: Call[P, R], begun: float, last: ModelError | None) -> CallTarget[P, R]:
+        """Return the endpoint to ask; wait until one is available.
+
+        Raises:
+            ModelError: the last failure, if the outage lasts too long.
+        """
+        targets = call.targets
+        timeout_s = self.policy.outage_timeout_s
+        timeout_s = min(self.policy.failover_s, timeout_s) if call.fails_over else timeout_s
+        while True:
+            now = self._clock()
+            since = max(begun, *(self._breaker(each).answered_at for each in targets))
+            if last is not None and now - since > timeout_s:
+                raise last
+            target = self.pick(targets)
+            if target is not None:
+                return target
+            usable = [breaker for each in targets if (breaker := self._breaker(each)).rejection is None]
+            if not usable:
+                raise next(error for each in targets if (error := self._breaker(each).rejection) is not None)
+            if last is None and call.fails_over:
+                raise ModelError("every endpoint of the model is out of reach")
+            if last is None and now - since > max(timeout_s, _TRIAL_S):
+                names = ", ".join(each.endpoint for each in targets)
+                raise ModelUnavailable(f"no endpoint of the model could be asked: {names}")
+            left_s = min(each.down_until for each in usable) - now
+            await self._sleep(min(max(left_s, 0.01), _POLL_S))  # a trial call may be answered before that
+
+    def _is_available(self, target: NamedEndpoint) -> bool:
+        breaker = self._breaker(target)
+        return breaker.down_until <= self._clock() and breaker.rejection is None
+
+    def _breaker(self, target: NamedEndpoint) -> CircuitBreaker:
+        return self._breakers.setdefault(target.endpoint, CircuitBreaker())
