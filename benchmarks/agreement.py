@@ -1,4 +1,4 @@
-"""How much do two sets of overlapping clusters agree? Both measures cost as the pairs that share a member."""
+"""Agreement of two sets of overlapping clusters. The cost of both measures grows with the pairs that share a member."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ async def _asked(
 
 
 def gold_share(question: Question, triples: tuple[TripleItem, ...], passages: dict[str, frozenset[str]]) -> float:
-    """Return which share of the gold passages state one of the triples."""
+    """Return the share of the gold passages that state one of the triples."""
     stated = frozenset[str]().union(*(passages[triple.relation_id] for triple in triples))
     return len(question.gold & stated) / len(question.gold)
 

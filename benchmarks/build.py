@@ -1,4 +1,4 @@
-"""What does building an index cost this side of the endpoint?
+"""Cost of building an index, without the endpoint.
 
 Builds a corpus against `simulate-llm` at zero latency in another process, so that the model's own work is not counted,
 and prints a JSON line for each executor: wall and CPU seconds, peak memory, calls, tokens, and a second run's time.

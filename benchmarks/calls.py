@@ -1,10 +1,10 @@
-"""What does one call cost this side of the endpoint, and how much of that is ours?
+"""Cost of one call without the endpoint: the openai client, the model and the whole pool.
 
 The same real extraction prompts go to `simulate-llm` at zero latency in another process, its replies remembered, on
-four ways: the openai client's own `chat.completions.create`; the same with its aiohttp transport; our model over that
-client (plain dicts); and the whole pool around it (budget, retry, ledger with durable replies). A JSON line each:
-calls a second and milliseconds of CPU a call in this process; `--profile` says where the pool's time goes.
-The last lines are embeddings of 64 texts as floats and as base64.
+four ways: the openai client's own `chat.completions.create`; the same with its aiohttp transport; the model of
+hirag_dist over that client (plain dicts); and the whole pool around it (budget, retry, ledger with durable replies). A
+JSON line each: calls a second and milliseconds of CPU a call in this process; `--profile` says where the pool's time
+goes. The last lines are embeddings of 64 texts as floats and as base64.
 
     python benchmarks/calls.py [--calls 2000] [--concurrency 32] [--profile]
 """

@@ -1,13 +1,14 @@
-"""What does a Ray cluster make of an index's calls, with one worker and with several, and while its nodes die?
+"""Throughput of the calls of an index on a Ray cluster, with one worker and several, and while nodes die.
 
 Runs the extraction of synthetic chunks (`--work extract`: calls alone) or a whole build of INPUT (`--work build`)
 against `simulate-llm` with given latency and limits, on a cluster of its own (a head without CPUs, a node of one CPU
 for each worker) or on yours, whose nodes have hirag_dist installed (`--address`, with an `--index` that all nodes reach
 and an `--endpoint-host` they reach this machine by). A JSON line each: calls and tokens a second, wall over T_min, CPU
-of driver, workers and treasury, 429s and calls at a time against what was allowed, bytes stored, and whether the result
-is the same; ratios are to the first case. A worker's start is in its CPU, where it had no part in the first few calls.
+of driver, workers and quota coordinator, 429s and calls at a time against what was allowed, bytes stored, and whether
+the result is the same; ratios are to the first case. A worker's start is in its CPU, where it had no part in the first
+few calls.
 
-Lines go to `--out` too, and cases that are there already are not run again. CPU of other programs is not told apart:
+Lines go to `--out` too, and cases that are there already are not run again. CPU of other programs is included:
 look at `load_before`. Ctrl-C lets the replies in flight arrive, and ends every process that was started here; the case
 it stopped is run again. A cluster that asks for tokens wants `RAY_AUTH_MODE=token` here too. How many
 questions a service answers in a second is asked by `load.py`.
@@ -68,13 +69,13 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What lines are told apart by."""
+        """Key that identifies a line."""
         return f"{self.work}, {self.workers} workers, {self.kills} nodes killed"
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a build told: calls, tokens in and out, a hash of its result."""
+    """Counts that a build reported: calls, tokens in and out, and a hash of its result."""
 
     wall_s: float
     driver_cpu_s: float
@@ -137,7 +138,7 @@ def run_cases(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def asked(arguments: argparse.Namespace, limits: Limits) -> dict[str, Any]:
-    """Return what all lines of a file have to share, so that one can be held against another."""
+    """Return the settings that all lines of a file must share to be comparable."""
     what = {"inputs": arguments.inputs} if arguments.work == "build" else {"chunks": arguments.chunks}
     more = {"address": arguments.address, "kill_every_s": arguments.kill_every_s}
     return {"work": arguments.work, **what, **more, **asdict(limits)}
@@ -221,7 +222,7 @@ def measured(case: Case, limits: Limits, arguments: argparse.Namespace) -> dict[
 
 
 def alike(case: Case, limits: Limits, chunks: int, calls: int, tokens_in: int, tokens_out: int) -> Setup:
-    """Return what `scheduler.py --like` simulates beside this case: the same calls, a chunk's one after the other."""
+    """Return the set-up that `scheduler.py --like` simulates for this case: the same calls, sequential in a chunk."""
     each = max(round(calls / chunks), 1)
     return Setup(
         workers=case.workers,
@@ -241,7 +242,7 @@ def alike(case: Case, limits: Limits, chunks: int, calls: int, tokens_in: int, t
 
 
 def ratios(line: dict[str, Any], first: dict[str, Any]) -> dict[str, float]:
-    """Return what this case is of the first."""
+    """Return the ratios of this case to the first."""
     return {
         "speed_over_first": round(line["calls_per_s"] / first["calls_per_s"], 3),
         "wall_over_first": round(line["wall_s"] / first["wall_s"], 3),

@@ -1,4 +1,4 @@
-"""What the load harness starts: a simulated endpoint, nodes of a Ray cluster, a place for an index; all end with it."""
+"""Processes of the load harness: a simulated endpoint, nodes of a Ray cluster and an index folder; they end with it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENVIRONMENT = os.environ | {"COLUMNS": "300", "RAY_USAGE_STATS_ENABLED": "0"}
 
 @dataclass(frozen=True)
 class Limits:
-    """What the endpoint allows, and how long it takes. None: no limit."""
+    """Limits and latency of the endpoint. None: no limit."""
 
     latency_ms: float
     jitter: float
@@ -70,7 +70,7 @@ def serving(command: list[str], timeout_s: float = 60.0) -> Iterator[str]:
         SystemExit: it ended, or named no URL in time; with what it said.
     """
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log"  # no pipe: one that nobody reads fills, and stops what writes to it
+        log = Path(folder) / "log"  # no pipe: without a reader it fills up and blocks the writer
         with log.open("wb") as out:
             process = subprocess.Popen(  # a group of its own: Ctrl-C is not for it while replies are on their way
                 command, stdout=subprocess.DEVNULL, stderr=out, env=ENVIRONMENT, start_new_session=True
@@ -97,10 +97,10 @@ def _url(process: subprocess.Popen[bytes], log: Path, timeout_s: float) -> str:
 
 @contextmanager
 def cluster(address: str | None, workers: int) -> Iterator[tuple[str, Cluster | None]]:
-    """Give a cluster's address, with this process connected to it; and the cluster itself, where it is ours.
+    """Connect this process to a cluster; yield its address, and the cluster object if this function started it.
 
     Raises:
-        BackendUnavailable: it is out of reach, or has too few CPUs: what it does would pass for what `workers` do.
+        BackendUnavailable: it is not reachable, or has fewer CPUs than `workers`, which would falsify the figures.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     own = None

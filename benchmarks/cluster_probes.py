@@ -1,4 +1,4 @@
-"""What the processes of a Ray cluster use, asked on each node while something runs; and nodes that are killed."""
+"""Resource use of the processes of a Ray cluster, sampled on each node during a run; and nodes that are killed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ import ray
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from hirag_dist.execution.ray.quota_actor import ACTOR_PREFIX
+
 _SAMPLE_S = 0.5
 _ANSWER_S = 5.0
-_KINDS = {"ray::Worker": "workers", "ray::QuotaActor": "treasury"}
+_KINDS = {"ray::Worker": "workers", "ray::QuotaActor": "coordinator"}
 
 
 class Probe:
@@ -44,7 +46,7 @@ class Watch:
     """Samples every node, and kills nodes when it is time. Use as a context manager, connected to the cluster.
 
     Args:
-        own: the cluster, where it is ours: only then are nodes killed.
+        own: the cluster if this process started it; nodes are killed only then.
         kill_at_s: when, after the start; a node with one CPU takes the place of each.
 
     Attributes:
@@ -57,7 +59,7 @@ class Watch:
     _last: dict[tuple[str, int, float], tuple[str, float, int]] = field(default_factory=dict)
     _first: dict[tuple[str, int, float], tuple[str, float, int]] = field(default_factory=dict)
     _probes: dict[str, Any] = field(default_factory=dict)
-    _handled: dict[str, tuple[int, int]] = field(default_factory=dict)  # by each treasury: questions, reports
+    _handled: dict[str, tuple[int, int]] = field(default_factory=dict)  # for each quota coordinator: requests, reports
     _handled_before: dict[str, tuple[int, int]] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -130,10 +132,10 @@ class Watch:
                 for key, use in ray.get(ref, timeout=0.1).items():
                     self._last[key] = use  # nodes of one machine see the same processes
         for each in ray.util.list_named_actors(all_namespaces=True):
-            if each["name"].startswith("treasury-"):
+            if each["name"].startswith(ACTOR_PREFIX):
                 with suppress(ValueError, ray.exceptions.RayError):  # its build has just ended
-                    treasury = ray.get_actor(each["name"], namespace=each["namespace"])
-                    self._handled[each["name"]] = ray.get(treasury.handled.remote(), timeout=_ANSWER_S)
+                    coordinator = ray.get_actor(each["name"], namespace=each["namespace"])
+                    self._handled[each["name"]] = ray.get(coordinator.handled.remote(), timeout=_ANSWER_S)
 
     def _kill_a_node(self) -> None:
         assert self.own is not None

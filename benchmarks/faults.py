@@ -1,11 +1,12 @@
-"""What does a build lose, and what does it pay twice, when things break?
+"""Losses and repeated payments of a build under faults.
 
 Builds INPUT (the sample corpus, in small chunks) against `simulate-llm` in a process of its own, with one kind of
-trouble a case: faults of the endpoint, and SIGKILL of the endpoint, the driver, Ray's workers and a Ray node at random
-moments. Every case must end in the snapshot of the undisturbed build. What was paid is counted from the endpoint's own
+fault in each case: faults of the endpoint, and SIGKILL of the endpoint, the driver, Ray's workers and a Ray node at
+random moments. Every case must end in the snapshot of the undisturbed build. What was paid is counted from the
+endpoint's own
 log: a repeat is `in flight` where the first reply was abandoned, or was being answered or answered less than 150 ms
-before somebody died; any `other` repeat is a fault of ours. Prints a JSON line a case, and a table at the end; exits
-with 1 where a snapshot differs or there is an `other` repeat.
+before a process died; any `other` repeat is a fault of hirag_dist. Prints a JSON line a case, and a table at the end;
+exits with 1 where a snapshot differs or there is an `other` repeat.
 
     python benchmarks/faults.py [INPUT …] [--quick] [--cases NAME …] [--kills N] [--seed 1] [--keep DIR]
 """
@@ -63,8 +64,8 @@ HEALTH = {  # a dead node is noticed within seconds; one that is slow to start i
 
 
 @dataclass
-class Told:
-    """What came of the builds of a case.
+class CaseResult:
+    """Result of the builds of a case.
 
     Attributes:
         kills: how many processes or nodes were killed.
@@ -83,7 +84,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Bench:
-    """What all cases share.
+    """Settings that all cases share.
 
     Attributes:
         folder: for their builds.
@@ -111,25 +112,25 @@ class Bench:
             endpoint.end(signal.SIGTERM)
 
     def chance(self, name: str, number: int = 0) -> random.Random:
-        """Return what draws the moments of a case."""
+        """Return the generator that draws the moments of a case."""
         return random.Random(f"{self.seed}/{name}/{number}")
 
 
-Case = Callable[[Bench, str], Told]
+Case = Callable[[Bench, str], CaseResult]
 
 
-def undisturbed(bench: Bench, name: str, executor: str) -> Told:
+def undisturbed(bench: Bench, name: str, executor: str) -> CaseResult:
     """Nothing happens."""
-    told = Told()
+    told = CaseResult()
     with bench.endpoint(name, 0, executor) as (endpoint, job):
         _run(job, told)
     told.audits.append(audit(endpoint.log, ()))
     return told
 
 
-def faults(bench: Bench, name: str) -> Told:
+def faults(bench: Bench, name: str) -> CaseResult:
     """The endpoint misbehaves; each request gets fewer faults than a unit has attempts."""
-    told = Told()
+    told = CaseResult()
     timeout_s = HANG_TIMEOUT_S if name in HANGING else TIMEOUT_S
     with bench.endpoint(name, 0, "inline", *BOUND, *FAULTS[name], timeout_s=timeout_s) as (endpoint, job):
         _run(job, told)
@@ -137,9 +138,9 @@ def faults(bench: Bench, name: str) -> Told:
     return told
 
 
-def dead_letters(bench: Bench, name: str) -> Told:
+def dead_letters(bench: Bench, name: str) -> CaseResult:
     """So many faults that units are given up: exit 3. `retry` against the healthy endpoint makes them good."""
-    told = Told()
+    told = CaseResult()
     with bench.endpoint(name, 0, "inline", *FATAL) as (endpoint, job):
         with stopwatch() as taken:
             code, report = job.start().finish()
@@ -154,9 +155,9 @@ def dead_letters(bench: Bench, name: str) -> Told:
     return told
 
 
-def endpoint_restarts(bench: Bench, name: str) -> Told:
+def endpoint_restarts(bench: Bench, name: str) -> CaseResult:
     """The endpoint is killed, and is back at the same address a moment later."""
-    told = Told()
+    told = CaseResult()
     for number, wanted in _rounds(told, max(2, bench.kills // 3)):
         chance = bench.chance(name, number)
         deaths: list[float] = []
@@ -175,9 +176,9 @@ def endpoint_restarts(bench: Bench, name: str) -> Told:
     return told
 
 
-def driver_killed(bench: Bench, name: str, executor: str) -> Told:
+def driver_killed(bench: Bench, name: str, executor: str) -> CaseResult:
     """The command is killed and given again, until it is through."""
-    told = Told()
+    told = CaseResult()
     most = bench.kills if executor == "inline" else max(1, bench.kills // 3)
     longest = 2.0 if executor == "inline" else 9.0
     for number, wanted in _rounds(told, most):
@@ -203,9 +204,9 @@ def driver_killed(bench: Bench, name: str, executor: str) -> Told:
     return told
 
 
-def workers_killed(bench: Bench, name: str) -> Told:
+def workers_killed(bench: Bench, name: str) -> CaseResult:
     """One of Ray's two workers is killed, again and again; one takes two to three seconds to be there again."""
-    told = Told()
+    told = CaseResult()
     for number, wanted in _rounds(told, max(2, bench.kills)):
         chance = bench.chance(name, number)
         deaths: list[float] = []
@@ -225,9 +226,9 @@ def workers_killed(bench: Bench, name: str) -> Told:
     return told
 
 
-def node_killed(bench: Bench, name: str) -> Told:
+def node_killed(bench: Bench, name: str) -> CaseResult:
     """A node of a Ray cluster is killed with all its processes; another joins."""
-    told = Told()
+    told = CaseResult()
     for number, wanted in _rounds(told, max(1, bench.kills // 4)):
         chance = bench.chance(name, number)
         deaths: list[float] = []
@@ -309,7 +310,7 @@ def _measure(bench: Bench, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         try:
             told = case(bench, name)
         except Failed as error:  # the other cases are still worth their time
-            told = Told(["none"], failure=str(error))
+            told = CaseResult(["none"], failure=str(error))
         expected = expected or told.snapshots[0]
         executor = "ray" if name in ON_RAY else "inline"
         if name.startswith("undisturbed"):
@@ -322,7 +323,7 @@ def _measure(bench: Bench, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield line
 
 
-def _line(name: str, told: Told, expected: str, usual_s: float) -> dict[str, Any]:
+def _line(name: str, told: CaseResult, expected: str, usual_s: float) -> dict[str, Any]:
     builds = len(told.snapshots)
     given: dict[str, int] = {}
     for audited in told.audits:
@@ -358,7 +359,7 @@ def _show(lines: Sequence[dict[str, Any]]) -> None:
     Console(width=140, stderr=True).print(table)  # lines of JSON are all that stdout gets
 
 
-def _rounds(told: Told, n_kills: int) -> Iterator[tuple[int, int]]:
+def _rounds(told: CaseResult, n_kills: int) -> Iterator[tuple[int, int]]:
     """Yield (number, kills in all) of builds until so many kills were made: a build may end before its share."""
     number = 0
     while told.kills < n_kills:
@@ -366,14 +367,14 @@ def _rounds(told: Told, n_kills: int) -> Iterator[tuple[int, int]]:
         number += 1
 
 
-def _run(job: Job, told: Told, command: str = "index") -> None:
+def _run(job: Job, told: CaseResult, command: str = "index") -> None:
     with stopwatch() as taken:
         life = job.start(command)
         _end(life, told)
     told.seconds += taken[0]
 
 
-def _end(life: Life, told: Told) -> None:
+def _end(life: Life, told: CaseResult) -> None:
     code, report = life.finish()
     if code:
         raise Failed(f"a build ended incomplete: {report['dead_letters']} dead letters")

@@ -1,4 +1,4 @@
-"""What `faults.py` is made of: an endpoint that may die, builds that may be killed, and the audit of what was paid."""
+"""Parts of `faults.py`: an endpoint that may die, builds that may be killed, and the audit of the paid calls."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Endpoint:
         self.start()
 
     def start(self, options: Sequence[str] | None = None) -> None:
-        """Start it, with other options where they are given; its counts begin anew, its log goes on."""
+        """Start the endpoint, with other options if given; its counts restart at 0, its log continues."""
         given = self._options if options is None else tuple(options)
         command = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", self._listen]
         self._process = subprocess.Popen(
@@ -91,13 +91,13 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Job:
-    """What is built, where, and how.
+    """Input, folder and settings of a build.
 
     Attributes:
         folder: of this build alone; holds the configuration and the index.
         inputs: INPUT.
         executor: inline or ray.
-        settings: of the configuration, besides those of every case.
+        settings: of the configuration, in addition to those of every case.
     """
 
     folder: Path
@@ -147,7 +147,7 @@ class Life:
             self.process = psutil.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=_ENVIRONMENT)
 
     def is_over(self) -> bool:
-        """Whether it has ended."""
+        """True after the process has ended."""
         return self.process.poll() is not None
 
     def lasts(self, seconds: float) -> bool:
@@ -205,11 +205,11 @@ def wait_for_deaths(processes: Iterable[psutil.Process]) -> Iterator[float]:
 
 @dataclass(frozen=True)
 class Audit:
-    """What the endpoint was paid for, by its own log.
+    """Paid replies according to the log of the endpoint.
 
     Attributes:
         replies: that were paid for.
-        in_flight: paid again, the first reply having been in flight when somebody died, or its caller gone.
+        in_flight: paid again because the first reply was in flight when a process died, or its caller was gone.
         refused: asked again with the same words, the reply having been malformed or cut. A new attempt, not a loss.
         other: paid again for no good reason.
     """
@@ -226,7 +226,7 @@ def audit(log: Path, deaths: Sequence[float]) -> Audit:
     """Read a log of calls.
 
     Args:
-        deaths: when somebody died, in seconds since the epoch: driver, worker or endpoint.
+        deaths: of driver, worker or endpoint, in seconds since the epoch.
     """
     paid: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     faults: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What does each choice save, and what does it lose?
+"""Savings and losses of each cost-related setting.
 
 Builds a corpus in variants of the configuration, in this process with the built-in model, and prints a JSON line for
 each: chat calls and tokens by stage, and what is in the index. A table of all follows on stderr. The built-in model
@@ -95,7 +95,7 @@ def bill(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def contents(snapshot: Snapshot) -> dict[str, Any]:
-    """Return what the index holds. Covered: entities in a community whose report the model wrote."""
+    """Return the counts of the index. Covered: entities in a community whose report the model wrote."""
     communities = snapshot.table("communities").select(["community_id", "entity_ids", "is_leaf"]).to_pylist()
     reports = snapshot.table("reports").select(["community_id", "origin"]).to_pylist()
     written = {row["community_id"] for row in reports if row["origin"] == "model"}

@@ -1,4 +1,4 @@
-"""How much faster is a GPU than this machine's CPU, and how much of the card does EM use?
+"""Speed of a GPU against the CPU of this machine, and the share of the card that EM uses.
 
 For each number of rows: PCA of 384 columns to 32, a whole mixture fit, one round of it, the assignment, hops from 64
 sources and Leiden in a graph of five times as many edges. A JSON line for each size with the seconds of both, and one
@@ -96,7 +96,7 @@ def measure(
 
 
 def shares(fitted: Mixture, n_rows: int, seconds: float, card: dict[str, Any]) -> dict[str, float]:
-    """Return what a round of EM uses of the card: bytes moved and operations done, over what it reaches by itself."""
+    """Return the utilisation of the card in a round of EM: bytes moved and operations done, over its measured peak."""
     n_dims = fitted.means.shape[1]
     n_columns = n_dims + {"diag": n_dims, "full": n_dims * (n_dims + 1) // 2}.get(fitted.covariance, 1)
     elements = n_rows * fitted.n_components
@@ -111,7 +111,7 @@ def shares(fitted: Mixture, n_rows: int, seconds: float, card: dict[str, Any]) -
 
 
 def card_rates(cupy: Any) -> dict[str, float]:
-    """Return what the card reaches: bytes read and written by copies, and operations of float32 products."""
+    """Return the measured peak of the card: bytes read and written by copies, and operations of float32 products."""
     block = cupy.zeros(1 << 28, dtype=cupy.float32)
     other = cupy.empty_like(block)
     square = cupy.ones((8192, 8192), dtype=cupy.float32)

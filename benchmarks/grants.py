@@ -1,7 +1,7 @@
-"""How many permissions to call can the one budget of a cluster give in a second?
+"""Rate at which the quota coordinator of a cluster can grant calls.
 
 Workers acquire and end calls that do nothing, as fast as they can, within an allowance that never binds: in one
-process, and on Ray with 1, 2 and 4 workers that ask the treasury's actor. Beside it, for comparison, the same number
+process, and on Ray with 1, 2 and 4 workers that ask the coordinator's actor. For comparison, the same number
 of plain calls to that actor, which is what one call per permission would cost.
 
     python benchmarks/grants.py [--grants 40000] [--in-flight 64]
@@ -27,16 +27,16 @@ from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 class Worker:
     """Asks for permissions."""
 
-    def __init__(self, treasury: str) -> None:
-        self._treasury = treasury
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     async def grants(self, n_calls: int, in_flight: int) -> None:
         """Acquire and end so many calls."""
-        await take(RemoteQuotaCoordinator(ray.get_actor(self._treasury)), uuid.uuid4().hex, n_calls, in_flight)
+        await take(RemoteQuotaCoordinator(ray.get_actor(self._name)), uuid.uuid4().hex, n_calls, in_flight)
 
     async def calls(self, n_calls: int, in_flight: int) -> None:
         """Make so many calls to the actor itself."""
-        actor = ray.get_actor(self._treasury)
+        actor = ray.get_actor(self._name)
 
         async def work(n: int) -> None:
             for _ in range(n):
@@ -59,7 +59,7 @@ async def take(lender: QuotaClient, holder: str, n_calls: int, in_flight: int) -
     budget.close()
 
 
-def treasury() -> QuotaCoordinator:
+def make_coordinator() -> QuotaCoordinator:
     """Return one whose limits never bind."""
     return QuotaCoordinator({"e": EndpointLimits(1e9, 1e12, 10_000)})
 
@@ -71,13 +71,13 @@ def main() -> None:
     arguments = parser.parse_args()
     n, in_flight = arguments.grants, arguments.in_flight
     started = time.perf_counter()
-    asyncio.run(take(treasury(), "", n, in_flight))
+    asyncio.run(take(make_coordinator(), "", n, in_flight))
     report("inline", "leased", n, time.perf_counter() - started)
     ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     for n_workers in (1, 2, 4):
         name = uuid.uuid4().hex
         actor: Any = ray.remote(QuotaActor)
-        held = actor.options(name=name, num_cpus=0, max_concurrency=10_000).remote(treasury)
+        held = actor.options(name=name, num_cpus=0, max_concurrency=10_000).remote(make_coordinator)
         kind: Any = ray.remote(Worker)
         workers = [kind.options(num_cpus=1).remote(name) for _ in range(n_workers)]
         ray.get([each.grants.remote(1000, in_flight) for each in workers])

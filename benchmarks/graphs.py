@@ -1,4 +1,4 @@
-"""What does the hierarchy do to real graphs: layers, cluster sparsity, coverage, path lengths, clustering coefficients?
+"""Hierarchies of real graphs: layers, cluster sparsity, coverage, path lengths, clustering coefficients.
 
 Builds the hierarchy with the built-in model over a corpus and over graphs that language models extracted, under both
 stop rules, and inspects each index. Prints a JSON line for each; two Markdown tables of all of them follow on stderr,
@@ -6,8 +6,8 @@ or go to a file.
 
     python benchmarks/graphs.py DATA [--only NAME …] [--stop compression paper] [--table FILE]
 
-DATA holds the corpus and the working folders of other tools, by the names in GRAPHS; those that are missing are left
-out, and said on stderr.
+DATA holds the corpus and the working folders of other tools, by the names in GRAPHS; those that are missing are
+skipped and named on stderr.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How does clustering a layer grow, and how well does it find what was planted?
+"""Growth of the cost of clustering a layer, and the recovery of planted clusters.
 
 For each number of vectors and of dimensions: unit vectors of planted, overlapping clusters with heavy-tailed sizes are
 written to a file and memory-mapped; then principal components, soft clusters, and how they agree with the planted ones.
-Beside it, where they can be run: scikit-learn's mixtures on the same components with their own BIC choice, and the
+For comparison, where they can be run: scikit-learn's mixtures on the same components with their own BIC choice, and the
 method of the HiRAG reference (every k from 1 to 49, five starts, full covariance, two dimensions).
 Prints a JSON line each, and one with the growth exponent. Memory is what the system lists as anonymous (RssAnon),
 over this process and those below it, so that mapped vectors don't count.
@@ -90,7 +90,7 @@ def anonymous(process: psutil.Process) -> float:
 
 
 def spread_over(workers: int, marks: list[float]) -> Callable[..., Iterable[Memberships]]:
-    """Return what applies a function to cells in forked processes, noting when it starts and ends."""
+    """Return a map over cells in forked processes that notes when each call starts and ends."""
 
     def each_cell(function: Callable[[Part], Memberships], parts: Iterable[Part]) -> Iterator[Memberships]:
         global _cluster  # a fork inherits it, and the rows with it: only row numbers travel

@@ -1,4 +1,4 @@
-"""Messages that no client of ours would send: random, mutated, oversized, nested, and metadata to go with them."""
+"""Messages that no client of hirag_dist sends: random, mutated, oversized, nested, with metadata."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Message:
         kind: of hostility.
         path: method, as gRPC names it.
         data: the request's bytes.
-        metadata: keys and values beside it.
+        metadata: keys and values sent with it.
         compressed: whether gRPC is asked to compress it.
     """
 

@@ -1,4 +1,4 @@
-"""What `abuse.py` and the tests do to a service: fuzz it, hold connections, be slow; and ask properly in between."""
+"""Clients of `abuse.py` and the tests: they fuzz a service, hold connections, read slowly; others ask properly."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Probe:
             await asyncio.sleep(pause_s)
 
     def figures(self) -> dict[str, Any]:
-        """Return what was noted since the last time, and forget it."""
+        """Return the figures since the last call, and reset them."""
         ms = self.ms or [0.0]
         found = {
             "answered": len(self.ms),
@@ -75,13 +75,13 @@ class Probe:
         return found
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         await self._client.close()
 
 
 @dataclass
 class Fuzzed:
-    """What came of hostile messages.
+    """Results of hostile messages.
 
     Attributes:
         codes: how often each status came back, by kind of message.
@@ -219,12 +219,12 @@ class Connections:
 
     @property
     def alive(self) -> int:
-        """How many the service has not closed."""
+        """Number of connections that the service has not closed."""
         return sum(not each.lost for each in self._open)
 
     @property
     def ended_calls(self) -> int:
-        """How many calls have been seen to end; one whose answer is never read may end unseen in the service."""
+        """Number of calls whose end was observed; a call whose answer is never read may end unobserved."""
         return sum(each.ended for each in self._open)
 
 

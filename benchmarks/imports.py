@@ -1,14 +1,15 @@
-"""Do other tools' indexes come over whole, and can they be asked in every mode?
+"""Completeness of imported indexes of other tools, and retrieval from them in every mode.
 
-For each folder, and for communities made anew as well as kept where the folder has some: what its files hold, counted
-plainly, beside what the snapshot holds of layer 0; how the difference is accounted for (rows that became one with
-another, ends of relations that were added, dead letters); what was paid on top; and each mode's answer to one question.
+For each folder, and for new communities as well as kept ones where the folder has some: the counts of its files and
+those of layer 0 of the snapshot; how the difference is accounted for (rows that became one with
+another, ends of relations that were added, dead letters); what was paid in addition; and each mode's answer to one
+question.
 
     python benchmarks/imports.py FOLDER… [--index DIR] [--communities new|keep|both] [--embedder hashing|minilm]
                                  [--corpus FILE]
 
-One JSON line a folder and choice. `unaccounted` must be empty and every mode `answered`: else the exit code is 1.
---index keeps the indexes, and does not build again what is there. --corpus is put beside folders whose documents have
+One JSON line a folder and choice. `unaccounted` must be empty and every mode `answered`, otherwise the exit code is 1.
+--index keeps the indexes, and does not build again what is there. --corpus is added to folders whose documents have
 no text (doc_id and text a line).
 """
 
@@ -56,7 +57,7 @@ JSONL = {name: name for name in TABLES} | {"communities": "community_reports", "
 SINGULAR = {name: name.removesuffix("s") for name in TABLES} | {"entities": "entity", "communities": "community"}
 REASONS_SHOWN = 5
 NAMES_TRIED = 50
-LEAST_CHARS = 4
+MIN_CHARS = 4
 
 
 def main() -> None:
@@ -95,7 +96,7 @@ def configured(embedder: str) -> Config:
 
 
 def with_corpus(folder: Path, corpus: Path | None, place: Path) -> Path:
-    """Return the folder, or one with the same files and the texts of its documents beside them."""
+    """Return the folder, or one with the same files and the texts of its documents in addition."""
     documents = folder / "documents.jsonl"
     if corpus is None or not documents.is_file() or any("text" in row for row in rows_of(documents)):
         return folder
@@ -179,7 +180,7 @@ def unaccounted(graph: ImportedGraph, expected: Mapping[str, int | None], kept: 
 
 
 def tells_of_a_row(what: str, reason: str, table: str) -> bool:
-    """Whether a dead letter is of a row of a table, and not of a part of one."""
+    """Return whether a dead letter is of a row of a table, and not of a part of one."""
     if table == "chunks" and reason.startswith("not in the folder"):  # a source that was named, and never there
         return False
     return what.startswith((f"{SINGULAR[table]} ", f"{table}.jsonl line ", f"{JSONL[table]}.jsonl line "))
@@ -193,7 +194,7 @@ def question_of(snapshot: Snapshot) -> str:
     entities = snapshot.table("entities", ["name", "layer", "n_mentions"]).to_pylist()
     first = sorted((row for row in entities if row["layer"] == 0), key=lambda row: (-row["n_mentions"], row["name"]))
     text = "\n".join(snapshot.table("chunks", ["text"])["text"].to_pylist()).casefold()
-    names = [row["name"] for row in first if len(row["name"]) >= LEAST_CHARS][:NAMES_TRIED]
+    names = [row["name"] for row in first if len(row["name"]) >= MIN_CHARS][:NAMES_TRIED]
     best = max(names, key=lambda name: len(re.findall(rf"\b{re.escape(name.casefold())}\b", text)))
     return f"{best}?"
 

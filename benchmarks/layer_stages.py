@@ -203,7 +203,7 @@ def make_executor(workers: int) -> Executor:
 
 
 def make_services(lender: QuotaClient, holder: str) -> Services:
-    """Return what clustering asks of a worker."""
+    """Return the services of a worker that clusters."""
     unused: Any = None
     return Services(unused, unused, lambda name: CpuKernels(), unused, len)
 

@@ -35,7 +35,7 @@ from hirag_dist.types import Query
 
 CALLERS = 8
 LOOKS = 40  # during the retrievals
-SETTLING_S = 1.0  # from the first answer of a new snapshot until the one before must have been let go
+SETTLING_S = 1.0  # from the first answer of a new snapshot until the previous one must have been closed
 SWAPPING_S = 30.0
 ENOUGH_GROWTH_MB = 20.0
 
@@ -61,7 +61,7 @@ def main() -> None:
 async def watch(
     service: Served, store: Store, snapshots: tuple[str, str], retrievals: int, swaps: int
 ) -> dict[str, Any]:
-    """Return what grew: first over retrievals alone, then over swaps with retrievals between them."""
+    """Return the growth, first over retrievals alone, then over swaps with retrievals between them."""
     vectors = questions(open_snapshot(store).entity_vectors, 2000)
     asked = [Query(f"What is known of number {at}?", vector=vector) for at, vector in enumerate(vectors)]
     failures: list[str] = []

@@ -1,4 +1,4 @@
-"""What does the ledger cost: storing durably, opening, looking up, compacting?
+"""Cost of the ledger: durable storing, opening, looking up, compacting.
 
 Prints JSON lines. Replies are texts of about 1.5 KB, or with --vectors embeddings of 1,536 floats.
 

@@ -1,4 +1,4 @@
-"""How good, how fast and how repeatable are communities of a million nodes, beside other implementations?
+"""Quality, speed and repeatability of communities of a million nodes, compared with other implementations.
 
 Makes weighted graphs with planted communities, degrees and community sizes heavy-tailed, and prints JSON lines: what
 this project's Leiden takes flat and hierarchical, and what the stages around it take (graph from tables, the community
@@ -175,7 +175,7 @@ def measure(file: Path, only_digest: bool) -> dict[str, Any]:
 
 
 def timed(seconds: dict[str, float], name: str, work: Any) -> Any:
-    """Return what `work` gives, and note how long it took."""
+    """Return the result of `work`, and note its duration."""
     started = time.perf_counter()
     found = work()
     seconds[name] = time.perf_counter() - started
@@ -192,7 +192,7 @@ def modularity(graph: CsrGraph, labels: NDArray[np.int64]) -> float:
 
 
 def connected(graph: CsrGraph, labels: NDArray[np.int64]) -> bool:
-    """Whether each label's nodes hang together by edges among them."""
+    """Return whether the nodes of each label are connected by edges among them."""
     parts = components(within(graph, labels))[labels >= 0]
     return len(np.unique(parts)) == len(np.unique(labels[labels >= 0]))
 

@@ -1,4 +1,4 @@
-"""How much of an allowed rate does the pool use, and how often is it refused?
+"""Share of an allowed rate that the pool uses, and the number of refusals.
 
 For each latency and each kind of limit, calls go through the whole pool (ledger, budget, the openai client) to
 `simulate-llm` in another process, on one process and on Ray with 1, 2 and 4 workers. A JSON line a cell: the achieved

@@ -1,4 +1,4 @@
-"""How many questions does the service answer through gRPC, and what happens when more are asked?
+"""Throughput of the gRPC service, and its behaviour under overload, hot swap and drain.
 
 Query vectors are in the requests, vectors are in memory, clients are processes of their own on the same cores. Prints
 JSON lines for each number of service processes on one port:
@@ -104,7 +104,7 @@ class Load:
         self._settings = settings
 
     def lines(self, parts: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield what was measured."""
+        """Yield the measurements."""
         with self._served() as service:
             self._ask([self._task(service.address, 4, plain=True)])  # warm
             if "closed" in parts:

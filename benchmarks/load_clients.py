@@ -31,7 +31,7 @@ RETRIEVE = f"/{SERVICE_NAME}/Retrieve"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a client process does.
+    """Task of a client process.
 
     Attributes:
         target: gRPC name of the service.
@@ -58,7 +58,7 @@ class Task:
 
 @dataclass
 class Found:
-    """What a client process saw.
+    """Measurements of a client process.
 
     Attributes:
         ms: latency of each answer, and second of the run in which it was due.

@@ -1,4 +1,4 @@
-"""How does memory grow with the corpus, in the driver and in the workers?
+"""Growth of memory with the corpus, in the driver and in the workers.
 
 Builds layer 0 (read, chunk, extract, merge) of 1 k, 10 k and 100 k made-up chunks on Ray, each in a process of its own,
 and prints a JSON line each: the peak memory of the driver and of the largest worker, the tasks, and how many of them
@@ -200,17 +200,17 @@ def build(run: Run, corpus: str) -> dict[str, Dataset]:
 def make_executor(store: Store, executor: str, workers: int) -> Executor:
     """Return an executor whose workers ask a parrot."""
     if executor == "inline":
-        return InlineExecutor(lambda: make_services(store, make_treasury(), ""), IN_FLIGHT)
-    return RayExecutor(partial(make_services, store), make_treasury, workers=workers, in_flight=lambda n: IN_FLIGHT)
+        return InlineExecutor(lambda: make_services(store, make_coordinator(), ""), IN_FLIGHT)
+    return RayExecutor(partial(make_services, store), make_coordinator, workers=workers, in_flight=lambda n: IN_FLIGHT)
 
 
-def make_treasury() -> QuotaCoordinator:
+def make_coordinator() -> QuotaCoordinator:
     """Return a budget that allows as many calls as the tasks in flight can have."""
     return QuotaCoordinator({"parrot": EndpointLimits(None, None, 64)})
 
 
 def make_services(store: Store, lender: QuotaClient, holder: str) -> Services:
-    """Return what a worker lends to the stages: a pool over the parrot, and nothing that embeds or clusters."""
+    """Return the services of a worker: a chat pool over the stand-in model, without embedder and kernels."""
     config = Config()
     ledger = Ledger(store)
     count = counter(config.tokenizer)

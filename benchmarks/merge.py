@@ -173,7 +173,7 @@ def make_executor(workers: int) -> Executor:
 
 
 def make_services(lender: QuotaClient, holder: str) -> Services:
-    """Return what merging asks of a worker: nothing."""
+    """Return the services of a worker that merges: none are used."""
     unused: Any = None
     return Services(unused, unused, unused, unused, len)
 

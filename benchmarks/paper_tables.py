@@ -1,4 +1,4 @@
-"""Which cells of the HiRAG paper's tables come out here, and why the others don't?
+"""Reproduction of the tables of the HiRAG paper, cell by cell, with the reasons for differences.
 
 For the Mix corpus: what its documents count (Table 3), what an index of it and a question to it cost (Table 5), how
 much of the local and global context the bridge holds (Table 7), the sparsity of each layer (Figure 4) and the
@@ -9,8 +9,8 @@ GPT-4o judgements are published. Tables 2 and 4 need data sets and replies that 
     python benchmarks/paper_tables.py FOLDER [--index URI]
 
 FOLDER holds corpus.jsonl (text) and queries.jsonl (query) of UltraDomain's Mix. Without --index one is built with the
-built-in model, in half a minute; such an index tells costs of its own and covers its own summaries: it shows that the
-measures run, not what an LLM's index would have.
+built-in model, in half a minute; such an index shows that the measures run, not the values of an index built with an
+LLM.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Asked:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("--index", help="of the corpus; built anew without it")
+    parser.add_argument("--index", help="of the corpus; without it one is built")
     arguments = parser.parse_args()
     encode = encoding("cl100k_base").encode_ordinary
     with tempfile.TemporaryDirectory() as temporary:
@@ -162,7 +162,7 @@ def cell(table: str, name: str, paper: float | None, ours: float | None, why: st
 
 
 def models(snapshot: Snapshot) -> str:
-    """Return who wrote and embedded an index."""
+    """Return the models that wrote and embedded an index."""
     chat = dict.fromkeys(name for names in snapshot.manifest.build["models"].values() for name in names)
     return f"{', '.join(chat)} and embedded by {snapshot.manifest.embedder}"
 

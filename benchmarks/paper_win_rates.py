@@ -98,7 +98,7 @@ def compare(expected: list[dict[str, Any]], by_row: VerdictTable, aligned: Verdi
 
 
 def by_cell(verdicts: VerdictTable) -> dict[tuple[str, str], JudgingFinding]:
-    """Return what is found by comparison and criterion."""
+    """Return the findings by comparison and criterion."""
     return {(each.pair.name, each.criterion): each for each in findings_of(verdicts)}
 
 
@@ -109,7 +109,7 @@ def percent(rate: Interval, of_first: bool) -> dict[str, float]:
 
 
 def biases(answers: Path, verdicts: VerdictTable) -> Iterator[dict[str, Any]]:
-    """Yield what position and length do to the overall verdicts of each comparison."""
+    """Yield the effect of position and length on the overall verdicts of each comparison."""
     lengths: dict[int, IntVector] = {}
     if answers.is_dir():
         sets = AnswerCollections()

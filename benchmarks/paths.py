@@ -1,8 +1,8 @@
-"""How long do the shortest paths of a question take: ours, and networkit's bidirectional search?
+"""Time of the shortest paths of a question, compared with networkit's bidirectional search.
 
 Question vectors lie near entities; key entities are those that `hirag` retrieval takes. Prints a JSON line: CPU
-milliseconds a question for all its pairs, the same for networkit, how many of its paths are ours (networkit has no rule
-for ties; lengths must agree), and seconds to make networkit's graph, which it needs in memory of its own.
+milliseconds a question for all its pairs, the same for networkit, how many of its paths are equal (networkit has no
+rule for ties; lengths must agree), and seconds to make networkit's graph, which it needs in memory of its own.
 
     python benchmarks/paths.py --index DIR [--questions 40]
 """

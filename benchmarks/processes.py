@@ -1,4 +1,4 @@
-"""What other processes use, as the system counts it, and how to make their files cold."""
+"""Resource use of other processes as the system counts it, and a way to drop their files from the cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Memory:
 
 
 def memory_of(pid: int) -> Memory:
-    """Return what a process uses now. Pages of files are counted as shared although nobody else may map them yet."""
+    """Return the memory of a process. Pages of files are counted as shared even if no other process maps them."""
     sizes: dict[str, int] = {}
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
         name, _, rest = line.partition(":")

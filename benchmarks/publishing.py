@@ -1,10 +1,10 @@
-"""What memory does publishing take, and how long?
+"""Memory and time of publishing.
 
 The parts of a made-up index (`generated.py`) are written as stages leave them, in no order (not counted), and
 published, in a process of its own that looks at itself ten times a second. Prints a JSON line for each case: seconds of
 publishing and those of them in `write_snapshot`, bytes of the snapshot, and the peaks in MB of anonymous memory
-(RssAnon), of pages of files (RssFile) and of shared memory (RssShmem), each for itself. Pages of files stay while
-nobody else needs them.
+(RssAnon), of pages of files (RssFile) and of shared memory (RssShmem), each for itself. Pages of files stay until
+other processes need the memory.
 
     python -m benchmarks.publishing [--entities 100000 1000000] [--folder FOLDER]
 
@@ -103,7 +103,7 @@ def _write(store: Store, name: str, tables: Any) -> list[tuple[str, int]]:
 
 
 def published(place: Path) -> dict[str, Any]:
-    """Publish into an empty index beside; return what it took."""
+    """Publish into a second, empty index and return the cost."""
     noted = Store(str(place)).read_json("parts.json")
 
     def dataset(name: str, schema: pa.Schema) -> Dataset:

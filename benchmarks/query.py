@@ -1,4 +1,4 @@
-"""How long does a retrieval take in process, part by part, at 10 thousand to a million entities? What does it hold?
+"""Time of each part of a retrieval in process, and memory, at 10 thousand to a million entities.
 
 Prints JSON lines, a snapshot at a time:
 
@@ -59,7 +59,7 @@ SIZES = (10_000, 100_000, 1_000_000)
 LITE_UP_TO = 100_000
 WARM_UP = 40  # questions that are asked before the measured ones, and are none of them
 PERCENTILES = (50, 95, 99)
-BASELINE_COUNT = 60  # questions that the baseline is asked, and the engine beside it
+BASELINE_COUNT = 60  # questions for the baseline, and for the engine in the same run
 
 
 def main() -> None:
@@ -177,7 +177,7 @@ def _holding(own: dict[str, Any], n_processes: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _copied(index: str, backend: str) -> Iterator[str]:
-    """Lend the index, for Milvus Lite a copy by links: it writes beside what it serves."""
+    """Yield the index; for Milvus Lite a copy by links, because it writes into the index folder."""
     if backend != "milvus-lite":
         yield index
         return
@@ -205,13 +205,13 @@ def _milvus(backend: str, uri: str | None) -> Iterator[dict[str, Any] | None]:
     with tempfile.TemporaryDirectory() as folder:
         server = milvus.MilvusServer()
         server.set_base_dir(folder)
-        server.config.set("proxy_port", 0)  # else it takes its default beside the one given
+        server.config.set("proxy_port", 0)  # otherwise it opens its default port too
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             server.listen_port = free.getsockname()[1]
         try:
             server.start()
-        except (TimeoutError, RuntimeError) as error:  # two servers at once share ports, whatever they are told
+        except (TimeoutError, RuntimeError) as error:  # two servers at once share ports in spite of their settings
             print(f"no Milvus server: {error}", file=sys.stderr)
             server.stop()
             yield None

@@ -1,4 +1,4 @@
-"""How much of the true nearest does each vector index find, how fast, and at what price of filling?
+"""Recall, speed and build time of each vector index.
 
 Prints a JSON line for each set of vectors, index and filter: recall@20 against brute force in float64, and
 milliseconds of one search alone and of 16 together.
@@ -6,7 +6,8 @@ milliseconds of one search alone and of 16 together.
     python benchmarks/recall.py [--rows 10000 100000] [--index DIR --questions FILE] [--vectors memory milvus-lite]
         [--uri http://127.0.0.1:19530] [--kinds auto flat hnsw] [--breadths 64 512]
 
-Without --uri no server is asked; `milvus-server` of the wheel `milvus` 2.3.5 starts one (docs/vectors.md).
+Without --uri no server is asked; `milvus-server` of the wheel `milvus` 2.3.5 starts one
+(docs/how-to/choose-vector-search.md).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ TOGETHER = 16
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", nargs="*", type=int, default=[10_000])
-    parser.add_argument("--index", help="a real index beside the generated vectors; Milvus Lite writes into its folder")
+    parser.add_argument("--index", help="an index to measure too; Milvus Lite writes into its folder")
     parser.add_argument("--questions", help="JSONL with `query`, for --index")
     parser.add_argument("--vectors", nargs="+", default=["memory", "milvus-lite"])
     parser.add_argument("--uri", help="of a Milvus server")
@@ -107,7 +108,7 @@ async def _measured(
 
 
 def _drop(snapshot: Snapshot, uri: object) -> None:
-    """Drop the collection, so that the next index is built anew."""
+    """Drop the collection, so that the next index is built from scratch."""
     client = MilvusClient(str(uri or Path(str(snapshot.store.local)) / "milvus" / "milvus.db"))
     client.drop_collection(collection_name(snapshot.manifest.snapshot_id))
     client.close()

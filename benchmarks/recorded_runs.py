@@ -1,13 +1,14 @@
-"""What real models once said of a corpus, through the whole pipeline: is all of it in the index, and nothing else?
+"""Completeness of an index that is built from the recorded replies of real models.
 
-Each set is indexed by `hirag-dist index` with the configuration that is written beside the index (docs/recorded.md):
-extraction is replayed, summaries and reports come from the built-in model. The recording is also parsed by a few plain
-lines, as the tool did that made it, and both are compared by normalised names and pairs of names.
+Each set is indexed by `hirag-dist index` with the configuration that is written next to the index
+(docs/how-to/replay-recordings.md):
+extraction is replayed, summaries and reports come from the built-in model. The recording is also parsed in a few plain
+lines, as its own tool does, and both are compared by normalised names and pairs of names.
 
     python benchmarks/recorded_runs.py DATA [--sets NAME…] [--index DIR] [--fallback]
 
 DATA is a folder of the recorded sets. One JSON line a set: chunks and recorded replies, entities and relations of the
-recording beside those of layer 0, what is in one alone, layers, communities, dead letters by reason, the bill by model,
+recording and of layer 0, the differences, layers, communities, dead letters by reason, the bill by model,
 seconds. --index keeps the indexes (and their ledgers: a second run asks nothing). --fallback has the built-in model
 asked where nothing was recorded; without it that is a dead letter.
 """
@@ -147,13 +148,13 @@ def graph_of(snapshot: Snapshot) -> Graph:
 
 
 def differences(what: str, recorded: set[Any], kept: set[Any]) -> dict[str, Any]:
-    """Return what only one of the two holds, and some of it."""
+    """Return the counts of items in only one of the two, with examples."""
     sides = {"recording": recorded - kept, "index": kept - recorded}
     return {f"{what}_only_in_{side}": [len(some), *sorted(some)[:SHOWN]] for side, some in sides.items() if some}
 
 
 def bill(usage: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return calls and tokens by role and model: what was recorded, and what the built-in model made beside it."""
+    """Return calls and tokens by role and model: of the recording, and of the built-in model in addition."""
     found: dict[str, Counter[str]] = {}
     for row in usage:
         found.setdefault(f"{row['role']} by {row['model']}", Counter()).update(
@@ -178,7 +179,7 @@ def _graph(names: Iterator[str] | list[str], pairs: Sequence[tuple[str, str]]) -
 
 
 def nano_graph(replies: list[str]) -> Graph:
-    """Return what replies in nano-graphrag's form name, read as its own parser does."""
+    """Return the entities and relations of replies in nano-graphrag's form, parsed as by nano-graphrag."""
     names: list[str] = []
     pairs: list[tuple[str, str]] = []
     for reply in replies:

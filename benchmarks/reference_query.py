@@ -40,7 +40,7 @@ class ReferenceQuery:
 
     Args:
         snapshot: what is asked.
-        count_tokens: of a text; asked anew each time, as the reference does.
+        count_tokens: of a text; called each time, as the reference does.
     """
 
     def __init__(self, snapshot: Snapshot, count_tokens: Callable[[str], int]) -> None:

@@ -1,12 +1,12 @@
-"""Does the scheduler hold at 1,000 workers?
+"""Behaviour of the scheduler at 1,000 workers.
 
-Simulates builds in virtual time: the program's own treasury, desks, callers, actor and splitting; workers, network
-and endpoint as models (`simulated_cluster.py` says what is what). Each line is a case: wall over T_min, 429s, calls
-paid twice, messages to the treasury and the CPU of its code, fairness among workers. The treasury's process is taken to
-need `--handling-us` for a message beside its code: what a Ray actor needs (`grants.py`, `a call each`).
+Simulates builds in virtual time: the real quota coordinator, its clients, retries, actor and partitioning; models of
+workers, network and endpoint (see `simulated_cluster.py`). Each line is a case: wall over T_min, 429s, calls paid
+twice, messages to the coordinator and the CPU of its code, fairness among workers. The coordinator's process is assumed
+to need `--handling-us` for a message in addition to its code: what a Ray actor needs (`grants.py`, `a call each`).
 
     python -m benchmarks.scheduler [--cases NAME …] [--workers 4 100 1000] [--calls-a-worker 100]
-    python -m benchmarks.scheduler --like cluster.jsonl       # the cases of `cluster.py`, to hold one against the other
+    python -m benchmarks.scheduler --like cluster.jsonl       # the cases of `cluster.py`, for a comparison
 """
 
 from __future__ import annotations
@@ -62,15 +62,20 @@ def setup_of(values: dict[str, Any]) -> Setup:
     return Setup(**{each.name: values[each.name] for each in fields(Setup) if each.name in values})
 
 
-def compare(told: dict[str, Any], setup: Setup) -> None:
-    """Print what is simulated of a run beside what was measured."""
+def compare(measured: dict[str, Any], setup: Setup) -> None:
+    """Print the simulated figures of a run next to the measured ones."""
     outcome = run(simulate(setup))
-    measured = told["wall_s"]
-    line = {"benchmark": "scheduler", "like": told["case"], "workers": setup.workers, "t_min_s": told["t_min_s"]}
-    line |= {"measured_wall_s": measured, "simulated_wall_s": round(outcome.wall_s, 2)}
-    line |= {"simulated_over_measured": round(outcome.wall_s / measured, 3)}
+    wall_s = measured["wall_s"]
+    line = {
+        "benchmark": "scheduler",
+        "like": measured["case"],
+        "workers": setup.workers,
+        "t_min_s": measured["t_min_s"],
+    }
+    line |= {"measured_wall_s": wall_s, "simulated_wall_s": round(outcome.wall_s, 2)}
+    line |= {"simulated_over_measured": round(outcome.wall_s / wall_s, 3)}
     for name, simulated in (("rate_limited", outcome.refused), ("asks", outcome.asks), ("tells", outcome.tells)):
-        line |= {f"measured_{name}": told[name], f"simulated_{name}": simulated}
+        line |= {f"measured_{name}": measured[name], f"simulated_{name}": simulated}
     print(json.dumps(line), flush=True)
 
 

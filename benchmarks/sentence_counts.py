@@ -22,7 +22,7 @@ from hirag_dist.evaluation.claims_report import claim_results
 from hirag_dist.evaluation.verdict_records import read_verdicts
 
 _ENDS = re.compile(r"(?<=[.!?])\s+|\n+")
-_LEAST_WORDS = 3
+_MIN_WORDS = 3
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     counts = ClaimCounts()
     for method, answers in sets.answers.items():
         for question, answer in answers.items():
-            counts.add(method, question, [part for part in _ENDS.split(answer) if len(part.split()) >= _LEAST_WORDS])
+            counts.add(method, question, [part for part in _ENDS.split(answer) if len(part.split()) >= _MIN_WORDS])
     verdicts = read_verdicts([str(data / "mix_judgements" / "judgements.jsonl")]).verdicts
     for row in claim_results(counts, verdicts)["agreement"]:
         shown = row | {"rate": None if row["rate"] is None else round(row["rate"], 4)}

@@ -1,10 +1,10 @@
-"""A cluster in virtual time: the program's own treasury, desks, callers and splitting; the rest is a model.
+"""A cluster in virtual time: the real quota coordinator, its clients, retries and partitioning; the rest is a model.
 
 Real are `llm.limits.coordinator`, `llm.limits.worker`, `llm.limits.client`, `llm.retry`, `llm.limits.adaptive`,
-`execution.partitioning`, the actor's knowledge of who lives (`execution.ray.quota_actor.QuotaActor`) and
-`simulate-llm`'s limits. A model are: time, the network, the time that Ray's actor takes for a message, the endpoint's
-latency, deaths, and the driver's choice of a worker (the least busy with room, as `execution.ray.worker_pool.Crew` has
-it).
+`execution.partitioning`, the actor's detection of dead workers (`execution.ray.quota_actor.QuotaActor`) and
+`simulate-llm`'s limits. Models replace time, the network, the time that Ray's actor takes for a message, the endpoint's
+latency, deaths, and the driver's choice of a worker (the least busy with room, as
+`execution.ray.worker_pool.WorkerPool` has it).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from benchmarks.simulated_parts import Endpoint, Life, Line, SimulatedCrew, TimedTreasury
+from benchmarks.simulated_parts import Endpoint, Life, Line, SimulatedWorkerPool, TimedCoordinator
 from benchmarks.simulated_setup import Fate, Outcome, Setup, jain, least_s
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.dataset import Dataset, DatasetPart
@@ -45,7 +45,7 @@ class _Target:
     weight: float = 1.0
 
     def max_use(self, call: Call[int, None]) -> tuple[int, float]:
-        """Return what the call uses at most."""
+        """Return the largest use of the call: tokens and USD."""
         return call.tokens, 0.0
 
     async def send(self, call: Call[int, None]) -> CallReply[None]:
@@ -60,13 +60,13 @@ class _Target:
 
 @dataclass(slots=True)
 class Cluster:
-    """Driver, workers, treasury and endpoint of one run."""
+    """Driver, workers, quota coordinator and endpoint of one run."""
 
     setup: Setup
     fate: Fate
     endpoint: Endpoint
     line: Line
-    crew: SimulatedCrew
+    crew: SimulatedWorkerPool
     stored: set[tuple[int, int]] = field(default_factory=set)
     given: Counter[int] = field(default_factory=Counter)
     died: set[int] = field(default_factory=set)
@@ -148,10 +148,10 @@ async def simulate(setup: Setup) -> Outcome:
     fate = Fate.drawn(setup)
     loop = asyncio.get_running_loop()
     allowance = EndpointLimits(setup.rpm, setup.tpm, setup.max_concurrent, setup.burst_s)
-    treasury = TimedTreasury({ENDPOINT: allowance}, clock=loop.time)
+    coordinator = TimedCoordinator({ENDPOINT: allowance}, clock=loop.time)
     endpoint = Endpoint(setup, fate)
-    line = Line(QuotaActor(lambda: treasury), setup)
-    cluster = Cluster(setup, fate, endpoint, line, SimulatedCrew(setup.workers, line))
+    line = Line(QuotaActor(lambda: coordinator), setup)
+    cluster = Cluster(setup, fate, endpoint, line, SimulatedWorkerPool(setup.workers, line))
     bound_s, by = least_s(setup, fate)
     rng = random.Random(f"{setup.seed}/deaths")
     victims = [(rng.uniform(0.0, 0.8 * bound_s), rng.randrange(setup.workers)) for _ in range(setup.deaths)]
@@ -177,7 +177,7 @@ async def simulate(setup: Setup) -> Outcome:
         tells=line.tells,
         peak_messages=max(line.by_second.values(), default=0),
         backlog_s=line.backlog_s,
-        treasury_s=treasury.cpu_s,
+        coordinator_s=coordinator.cpu_s,
         fairness=jain(calls),
         deaths=len(cluster.died),
     )

@@ -1,4 +1,4 @@
-"""The models of a simulated cluster: endpoint, the wire to the treasury, a worker's life; and the timed treasury."""
+"""Models of a simulated cluster: endpoint, network, life of a worker; and the coordinator with its CPU time."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _IN_HAND_S = 0.5  # a loan may be used so much later than it was lent
 _NEVER_RETRIED = RetryPolicy(outage_timeout_s=math.inf)
 
 
-class TimedTreasury(QuotaCoordinator):
-    """The treasury, and how much CPU its code took."""
+class TimedCoordinator(QuotaCoordinator):
+    """The quota coordinator with the CPU time of its code."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -103,7 +103,7 @@ class Endpoint:
 
 
 class Line:
-    """The treasury's actor at the end of a wire, one message after another."""
+    """The coordinator's actor behind a network, which handles one message after another."""
 
     def __init__(self, actor: QuotaActor, setup: Setup) -> None:
         self.actor, self._setup = actor, setup
@@ -174,13 +174,13 @@ class Life:
         return answer
 
 
-class SimulatedCrew:
-    """Who is there; the choice of the least busy is the program's."""
+class SimulatedWorkerPool:
+    """The workers that are alive; the choice of the least busy one is that of hirag_dist."""
 
     def __init__(self, count: int, line: Line) -> None:
         self.lives = [Life(number, 0, line) for number in range(count)]
         self.gone: set[int] = set()
 
     def least_busy(self, load: Mapping[int, int], room: int) -> int | None:
-        """As `Crew.least_busy`."""
+        """Return the worker that `WorkerPool.least_busy` would choose."""
         return least_busy((number for number in range(len(self.lives)) if number not in self.gone), load, room)

@@ -1,4 +1,4 @@
-"""What is simulated of a cluster, and what comes of it: setups, the fate of every call, bounds, outcomes."""
+"""Set-ups, drawn calls, bounds and outcomes of simulated clusters."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Setup:
         chunks: rows of the stage that calls; each makes `calls_a_chunk`, one after the other.
         input_tokens, output_tokens: of a call; replies are lognormal around the second with `spread`, as latencies are.
         rpm, tpm, max_concurrent: of the endpoint, known to the configuration; None for no limit.
-        burst_s: for how long the treasury keeps what was not used; half a second more and the endpoint has enough.
+        burst_s: for how long the coordinator keeps unused quota; the endpoint keeps half a second more.
         latency_s: median of a call.
         spread: standard deviation of the logarithm of latency and of reply length.
         stragglers: share of calls that take `straggler_times` as long.
         deaths: workers that die, at times drawn over the first four fifths of T_min.
         noticed_s: until the driver knows of a death; away_s: until the worker is there again, from then on.
-        message_s: one way, between a worker and the treasury.
-        handling_s: the treasury's process for each message, Ray's part of it; one after the other.
-        store_s: until a reply is durable. task_s: of a task beside its calls.
+        message_s: one way, between a worker and the coordinator.
+        handling_s: of the coordinator's process for each message, Ray's part of it; one after the other.
+        store_s: until a reply is durable. task_s: of a task without its calls.
         tasks_in_flight: tasks that a worker holds; None as the program chooses.
     """
 
@@ -63,7 +63,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What a call would take, drawn before anything begins, so that it is the same for any number of workers."""
+    """Duration of each call, drawn in advance, so that it is the same for any number of workers."""
 
     latency_s: np.ndarray
     output_tokens: np.ndarray
@@ -81,19 +81,19 @@ class Fate:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to.
+    """Outcome of a run.
 
     Attributes:
         wall_s: virtual seconds.
         bound_s: T_min: no schedule within the limits could be faster. by: the limit that says so.
-        longest_s: the chunk whose calls, one after another, take longest; who does not know which it is may begin it
-            last, and take T_min and this (Graham's bound of list scheduling).
+        longest_s: the chunk whose calls, one after another, take longest; a scheduler that does not know it may start
+            it last, and take T_min plus this (Graham's bound of list scheduling).
         calls: answered; paid_again: of those, answered again since the worker died before it stored the first reply.
         stored: replies that are kept, one of each call.
         refused: 429s. peak_minute: most calls let in within 60 s, over rpm; None where there is none.
-        asks, tells: messages to the treasury. peak_messages: in one second, at most.
-        backlog_s: longest that a message stood in the treasury's line.
-        treasury_s: real CPU seconds of the treasury's own code in this process.
+        asks, tells: requests and reports to the coordinator. peak_messages: in one second, at most.
+        backlog_s: longest time that a message waited in the coordinator's queue.
+        coordinator_s: real CPU seconds of the coordinator's code in this process.
         fairness: Jain's index of the calls that workers were given which never died; 1 is equal shares.
     """
 
@@ -110,7 +110,7 @@ class Outcome:
     tells: int
     peak_messages: int
     backlog_s: float
-    treasury_s: float
+    coordinator_s: float
     fairness: float
     deaths: int
 
@@ -131,18 +131,18 @@ class Outcome:
             "asks_per_s": round(self.asks / self.wall_s, 1),
             "tells_per_s": round(self.tells / self.wall_s, 1),
             "peak_messages_per_s": self.peak_messages,
-            "treasury_backlog_ms": round(self.backlog_s * 1000, 2),
-            "treasury_code_us_per_message": round(self.treasury_s / max(messages, 1) * 1e6, 1),
-            "treasury_code_share": round(self.treasury_s / self.wall_s, 4),
+            "coordinator_backlog_ms": round(self.backlog_s * 1000, 2),
+            "coordinator_code_us_per_message": round(self.coordinator_s / max(messages, 1) * 1e6, 1),
+            "coordinator_code_share": round(self.coordinator_s / self.wall_s, 4),
             "fairness": round(self.fairness, 4),
             "deaths": self.deaths,
         }
 
 
 def least_s(setup: Setup, fate: Fate) -> tuple[float, str]:
-    """Return (T_min, what says so): the seconds that the endpoint's limits, or the slowest chunk, make it take.
+    """Return T_min in seconds, and the limit, or the slowest chunk, that determines it.
 
-    A rate begins with what was saved up while nobody called, `saved_s` of it.
+    A rate begins with the quota of `saved_s` seconds, saved while no call was made.
     """
     calls = setup.chunks * setup.calls_a_chunk
     saved_s = min(setup.burst_s, 1.0)

@@ -1,4 +1,4 @@
-"""How many calls a second does `simulate-llm` answer, and what does one cost it?
+"""Throughput of `simulate-llm`, and its CPU cost of a call.
 
 Asks over loopback at zero latency, with extraction prompts and with texts to embed, made from INPUT (the sample
 corpus), and prints a JSON line for each kind, cold (the model works) and warm (the replies are remembered): calls a

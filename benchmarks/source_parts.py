@@ -1,6 +1,6 @@
-"""What does each part of the ranking of sources bring? Recall of gold passages with parts left out or changed.
+"""Contribution of each part of the ranking of sources: recall of gold passages with parts omitted or changed.
 
-Every question is asked once, in mode `hirag`; what it names and what was retrieved for it is then ranked anew by each
+Every question is asked once, in mode `hirag`; its named and retrieved items are then ranked by each
 variant, over the index's own graph. The variant that changes nothing must give the engine's sources in the engine's
 order, or the benchmark stops. The figures are those of `source_ranking.py`, and the differences to that variant have a
 paired bootstrap interval over questions.
@@ -18,7 +18,7 @@ FOLDER and DIR are those of `source_ranking.py`. A SPEC is `as-is`, or has any o
     ways=down                             over relations: down, or both, to summaries too
     order=walk                            of chunks: walk, or fused with the order by vector (reciprocal ranks)
 
-Questions of type Single are a set of their own, as there. Without --variants, those of docs/sources.md are measured.
+Questions of type Single are a set of their own, as there. Without --variants, those of the documentation are measured.
 """
 
 from __future__ import annotations

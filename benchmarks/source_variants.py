@@ -1,7 +1,7 @@
 """Ways to rank the sources of a question: the product's, with its parts left out and its numbers open.
 
-`core.retrieval.source_ranking` and `core.graph.pagerank` hold their numbers as constants, compiled in; this says the
-same once more, slower.
+`core.retrieval.source_ranking` and `core.graph.pagerank` hold their numbers as constants, compiled in; this is a
+slower copy with open constants.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Found:
-    """What there is to start from for a question: rows, and their scores, of which the best come first.
+    """Starting points of a question: rows with their scores, best first.
 
     Attributes:
         names: entities that it names.
@@ -133,7 +133,7 @@ def exact_walk(ways: WalkGraph, nodes: IntVector, shares: FloatVector, restart: 
 
 
 def fused(orders: Sequence[Sequence[int]]) -> list[int]:
-    """Return what is in some orders by the sum of 1 / (`RANK_OFFSET` + rank), ties by row.
+    """Return the union of some orders by the sum of 1 / (`RANK_OFFSET` + rank), ties by row.
 
     >>> fused([[7, 8, 9], [9, 7]])
     [7, 9, 8]

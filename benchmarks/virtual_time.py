@@ -46,10 +46,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine gives, run to its end in virtual time.
+    """Run a coroutine to its end in virtual time and return its result.
 
     Raises:
-        Stuck: it waits for what never comes.
+        Stuck: it waits for an event that never comes.
     """
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)

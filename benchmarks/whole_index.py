@@ -1,4 +1,4 @@
-"""How close to its lower bound is the wall time of a whole index, where an endpoint's limits decide it?
+"""Wall time of a whole index against its lower bound, under limits of the endpoint.
 
 Builds INPUT against `simulate-llm` in another process under one limit at a time (the pool knows it), all cases at the
 same time since they mostly wait. A JSON line a case: wall seconds, calls, tokens, 429s and

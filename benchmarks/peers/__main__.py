@@ -1,12 +1,12 @@
-"""hirag-dist beside other graph-RAG packages: one corpus, one simulated endpoint, one table.
+"""Comparison of hirag-dist with other graph-RAG packages: one corpus, one simulated endpoint, one table.
 
     python -m benchmarks.peers --corpus CORPUS.jsonl --questions QUESTIONS.jsonl [--fraction 0.1] [--peers all]
         --out DIR [--reference CHECKOUT]
 
 Each package gets an environment of its own at first use (pip; kept under --cache), a fresh endpoint in a process of its
 own, and a process for each phase: index, then questions. One package at a time. Prints a JSON line a package, and keeps
-them in DIR/rows.jsonl with DIR/table.md; a package that is done is not run again, one that failed is. docs/peers.md
-says what the columns are and what they do not show.
+them in DIR/rows.jsonl with DIR/table.md; a package that is done is not run again, one that failed is.
+docs/research/peers.md describes the columns and their limits.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def with_row(rows: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, 
 
 
 def is_done(rows: list[dict[str, Any]], name: str, digest: str) -> bool:
-    """Say whether a package has a row for these documents and questions that did not fail."""
+    """Return whether a package has a row for these documents and questions that did not fail."""
     return any(row["peer"] == name and row["digest"] == digest and "failed" not in row for row in rows)
 
 
@@ -102,7 +102,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--corpus", type=Path, required=True, help="JSON lines with a field `text`")
     parser.add_argument(
-        "--questions", type=Path, help="JSON lines with `query`; default: queries.jsonl beside the corpus"
+        "--questions", type=Path, help="JSON lines with `query`; default: queries.jsonl in the folder of the corpus"
     )
     parser.add_argument("--fraction", type=float, default=1.0, help="share of the documents, from the first on")
     parser.add_argument("--peers", nargs="+", default=["all"], choices=["all", *PEERS], metavar="PEER")

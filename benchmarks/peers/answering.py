@@ -1,8 +1,8 @@
-"""The built-in model for prompts of other packages: what it finds, in the form that the prompt asks for.
+"""The built-in model for prompts of other packages, with replies in the form that each prompt asks for.
 
-Each package brings its own prompts. They are read by `asking.py`; the work is put to the built-in model in our own
-prompts, so that the same text yields the same entities and relations whoever asks; and its reply is written in the
-form that the asker parses. Prompts of hirag-dist go to the model as they are.
+Each package brings its own prompts. They are read by `asking.py`; the built-in model gets them as prompts of
+hirag_dist, so that the same text yields the same entities and relations for every package; and its reply is written in
+the form that the package parses. Prompts of hirag-dist go to the model as they are.
 """
 
 from __future__ import annotations

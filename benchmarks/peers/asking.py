@@ -105,7 +105,7 @@ Wanted = Extraction | Cluster | Description | Report | Keywords | Question | Fix
 
 
 def wanted(messages: Sequence[Message]) -> Wanted | None:
-    """Return what a conversation of another package asks for, or None for words that are not known."""
+    """Return the request in a conversation of another package, or None if it is not recognised."""
     system = "\n".join(each.content for each in messages if each.role == "system")
     asked = [each.content for each in messages if each.role == "user"]
     if not asked:

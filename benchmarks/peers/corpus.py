@@ -1,4 +1,4 @@
-"""Which documents and questions a run is about."""
+"""Documents and questions of a run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Corpus:
     digest: str
 
     def figures(self) -> dict[str, Any]:
-        """Return what a row says of it."""
+        """Return the figures of the corpus in a row."""
         return {"corpus": self.name, "documents": self.n_documents, "tokens": self.n_tokens, "digest": self.digest}
 
     def parts(self) -> dict[str, list[str]]:

@@ -37,7 +37,7 @@ def python_of(name: str, cache: Path) -> Path:
     """Return the interpreter of a package's environment; make it where it is not there or its requirements changed.
 
     Raises:
-        EnvironmentFailed: pip failed; what it said is in the log beside the environment.
+        EnvironmentFailed: pip failed; its output is in the log next to the environment.
     """
     requirements = REQUIREMENTS / f"{name}.txt"
     folder = cache / f"{name}-{fingerprint(requirements)}"
@@ -55,7 +55,7 @@ def python_of(name: str, cache: Path) -> Path:
 
 
 def fingerprint(requirements: Path) -> str:
-    """Return what changes with a requirements file and with the Python that installs it."""
+    """Return a hash of a requirements file and the Python that installs it."""
     version = ".".join(map(str, sys.version_info[:3]))
     return hashlib.sha256(f"{version}\n".encode() + requirements.read_bytes()).hexdigest()[:12]
 
@@ -71,7 +71,7 @@ def versions(python: Path) -> dict[str, str]:
 
 
 def variables(base_url: str, cache: Path, checkout: str = "") -> dict[str, str]:
-    """Return a worker's environment: no keys or settings of whoever runs this, bytecode kept, the endpoint named."""
+    """Return a worker's environment: no keys or settings of the user, bytecode kept, the endpoint set."""
     kept = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
     home = cache / "home"
     home.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What is asked of a package, and what an adapter has to offer. Read in every environment: standard library only."""
+"""Job of a package, and the interface of an adapter. Imported in every environment: standard library only."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Adapter(Protocol):
         """Return an answer."""
 
     async def context(self, question: str) -> str:
-        """Return what would be shown to the model that answers."""
+        """Return the context that the answering model would get."""
 
     async def close(self) -> None:
-        """Let go of what `open` holds."""
+        """Release the resources of `open`."""

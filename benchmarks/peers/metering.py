@@ -1,10 +1,10 @@
-"""What a command costs with all its processes: CPU seconds, peak memory, and how busy the machine was besides.
+"""Cost of a command with all its processes: CPU seconds, peak memory, and the other load of the machine.
 
 CPU is what the system counted for every process that was waited for: the command's, its children's, and those that it
-left behind, which become this process's children (`PR_SET_CHILD_SUBREAPER`) and are ended. Who ignores SIGCHLD waits
-for nobody, and the system forgets what its children used; so each process is also read while it runs, and the larger
-of both sums counts. Memory is sampled: the proportional set sizes (PSS) of all processes of the tree, which add up
-without counting shared pages twice. Linux only.
+left behind, which become this process's children (`PR_SET_CHILD_SUBREAPER`) and are ended. A process that ignores
+SIGCHLD does not wait, and the system forgets the use of its children; so each process is also read while it runs, and
+the larger of both sums counts. Memory is sampled: the proportional set sizes (PSS) of all processes of the tree, which
+add up without counting shared pages twice. Linux only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a command cost.
+    """Cost of a command.
 
     Attributes:
         returncode: of the command; None where it was ended because its time was up.

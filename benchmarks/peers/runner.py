@@ -62,7 +62,7 @@ class PeerFailed(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for all packages of a run.
+    """Settings of all packages of a run.
 
     Attributes:
         out: folder of rows, logs and indexes.
@@ -112,7 +112,7 @@ def _version(peer: Peer) -> str:
 
 
 def _fairness(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return what makes a row no fair one: a package that understood nothing is quick."""
+    """Return the reasons why a row is not comparable: a package that understood nothing is quick."""
     if not row["sizes"].get("entities") or not row["sizes"].get("relations"):
         return {"failed": "the graph is empty: the endpoint's replies were not understood"}
     if row["index"]["errors"] or row["query"]["errors"]:
@@ -207,7 +207,7 @@ class _Endpoint:
 
 @contextmanager
 def _endpoint(folder: Path, dim: int) -> Iterator[_Endpoint]:
-    """Run an endpoint that has answered nobody before."""
+    """Run a fresh endpoint."""
     command = [sys.executable, "-m", "benchmarks.peers.endpoint", "--dim", str(dim)]
     env = os.environ | {"PYTHONPATH": str(environments.ROOT)}
     with (
@@ -225,7 +225,7 @@ def _endpoint(folder: Path, dim: int) -> Iterator[_Endpoint]:
 
 
 def _difference(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> dict[str, int]:
-    """Return what the endpoint counted in a phase: calls and tokens of chat, calls, texts and tokens of embeddings."""
+    """Return the endpoint's counts of a phase: calls and tokens of chat, calls, texts and tokens of embeddings."""
 
     def used(path: str, count: str) -> int:
         return int(after[path][count] - before[path][count])

@@ -14,7 +14,7 @@ _NONE = "–"
 
 
 def _at(*keys: str, scale: float = 1.0, form: str = ",.0f") -> Callable[[Row], str]:
-    """Return what writes a figure of a row; a dash where the row has none."""
+    """Return a formatter of one figure of a row; a dash stands for a missing one."""
 
     def write(row: Row) -> str:
         value = figure(row, *keys)

@@ -57,7 +57,7 @@ async def _queried(module: Any, job: Job) -> dict[str, Any]:
 
 
 async def alone(ask: Ask, questions: Sequence[str]) -> dict[str, Any]:
-    """Return what a question costs when nobody else asks: milliseconds, and what came: mean length, empty replies."""
+    """Return the latency of sequential questions in milliseconds, the mean length of replies and the empty ones."""
     times: list[float] = []
     empty = chars = 0
     cpu = time.process_time()

@@ -159,7 +159,7 @@ def test_a_probe_sees_what_calls_itself_a_worker() -> None:
         while all(pid != processes[0].pid for _, pid, _ in Probe().usage()):  # until bash has become it
             assert time.monotonic() < give_up_at
         found = {pid: use for (_, pid, _), use in Probe().usage().items()}
-        assert found[processes[0].pid][0] == "treasury"
+        assert found[processes[0].pid][0] == "coordinator"
         assert processes[1].pid not in found
     finally:
         for process in processes:

@@ -28,6 +28,8 @@ from hirag_dist.storage.store import Store
 VISITS = pa.schema([pa.field("cell", pa.int64(), nullable=False), pa.field("at", pa.int32(), nullable=False)])
 CELLS = pa.schema([pa.field("cell", pa.int64(), nullable=False), pa.field("name", pa.string(), nullable=False)])
 RULES = pa.schema([pa.field("rule", pa.string(), nullable=False)])
+
+
 def for_task(context: CallContext) -> Any:
     return SimpleNamespace(catch_up=no_other_workers, close=no_other_workers, context=context)
 

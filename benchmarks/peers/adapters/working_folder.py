@@ -1,4 +1,4 @@
-"""What nano-graphrag and the HiRAG reference, which grew out of it, have in common: a working folder, and `aquery`."""
+"""Common part of nano-graphrag and the HiRAG reference, which is derived from it: a working folder, and `aquery`."""
 
 from __future__ import annotations
 

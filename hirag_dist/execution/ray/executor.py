@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.ray.cluster import check_gpus, count_cpus, start
-from hirag_dist.execution.ray.quota_actor import QuotaActor
+from hirag_dist.execution.ray.quota_actor import ACTOR_PREFIX, QuotaActor
 from hirag_dist.execution.ray.resident_shards import RayResidentShards
 from hirag_dist.execution.ray.worker_pool import LOST, GpuWorkers, PoolLease, WorkerPool
 from hirag_dist.execution.ray.workers import MakeServices, actor
@@ -72,7 +72,7 @@ class RayExecutor:
                 raise
         count = workers or max(1, count_cpus(beside_gpus=on_gpu))
         self._in_flight = in_flight(count)
-        name = f"treasury-{uuid.uuid4().hex}"  # workers look it up by name: a handle would tie their restart to us
+        name = f"{ACTOR_PREFIX}{uuid.uuid4().hex}"  # workers look the actor up by name, to restart without this process
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._treasury = (  # lives as we do, and is not started again: what was spent would be forgotten
             actor(QuotaActor, max_restarts=0)

@@ -14,6 +14,8 @@ from hirag_dist.execution.ray.cluster import last_line
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import Lease, LeaseAdjustment, LeaseDemand, UsageReport, WorkerUsage
 
+ACTOR_PREFIX = "quota-coordinator-"  # of the names under which workers find the actor
+
 
 class RemoteQuotaCoordinator:
     """The cluster's one treasury, asked from a worker. Implements `llm.limits.client.Lender`."""
