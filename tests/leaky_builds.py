@@ -26,7 +26,7 @@ from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import Answer, ChatReply, ChatRequest, Retrieval
-from hirag_dist.wire.convert import answer_to_proto, retrieval_to_proto
+from hirag_dist.wire.convert_results import answer_to_proto, retrieval_to_proto
 from tests.labelled_builds import build
 from tests.toy_builds import Bench, between, members, task_of
 

@@ -1,10 +1,10 @@
-"""Clients of a running query service. Importing this brings gRPC and numpy, none of the engine.
+"""Clients of a running query service. They import gRPC and numpy, but no module of the engine.
 
 >>> with HiragClient("127.0.0.1:50051") as client:  # doctest: +SKIP
 ...     print(client.answer("Who built the lighthouse?").text)
 
-What the service raises is raised here, as the classes of `hirag_dist.errors` and those of this package that only a
-service knows, all of them a `ServiceError`.
+Errors of the service are raised here with the same classes: those of `hirag_dist.errors`, and those of this package
+for errors that only a service has, which are all a `ServiceError`.
 """
 
 from hirag_dist.client.asynchronous import AsyncHiragClient

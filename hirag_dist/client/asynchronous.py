@@ -1,4 +1,4 @@
-"""The client for asyncio code."""
+"""The asynchronous client."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hirag_dist.client.common import (
     SERVICE_NAME,
     AnswerReader,
+    CallArguments,
     CallOptions,
     ClientOptions,
     closed_early,
@@ -25,29 +26,31 @@ from hirag_dist.client.common import (
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
-from hirag_dist.wire.convert import info_from_proto, level_from_proto, retrieval_from_proto
+from hirag_dist.wire.convert_results import info_from_proto, level_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN
 
 
 class AsyncHiragClient:
-    """Asks a running service from one event loop; usable as an asynchronous context manager.
+    """Client of a running service in one event loop; usable as an asynchronous context manager.
 
-    Every call takes what `CallOptions` names. It raises what the service raised: `InvalidQuery`, `ModelUnavailable`,
-    `Unauthenticated`, …; `ServiceError` when none is in reach or the connection is lost. What could not begin is asked
-    again where that may help (`ClientOptions.retries`); a reply that broke off is not, as an answer would be paid for
-    twice.
+    Every call takes the keyword arguments of `CallOptions`. It raises the error that the service raised
+    (`InvalidQuery`, `ModelUnavailable`, `Unauthenticated`, …), or `ServiceError` if no service is reachable or the
+    connection is lost. A call that did not begin is retried (`ClientOptions.retries`); a reply that was interrupted is
+    not, since an answer would be paid for twice.
 
     Args:
         target: HOST:PORT.
         options: fields of `ClientOptions`: token or token_file, root_certificates, certificate, key, timeout_s, …
 
     Raises:
-        ConfigError: the options do not fit together, or a file cannot be read.
+        ConfigError: the options contradict each other, or a file cannot be read.
+        TypeError: an option is unknown.
         RuntimeError: from a call, when the client is closed.
     """
 
     def __init__(self, target: str = DEFAULT_LISTEN, **options: Any) -> None:
         self._options = ClientOptions(target=target, **options)
+        self._arguments = CallArguments(self._options)
         credentials, arguments = self._options.credentials(), self._options.channel_options()
         if credentials is None:
             self._channel = grpc.aio.insecure_channel(target, options=arguments)
@@ -66,7 +69,7 @@ class AsyncHiragClient:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the connection. Calls that are under way end with ServiceError."""
+        """Close the connection. Calls in progress end with ServiceError."""
         self._closed = True
         await self._channel.close()
 
@@ -78,12 +81,12 @@ class AsyncHiragClient:
         omit_source_text: bool = False,
         **options: Unpack[CallOptions],
     ) -> Retrieval:
-        """Return what the index holds about a question."""
+        """Return the entities, reports, paths and sources that the index has for a question."""
         request = pb.RetrieveRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
         )
         with self._explained():
-            response = await self._stub.Retrieve(request, **self._options.call(options))
+            response = await self._stub.Retrieve(request, **self._arguments.of(options))
         return retrieval_from_proto(response.retrieval)
 
     async def retrieve_stream(
@@ -94,7 +97,7 @@ class AsyncHiragClient:
         omit_source_text: bool = False,
         **options: Unpack[CallOptions],
     ) -> AsyncGenerator[tuple[str, Retrieval], None]:
-        """Yield ("local", what was found so far), then global, bridge, sources, and ("done", everything)."""
+        """Yield ("local", the result so far), then global, bridge, sources, and ("done", the whole result)."""
         request = pb.RetrieveStreamRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
         )
@@ -130,7 +133,7 @@ class AsyncHiragClient:
     ) -> AsyncGenerator[Retrieval | str | Answer, None]:
         """Yield the retrieval, the text in pieces, and the answer. Closing the iterator cancels the call.
 
-        In a map-reduce mode there are two retrievals: what is going to be read, in numbers, and what came of it.
+        In a map-reduce mode there are two retrievals: the counts before the calls are made, and the result.
         """
         reader = AnswerReader(self._options.target)
         request = pb.AnswerRequest(
@@ -144,16 +147,16 @@ class AsyncHiragClient:
         reader.answer()
 
     async def describe(self, **options: Unpack[CallOptions]) -> IndexInfo:
-        """Return what the service serves."""
+        """Return the description of the snapshot that the service serves."""
         with self._explained():
-            response = await self._stub.DescribeIndex(pb.DescribeIndexRequest(), **self._options.call(options))
+            response = await self._stub.DescribeIndex(pb.DescribeIndexRequest(), **self._arguments.of(options))
         return info_from_proto(response.info)
 
     async def wait_ready(self, timeout_s: float = 30.0) -> None:
         """Return once the service has a snapshot loaded.
 
         Raises:
-            ServiceError: that takes longer than `timeout_s` seconds.
+            ServiceError: it has none within `timeout_s` seconds.
         """
         self._check_open()
         health: Any = health_pb2_grpc.HealthStub(self._channel)
@@ -176,7 +179,7 @@ class AsyncHiragClient:
     async def _messages(self, method: Any, request: Any, options: CallOptions) -> AsyncGenerator[Any, None]:
         begun = False
         with self._explained(lambda: begun):
-            call = method(request, **self._options.call(options))
+            call = method(request, **self._arguments.of(options))
             try:
                 async for message in call:
                     begun = True
@@ -193,7 +196,7 @@ class AsyncHiragClient:
             raise explain(error, self._options.target, begun=begun(), closed=self._closed) from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            if self._closed and task is not None and not task.cancelling():  # gRPC's word for it: no task was cancelled
+            if self._closed and task is not None and not task.cancelling():  # raised by gRPC: no task was cancelled
                 raise closed_early() from error
             raise
 

@@ -1,4 +1,4 @@
-"""What both clients share: settings, requests, and errors."""
+"""Options, call arguments and errors of both clients."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hirag_dist.client.tokens import TokenFile, check_token
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
 from hirag_dist.types import Answer, Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert import answer_from_proto, retrieval_from_proto
+from hirag_dist.wire.convert_query import query_to_proto
+from hirag_dist.wire.convert_results import answer_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
 from hirag_dist.wire.error_status import REQUEST_ID_KEY, DeadlinePassed, RequestTooLarge, Unauthenticated, error_of
-from hirag_dist.wire.queries import query_to_proto
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["QueryService"].full_name
 
@@ -43,11 +43,11 @@ _SERVICE_CONFIG = json.dumps(
 
 
 class CallOptions(TypedDict, total=False):
-    """What every call of a client takes as keywords.
+    """Keyword arguments of every call of a client.
 
     Attributes:
-        timeout_s: seconds for the call with all its retries; without it, or None, that of the client's options.
-        request_id: names the call in the service's log, 1 to 64 of A-Z a-z 0-9 . _ -.
+        timeout_s: seconds for the call with all its retries; None takes that of the client's options.
+        request_id: name of the call in the service's log, 1 to 64 of A-Z a-z 0-9 . _ -.
         token: bearer token of this call, instead of the client's: for a program that asks on behalf of others.
     """
 
@@ -62,7 +62,7 @@ _TLS_TROUBLE = re.compile(r"handshake|certificate|verification check|ssl", re.IG
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """How to reach a service.
+    """Address, security and limits of a connection to a service.
 
     Attributes:
         target: HOST:PORT, or any gRPC name whose addresses are used in turn: dns:///HOST:PORT, or
@@ -72,12 +72,12 @@ class ClientOptions:
         tls: use TLS with the system's authorities; implied by the three paths and by `server_name`.
         root_certificates: PEM file of the authorities that may have signed the server's certificate.
         certificate, key: PEM files of the client's own certificate chain and key, for mTLS.
-        server_name: the name to expect in the server's certificate, where it is not the target's host.
-        timeout_s: seconds for a call that names none; None for no limit.
+        server_name: name in the server's certificate, if it is not the target's host.
+        timeout_s: seconds for a call without a timeout of its own; None for no limit.
         max_message_bytes: of a request and of a reply.
-        keepalive_s: seconds of silence during a call after which the connection is probed; without an answer for as
-            long, at most 20 s, it is given up. Services take more than one probe in 10 s for an attack.
-        retries: whether gRPC asks again, up to three times, where the service is out of reach, stopping or overloaded.
+        keepalive_s: seconds of silence during a call after which the connection is probed; it is closed if the answer
+            takes as long again, at most 20 s. Services refuse more than one probe in 10 s.
+        retries: whether gRPC retries a call, up to three times, if the service is unreachable, stopping or overloaded.
 
     Raises:
         ConfigError: a certificate has no key, or the other way round; both tokens are given; the token file cannot be
@@ -96,7 +96,6 @@ class ClientOptions:
     max_message_bytes: int = MAX_MESSAGE_BYTES
     keepalive_s: float = 30.0
     retries: bool = True
-    _held: TokenFile | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
@@ -106,7 +105,7 @@ class ClientOptions:
         if self.token is not None:
             check_token(self.token, "the token")
         if self.token_file is not None:
-            object.__setattr__(self, "_held", TokenFile(self.token_file))
+            TokenFile(self.token_file)  # checks the file
 
     def credentials(self) -> grpc.ChannelCredentials | None:
         """Return TLS credentials, or None for a plain connection.
@@ -121,14 +120,14 @@ class ClientOptions:
 
     def channel_options(self) -> list[tuple[str, int | str]]:
         """Return gRPC's channel arguments."""
-        patience_ms = int(min(self.keepalive_s, _KEEPALIVE_TIMEOUT_S) * 1000)
+        timeout_ms = int(min(self.keepalive_s, _KEEPALIVE_TIMEOUT_S) * 1000)
         chosen: list[tuple[str, int | str]] = [
             ("grpc.max_receive_message_length", self.max_message_bytes),
             ("grpc.max_send_message_length", self.max_message_bytes),
             ("grpc.keepalive_time_ms", int(self.keepalive_s * 1000)),
-            ("grpc.keepalive_timeout_ms", patience_ms),
-            ("grpc.http2.ping_timeout_ms", patience_ms),  # else 60 s where a ping of another kind is on its way
-            ("grpc.http2.max_pings_without_data", 0),  # else only two, and then one a minute
+            ("grpc.keepalive_timeout_ms", timeout_ms),
+            ("grpc.http2.ping_timeout_ms", timeout_ms),  # the default is 60 s if another kind of ping is pending
+            ("grpc.http2.max_pings_without_data", 0),  # the default allows two pings, then one per minute
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 5_000),
@@ -139,21 +138,39 @@ class ClientOptions:
             chosen.append(("grpc.ssl_target_name_override", self.server_name))
         return chosen
 
-    def call(self, options: CallOptions) -> dict[str, Any]:
-        """Return a call's timeout and metadata, as gRPC's methods take them.
+
+class CallArguments:
+    """Timeout and metadata of the calls of one client.
+
+    Args:
+        options: of the client.
+    """
+
+    def __init__(self, options: ClientOptions) -> None:
+        self._timeout_s = options.timeout_s
+        self._token = options.token
+        self._token_file = None if options.token_file is None else TokenFile(options.token_file)
+
+    def of(self, options: CallOptions) -> dict[str, Any]:
+        """Return the keyword arguments of gRPC's methods for one call.
 
         Raises:
-            ConfigError: the token holds what a header cannot.
+            ConfigError: the token holds characters that a header cannot.
+            TypeError: an option is unknown.
         """
+        unknown = options.keys() - CallOptions.__annotations__.keys()
+        if unknown:
+            known = ", ".join(CallOptions.__annotations__)
+            raise TypeError(f"unknown keyword argument {', '.join(sorted(unknown))}; a call takes {known}")
         timeout_s, request_id, token = options.get("timeout_s"), options.get("request_id"), options.get("token")
         if token is not None:
             check_token(token, "the token")
         else:
-            token = self.token if self._held is None else self._held.token()
+            token = self._token if self._token_file is None else self._token_file.token()
         metadata = [] if token is None else [("authorization", f"Bearer {token}")]
         if request_id is not None:
             metadata.append((REQUEST_ID_KEY, request_id))
-        return {"timeout": self.timeout_s if timeout_s is None else timeout_s, "metadata": metadata}
+        return {"timeout": self._timeout_s if timeout_s is None else timeout_s, "metadata": metadata}
 
 
 def _read(path: str | Path | None) -> bytes | None:
@@ -175,16 +192,16 @@ def query_message(query: Query | str) -> pb.Query:
 
 
 def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: bool = False) -> HiragError:
-    """Return what a failed call means: the server's own error where it sent one.
+    """Return the error of a failed call: the one that the server raised, if it sent one.
 
     Args:
-        error: what gRPC raised.
-        target: whom was asked.
-        begun: whether a part of the reply had come.
+        error: from gRPC.
+        target: address of the service.
+        begun: whether a part of the reply had arrived.
         closed: whether the client was closed.
     """
     code, message = error.code(), error.details() or ""
-    trailers: Any = error.trailing_metadata() or ()  # pairs, whatever the stubs say
+    trailers: Any = error.trailing_metadata() or ()  # pairs; the stubs say otherwise
     raised = error_of(code, message, trailers)
     if raised is not None:
         return raised
@@ -218,7 +235,7 @@ def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: b
 
 
 class AnswerReader:
-    """Makes an answer's parts of the messages of its stream."""
+    """Converter of the messages of an answer's stream to its parts."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -226,7 +243,7 @@ class AnswerReader:
         self._answer: Answer | None = None
 
     def read(self, message: pb.AnswerResponse) -> Retrieval | str | Answer | None:
-        """Return the part in a message, None for a kind that this version does not know.
+        """Return the part in a message; None for a kind that this version does not know.
 
         Raises:
             ServiceError: the answer came without a retrieval.
@@ -259,7 +276,7 @@ class AnswerReader:
 
 
 def closed_early() -> ServiceError:
-    """Return the error of a call that the client's own end cut off."""
+    """Return the error of a call during which the client was closed."""
     return ServiceError("the client was closed during the request")
 
 

@@ -1,4 +1,4 @@
-"""The client for ordinary code."""
+"""The synchronous client."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hirag_dist.client.common import (
     SERVICE_NAME,
     AnswerReader,
+    CallArguments,
     CallOptions,
     ClientOptions,
     explain,
@@ -23,29 +24,31 @@ from hirag_dist.client.common import (
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
-from hirag_dist.wire.convert import info_from_proto, level_from_proto, retrieval_from_proto
+from hirag_dist.wire.convert_results import info_from_proto, level_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN
 
 
 class HiragClient:
-    """Asks a running service; usable from several threads, and as a context manager.
+    """Client of a running service; usable from several threads, and as a context manager.
 
-    Every call takes what `CallOptions` names. It raises what the service raised: `InvalidQuery`, `ModelUnavailable`,
-    `Unauthenticated`, …; `ServiceError` when none is in reach or the connection is lost. What could not begin is asked
-    again where that may help (`ClientOptions.retries`); a reply that broke off is not, as an answer would be paid for
-    twice.
+    Every call takes the keyword arguments of `CallOptions`. It raises the error that the service raised
+    (`InvalidQuery`, `ModelUnavailable`, `Unauthenticated`, …), or `ServiceError` if no service is reachable or the
+    connection is lost. A call that did not begin is retried (`ClientOptions.retries`); a reply that was interrupted is
+    not, since an answer would be paid for twice.
 
     Args:
         target: HOST:PORT.
         options: fields of `ClientOptions`: token or token_file, root_certificates, certificate, key, timeout_s, …
 
     Raises:
-        ConfigError: the options do not fit together, or a file cannot be read.
+        ConfigError: the options contradict each other, or a file cannot be read.
+        TypeError: an option is unknown.
         RuntimeError: from a call, when the client is closed.
     """
 
     def __init__(self, target: str = DEFAULT_LISTEN, **options: Any) -> None:
         self._options = ClientOptions(target=target, **options)
+        self._arguments = CallArguments(self._options)
         credentials, arguments = self._options.credentials(), self._options.channel_options()
         if credentials is None:
             self._channel = grpc.insecure_channel(target, options=arguments)
@@ -64,7 +67,7 @@ class HiragClient:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connection. Calls that are under way end with ServiceError."""
+        """Close the connection. Calls in progress end with ServiceError."""
         self._closed = True
         self._channel.close()
 
@@ -76,12 +79,12 @@ class HiragClient:
         omit_source_text: bool = False,
         **options: Unpack[CallOptions],
     ) -> Retrieval:
-        """Return what the index holds about a question."""
+        """Return the entities, reports, paths and sources that the index has for a question."""
         request = pb.RetrieveRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
         )
         with self._explained():
-            response = self._stub.Retrieve(request, **self._options.call(options))
+            response = self._stub.Retrieve(request, **self._arguments.of(options))
         return retrieval_from_proto(response.retrieval)
 
     def retrieve_stream(
@@ -92,7 +95,7 @@ class HiragClient:
         omit_source_text: bool = False,
         **options: Unpack[CallOptions],
     ) -> Generator[tuple[str, Retrieval], None, None]:
-        """Yield ("local", what was found so far), then global, bridge, sources, and ("done", everything)."""
+        """Yield ("local", the result so far), then global, bridge, sources, and ("done", the whole result)."""
         request = pb.RetrieveStreamRequest(
             query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
         )
@@ -126,7 +129,7 @@ class HiragClient:
     ) -> Generator[Retrieval | str | Answer, None, None]:
         """Yield the retrieval, the text in pieces, and the answer. Closing the iterator cancels the call.
 
-        In a map-reduce mode there are two retrievals: what is going to be read, in numbers, and what came of it.
+        In a map-reduce mode there are two retrievals: the counts before the calls are made, and the result.
         """
         reader = AnswerReader(self._options.target)
         request = pb.AnswerRequest(
@@ -139,16 +142,16 @@ class HiragClient:
         reader.answer()
 
     def describe(self, **options: Unpack[CallOptions]) -> IndexInfo:
-        """Return what the service serves."""
+        """Return the description of the snapshot that the service serves."""
         with self._explained():
-            response = self._stub.DescribeIndex(pb.DescribeIndexRequest(), **self._options.call(options))
+            response = self._stub.DescribeIndex(pb.DescribeIndexRequest(), **self._arguments.of(options))
         return info_from_proto(response.info)
 
     def wait_ready(self, timeout_s: float = 30.0) -> None:
         """Return once the service has a snapshot loaded.
 
         Raises:
-            ServiceError: that takes longer than `timeout_s` seconds.
+            ServiceError: it has none within `timeout_s` seconds.
         """
         self._check_open()
         health: Any = health_pb2_grpc.HealthStub(self._channel)
@@ -171,7 +174,7 @@ class HiragClient:
     def _messages(self, method: Any, request: Any, options: CallOptions) -> Iterator[Any]:
         begun = False
         with self._explained(lambda: begun):
-            call = method(request, **self._options.call(options))
+            call = method(request, **self._arguments.of(options))
             try:
                 for message in call:
                     begun = True

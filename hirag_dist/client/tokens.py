@@ -1,4 +1,4 @@
-"""Bearer tokens on the caller's side."""
+"""Bearer tokens of a client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hirag_dist.errors import ConfigError
 
 
 class TokenFile:
-    """A bearer token in a file, which may be replaced while it is used.
+    """A bearer token in a file that may be replaced while it is used.
 
     Args:
         path: of the file; spaces and line ends around the token are not part of it.
@@ -19,30 +19,30 @@ class TokenFile:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._seen = self._look()
+        self._version = self._stat()
         self._token = self._load()
 
     def token(self) -> str:
         """Return the token that is in the file now.
 
-        A file that is gone or empty for a moment, as while it is written, leaves the last token in use: the service
-        says soon enough when that one has expired.
+        If the file is missing or empty, as it is for a moment while it is replaced, the last token stays in use: the
+        service reports when that one has expired.
         """
         try:
-            seen = self._look()
-            if seen != self._seen:
+            version = self._stat()
+            if version != self._version:
                 self._token = self._load()
-                self._seen = seen
+                self._version = version
         except ConfigError:
             pass
         return self._token
 
-    def _look(self) -> tuple[int, int, int]:
+    def _stat(self) -> tuple[int, int, int]:
         try:
-            found = Path(self._path).stat()
+            stat = self._path.stat()
         except OSError as error:
             raise ConfigError(f"the token file {self._path} cannot be read: {error.strerror}") from error
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def _load(self) -> str:
         try:
@@ -56,14 +56,14 @@ class TokenFile:
 
 
 def check_token(token: str, what: str) -> None:
-    """Check that a token can be sent: gRPC would fail on one that cannot without saying why.
+    """Check that a token can be sent in a header: gRPC fails without a reason on one that cannot.
 
     Args:
-        token: it.
-        what: how the error's message names it.
+        token: the token.
+        what: its name in the error's message.
 
     Raises:
-        ConfigError: it is empty, or holds what a header cannot.
+        ConfigError: it is empty, or holds characters that a header cannot.
     """
     if not token:
         raise ConfigError(f"{what} is empty")

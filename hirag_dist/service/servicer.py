@@ -20,7 +20,8 @@ from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert import (
+from hirag_dist.wire.convert_query import query_from_proto
+from hirag_dist.wire.convert_results import (
     answer_to_proto,
     info_to_proto,
     level_to_proto,
@@ -37,7 +38,6 @@ from hirag_dist.wire.error_status import (
     status_of,
     trailers_of,
 )
-from hirag_dist.wire.queries import query_from_proto
 
 _LOG = logging.getLogger(__name__)
 MOST_CHARACTERS = 32_768  # of a question; embedding a longer one would keep the others waiting

@@ -1,4 +1,4 @@
-"""Errors of the package ↔ gRPC statuses with google.rpc details: one table, read both ways."""
+"""Errors of the package as gRPC statuses with google.rpc details, in both directions by one table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hirag_dist.errors import (
     StoreError,
     TimedOut,
 )
-from hirag_dist.wire.queries import QUERY_FIELDS
+from hirag_dist.wire.convert_query import QUERY_FIELDS
 
 DOMAIN = "hirag_dist"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -45,12 +45,12 @@ _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
 class AccessRefused(ServiceError):
-    """The service will not answer this caller now.
+    """The service rejects this call.
 
     Attributes:
-        reason: one word for the log and the metrics; empty where the class says it all.
-        caller: who it was, where that is known.
-        retry_after_s: when asking again may help, where that is known.
+        reason: one word for the log and the metrics; empty if the class needs none.
+        caller: name of the caller, if known.
+        retry_after_s: seconds after which a retry may succeed, if known.
     """
 
     def __init__(self, message: str, reason: str = "", caller: str = "", retry_after_s: float | None = None) -> None:
@@ -61,40 +61,40 @@ class AccessRefused(ServiceError):
 
 
 class Overloaded(AccessRefused):
-    """The service has as many requests as it takes; one of them is let go."""
+    """The service has as many requests as it accepts; this one is shed."""
 
     retryable = True
 
 
 class QuotaExceeded(AccessRefused):
-    """The caller has had its share: of requests a second, a day, or at a time."""
+    """The caller has used its quota: of requests per second, per day, or at a time."""
 
     retryable = True
 
 
 class SlowReader(AccessRefused):
-    """The caller does not read what it asked for."""
+    """The caller does not read the reply."""
 
 
 class NotReady(ServiceError):
-    """The service has not loaded a snapshot yet, or is about to stop."""
+    """The service has not loaded a snapshot yet, or is stopping."""
 
     retryable = True
 
 
 class Unauthenticated(AccessRefused):
-    """The caller is not known, or was known until a while ago."""
+    """The caller has no valid token or certificate."""
 
 
 class DeadlinePassed(ServiceError):
-    """The caller's deadline passed before anything was found."""
+    """The caller's deadline passed before there was a result."""
 
 
 class RequestTooLarge(ServiceError):
     """The reply is larger than a message may be."""
 
 
-# Most specific first: the first row whose class the error belongs to decides.
+# Most specific first: the first row with a class of the error applies.
 STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
     (Overloaded, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (QuotaExceeded, grpc.StatusCode.RESOURCE_EXHAUSTED),
@@ -126,9 +126,9 @@ STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
     (HiragError, grpc.StatusCode.INTERNAL),
 )
 
-_LONGEST_PUSHBACK_S = 5.0  # that gRPC's own retries wait in silence; a used-up quota lasts until midnight
+_MAX_PUSHBACK_S = 5.0  # longest silent wait of gRPC's own retries; a used-up quota lasts until midnight
 
-# Seconds after which asking again may help, where the error does not say.
+# Seconds after which a retry may succeed, for errors without a time of their own.
 _DELAYS_S: tuple[tuple[type[HiragError], float], ...] = (
     (Overloaded, 0.2),
     (QuotaExceeded, 1.0),
@@ -164,20 +164,20 @@ def message_of(error: HiragError) -> str:
 
 
 def retry_delay_s(error: HiragError) -> float | None:
-    """Return after how many seconds asking again may help, or None where it will not."""
+    """Return the seconds after which a retry may succeed, None if it cannot."""
     if isinstance(error, RateLimited | AccessRefused) and error.retry_after_s is not None:
         return error.retry_after_s
     return next((delay for kind, delay in _DELAYS_S if isinstance(error, kind)), None)
 
 
 def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -> tuple[tuple[str, str | bytes], ...]:
-    """Return the trailing metadata that goes with an error: details, request id, and when to ask again.
+    """Return the trailing metadata of an error: details, request id, and time of a retry.
 
     Args:
-        error: what went wrong.
+        error: the error.
         request_id: of this call.
-        remaining_s: what is left of the caller's deadline, in seconds; a pause that does not fit in it, or is one that
-            nobody expects of a call, tells gRPC's own retries to give up, so that the caller sees the error.
+        remaining_s: seconds until the caller's deadline. A pause that does not fit into them, or is longer than a
+            caller expects of a call, stops gRPC's own retries, so that the caller gets the error.
     """
     code, delay_s = status_of(error), retry_delay_s(error)
     status = status_pb2.Status(code=code.value[0], message=message_of(error))
@@ -202,13 +202,13 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
         status.details.add().Pack(detail)
     trailers: list[tuple[str, str | bytes]] = [(DETAILS_KEY, status.SerializeToString()), (REQUEST_ID_KEY, request_id)]
     if code in _RETRIED:
-        wait = delay_s is not None and delay_s <= _LONGEST_PUSHBACK_S and (remaining_s is None or delay_s < remaining_s)
+        wait = delay_s is not None and delay_s <= _MAX_PUSHBACK_S and (remaining_s is None or delay_s < remaining_s)
         trailers.append((PUSHBACK_KEY, str(int((delay_s or 0.0) * 1000)) if wait else "-1"))
     return tuple(trailers)
 
 
 def field_of(error: InvalidQuery) -> str:
-    """Return the path of the field that the message begins with, "query" where it begins with none.
+    """Return the path of the field that the message begins with, "query" if it begins with none.
 
     >>> field_of(InvalidQuery("top_n must be at least 1, got 0"))
     'query.top_n'
@@ -218,7 +218,7 @@ def field_of(error: InvalidQuery) -> str:
 
 
 def error_of(code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, str | bytes]]) -> HiragError | None:
-    """Return the error that the server raised, or None where the status is not one of its own.
+    """Return the error that the server raised, None if the status comes from elsewhere.
 
     A class that this version does not know becomes a `ServiceError`.
 

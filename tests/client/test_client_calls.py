@@ -227,3 +227,13 @@ async def test_a_rolling_restart_loses_no_request(start: Any, fakes: Any) -> Non
         over.set()
         await asyncio.gather(*callers)
     assert seen >= {"s1", "s2", "s3"}
+
+
+async def test_unknown_keyword_arguments_are_errors(start: Any, engine: Any, connect: Any) -> None:
+    client = connect((await start(engine)).address)
+    with pytest.raises(TypeError, match="unknown keyword argument timeout; a call takes timeout_s, request_id, token"):
+        await client.call("retrieve", "q", timeout=5)
+    with pytest.raises(TypeError, match="unknown keyword argument deadline"):
+        await client.collect("answer_stream", "q", deadline=5)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'secret'"):
+        connect("127.0.0.1:1", secret="x")

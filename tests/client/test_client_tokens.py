@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.client import ClientOptions, Unauthenticated
+from hirag_dist.client.common import CallArguments
 from hirag_dist.client.tokens import TokenFile
 from hirag_dist.errors import ConfigError
 
@@ -85,7 +86,7 @@ def test_tokens_that_cannot_be_sent(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="one line of ASCII"):
         ClientOptions(token="a\r\nx-other: b")
     with pytest.raises(ConfigError, match="one line of ASCII"):
-        ClientOptions().call({"token": "Schlüssel"})
+        CallArguments(ClientOptions()).of({"token": "Schlüssel"})
     with pytest.raises(ConfigError, match="either token or token_file"):
         ClientOptions(token="a", token_file=tmp_path / "b")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):

@@ -23,9 +23,9 @@ from hirag_dist.types import (
     SourceItem,
     TripleItem,
 )
-from hirag_dist.wire import convert
+from hirag_dist.wire import convert_results as convert
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.queries import MODES
+from hirag_dist.wire.convert_query import MODES
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=6)
 SCORE = st.floats(allow_nan=False)

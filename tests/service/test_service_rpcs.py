@@ -13,7 +13,8 @@ from grpc_status import rpc_status
 
 from hirag_dist import errors
 from hirag_dist.errors import HiragError, InvalidQuery, RateLimited
-from hirag_dist.wire import convert, error_status
+from hirag_dist.wire import convert_results as convert
+from hirag_dist.wire import error_status
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 

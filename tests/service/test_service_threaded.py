@@ -14,7 +14,7 @@ from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.engine_thread import ThreadEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.types import Query
-from hirag_dist.wire import convert
+from hirag_dist.wire import convert_results as convert
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 

@@ -1,4 +1,4 @@
-"""A question as a message of the wire, both ways. Pure."""
+"""Conversion of queries between protobuf messages and `types.Query`, both ways. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ QUERY_FIELDS = frozenset(pb.Query.DESCRIPTOR.fields_by_name)
 
 _COUNTS = ("top_n", "top_m", "top_c", "context_tokens")
 _INT32_MAX = 2**31 - 1
-_MOST_LABELS = 64
-_LONGEST_LABEL = 1024  # characters
-_LONGEST_LEVEL = 64
+_MAX_LABELS = 64
+_MAX_LABEL_CHARACTERS = 1024
+_MAX_LEVEL_CHARACTERS = 64
 
 
 def query_from_proto(message: pb.Query, dim: int) -> Query:
-    """Return the query of a request. Nothing is copied before its size is known to be that of a query.
+    """Return the query of a request. Sizes are checked before anything is copied.
 
     Args:
-        message: what was sent.
-        dim: numbers of a vector, as the index has them.
+        message: the client's message.
+        dim: dimensions of the index's vectors.
 
     Raises:
         InvalidQuery: the question is blank, the mode unknown, a count below 1, the vector not finite or of another
@@ -39,11 +39,11 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
     """
     if message.vector and len(message.vector) != dim:
         raise InvalidQuery(f"vector: {len(message.vector)} numbers; this index has {dim} dimensions")
-    if len(message.labels) > _MOST_LABELS:
-        raise InvalidQuery(f"labels must be at most {_MOST_LABELS}, got {len(message.labels)}")
-    if any(len(label) > _LONGEST_LABEL for label in message.labels):
-        raise InvalidQuery(f"labels must have at most {_LONGEST_LABEL} characters each")
-    if len(message.community_level) > _LONGEST_LEVEL:
+    if len(message.labels) > _MAX_LABELS:
+        raise InvalidQuery(f"labels must be at most {_MAX_LABELS}, got {len(message.labels)}")
+    if any(len(label) > _MAX_LABEL_CHARACTERS for label in message.labels):
+        raise InvalidQuery(f"labels must have at most {_MAX_LABEL_CHARACTERS} characters each")
+    if len(message.community_level) > _MAX_LEVEL_CHARACTERS:
         raise InvalidQuery("community_level must be leaf, all, or a level's number")
     mode = MODE_NAMES.get(message.mode)
     if mode is None and message.mode != pb.MODE_UNSPECIFIED:

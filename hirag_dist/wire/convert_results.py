@@ -1,7 +1,6 @@
-"""Between the wire's messages and the package's records, both ways. Pure.
+"""Conversion of results between protobuf messages and the package's records, both ways: retrieval, answer, index info.
 
-Strings that the wire cannot hold (lone surrogates) become U+FFFD on the way out of the server; in a client's question
-they are an `InvalidQuery`.
+Strings that protobuf cannot hold (lone surrogates) become U+FFFD in a server's replies. Pure functions.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from hirag_dist.types import (
     TripleItem,
 )
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.queries import MODE_NAMES, MODES
+from hirag_dist.wire.convert_query import MODE_NAMES, MODES
 
 LEVELS: Mapping[str, Any] = {
     name.removeprefix("LEVEL_").lower(): number for name, number in pb.Level.items() if number != pb.LEVEL_UNSPECIFIED
@@ -60,7 +59,7 @@ def retrieval_to_proto(
     """Return the message for a retrieval, without the rendered context or the chunks' text where asked.
 
     Args:
-        retrieval: what was found.
+        retrieval: the result of a query.
         omit_context: leave the context out.
         omit_source_text: leave the chunks' text out.
         into: the empty message to fill, as a field of a reply; a message put into another is copied.
@@ -77,7 +76,7 @@ def retrieval_to_proto(
 
 
 def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_source_text: bool) -> None:
-    """Fill a message in place: items that are made first and put in afterwards would be copied."""
+    """Fill a message in place: protobuf copies items that are made separately and then added."""
     message.question = retrieval.question
     message.mode = MODES[retrieval.mode]
     message.snapshot_id = retrieval.snapshot_id
@@ -222,8 +221,8 @@ def answer_to_proto(answer: Answer, retrieval: pb.Retrieval | None = None) -> pb
     """Return the message that ends an answer.
 
     Args:
-        answer: what the engine gave.
-        retrieval: put in where it is not the one that the stream has already sent.
+        answer: the engine's answer.
+        retrieval: of the answer, if it is not the one that the stream has already sent.
     """
     return pb.FinalAnswer(
         text=_valid(answer.text),
@@ -240,7 +239,7 @@ def answer_to_proto(answer: Answer, retrieval: pb.Retrieval | None = None) -> pb
 
 
 def answer_from_proto(message: pb.FinalAnswer, retrieval: Retrieval) -> Answer:
-    """Return the answer; `retrieval` is what the stream sent, used unless the message brings another."""
+    """Return the answer of a message; `retrieval` comes from the stream, unless the message has another."""
     return Answer(
         text=message.text,
         citations=tuple(Citation(item.ref, item.kind, item.id, item.title) for item in message.citations),
@@ -253,7 +252,7 @@ def answer_from_proto(message: pb.FinalAnswer, retrieval: Retrieval) -> Answer:
 
 
 def text_to_proto(text: str) -> str:
-    """Return a text that the wire can hold."""
+    """Return a text without the characters that protobuf cannot hold."""
     return _valid(text)
 
 
@@ -261,7 +260,7 @@ def info_to_proto(info: IndexInfo) -> pb.IndexInfo:
     """Return the message for a snapshot's description.
 
     Raises:
-        TypeError: a layer holds something that is no number, text or truth value.
+        TypeError: a layer holds a value that is no number, text or boolean.
     """
     return pb.IndexInfo(
         snapshot_id=info.snapshot_id,
@@ -302,7 +301,7 @@ def _value(value: Any) -> pb.Value:
             return pb.Value(number=plain)
         case str():
             return pb.Value(text=_valid(plain))
-    raise TypeError(f"a layer's value must be a number, a text or a truth value, got {type(plain).__name__}")
+    raise TypeError(f"a layer's value must be a number, a text or a boolean, got {type(plain).__name__}")
 
 
 def _plain(value: pb.Value) -> Any:
@@ -323,7 +322,7 @@ def _encodes(text: str) -> bool:
 
 
 def _cleaned(value: Any) -> Any:
-    """The same record with every text made valid."""
+    """Return the same record with every text made valid."""
     match value:
         case str():
             return _valid(value)
