@@ -1,4 +1,4 @@
-"""Long work in steps: a function that yields after each bounded part of its work, and returns its result at the end.
+"""Cooperative steps: functions that yield after each bounded part of their work and return the result at the end.
 
 The driver checks the deadline between two steps and gives other work its turn.
 """

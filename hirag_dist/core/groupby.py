@@ -1,4 +1,4 @@
-"""Rows by group, in arrays: values as numbers, what is distinct in a group, what comes first or most often."""
+"""Group-by on arrays: factorised values, distinct values of a group, first and most frequent values."""
 
 from __future__ import annotations
 

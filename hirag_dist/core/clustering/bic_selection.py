@@ -39,14 +39,14 @@ def choose_mixture(kernels: Kernels, rows: FloatMatrix, settings: ClusterSetting
     if not len(rows):
         raise ValueError("a mixture needs at least one row")
 
-    def each(mixture: Mixture) -> MixtureStatistics:
+    def statistics_of(mixture: Mixture) -> MixtureStatistics:
         return kernels.statistics(rows, mixture)
 
     tree = merge_tree(rows)
     best: Mixture | None = None
     risen = 0
     for n_components in component_grid(len(rows), settings.target_size):
-        mixture = fit(each, cut_mixture(rows, tree, n_components, settings.covariance), len(rows))
+        mixture = fit(statistics_of, cut_mixture(rows, tree, n_components, settings.covariance), len(rows))
         if best is None or mixture.bic < best.bic:
             best, risen = mixture, 0
         else:

@@ -105,7 +105,7 @@ def isotropic_mixture(
 
 
 def fit(
-    each: Callable[[Mixture], MixtureStatistics],
+    statistics_of: Callable[[Mixture], MixtureStatistics],
     start: Mixture,
     n_rows: int,
     max_iterations: int = MAX_ITERATIONS,
@@ -114,7 +114,7 @@ def fit(
     """Repeat expectation and maximisation until the likelihood rises by less than the tolerance.
 
     Args:
-        each: gives the statistics of all rows under a mixture, shards added up in shard order, wherever they are.
+        statistics_of: returns the statistics of all rows under a mixture, with shards added up in shard order.
         start: the first mixture.
         n_rows: of all shards.
         max_iterations: rounds at most.
@@ -122,7 +122,7 @@ def fit(
     """
     mixture, before = start, -np.inf
     for _ in range(max_iterations):
-        statistics = each(mixture)
+        statistics = statistics_of(mixture)
         rise, before = statistics.log_likelihood - before, statistics.log_likelihood
         mixture = maximise(statistics, mixture)
         if rise < tolerance * n_rows:
@@ -133,8 +133,10 @@ def fit(
 def n_parameters(mixture: Mixture) -> int:
     """Return the number of free parameters, for BIC."""
     d = mixture.means.shape[1]
-    each: int = {"diag": 2 * d, "spherical": d + 1, "tied": d, "full": d + d * (d + 1) // 2}[mixture.covariance]
-    return mixture.n_components * (each + 1) - 1 + (mixture.covariance == "tied")
+    per_component: int = {"diag": 2 * d, "spherical": d + 1, "tied": d, "full": d + d * (d + 1) // 2}[
+        mixture.covariance
+    ]
+    return mixture.n_components * (per_component + 1) - 1 + (mixture.covariance == "tied")
 
 
 def maximise(statistics: MixtureStatistics, before: Mixture) -> Mixture:
@@ -227,11 +229,11 @@ def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: i
         keep = shares >= threshold
         keep[xp.arange(len(shares)), shares.argmax(axis=1)] = True
         at, component = xp.nonzero(keep)
-        found.append([to_numpy(xp, each) for each in (at, component, shares[at, component])])
+        found.append([to_numpy(xp, column) for column in (at, component, shares[at, component])])
         found[-1][0] = found[-1][0] + first
     if not found:
         return Assignment(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
-    numbers, components, kept = (np.concatenate(each) for each in zip(*found, strict=True))
+    numbers, components, kept = (np.concatenate(column) for column in zip(*found, strict=True))
     return Assignment(numbers.astype(np.int64), components.astype(np.int64), kept.astype(np.float32))
 
 
@@ -307,7 +309,7 @@ def _kmeans_plus_plus(xp: Any, rows: Any, k: int, rng: np.random.Generator) -> t
     nearest = xp.maximum(norms - 2.0 * products + norms[chosen[0]], 0.0)
     nearest[chosen[0]] = 0.0
     n_drawn = 2 + int(np.log(k))
-    each = xp.arange(n_drawn)
+    drawn_rows = xp.arange(n_drawn)
     for _ in range(1, k):
         heights = xp.cumsum(nearest, dtype=np.float64)
         height = float(heights[-1])
@@ -321,7 +323,7 @@ def _kmeans_plus_plus(xp: Any, rows: Any, k: int, rng: np.random.Generator) -> t
         distances += norms
         distances += norms[drawn][:, None]
         xp.clip(distances, 0.0, nearest, out=distances)
-        distances[each, drawn] = 0.0
+        distances[drawn_rows, drawn] = 0.0
         best = int(distances.sum(axis=1, dtype=np.float64).argmin())
         chosen.append(int(drawn[best]))
         nearest = distances[best]

@@ -92,7 +92,7 @@ def sample_size(n_rows: int, settings: ClusterSettings) -> int:
 
 def fit_cells(
     kernels: Kernels,
-    each: Callable[[Mixture], MixtureStatistics],
+    statistics_of: Callable[[Mixture], MixtureStatistics],
     sample: FloatMatrix,
     n_rows: int,
     settings: ClusterSettings,
@@ -103,7 +103,7 @@ def fit_cells(
 
     Args:
         kernels: does the products.
-        each: statistics of all rows under a mixture, as `gaussian_mixture.fit` takes it.
+        statistics_of: statistics of all rows under a mixture, as `gaussian_mixture.fit` takes it.
         sample: rows at `sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)`, finite.
         n_rows: of the layer.
         settings: `cell_rows`, `whole_rows` and `seed` are used.
@@ -113,7 +113,7 @@ def fit_cells(
     rows_each = n_rows / len(sample)
     start = coarse_mixture(kernels, sample, _n_children(n_rows, settings), settings)
     numbers = count()
-    root = _grow(kernels, fit(each, start, n_rows, _ROOT_ROUNDS), sample, rows_each, settings, numbers)
+    root = _grow(kernels, fit(statistics_of, start, n_rows, _ROOT_ROUNDS), sample, rows_each, settings, numbers)
     return PartitionTree(root, next(numbers)) if isinstance(root, PartitionNode) else PartitionTree(None, 1)
 
 

@@ -81,7 +81,7 @@ def soft_clusters(
     rows: FloatMatrix,
     settings: ClusterSettings,
     kernels: Kernels,
-    each_cell: Callable[[Callable[[Part], Memberships], Iterable[Part]], Iterable[Memberships]] = map,
+    map_cells: Callable[[Callable[[Part], Memberships], Iterable[Part]], Iterable[Memberships]] = map,
 ) -> SoftClusters:
     """Group rows into overlapping clusters that cover all of them (Eq. 8).
 
@@ -91,7 +91,7 @@ def soft_clusters(
         rows: (n, d) float32 reduced embeddings, n ≥ 1; may be memory-mapped.
         settings: sizes, threshold and seed.
         kernels: does the products.
-        each_cell: applies a function to the rows and shares of each cell, in order, perhaps in several processes.
+        map_cells: applies a function to the rows and shares of each cell, in order, perhaps in several processes.
 
     Raises:
         ValueError: no rows.
@@ -105,23 +105,25 @@ def soft_clusters(
     rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
     shards = [slice(first, first + settings.shard_rows) for first in range(0, n_rows, settings.shard_rows)]
 
-    def each(mixture: Mixture) -> MixtureStatistics:
+    def statistics_of(mixture: Mixture) -> MixtureStatistics:
         return total(kernels.statistics(rows[shard], mixture) for shard in shards)
 
     def cluster(part: Part) -> Memberships:
         return cluster_cell(kernels, rows[part[0]], part[1], settings, settings.seed)
 
     numbers = sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)
-    cells = fit_cells(kernels, each, rows[numbers], n_rows, settings)
-    placed = [assign_cells(kernels, rows[shard], cells) for shard in shards]
-    members = np.concatenate([found.rows + shard.start for found, shard in zip(placed, shards, strict=True)])
-    inside = np.concatenate([found.cells for found in placed])
-    shares = np.concatenate([found.shares for found in placed])
-    order = np.argsort(inside, kind="stable")
-    ends = np.flatnonzero(np.diff(inside[order])) + 1
+    cells = fit_cells(kernels, statistics_of, rows[numbers], n_rows, settings)
+    shard_cells = [assign_cells(kernels, rows[shard], cells) for shard in shards]
+    members = np.concatenate(
+        [cells_of_shard.rows + shard.start for cells_of_shard, shard in zip(shard_cells, shards, strict=True)]
+    )
+    cell_of = np.concatenate([entry.cells for entry in shard_cells])
+    shares = np.concatenate([entry.shares for entry in shard_cells])
+    order = np.argsort(cell_of, kind="stable")
+    ends = np.flatnonzero(np.diff(cell_of[order])) + 1
     parts = list(zip(np.split(members[order], ends), np.split(shares[order], ends), strict=True))
-    found_in = each_cell(cluster, parts)
-    return join_cells(zip((part[0] for part in parts), found_in, strict=True), settings.threshold)
+    memberships = map_cells(cluster, parts)
+    return join_cells(zip((part[0] for part in parts), memberships, strict=True), settings.threshold)
 
 
 def cluster_cell(
@@ -140,10 +142,10 @@ def cluster_cell(
         return _cluster_parts(kernels, rows, shares, settings, seed)
     scaled = standardise(rows)
     mixture = choose_mixture(kernels, scaled, settings)
-    found = kernels.assign(scaled, mixture, settings.threshold)
-    products = found.shares * _claims(found, shares, mixture.n_components)[found.components]
-    keep = (products >= settings.threshold) | largest_of_row(found.rows, products)
-    members, clusters, products = found.rows[keep], found.components[keep], products[keep]
+    assignment = kernels.assign(scaled, mixture, settings.threshold)
+    products = assignment.shares * _cluster_shares(assignment, shares, mixture.n_components)[assignment.components]
+    keep = (products >= settings.threshold) | largest_of_row(assignment.rows, products)
+    members, clusters, products = assignment.rows[keep], assignment.components[keep], products[keep]
     order = np.lexsort((members, clusters))
     members, clusters, products = members[order], clusters[order], products[order]
     ends = np.flatnonzero(np.diff(clusters)) + 1
@@ -169,37 +171,37 @@ def join_cells(parts: Iterable[tuple[IntVector, Memberships]], threshold: float)
         parts: for each cell in order, the layer's rows in it, ascending, and their memberships. Every row is in one.
         threshold: of memberships.
     """
-    at, rows, shares = [], [], []
+    cluster_parts, row_parts, share_parts = [], [], []
     n_clusters = n_components = 0
     for members, part in parts:
-        at.append(part.clusters + n_clusters)
-        rows.append(members[part.rows])
-        shares.append(part.shares)
+        cluster_parts.append(part.clusters + n_clusters)
+        row_parts.append(members[part.rows])
+        share_parts.append(part.shares)
         n_clusters += int(part.clusters[-1]) + 1
         n_components += part.n_components
-    clusters, inside, share = np.concatenate(at), np.concatenate(rows), np.concatenate(shares)
+    clusters, inside, share = np.concatenate(cluster_parts), np.concatenate(row_parts), np.concatenate(share_parts)
     best = largest_of_row(inside, share)
     keep = best | (share >= threshold)
     clusters, inside, share, best = clusters[keep], inside[keep], share[keep], best[keep]
     ends = np.flatnonzero(np.diff(clusters)) + 1
     distinct: dict[bytes, tuple[IntVector, NDArray[np.float32], NDArray[np.bool_]]] = {}
-    for one in zip(*(np.split(each, ends) for each in (inside, share, best)), strict=True):
-        key = one[0].tobytes()
+    for cluster in zip(*(np.split(column, ends) for column in (inside, share, best)), strict=True):
+        key = cluster[0].tobytes()
         if key in distinct:
-            known = distinct[key]
-            one = (known[0], np.maximum(known[1], one[1]), known[2] | one[2])
-        distinct[key] = one
-    found = distinct.values()
+            first = distinct[key]
+            cluster = (first[0], np.maximum(first[1], cluster[1]), first[2] | cluster[2])
+        distinct[key] = cluster
+    merged = distinct.values()
     return SoftClusters(
-        np.repeat(np.arange(len(found)), [len(one[0]) for one in found]),
-        np.concatenate([one[0] for one in found]),
-        np.concatenate([one[1] for one in found]),
-        np.concatenate([one[2] for one in found]),
+        np.repeat(np.arange(len(merged)), [len(cluster[0]) for cluster in merged]),
+        np.concatenate([cluster[0] for cluster in merged]),
+        np.concatenate([cluster[1] for cluster in merged]),
+        np.concatenate([cluster[2] for cluster in merged]),
         n_components,
     )
 
 
-def _claims(found: Assignment, shares: NDArray[np.float32], n_clusters: int) -> NDArray[np.float32]:
+def _cluster_shares(assignment: Assignment, shares: NDArray[np.float32], n_clusters: int) -> NDArray[np.float32]:
     """Return (n_clusters,) the share of each cluster that belongs to this cell.
 
     A cluster on a border appears in the cells on both sides. Its members belong together, so their odds of lying in
@@ -207,9 +209,9 @@ def _claims(found: Assignment, shares: NDArray[np.float32], n_clusters: int) -> 
     twice.
     """
     inside = np.clip(shares.astype(np.float64), _MIN_ODDS, 1 - _MIN_ODDS)
-    odds = (np.log(inside) - np.log1p(-inside))[found.rows] * found.shares
-    together = np.clip(np.bincount(found.components, odds, n_clusters), -_MAX_ODDS, _MAX_ODDS)
-    shared = np.bincount(found.components, shares[found.rows] < 1, n_clusters) > 0
+    odds = (np.log(inside) - np.log1p(-inside))[assignment.rows] * assignment.shares
+    together = np.clip(np.bincount(assignment.components, odds, n_clusters), -_MAX_ODDS, _MAX_ODDS)
+    shared = np.bincount(assignment.components, shares[assignment.rows] < 1, n_clusters) > 0
     return np.where(shared, 1 / (1 + np.exp(-together)), 1.0).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Claims: what texts say of entities, with who says it of whom, when, and whether it holds.
+"""Text of a claim: subject, object, type, status, dates and description.
 
 GraphRAG paper §3.1.2, where they are the text's "claims", "important factual statements about entities"; GraphRAG's
 tables call them covariates.

@@ -1,4 +1,4 @@
-"""The call that extracts claims from a chunk, and what its reply holds (GraphRAG paper §3.1.2)."""
+"""Request that extracts claims from a chunk, and what its reply holds (GraphRAG paper §3.1.2)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ClaimRecord:
 
 
 def claims_request(text: str, names: Sequence[str], prompts: Prompts, form: str | None) -> ChatRequest:
-    """Return the call that lists what a chunk claims of the entities found in it.
+    """Return the request that lists what a chunk claims of the entities found in it.
 
     Args:
         text: of the chunk.

@@ -1,4 +1,4 @@
-"""Mentions to entities and relations: one per normalised name, one per pair of names (paper §4.1)."""
+"""Merging of mentions: one entity per normalised name, one relation per pair of names (paper §4.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Summarised clusters to the next layer: summary entities, and a relation from each member (paper §4.1, Eq. 9–10).
+"""Summary entities of the next layer from summarised clusters, and a relation from each member (paper §4.1, Eq. 9–10).
 
 Each cluster gives mentions of summary entities and links from its members to them; equal names are one entity, and the
 links of a member to the same entity are one relation. Mentions meet by name, links by member: neither needs the rest.

@@ -1,4 +1,4 @@
-"""The calls that answer a question from what was retrieved: at length, in a few words, or part by part and together."""
+"""Requests that answer a question from what was retrieved: at length, in a few words, or part by part and together."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _ANSWER_TAG = re.compile(r"<(/?\s*(?:context|question)\s*>)", re.IGNORECASE)
 
 
 def answer_request(question: str, context: str, prompts: Prompts) -> ChatRequest:
-    """Return the call that answers a question from a rendered context. Neither can hold a tag of the other."""
+    """Return the request that answers a question from a rendered context. Neither can hold a tag of the other."""
     return _question_request("answer", question, context, prompts)
 
 
 def short_answer_request(question: str, context: str, prompts: Prompts) -> ChatRequest:
-    """Return the call that answers a question from a rendered context in a few words, for `eval qa`."""
+    """Return the request that answers a question from a rendered context in a few words, for `eval qa`."""
     request = _question_request("short-answer", question, context, prompts)
     unit = unit_id(f"short-answer\n{request.messages[1].content}")  # a recorded answer at length is none of these
     return replace(request, unit=unit)
 
 
 def map_request(question: str, context: str, prompts: Prompts, max_tokens: int) -> ChatRequest:
-    """Return the call that finds in a part of the corpus what helps to answer a question.
+    """Return the request that finds in a part of the corpus what helps to answer a question.
 
     The prompt also describes the form of the reply in words, since endpoints of this role are not probed for schemas.
 
@@ -39,7 +39,7 @@ def map_request(question: str, context: str, prompts: Prompts, max_tokens: int) 
 
 
 def reduce_request(question: str, context: str, prompts: Prompts) -> ChatRequest:
-    """Return the call that answers a question from the points that were found in the parts of the corpus."""
+    """Return the request that answers a question from the points that were found in the parts of the corpus."""
     return _question_request("reduce-answer", question, context, prompts)
 
 

@@ -1,4 +1,4 @@
-"""The calls that judge answers, take them apart into claims, and make questions; and their lists, read.
+"""Requests that judge answers, take them apart into claims, and make questions; and their lists, read.
 
 What is judged was written by others, and may be written for the judge: question and answers stand between tags that
 they cannot leave, and no text holds another's tag.
@@ -34,7 +34,7 @@ def judge_request(
     form: str | None = "judge",
     replicate: int = 0,
 ) -> ChatRequest:
-    """Return the call that compares two answers.
+    """Return the request that compares two answers.
 
     Args:
         answers: as they are shown, the first first.
@@ -52,7 +52,7 @@ def judge_request(
 def answer_claims_request(
     question: str, answer: str, prompts: Prompts, *, role: str = "judge", form: str | None = "claims"
 ) -> ChatRequest:
-    """Return the call that lists the claims of an answer."""
+    """Return the request that lists the claims of an answer."""
     return _request("claims", [("question", one_line(question)), ("answer", answer)], prompts, role, form)
 
 
@@ -66,7 +66,7 @@ def listing_request(
     form: str | None,
     replicate: int = 0,
 ) -> ChatRequest:
-    """Return the call that thinks of users, of tasks of a user, or of questions of a user in a task.
+    """Return the request that thinks of users, of tasks of a user, or of questions of a user in a task.
 
     Paper: GraphRAG, Algorithm 1. Role `judge`: the evaluating model writes the questions, not the
     model whose answers they test.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hirag_dist.core.prompts.schemas import TEXT, an_array, an_object
+from hirag_dist.core.prompts.schemas import TEXT, array_schema, object_schema
 
 CRITERIA: Mapping[str, str] = {
     "comprehensiveness": "Which answer covers more of what the question asks, each aspect with the details it needs? "
@@ -81,13 +81,13 @@ Reply with one JSON object and nothing else, the criteria in the order above:
 }
 
 SCHEMAS: Mapping[str, dict[str, Any]] = {
-    "judge": an_object(
-        verdicts=an_array(
-            an_object(criterion=TEXT, reason=TEXT, winner={"type": "string", "enum": ["1", "2", "tie"]}),
+    "judge": object_schema(
+        verdicts=array_schema(
+            object_schema(criterion=TEXT, reason=TEXT, winner={"type": "string", "enum": ["1", "2", "tie"]}),
         )
     ),
-    "claims": an_object(claims=an_array(TEXT)),
-    "personas": an_object(personas=an_array(TEXT)),
-    "tasks": an_object(tasks=an_array(TEXT)),
-    "sensemaking-questions": an_object(questions=an_array(TEXT)),
+    "claims": object_schema(claims=array_schema(TEXT)),
+    "personas": object_schema(personas=array_schema(TEXT)),
+    "tasks": object_schema(tasks=array_schema(TEXT)),
+    "sensemaking-questions": object_schema(questions=array_schema(TEXT)),
 }

@@ -1,4 +1,4 @@
-"""JSON as models write it: in a fence or amid prose, with trailing commas, curly quotes, or the last brace missing."""
+"""Lenient JSON parsing: fences, surrounding prose, trailing commas, curly quotes, or a missing last brace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several units in one call: which go together, and the reply cut into one reply a unit again.
+"""Packing of several units into one call, and splitting of its reply into one reply per unit.
 
 A unit is a cluster to summarise or a community to report on. In a pack it stands between its own tags and has a
 numbering of its own; each unit's part of the reply is then read by the parser that reads its reply alone, so nothing
@@ -25,8 +25,8 @@ _SECTION = re.compile(
 )
 
 
-def size_of(text: str) -> int:
-    """Return about how many tokens a text has. Packing needs no exact count, and this costs next to nothing.
+def approximate_tokens(text: str) -> int:
+    """Return the approximate number of tokens of a text, from its length in bytes.
 
     >>> size_of("eight by")
     2

@@ -1,7 +1,7 @@
-"""Replies read: JSON or delimited records in, parsed records out, or a refusal that says why.
+"""Parsing of replies: JSON or delimited records to parsed records, or a refusal with its reason.
 
-Models wrap, quote and break their records in many ways. What is plainly meant is repaired; what is not in the
-requested form is refused with its reason, never guessed. No text outside a record is taken for one.
+Models wrap, quote and break their records in many ways. Unambiguous deviations are repaired; a reply that
+is not in the requested form is refused with its reason, never guessed. Text outside a record never becomes one.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ReportRecord:
 
 @dataclass(frozen=True, slots=True)
 class SameEntityReply:
-    """Return whether two entities are one, as the model said."""
+    """Decision of the model on whether two entities are one."""
 
     same: bool
     reason: str

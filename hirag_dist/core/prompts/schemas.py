@@ -9,7 +9,7 @@ TEXT: Final[dict[str, Any]] = {"type": "string"}
 NUMBER: Final[dict[str, Any]] = {"type": "number"}
 
 
-def an_object(**properties: Any) -> dict[str, Any]:
+def object_schema(**properties: Any) -> dict[str, Any]:
     """Return the schema of an object with these properties."""
     return {
         "type": "object",
@@ -19,14 +19,14 @@ def an_object(**properties: Any) -> dict[str, Any]:
     }
 
 
-def an_array(item: dict[str, Any]) -> dict[str, Any]:
+def array_schema(item: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a list."""
     return {"type": "array", "items": item}
 
 
-_ENTITY_SCHEMA = an_object(name=TEXT, type=TEXT, description=TEXT)
-_RELATION_SCHEMA = an_object(source=TEXT, target=TEXT, description=TEXT, strength=NUMBER)
-_CLAIM_SCHEMA = an_object(
+_ENTITY_SCHEMA = object_schema(name=TEXT, type=TEXT, description=TEXT)
+_RELATION_SCHEMA = object_schema(source=TEXT, target=TEXT, description=TEXT, strength=NUMBER)
+_CLAIM_SCHEMA = object_schema(
     subject=TEXT,
     object=TEXT,
     type=TEXT,
@@ -36,23 +36,23 @@ _CLAIM_SCHEMA = an_object(
     description=TEXT,
     source_text=TEXT,
 )
-_COVER_SCHEMA = an_object(member={"type": "integer"}, entity=TEXT, description=TEXT, strength=NUMBER)
-_POINT_SCHEMA = an_object(text=TEXT, helpfulness={"type": "integer"})
-_FINDING_SCHEMA = an_object(summary=TEXT, explanation=TEXT, references=an_array(TEXT))
+_COVER_SCHEMA = object_schema(member={"type": "integer"}, entity=TEXT, description=TEXT, strength=NUMBER)
+_POINT_SCHEMA = object_schema(text=TEXT, helpfulness={"type": "integer"})
+_FINDING_SCHEMA = object_schema(summary=TEXT, explanation=TEXT, references=array_schema(TEXT))
 
 PROPERTIES: Mapping[str, dict[str, Any]] = {  # task → properties of the reply to one unit
-    "extract-graph": dict(entities=an_array(_ENTITY_SCHEMA), relations=an_array(_RELATION_SCHEMA)),
-    "extract-entities": dict(entities=an_array(_ENTITY_SCHEMA)),
-    "extract-relations": dict(relations=an_array(_RELATION_SCHEMA)),
-    "extract-claims": dict(claims=an_array(_CLAIM_SCHEMA)),
-    "summarise": dict(entities=an_array(_ENTITY_SCHEMA), relations=an_array(_COVER_SCHEMA)),
+    "extract-graph": dict(entities=array_schema(_ENTITY_SCHEMA), relations=array_schema(_RELATION_SCHEMA)),
+    "extract-entities": dict(entities=array_schema(_ENTITY_SCHEMA)),
+    "extract-relations": dict(relations=array_schema(_RELATION_SCHEMA)),
+    "extract-claims": dict(claims=array_schema(_CLAIM_SCHEMA)),
+    "summarise": dict(entities=array_schema(_ENTITY_SCHEMA), relations=array_schema(_COVER_SCHEMA)),
     "same-entity": dict(same={"type": "boolean"}, reason=TEXT),
     "report": dict(
         title=TEXT,
         summary=TEXT,
         rating=NUMBER,
         rating_explanation=TEXT,
-        findings=an_array(_FINDING_SCHEMA),
+        findings=array_schema(_FINDING_SCHEMA),
     ),
-    "map-answer": dict(points=an_array(_POINT_SCHEMA)),
+    "map-answer": dict(points=array_schema(_POINT_SCHEMA)),
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hirag_dist.core.prompts import answer_templates, evaluation_templates
-from hirag_dist.core.prompts.schemas import PROPERTIES, an_array, an_object
+from hirag_dist.core.prompts.schemas import PROPERTIES, array_schema, object_schema
 from hirag_dist.core.retrieval.citations import unmarked
 from hirag_dist.core.text.ids import unit_id
 from hirag_dist.core.text.normalize import one_line
@@ -145,9 +145,9 @@ CONTINUE = "Some {things} of the text are missing above. List only the missing o
 
 
 SCHEMAS: Mapping[str, dict[str, Any]] = {
-    **{name: an_object(**parts) for name, parts in PROPERTIES.items()},
+    **{name: object_schema(**parts) for name, parts in PROPERTIES.items()},
     **{
-        packed: an_object(units=an_array(an_object(unit={"type": "integer"}, **PROPERTIES[name])))
+        packed: object_schema(units=array_schema(object_schema(unit={"type": "integer"}, **PROPERTIES[name])))
         for name, packed in PACKED.items()
     },
     **evaluation_templates.SCHEMAS,
@@ -227,7 +227,7 @@ def extraction_request(
     entities: Sequence[tuple[str, str]] = (),
     max_tokens: int | None = None,
 ) -> ChatRequest:
-    """Return the call that reads one chunk.
+    """Return the request that reads one chunk.
 
     Args:
         task: extract-graph, extract-entities or extract-relations.
@@ -248,7 +248,7 @@ def extraction_request(
 
 
 def gleaning_request(before: ChatRequest, reply: str) -> ChatRequest:
-    """Return the call that asks for what an extraction missed: the conversation so far, and one turn more."""
+    """Return the request that asks for what an extraction missed: the conversation so far, and one turn more."""
     relations_only = before.messages[0].content.startswith("Task: extract-relations")
     both = before.messages[0].content.startswith("Task: extract-graph")
     things = "entities and relations" if both else "relations" if relations_only else "entities"
@@ -269,7 +269,7 @@ def gleaning_request(before: ChatRequest, reply: str) -> ChatRequest:
 def describe_request(
     name: str, kind: str, descriptions: Sequence[str], prompts: Prompts, max_words: int
 ) -> ChatRequest:
-    """Return the call that makes one description of many."""
+    """Return the request that makes one description of many."""
     lines = "\n".join(f"- {one_line(text)}" for text in descriptions)
     body = tagged("entity", f"{one_line(name)} ({kind})") + "\n" + tagged("descriptions", lines)
     return ChatRequest(
@@ -280,7 +280,7 @@ def describe_request(
 
 
 def meta_types_request(excerpts: Sequence[str], prompts: Prompts) -> ChatRequest:
-    """Return the call that proposes meta types 𝒳 from excerpts of the corpus."""
+    """Return the request that proposes meta types 𝒳 from excerpts of the corpus."""
     body = "\n".join(tagged("excerpt", text) for text in excerpts)
     return ChatRequest(
         role="summarise",
@@ -292,7 +292,7 @@ def meta_types_request(excerpts: Sequence[str], prompts: Prompts) -> ChatRequest
 def summary_request(
     members: Sequence[tuple[str, str, str]], prompts: Prompts, meta_types: Sequence[str], form: str | None
 ) -> ChatRequest:
-    """Return the call that summarises one cluster of (name, type, description) members, numbered from 1."""
+    """Return the request that summarises one cluster of (name, type, description) members, numbered from 1."""
     lines = "\n".join(
         f"{number}. {one_line(name)} ({kind}): {one_line(text)}"
         for number, (name, kind, text) in enumerate(members, start=1)
@@ -314,7 +314,7 @@ def report_request(
     form: str | None,
     claims: Sequence[str] = (),
 ) -> ChatRequest:
-    """Return the call that reports on a community, from lines that begin with their reference ("E1. …")."""
+    """Return the request that reports on a community, from lines that begin with their reference ("E1. …")."""
     sections = [("entities", entities), ("relations", relations), ("claims", claims), ("reports", reports)]
     body = "\n".join(tagged(tag, "\n".join(lines)) for tag, lines in sections if lines)
     return ChatRequest(
@@ -326,7 +326,7 @@ def report_request(
 
 
 def same_entity_request(entities: Sequence[str], prompts: Prompts, form: str | None) -> ChatRequest:
-    """Return the call that asks whether two entities are one, each a line that tells of it."""
+    """Return the request that asks whether two entities are one, each a line that tells of it."""
     body = tagged("entities", "\n".join(f"{number}. {one_line(text)}" for number, text in enumerate(entities, start=1)))
     return ChatRequest(
         role="summarise",
@@ -337,7 +337,7 @@ def same_entity_request(entities: Sequence[str], prompts: Prompts, form: str | N
 
 
 def pack_request(task: str, requests: Sequence[ChatRequest], system: Message) -> ChatRequest:
-    """Return the call that does several units at once, numbered from 1.
+    """Return the request that does several units at once, numbered from 1.
 
     Args:
         task: of one unit, a key of `PACKED`.

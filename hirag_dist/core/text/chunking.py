@@ -1,6 +1,6 @@
-"""Documents to chunks: windows of tokens with exact character spans.
+"""Chunking of documents into windows of tokens with exact character spans.
 
-Two cuts. `sentences` ends a chunk at the last sentence end that fits and begins the next one at a sentence near the
+Two methods. `sentences` ends a chunk at the last sentence end that fits and begins the next one at a sentence near the
 overlap; `tokens` cuts at fixed token positions, so that recordings made with such chunks match.
 """
 

@@ -1,4 +1,4 @@
-"""Identities: hashes of content, so that the same inputs give the same ids wherever they are computed."""
+"""Identifiers: hashes of content, so that the same inputs give the same ids wherever they are computed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Return whether what a model wrote is in the language of what it read. Says so only where there is no doubt.
+"""Comparison of the language of a reply with that of its source text; reports only clear differences.
 
-Names and quotations in another language are ordinary, so the test is on all descriptions of a reply together, and
-what is too short, mixed, or in a language it does not know passes.
+Names and quotations in another language are ordinary, so all descriptions of a reply are tested together. Texts that
+are too short, mixed, or in an unknown language pass.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-_SAMPLE_CHARS = 4000  # of each text that are looked at
-_MIN_READ, _MIN_WRITTEN = 200, 80  # letters below which nothing is said
-_MAIN, _FOREIGN = 0.85, 0.2  # share of one script in the text read, and at most in what was written
-_MIN_WORDS, _MIN_COMMON = 40, 6  # words; different ones among them that are common in a language
-_SURE, _HARDLY = 0.2, 0.04  # share of words that are the commonest of a language: of its own, of another one
+_SAMPLE_CHARS = 4000  # characters of each text that are examined
+_MIN_READ, _MIN_WRITTEN = 200, 80  # letters needed in the source and in the reply
+_MIN_MAIN_SHARE, _MAX_FOREIGN_SHARE = 0.85, 0.2  # share of one script in the source, and its largest share in the reply
+_MIN_WORDS, _MIN_COMMON = 40, 6  # words needed, and distinct common words of a language among them
+_MIN_OWN_SHARE, _MAX_OTHER_SHARE = 0.2, 0.04  # share of common words: of the language of the text, of another language
 
 _SCRIPTS: Mapping[str, str] = {
     "Latin": "A-Za-zÀ-ÖØ-öø-ɏḀ-ỿ",
@@ -51,7 +51,7 @@ _COMMON: Mapping[str, frozenset[str]] = {
 
 
 def other_language(written: Iterable[str], read: str) -> str:
-    """Return in which languages the descriptions and the text are where these surely differ, else an empty text.
+    """Return a message if the descriptions and the text are clearly in different languages, else an empty text.
 
     Args:
         written: the descriptions of one reply.
@@ -67,14 +67,14 @@ def other_language(written: Iterable[str], read: str) -> str:
         return ""
     own, n_own = there.most_common(1)[0]
     used, n_used = here.most_common(1)[0]
-    if n_own < _MAIN * there.total():
+    if n_own < _MIN_MAIN_SHARE * there.total():
         return ""
-    if here[own] <= _FOREIGN * here.total() and n_used > here.total() / 2:
+    if here[own] <= _MAX_FOREIGN_SHARE * here.total() and n_used > here.total() / 2:
         return f"the descriptions are in {used} script, the text is in {own} script"
     if own == used == "Latin":
         said, words = _words(told), _words(text)
         theirs = _language(words)
-        if theirs and _share(said, theirs, least=0) <= _HARDLY:
+        if theirs and _share(said, theirs, least=0) <= _MAX_OTHER_SHARE:
             ours = _language(said)
             return f"the descriptions are in {ours}, the text is in {theirs}" if ours else ""
     if own == used == "Chinese or Japanese" and _kana(text) > 0.2 and _kana(told) == 0:
@@ -103,7 +103,7 @@ def _language(words: Counter[str]) -> str:
     """Return the language that a text in Latin script is surely in, or an empty text."""
     shares = sorted(((_share(words, name, _MIN_COMMON), name) for name in _COMMON), reverse=True)
     (best, name), (second, _) = shares[0], shares[1]
-    return name if best >= _SURE and best > 1.8 * second else ""
+    return name if best >= _MIN_OWN_SHARE and best > 1.8 * second else ""
 
 
 def _share(words: Counter[str], language: str, least: int) -> float:

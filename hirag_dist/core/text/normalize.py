@@ -1,4 +1,4 @@
-"""Small text rules that more than one stage needs: names, single lines, and cutting to a length."""
+"""Normalisation of names and lines, and truncation of texts."""
 
 from __future__ import annotations
 

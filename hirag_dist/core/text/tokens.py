@@ -1,4 +1,4 @@
-"""Token counting with tiktoken, from rank files that the package ships: no network is ever asked."""
+"""Token counting with tiktoken, from rank files that the package ships: without network access."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from hirag_dist.core.prompts.packing import packs, size_of
+from hirag_dist.core.prompts.packing import packs, approximate_tokens
 from hirag_dist.core.prompts.reply_parsing import ReportRecord, parse_report
 from hirag_dist.core.prompts.templates import PACKED, Prompts, report_request
 from hirag_dist.core.reports.material import (
@@ -105,7 +105,7 @@ class WriteReports:
         for _, group in groupby(wanted, key=lambda each: (each.row["tree"], each.row["level"])):
             here = list(group)
             requests = (self._unit(each.draft.material([])).request for each in here)
-            sizes = [size_of(request.messages[1].content) for request in requests]
+            sizes = [approximate_tokens(request.messages[1].content) for request in requests]
             for pack in packs(sizes, self.packing.max_tokens, self.packing.max_units):
                 yield here[pack.start : pack.stop]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.prompts.packing import packs, size_of, split_reply
+from hirag_dist.core.prompts.packing import packs, approximate_tokens, split_reply
 from hirag_dist.core.prompts.reply_parsing import MalformedReply, parse_report, parse_summary
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.types import ChatReply
@@ -49,7 +49,7 @@ def test_a_unit_more_changes_only_the_packs_beside_it() -> None:
     "text", ["The old bridge was built by the monks of the abbey.", "这座古桥是修道院的僧侣修建的。"]
 )
 def test_sizes_are_about_the_tokens(text: str) -> None:
-    assert size_of(text * 20) == pytest.approx(counter("o200k_base")(text * 20), rel=0.35)
+    assert approximate_tokens(text * 20) == pytest.approx(counter("o200k_base")(text * 20), rel=0.35)
 
 
 @pytest.mark.parametrize(

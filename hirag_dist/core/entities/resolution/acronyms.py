@@ -1,4 +1,4 @@
-"""Short names for long ones: acronyms, and what a text itself says that something is also called."""
+"""Aliases: acronyms of names, and aliases that a text states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entities of layer 0 as resolution sees them: names read once, and what two of them have in common."""
+"""Features of layer-0 entities for resolution: parsed names, neighbours and chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A name read for comparing: folded further than what mentions are merged by, with what sets it apart kept aside.
+"""Normal forms of names for comparison, with their distinguishing features kept separately.
 
 The form of a name forgets what spellings differ in (punctuation, accents, articles, plural, a company's legal form, a
 title, the order of "Lincoln, Abraham"). Features that distinguish two things (numbers, text in parentheses,

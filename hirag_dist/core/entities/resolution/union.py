@@ -1,4 +1,4 @@
-"""Pairs to groups: what is joined by a chain of pairs is one entity, unless two of the chain are known to differ."""
+"""Union of candidate pairs into groups, unless two names of a group are known to differ."""
 
 from __future__ import annotations
 
