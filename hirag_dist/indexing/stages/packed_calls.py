@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from hirag_dist.core.prompts.packing import packs, approximate_tokens, split_reply
+from hirag_dist.core.prompts.packing import approximate_tokens, packs, split_reply
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import pack_request
 from hirag_dist.execution.stage import Services, together
@@ -43,9 +43,11 @@ async def ask_packed(
     Args:
         system: the packed task's system message.
     """
-    groups = packs([approximate_tokens(unit.request.messages[1].content) for unit in units], packing.max_tokens,
-    packing.max_units) found = await together(ask_pack([units[at] for at in group], task, system, services) for group in
-    groups) return [each for group in found for each in group]
+    groups = packs(
+        [approximate_tokens(unit.request.messages[1].content) for unit in units], packing.max_tokens, packing.max_units
+    )
+    found = await together(ask_pack([units[at] for at in group], task, system, services) for group in groups)
+    return [each for group in found for each in group]
 
 
 async def ask_pack(

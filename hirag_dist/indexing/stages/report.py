@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from hirag_dist.core.prompts.packing import packs, approximate_tokens
+from hirag_dist.core.prompts.packing import approximate_tokens, packs
 from hirag_dist.core.prompts.reply_parsing import ReportRecord, parse_report
 from hirag_dist.core.prompts.templates import PACKED, Prompts, report_request
 from hirag_dist.core.reports.material import (

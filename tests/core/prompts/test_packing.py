@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.prompts.packing import packs, approximate_tokens, split_reply
+from hirag_dist.core.prompts.packing import approximate_tokens, packs, split_reply
 from hirag_dist.core.prompts.reply_parsing import MalformedReply, parse_report, parse_summary
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.types import ChatReply
