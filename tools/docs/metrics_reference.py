@@ -1,0 +1,66 @@
+"""Reference of metrics and alerts, read from the service's registry and the chart's alert rules."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from hirag_dist.service.metrics import Facts, Metrics, WorkerMetrics
+from tools.docs.markdown import NOTICE, cell, table
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy" / "helm" / "hirag-dist" / "templates" / "_rules.tpl"
+_ALERT = re.compile(
+    r'"name" "(?P<name>Hirag\w+)" "severity" "(?P<severity>\w+)" "for" "(?P<hold>\w+)".*?'
+    r'"summary" "(?P<summary>(?:[^"\\]|\\.)*)"\s+"description" "(?P<description>(?:[^"\\]|\\.)*)"',
+    re.DOTALL,
+)
+_HEAD = """# Metrics and alerts
+
+`service.metrics_listen` serves `/metrics` for all processes of a service, and `/ready` (200 while any process accepts
+questions, else 503). No label holds a caller's name or a question.
+
+## Metrics
+
+"""
+_ALERTS = """
+## Alerts
+
+The Helm chart installs these rules with `monitoring.prometheusRule.enabled`. The last column links to what to do.
+
+"""
+
+
+def page() -> str:
+    """Return the page `reference/metrics.md`."""
+    return NOTICE + _HEAD + table(("metric", "type", "labels", "meaning"), _metrics()) + _ALERTS + _alerts()
+
+
+def _metrics() -> list[tuple[str, str, str, str]]:
+    """Return a row for each metric: those of a process, and those of the supervisor with every fact known."""
+    registry = CollectorRegistry()
+    counted = Metrics(registry)
+    labels = {metric._name: metric._labelnames for metric in vars(counted).values() if hasattr(metric, "_labelnames")}
+    with tempfile.TemporaryDirectory() as folder:
+        facts = Facts("id", created_at=0, loaded_at=0, certificate_expires=0, token_expires=0, callers=0, serving=True)
+        facts.write(Path(folder), 0)
+        families = [*registry.collect(), *WorkerMetrics(Path(folder), 1).registry.collect()]
+    rows = []
+    for family in families:
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        names = labels.get(family.name) or getattr(family, "_labelnames", ())
+        rows.append((f"`{name}`", family.type, ", ".join(f"`{label}`" for label in names), cell(family.documentation)))
+    return rows
+
+
+def _alerts() -> str:
+    rows = []
+    for found in _ALERT.finditer(RULES.read_text(encoding="utf-8")):
+        name = found["name"]
+        about = re.sub(r"\{\{.*?\}\}", "…", found["description"].replace('\\"', '"'))
+        where = f"[what to do](../operations/alerts.md#{name.lower()})"
+        rows.append((f"`{name}`", found["severity"], found["hold"], cell(f"{found['summary']}. {about}"), where))
+    return table(("alert", "severity", "holds for", "meaning", ""), rows)
