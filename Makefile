@@ -10,7 +10,7 @@ IMAGE := --extra cluster --extra otel
 # bytecode is kept even where the environment says otherwise: each of Ray's processes would compile everything again
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-rest check bench proto chart lock clean run-env dev-env lint types imports prose licences wire charts
+.PHONY: help demo test test-all test-rest check bench proto chart lock clean run-env dev-env lint types imports prose licences wire charts docs docs-check
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
@@ -39,6 +39,12 @@ proto: dev-env ## generate hirag_dist/wire/_pb from proto/
 
 chart: dev-env ## what of deploy/helm follows from the program: the schema of values, the dashboard
 	@$(BIN)/python -m tools.chart
+
+docs: dev-env ## write the generated pages of docs/reference and build the site into site/
+	@$(BIN)/python -m tools.docs --build
+
+docs-check: dev-env ## generated pages, links, navigation and a strict build of the site
+	@$(BIN)/python -m tools.docs --check
 
 lock: dev-env ## resolve requirements/ from pyproject.toml; UPGRADE=--upgrade takes newer versions
 	@$(LOCK) $(UPGRADE) pyproject.toml --group build --extra dev -o requirements/dev.txt

@@ -305,7 +305,7 @@ def test_alarms(rules: Object, tmp_path: Path, alert: str) -> None:
 def test_every_alert_is_tried_and_written_up(rules: Object) -> None:
     alerts = {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"]}
     assert alerts.keys() == ALARMS.keys()
-    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/operations/alerts.md").read_text(encoding="utf-8")
     for name, rule in alerts.items():
         assert f"\n### {name}\n" in page
         assert rule["annotations"]["runbook_url"] == f"https://example.com/operations#{name.lower()}"

@@ -416,7 +416,7 @@ def test_refused_with_a_reason(chart: Chart, case: str) -> None:
 
 
 def test_the_example_of_the_docs(chart: Chart, tmp_path: Path) -> None:
-    page = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/tutorials/kubernetes-first.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```yaml\n# values.yaml\n(.*?)```", page, re.DOTALL)
     objects = chart.render(yaml.safe_load(example))
     assert {"RayJob", "CronJob", "Deployment"} <= {found["kind"] for found in objects}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -60,7 +61,8 @@ def build() -> int:
     if find_spec("zensical") is None:
         print("docs: zensical is not installed: pip install 'hirag_dist[dev]'", file=sys.stderr)
         return 1
-    done = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict", "--clean"], cwd=ROOT, check=False)
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    done = subprocess.run(command, cwd=ROOT, check=False, env=os.environ | {"NO_COLOR": "1"})
     return done.returncode
 
 

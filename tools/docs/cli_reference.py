@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
+from importlib import import_module
 from typing import Any, get_args
 
 import typer
 
-from hirag_dist.cli import main as cli
-from tools.docs.markdown import NOTICE, cell, sentence, table
+from hirag_dist.cli import _command_line
+from tools.docs.markdown import NOTICE, cell, sentence, table, wrapped
 
 _HEAD = """# Command line
 
@@ -21,8 +22,9 @@ object on stdout. Exit codes are listed in [Exit codes](exit-codes.md).
 
 def page() -> str:
     """Return the page `reference/cli.md`."""
-    app = cli._command_line()
-    cli._add_commands(app)
+    app = _command_line._new_app()
+    for module, _ in _command_line.COMMANDS.values():
+        import_module(f"hirag_dist.cli.{module}").register(app)
     root: Any = typer.main.get_command(app)
     parts = [NOTICE, _HEAD, "## Common options\n\n", _options(root), "\n"]
     for names, command in _commands(root, ()):
@@ -44,8 +46,8 @@ def _command(names: tuple[str, ...], command: Any) -> str:
     usage = " ".join(["hirag-dist", *names, *(_metavar(argument) for argument in arguments)])
     if hasattr(command, "commands"):
         usage += " COMMAND"
-    paragraphs = [" ".join(part.split()) for part in (command.help or "").split("\n\n")]
-    text = "\n\n".join(part.replace("\b", "").strip() for part in paragraphs if part.strip())
+    paragraphs = [wrapped(part.replace("\b", "")) for part in (command.help or "").split("\n\n")]
+    text = "\n\n".join(part for part in paragraphs if part)
     heading = "#" * (len(names) + 1)
     rows = [(f"`{_metavar(param)}`", cell(sentence(getattr(param, "help", "") or ""))) for param in arguments]
     parts = [f"{heading} {' '.join(names)}\n", f"```\n{usage} [OPTIONS]\n```\n", f"{text}\n"]

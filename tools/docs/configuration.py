@@ -16,8 +16,8 @@ from tools.docs.markdown import NOTICE, cell, code, sentence, table
 _HEAD = """# Configuration
 
 One YAML file, given by `--config`; every key is optional. `hirag-dist init` writes a commented file, `hirag-dist config
-show` prints the effective configuration with the origin of each value and masked secrets, and `hirag-dist config schema`
-prints the JSON schema. An unknown key is an error that suggests the nearest known key.
+show` prints the effective configuration with the origin of each value and masked secrets, and `hirag-dist config
+schema` prints the JSON schema. An unknown key is an error that suggests the nearest known key.
 
 - `${NAME}` inside a value is replaced by the environment variable `NAME`.
 - `HIRAG__SECTION__KEY=value` in the environment overrides a key, as in `HIRAG__LLM__ATTEMPTS=5`.

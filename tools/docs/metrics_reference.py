@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from hirag_dist.service.metrics import Facts, Metrics, WorkerMetrics
+from hirag_dist.service.metrics import Metrics, ProcessFacts, WorkerMetrics
 from tools.docs.markdown import NOTICE, cell, table
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,9 @@ def _metrics() -> list[tuple[str, str, str, str]]:
     counted = Metrics(registry)
     labels = {metric._name: metric._labelnames for metric in vars(counted).values() if hasattr(metric, "_labelnames")}
     with tempfile.TemporaryDirectory() as folder:
-        facts = Facts("id", created_at=0, loaded_at=0, certificate_expires=0, token_expires=0, callers=0, serving=True)
+        facts = ProcessFacts(
+            "id", created_at=0, loaded_at=0, certificate_expires=0, token_expires=0, callers=0, serving=True
+        )
         facts.write(Path(folder), 0)
         families = [*registry.collect(), *WorkerMetrics(Path(folder), 1).registry.collect()]
     rows = []

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.docs.markdown import NOTICE, cell, table
+from tools.docs.markdown import NOTICE, cell, table, wrapped
 
 PROTO = Path(__file__).parents[2] / "proto" / "hirag" / "query" / "v1" / "query.proto"
 _BLOCK = re.compile(r"^(service|message|enum|oneof) (\w+) \{")
@@ -28,7 +28,8 @@ def page(proto: Path = PROTO) -> str:
     package, head, blocks = _parse(proto.read_text(encoding="utf-8"))
     parts = [
         NOTICE,
-        f"# gRPC protocol\n\nPackage `{package}`, defined in `proto/hirag/query/v1/query.proto`.\n\n{head}\n\n",
+        f"# gRPC protocol\n\nPackage `{package}`, defined in `proto/hirag/query/v1/query.proto`.\n\n",
+        f"{wrapped(head)}\n\n",
     ]
     parts.append("Examples of calls: [Call the service](../how-to/call-the-service.md).\n\n")
     known = {block.name for block in blocks}
@@ -49,7 +50,7 @@ def _render(block: _Block, known: set[str]) -> str:
     rows = [
         tuple(_linked(text, known) if index in (1, 2) else text for index, text in enumerate(row)) for row in block.rows
     ]
-    return f"### {block.name}\n\n{block.comment}\n\n{table(heads[block.kind], rows)}\n"
+    return f"### {block.name}\n\n{wrapped(block.comment)}\n\n{table(heads[block.kind], rows)}\n"
 
 
 def _linked(text: str, known: set[str]) -> str:

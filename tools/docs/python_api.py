@@ -7,6 +7,8 @@ import inspect
 import re
 from typing import Any
 
+from pydantic import BaseModel
+
 from tools.docs.markdown import NOTICE
 
 _MODULES = ("hirag_dist", "hirag_dist.client")
@@ -22,18 +24,25 @@ The public names of the package. Everything else may change without notice. Exam
 def page() -> str:
     """Return the page `reference/python-api.md`."""
     parts = [NOTICE, _HEAD]
+    shown: list[Any] = []
     for name in _MODULES:
         module = importlib.import_module(name)
         names = [public for public in getattr(module, "__all__", ()) if not public.startswith("__")]
-        if names:
+        members = {public: getattr(module, public) for public in names}
+        members = {public: member for public, member in members.items() if all(member is not other for other in shown)}
+        shown += members.values()
+        if members:
             parts.append(f"## `{name}`\n\n")
-            parts += [_member(public, getattr(module, public)) for public in names]
+            parts += [_member(public, member) for public, member in members.items()]
     return "".join(parts).rstrip() + "\n"
 
 
 def _member(name: str, member: Any) -> str:
     if inspect.ismodule(member):
         return f"### {name}\n\n{_first(inspect.getdoc(member))}\n\n"
+    if inspect.isclass(member) and issubclass(member, BaseModel):
+        about = "Its keys: [Configuration](configuration.md)."
+        return f"### {name}\n\n{_first(inspect.getdoc(member))} {about}\n\n"
     if not callable(member):
         return f"### {name}\n\n`{type(member).__name__}`\n\n"
     parts = [f"### {name}\n\n", _signature(name, member), _docstring(_own_doc(member))]
@@ -72,12 +81,13 @@ def _signature(name: str, member: Any) -> str:
         parameters = inspect.signature(member)
     except (TypeError, ValueError):
         return ""
-    shown = [
-        parameter.replace(default=_Shown(parameter.default)) if parameter.default is not parameter.empty else parameter
-        for parameter in parameters.parameters.values()
-        if parameter.name != "self"
-    ]
-    text = str(parameters.replace(parameters=shown)).replace("hirag_dist.", "").replace("'", "")
+    shown = [_shown(parameter) for parameter in parameters.parameters.values() if parameter.name != "self"]
+    returned = parameters.return_annotation
+    if inspect.isclass(member):
+        returned = inspect.Signature.empty
+    elif isinstance(returned, str):
+        returned = _Text(returned)
+    text = str(parameters.replace(parameters=shown, return_annotation=returned)).replace("hirag_dist.", "")
     if len(name + text) > 100:
         text = re.sub(
             r"^\((.*)\)", lambda match: "(\n    " + ",\n    ".join(_split(match[1])) + ",\n)", text, flags=re.DOTALL
@@ -86,15 +96,24 @@ def _signature(name: str, member: Any) -> str:
     return f"```python\n{prefix}{name}{text}\n```\n\n"
 
 
-class _Shown:
-    """A default value in a form that does not change from run to run: no addresses of objects."""
+def _shown(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return a parameter whose annotation and default have the same form in every run."""
+    if isinstance(parameter.annotation, str):
+        parameter = parameter.replace(annotation=_Text(parameter.annotation))
+    default = repr(parameter.default)
+    if parameter.default is not parameter.empty and (" at 0x" in default or len(default) > 60):
+        parameter = parameter.replace(default=_Text("..."))
+    return parameter
 
-    def __init__(self, value: Any) -> None:
-        self._value = value
+
+class _Text:
+    """A text that is its own representation."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def __repr__(self) -> str:
-        text = repr(self._value)
-        return "..." if " at 0x" in text or len(text) > 60 else text
+        return self._text
 
 
 def _split(text: str) -> list[str]:
