@@ -54,7 +54,7 @@ def _render(block: _Block, known: set[str]) -> str:
 
 
 def _linked(text: str, known: set[str]) -> str:
-    return re.sub(r"\b[A-Z]\w+\b", lambda match: _link(match[0]) if match[0] in known else match[0], text)
+    return re.sub(r"\b[A-Z]\w*\b", lambda match: _link(match[0]) if match[0] in known else match[0], text)
 
 
 def _link(name: str) -> str:
