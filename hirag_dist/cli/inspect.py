@@ -23,8 +23,8 @@ from hirag_dist.inspection.graph_view import graph_view
 from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.page import render_page
 from hirag_dist.inspection.summary import TABLES, inspect_tables
-from hirag_dist.inspection.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, IntVector
 

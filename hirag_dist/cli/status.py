@@ -23,11 +23,11 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
 from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.execution.dead_letters import load_drops
-from hirag_dist.inspection.token_ratio import tokens_per_corpus_token
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
 from hirag_dist.storage.snapshot.manifest import parse_manifest
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 
 _SHOWN = 50  # dead letters in the table

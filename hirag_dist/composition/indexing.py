@@ -19,7 +19,6 @@ from hirag_dist.errors import IndexBusy, SnapshotError, StoreError
 from hirag_dist.execution.runner import Run
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
-from hirag_dist.inspection.token_ratio import tokens_per_corpus_token
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.reply_store import Ledger, compact
@@ -28,6 +27,7 @@ from hirag_dist.protocols import EventListener
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 from hirag_dist.types.notebook import table_html
 

@@ -18,9 +18,9 @@ from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError
 from hirag_dist.execution.events import KernelsResolved
 from hirag_dist.indexing.pipeline import Build, BuildResult
-from hirag_dist.inspection.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 from tests.scripted_endpoint import Asked, Endpoint
 
