@@ -7,34 +7,20 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli._eval import (
-    EvalIndexOption,
-    FreshOption,
-    IdFieldOption,
-    LimitOption,
-    OutOption,
-    QuestionFieldOption,
-    VariantOption,
-    evaluate,
-    read_variants,
-)
-from hirag_dist.cli._options import (
-    ConfigOption,
-    JsonOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    SetOption,
-    SnapshotOption,
-    configuration,
-)
-from hirag_dist.cli._output import use_json
-from hirag_dist.cli.eval_judge import (
+from hirag_dist.cli._eval import evaluate
+from hirag_dist.cli._eval_options import (
     AnswersOption,
     AskedModesOption,
     AskedQuestionsOption,
-    read_material,
-    refuse_idle,
+    EvalIndexOption,
+    EvalOptions,
+    IdFieldOption,
+    LimitOption,
+    QuestionFieldOption,
+    VariantOption,
+    add_kind,
 )
+from hirag_dist.cli.eval_judge import read_material, refuse_idle
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import QuestionFields, SessionOptions
 from hirag_dist.evaluation.claims_run import count_claims, recount_claims
@@ -43,11 +29,11 @@ from hirag_dist.evaluation.judging import ROLE, judge_roles, require_llm
 
 def register(group: typer.Typer) -> None:
     """Add the kind."""
-    group.command("claims")(claims)
+    add_kind(group, "claims", claims)
 
 
 def claims(
-    out: OutOption,
+    options: EvalOptions,
     answers: AnswersOption = None,
     questions: AskedQuestionsOption = None,
     index: EvalIndexOption = None,
@@ -63,36 +49,27 @@ def claims(
         list[str] | None,
         typer.Option("--judgements", metavar="FILE", help="A judge's verdicts on the same answers, to compare with."),
     ] = None,
-    config: ConfigOption = None,
-    settings: SetOption = None,
     variant: VariantOption = None,
-    snapshot: SnapshotOption = None,
     question_field: QuestionFieldOption = None,
     question_id_field: IdFieldOption = None,
     limit: LimitOption = None,
-    max_usd: MaxUsdOption = None,
-    max_tokens: MaxTokensOption = None,
-    fresh: FreshOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Count the factual claims of answers, and the clusters that they make."""
-    use_json(json)
-    loaded = configuration(config, settings).config
+    loaded = options.load()
     verdicts = tuple(judgements or ())
     if recorded:
         refuse_idle(
             {"--index": index, "--answers": answers, "--questions": questions, "--modes": modes, "--judge": judge},
             "--claims: it asks nobody, and reads no answers",
         )
-        order = SessionOptions("claims", out, fresh=fresh)
-        evaluate(order, loaded, partial(recount_claims, paths=recorded, judgements=verdicts), json)
+        work = partial(recount_claims, paths=recorded, judgements=verdicts)
+        evaluate(SessionOptions("claims", options.out, fresh=options.fresh), loaded, work, options.json)
         return
     material = read_material(answers, questions, index, modes, QuestionFields(question_field, question_id_field), limit)
     if not material.sources and index is None:
         raise ConfigError("give answers to take apart: --answers FILE, or --index URI with --modes and --questions")
     roles = judge_roles([judge] if judge else [], loaded)
     require_llm("claims", roles or {ROLE: loaded.llm.roles.judge}, loaded)
-    variants = read_variants(variant, config, settings)
-    order = SessionOptions("claims", out, index, snapshot, variants, roles, max_usd, max_tokens, fresh)
+    order = options.session("claims", index, variant, roles)
     role = next(iter(roles), ROLE)
-    evaluate(order, loaded, partial(count_claims, material=material, role=role, judgements=verdicts), json)
+    evaluate(order, loaded, partial(count_claims, material=material, role=role, judgements=verdicts), options.json)

@@ -4,59 +4,40 @@ from __future__ import annotations
 
 import typer
 
-from hirag_dist.cli._eval import (
-    FreshOption,
+from hirag_dist.cli._eval import evaluate
+from hirag_dist.cli._eval_options import (
+    EvalOptions,
     LimitOption,
     ModesOption,
-    OutOption,
     QuestionFieldOption,
     QuestionsOption,
     VariantOption,
+    add_kind,
     comma_list,
-    evaluate,
-    read_variants,
 )
-from hirag_dist.cli._options import (
-    ConfigOption,
-    IndexOption,
-    JsonOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    SetOption,
-    SnapshotOption,
-    configuration,
-)
-from hirag_dist.cli._output import use_json
+from hirag_dist.cli._options import IndexOption
 from hirag_dist.composition.build_records import earlier_builds, last_build
-from hirag_dist.evaluation import Findings, QuestionFields, Session, SessionOptions, read_questions
+from hirag_dist.evaluation import Findings, QuestionFields, Session, read_questions
 from hirag_dist.evaluation.coverage import evaluate_coverage
 from hirag_dist.storage.store import Store
 
 
 def register(group: typer.Typer) -> None:
     """Add the kind."""
-    group.command("coverage")(coverage)
+    add_kind(group, "coverage", coverage)
 
 
 def coverage(
+    options: EvalOptions,
     index: IndexOption,
     questions: QuestionsOption,
-    out: OutOption,
     modes: ModesOption = "hirag",
     variant: VariantOption = None,
     limit: LimitOption = None,
     question_field: QuestionFieldOption = None,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    snapshot: SnapshotOption = None,
-    max_usd: MaxUsdOption = None,
-    max_tokens: MaxTokensOption = None,
-    fresh: FreshOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Measure how far the bridge covers the local and global levels, and the layers, graph and cost of an index."""
-    use_json(json)
-    loaded = configuration(config, settings).config
+    loaded = options.load()
     asked = read_questions(questions, QuestionFields(question=question_field), limit)
 
     async def work(session: Session) -> Findings:
@@ -64,10 +45,7 @@ def coverage(
         seconds = build_seconds(Store(index), session.snapshot.manifest.snapshot_id)
         return await evaluate_coverage(session, asked, comma_list(modes), seconds)
 
-    variants = read_variants(variant, config, settings)
-    evaluate(
-        SessionOptions("coverage", out, index, snapshot, variants, {}, max_usd, max_tokens, fresh), loaded, work, json
-    )
+    evaluate(options.session("coverage", index, variant), loaded, work, options.json)
 
 
 def build_seconds(store: Store, snapshot_id: str) -> float | None:

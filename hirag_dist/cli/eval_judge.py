@@ -7,28 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli._eval import (
+from hirag_dist.cli._eval import evaluate
+from hirag_dist.cli._eval_options import (
+    AnswersOption,
+    AskedModesOption,
+    AskedQuestionsOption,
     EvalIndexOption,
-    FreshOption,
+    EvalOptions,
     IdFieldOption,
     LimitOption,
-    OutOption,
     QuestionFieldOption,
     VariantOption,
+    add_kind,
     comma_list,
-    evaluate,
-    read_variants,
 )
-from hirag_dist.cli._options import (
-    ConfigOption,
-    JsonOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    SetOption,
-    SnapshotOption,
-    configuration,
-)
-from hirag_dist.cli._output import use_json
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import QuestionFields, Questions, SessionOptions, read_questions
@@ -36,17 +28,6 @@ from hirag_dist.evaluation.answer_collections import answer_sources
 from hirag_dist.evaluation.judge_run import AnswerMaterial, judge_answers, recount
 from hirag_dist.evaluation.judging import ROLE, JudgingOptions, criteria_of, judge_roles, require_llm
 
-AnswersOption = Annotated[
-    list[str] | None,
-    typer.Option("--answers", "-a", metavar="[NAME=]FILE", help="Recorded answers; one option for each file."),
-]
-AskedQuestionsOption = Annotated[
-    str | None,
-    typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record."),
-]
-AskedModesOption = Annotated[
-    str | None, typer.Option("--modes", metavar="MODE,…", help="Modes of the index that answer, by commas.")
-]
 JudgementsOption = Annotated[
     list[str] | None,
     typer.Option("--judgements", metavar="FILE", help="Recorded verdicts: count them, and ask no model."),
@@ -55,11 +36,11 @@ JudgementsOption = Annotated[
 
 def register(group: typer.Typer) -> None:
     """Add the kind."""
-    group.command("judge")(judge)
+    add_kind(group, "judge", judge)
 
 
 def judge(
-    out: OutOption,
+    options: EvalOptions,
     answers: AnswersOption = None,
     questions: AskedQuestionsOption = None,
     index: EvalIndexOption = None,
@@ -74,44 +55,26 @@ def judge(
         str | None, typer.Option(metavar="METHOD", help="Compare all with this one, not each with each.")
     ] = None,
     judgements: JudgementsOption = None,
-    config: ConfigOption = None,
-    settings: SetOption = None,
     variant: VariantOption = None,
-    snapshot: SnapshotOption = None,
     question_field: QuestionFieldOption = None,
     question_id_field: IdFieldOption = None,
     limit: LimitOption = None,
-    max_usd: MaxUsdOption = None,
-    max_tokens: MaxTokensOption = None,
-    fresh: FreshOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Compare answers two by two, in both orders: win rates, with what position and length do to them."""
-    use_json(json)
-    loaded = configuration(config, settings).config
+    loaded = options.load()
     material = read_material(answers, questions, index, modes, QuestionFields(question_field, question_id_field), limit)
     if judgements:
         refuse_idle({"--index": index, "--judge": judges, "--against": against}, "--judgements: it asks nobody")
-        order = SessionOptions("judge", out, fresh=fresh)
-        evaluate(order, loaded, partial(recount, paths=judgements, material=material), json)
+        order = SessionOptions("judge", options.out, fresh=options.fresh)
+        evaluate(order, loaded, partial(recount, paths=judgements, material=material), options.json)
         return
     if not material.sources and index is None:
         raise ConfigError("give answers to compare: --answers FILE, or --index URI with --modes and --questions")
     roles = judge_roles(judges or [], loaded)
     judging = JudgingOptions(criteria_of(criteria), tuple(roles) or (ROLE,), replicates, against)
     require_llm("judge", roles or {ROLE: loaded.llm.roles.judge}, loaded)
-    order = SessionOptions(
-        "judge",
-        out,
-        index,
-        snapshot,
-        read_variants(variant, config, settings),
-        roles,
-        max_usd,
-        max_tokens,
-        fresh,
-    )
-    evaluate(order, loaded, partial(judge_answers, material=material, judging=judging), json)
+    order = options.session("judge", index, variant, roles)
+    evaluate(order, loaded, partial(judge_answers, material=material, judging=judging), options.json)
 
 
 def read_material(

@@ -6,34 +6,23 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli._eval import (
+from hirag_dist.cli._eval import evaluate
+from hirag_dist.cli._eval_options import (
     AnswerFieldOption,
     EvalIndexOption,
-    FreshOption,
+    EvalOptions,
     IdFieldOption,
     LimitOption,
     ModesOption,
-    OutOption,
     QuestionFieldOption,
     QuestionsOption,
     TypeFieldOption,
     VariantOption,
+    add_kind,
     comma_list,
-    evaluate,
-    read_variants,
 )
-from hirag_dist.cli._options import (
-    ConfigOption,
-    JsonOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    SetOption,
-    SnapshotOption,
-    configuration,
-)
-from hirag_dist.cli._output import use_json
 from hirag_dist.errors import ConfigError
-from hirag_dist.evaluation import Findings, QuestionFields, Session, SessionOptions, read_questions
+from hirag_dist.evaluation import Findings, QuestionFields, Session, read_questions
 from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, REFUSALS
 from hirag_dist.evaluation.qa import AnswerFields, evaluate_answers, score_recorded
 from hirag_dist.evaluation.scoring_rules import ScoringRules
@@ -41,12 +30,12 @@ from hirag_dist.evaluation.scoring_rules import ScoringRules
 
 def register(group: typer.Typer) -> None:
     """Add the kind."""
-    group.command("qa")(qa)
+    add_kind(group, "qa", qa)
 
 
 def qa(
+    options: EvalOptions,
     questions: QuestionsOption,
-    out: OutOption,
     index: EvalIndexOption = None,
     modes: ModesOption = "hirag,naive",
     answers: Annotated[
@@ -72,23 +61,15 @@ def qa(
     answer_field: Annotated[str | None, typer.Option(help="Of --answers: field with the answer.")] = None,
     answer_id_field: Annotated[str | None, typer.Option(help="Of --answers: field with the question's id.")] = None,
     system_field: Annotated[str | None, typer.Option(help="Of --answers: field with who answered.")] = None,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    snapshot: SnapshotOption = None,
-    max_usd: MaxUsdOption = None,
-    max_tokens: MaxTokensOption = None,
-    fresh: FreshOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Score short answers by exact match and F1, with intervals, paired differences and costs."""
-    use_json(json)
     if (index is None) == (answers is None):
         raise ConfigError("eval qa asks an index (--index URI) or scores a file (--answers FILE): give one of the two")
     definitions = comma_list(metric)
     if not definitions or not set(definitions) <= DEFINITIONS.keys():
         raise ConfigError(f"--metric {metric}: give one or several of: {', '.join(DEFINITIONS)}")
     rules = ScoringRules(tuple(definitions), (*REFUSALS, *(refusal or ())), frozenset(comma_list(unanswerable_types)))
-    loaded = configuration(config, settings).config
+    loaded = options.load()
     named = QuestionFields(
         question=question_field,
         id=question_id_field,
@@ -104,6 +85,4 @@ def qa(
         return await evaluate_answers(session, asked, comma_list(modes), rules)
 
     fields = AnswerFields(answer_field, answer_id_field, system_field)
-    variants = read_variants(variant, config, settings)
-    order = SessionOptions("qa", out, index, snapshot, variants, {}, max_usd, max_tokens, fresh)
-    evaluate(order, loaded, work, json)
+    evaluate(options.session("qa", index, variant), loaded, work, options.json)

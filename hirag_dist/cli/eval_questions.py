@@ -7,19 +7,14 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli._eval import EvalIndexOption, FreshOption, OutOption, evaluate
-from hirag_dist.cli._options import (
-    ConfigOption,
-    JsonOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    SetOption,
-    SnapshotOption,
-    configuration,
+from hirag_dist.cli._eval import evaluate
+from hirag_dist.cli._eval_options import (
+    EvalIndexOption,
+    EvalOptions,
+    add_kind,
 )
-from hirag_dist.cli._output import use_json
 from hirag_dist.errors import ConfigError
-from hirag_dist.evaluation import Findings, Session, SessionOptions
+from hirag_dist.evaluation import Findings, Session
 from hirag_dist.evaluation.judging import ROLE, require_llm
 from hirag_dist.evaluation.question_generation import (
     GenerationOptions,
@@ -32,11 +27,11 @@ from hirag_dist.readers import clean_text
 
 def register(group: typer.Typer) -> None:
     """Add the kind."""
-    group.command("questions")(questions)
+    add_kind(group, "questions", questions)
 
 
 def questions(
-    out: OutOption,
+    options: EvalOptions,
     index: EvalIndexOption = None,
     description: Annotated[
         str | None,
@@ -45,17 +40,9 @@ def questions(
     personas: Annotated[int, typer.Option(min=1, max=100, help="Users of the corpus.")] = 5,
     tasks: Annotated[int, typer.Option(min=1, max=100, help="Tasks of each user.")] = 5,
     per_task: Annotated[int, typer.Option("--questions", min=1, max=100, help="Questions of each task.")] = 5,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    snapshot: SnapshotOption = None,
-    max_usd: MaxUsdOption = None,
-    max_tokens: MaxTokensOption = None,
-    fresh: FreshOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Make questions that need an understanding of the whole corpus."""
-    use_json(json)
-    loaded = configuration(config, settings).config
+    loaded = options.load()
     told = None if description is None else read_description(description)
     if told is None and index is None:
         raise ConfigError("say what the corpus is about: --description TEXT or @FILE, or --index URI")
@@ -69,8 +56,7 @@ def questions(
         assert about is not None
         return question_findings(session, await make_questions(session, about, wanted), about)
 
-    order = SessionOptions("questions", out, index, snapshot, max_usd=max_usd, max_tokens=max_tokens, fresh=fresh)
-    evaluate(order, loaded, work, json)
+    evaluate(options.session("questions", index), loaded, work, options.json)
 
 
 def read_description(given: str) -> str:

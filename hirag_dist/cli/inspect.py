@@ -28,7 +28,7 @@ from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, IntVector
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _ONE = {"aliases": "alias", "communities": "community", "entities": "entity"}  # of a table's rows
 
 
@@ -65,7 +65,7 @@ def _hops(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
     try:
         return make_kernels(resolve_kernels("auto")).bfs(graph, sources)
     except HiragError as error:  # a card that others have filled
-        log.warning("hops are counted on the CPU: %s", error)
+        logger.warning("hops are counted on the CPU: %s", error)
         return hop_distances(graph, sources)
 
 

@@ -48,7 +48,7 @@ class AnswerCollections:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many answers there are of each method."""
+        """Number of answers of each method."""
         return {method: len(answers) for method, answers in self.answers.items()}
 
     def questions_of(self, *methods: str) -> list[str]:
@@ -57,7 +57,7 @@ class AnswerCollections:
 
 
 def answer_sources(given: Sequence[str]) -> list[tuple[str | None, str]]:
-    """Return what --answers says: [NAME=]FILE → the method's name, None where the file gives it, and the file.
+    """Parse --answers: [NAME=]FILE → the method's name, None where the file gives it, and the file.
 
     >>> answer_sources(["ours=a.jsonl", "b.jsonl"])
     [('ours', 'a.jsonl'), (None, 'b.jsonl')]

@@ -1,4 +1,4 @@
-"""What a report shows of scored answers: `Scoreboard.findings` as tables and bars."""
+"""Report of scored answers: `Scoreboard.findings` as tables and bars."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COSTS = {
 
 
 def answer_headline(results: Mapping[str, Any]) -> list[Table]:
-    """Return what fits a terminal: exact match and F1, refusals, and the first system against each other one."""
+    """Return the tables that fit a terminal: exact match and F1, refusals, and the first system against the others."""
     first, systems = results["definitions"][0], results["systems"]
     scores = Table(
         f"Exact match and F1 by the definition of {first}",

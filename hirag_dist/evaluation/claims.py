@@ -69,7 +69,7 @@ class ClaimCounts:
 async def list_claims(session: Session, sets: AnswerCollections, role: str) -> ClaimCounts:
     """Have the claims of all answers listed, and count them; what failed is a dead letter.
 
-    An empty answer has no claims, and nobody is asked about it.
+    An empty answer has no claims, and no call is made about it.
 
     Args:
         role: who lists them.

@@ -1,4 +1,4 @@
-"""What counts of claims show: methods, pairs of methods, and how far the counts agree with a judge."""
+"""Report of claim counts: methods, pairs of methods, and the agreement of the counts with a judge."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ async def evaluate_coverage(
 
 
 def measured(found: Retrieval) -> Value:
-    """Return what one retrieval shows, as it is kept."""
+    """Return the figures of one retrieval, as they are stored."""
     encode = encoding(ENCODING).encode_ordinary
     value: Value = {"context_tokens": found.context_tokens, "timings_ms": dict(found.timings_ms)}
     for part, levels in (("context", rendered_levels(found.context)), ("retrieved", retrieved_levels(found))):
@@ -177,7 +177,7 @@ class _Board:
         return Table("What the bridge holds of the other levels (Table 7)", columns, rows)
 
     def times(self, names: Sequence[str]) -> Table:
-        """Return what a retrieval takes, with the times of some of its parts."""
+        """Return the mean cost of a retrieval, with the times of some of its parts."""
         rows: list[list[Cell]] = [
             [
                 system,

@@ -1,4 +1,4 @@
-"""Which chunks hold the evidence that a gold id names, and which chunks stand behind what was retrieved."""
+"""Chunks that hold the evidence that a gold id names, and chunks that support a retrieval."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _fixed(ids: pa.Array) -> NDArray[np.bytes_]:
 
 
 def _listed(lists: tuple[NDArray[np.int64], NDArray[np.int32]], rows: IntVector) -> IntVector:
-    """Return what the lists of some rows hold, one after the other."""
+    """Return the concatenated lists of some rows."""
     indptr, values = lists
     _, places = spans(indptr[rows], indptr[rows + 1])
     return values[places].astype(np.int64)

@@ -1,4 +1,4 @@
-"""What an index is and cost, without asking it anything: layers, clustering coefficients and the bill.
+"""Figures of an index that need no question: layers, clustering coefficients and the bill.
 
 Paper: Figure 4 (Eq. 17), Figure 5 (Eq. 18) and the indexing columns of Table 5.
 """
@@ -19,7 +19,7 @@ _LAYER_COLUMNS = ("layer", "entities", "clusters", "median_cluster", "sparsity",
 
 @dataclass(frozen=True)
 class HierarchyDescription:
-    """What an index is and cost.
+    """Figures of an index and its cost.
 
     Attributes:
         base, whole: the graph of layer 0, and that of all layers.

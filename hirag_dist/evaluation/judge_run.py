@@ -20,7 +20,7 @@ from hirag_dist.html import Section, Table, Text
 
 @dataclass(frozen=True)
 class AnswerMaterial:
-    """Where answers come from.
+    """Sources of answers.
 
     Attributes:
         sources: files of recorded answers, as `answer_sources` gives them.
@@ -34,7 +34,7 @@ class AnswerMaterial:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was read of a question file; whether there are gold answers or evidence plays no part."""
+        """Counts of the question file, without those of gold answers and evidence."""
         counts = self.questions.counts if self.questions.items else {}
         return {name: n for name, n in counts.items() if not name.startswith("without_")}
 

@@ -29,7 +29,7 @@ SILENT: Final = "(This answer is empty.)"
 
 @dataclass(frozen=True)
 class JudgingOptions:
-    """How answers are judged.
+    """Parameters of judging.
 
     Attributes:
         criteria: names in `evaluation_prompts.CRITERIA`.
@@ -128,7 +128,7 @@ class Comparison:
 
 
 async def judge(session: Session, sets: AnswerCollections, judging: JudgingOptions) -> VerdictTable:
-    """Have all pairs judged in both orders, as often and by whom as told; what failed is a dead letter.
+    """Have all pairs judged in both orders by every judge and replicate; a failed call is a dead letter.
 
     Raises:
         InputError: there is nothing to compare.

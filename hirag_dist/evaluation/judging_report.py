@@ -1,4 +1,4 @@
-"""What verdicts show: win rates with intervals and tests, and how far position, length and the judge decide them."""
+"""Report of verdicts: win rates with intervals and tests, and the influence of position, length and judge."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hirag_dist.html import Bars, Cell, Matrix, Section, Table, Text
 from hirag_dist.types import IntVector
 from hirag_dist.types.statistics import NOTHING, Interval
 
-_MOST_PAIRS = 6  # that are drawn by every criterion in one chart
+_MAX_PAIRS = 6  # in a chart of all criteria
 _RULE = (
     "Every pair of answers is judged in both orders. A win rate is of verdicts, a tie counting half; its interval is a "
     "95 % bootstrap over questions, with all verdicts on a question together. p is of the Wilcoxon signed-rank test "
@@ -39,7 +39,7 @@ _RULE = (
 
 @dataclass(frozen=True, slots=True)
 class JudgingFinding:
-    """What the verdicts on one pair by one criterion say.
+    """Figures of the verdicts on one pair by one criterion.
 
     Attributes:
         win_rate: of the pair's first method.
@@ -58,7 +58,7 @@ class JudgingFinding:
 
 
 def findings_of(verdicts: VerdictTable) -> list[JudgingFinding]:
-    """Return what is found on each pair by each criterion, pairs in order, criteria in order."""
+    """Return the findings on each pair by each criterion, pairs in order, criteria in order."""
     cells = [(pair, criterion) for pair in range(len(verdicts.pairs)) for criterion in range(len(verdicts.criteria))]
     parts = [verdicts.where(pair=pair, criterion=criterion) for pair, criterion in cells]
     rates = _rates(parts)
@@ -161,7 +161,7 @@ def _rate_results(found: JudgingFinding) -> dict[str, Any]:
 
 
 def _agreements(verdicts: VerdictTable, wanted: bool, measure: Callable[[VerdictTable], Agreement]) -> dict[str, Any]:
-    """Return agreement by criterion; empty where there is nobody to agree with."""
+    """Return agreement by criterion; empty where there is no second rater."""
     if not wanted:
         return {}
     found = {}
@@ -228,7 +228,7 @@ def p_text(p: float | None) -> str:
 def _bars(verdicts: VerdictTable, found: Sequence[JudgingFinding]) -> list[Section]:
     titles = pair_titles(verdicts.pairs)
     note = "The share of verdicts that the first method of a pair wins, with 95 % intervals; half is no difference."
-    if len(verdicts.pairs) <= _MOST_PAIRS:
+    if len(verdicts.pairs) <= _MAX_PAIRS:
         series = {
             name: [(titles[each.pair], each.win_rate) for each in found if each.criterion == name]
             for name in verdicts.criteria

@@ -97,7 +97,7 @@ class ModelAccess:
         return True
 
     def engine(self, snapshot: Snapshot, prompts: Prompts) -> QueryEngine:
-        """Return what answers questions over a snapshot, through this pool; close it before this."""
+        """Return the engine of a snapshot, which asks models through this pool; close it before this object."""
         config = self._config
         vectors = make_vector_index(config, snapshot)
         return QueryEngine(
@@ -113,7 +113,7 @@ class ModelAccess:
         )
 
     async def close(self) -> None:
-        """Wait for what is in flight, which is stored, and let go of connections."""
+        """Wait for the calls in flight, whose replies are stored, and close the connections."""
         await self.pool.close()
         await self.embedder.close()
         await self._ledger.close()
@@ -122,9 +122,9 @@ class ModelAccess:
 class QuestionVectors:
     """Implements `ports.Embedder` for questions that are asked several times, in mode after mode.
 
-    Whoever asks first has its vector on the bill; unlike `questions.QuestionEmbedder` it makes no calls on behalf of
-    others, which would be on the bill of a unit that is long on record. Equal but for spaces and forms of characters is
-    equal, as there.
+    The unit that asks first has the vector on its bill; unlike `questions.QuestionEmbedder` it makes no calls for
+    other units, which would be on the bill of a unit that is recorded already. Questions that differ in spaces or forms
+    of characters only are equal, as there.
     """
 
     def __init__(self, embedder: Embedder, remembered: int = 1024) -> None:
@@ -146,7 +146,7 @@ class QuestionVectors:
         return rows
 
     async def close(self) -> None:
-        """Let go of the embedder."""
+        """Release the embedder."""
         close = getattr(self._embedder, "close", None)
         if close is not None:
             await close()
@@ -161,7 +161,7 @@ class QuestionVectors:
             coming.set_result(
                 np.asarray((await with_context(self._embedder, _current_context()).embed([text]))[0], np.float32)
             )
-        except BaseException:  # whoever waits for it tries in turn
+        except BaseException:  # each waiting caller tries in turn
             del self._vectors[text]
             coming.cancel()
             raise
@@ -175,7 +175,7 @@ class QuestionVectors:
 
 
 class _Lent:
-    """An embedder without its `close`: whoever made it closes it."""
+    """An embedder without its `close`: its creator closes it."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.name, self.dim = embedder.name, embedder.dim
@@ -202,4 +202,4 @@ class KeptAnswers:
         yield found
 
     async def close(self) -> None:
-        """Leave the pool to whoever made it."""
+        """Do nothing: the creator of the pool closes it."""

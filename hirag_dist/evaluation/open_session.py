@@ -1,4 +1,4 @@
-"""Opening the folder of an evaluation: what may be one, who holds it, and what a session is made of."""
+"""Opening of an evaluation's folder: checks, exclusive use, and construction of the session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hirag_dist.protocols import EventListener
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _JOURNAL = "journal"
 _HOLD = ".held"
 
@@ -65,4 +65,4 @@ def _tidy(store: Store) -> None:
     try:
         compact(store)
     except StoreError as error:
-        log.warning("the ledger was not compacted: %s", error)
+        logger.warning("the ledger was not compacted: %s", error)

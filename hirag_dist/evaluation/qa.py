@@ -2,7 +2,7 @@
 
 An answer is asked for with a prompt of its own (`short-answer`), since EM and F1 measure a phrase, not the cited
 sentences that people read. What the answer depends on is in its unit; gold answers and definitions are not: another
-gold answer or definition scores the same replies again and asks nobody.
+gold answer or definition scores the same replies again without a call.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ async def _answer(session: Session, asked: _Asked) -> Value | Rejected:
 
 
 async def _context(session: Session, question: Question, system: SystemUnderTest) -> Retrieval:
-    """Return what the question is answered from; in a map-reduce mode its parts are asked about through the pool."""
+    """Return the material of an answer; in a map-reduce mode its parts are asked about through the pool."""
     engine, query = session.engine(system), Query(question.text, mode=system.mode)
     if system.mode not in MAP_REDUCE:
         return await engine.retrieve(query)

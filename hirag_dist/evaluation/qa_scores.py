@@ -26,7 +26,7 @@ from hirag_dist.types.statistics import Interval
 
 @dataclass(frozen=True, slots=True)
 class AnswerCost:
-    """What one answer took. Tokens and dollars count replies whenever they were paid."""
+    """Cost of one answer. Tokens and dollars include replies that an earlier run paid."""
 
     calls: int
     input_tokens: int

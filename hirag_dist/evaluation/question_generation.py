@@ -50,7 +50,7 @@ class _List:
     """A list that is filled: the users, the tasks of one, or the questions of one in one task.
 
     Attributes:
-        parts: what the call is told of, besides what is known.
+        parts: further parts of the prompt.
         items: found so far.
         elsewhere: what was named and stands in another list, so that it is not named again.
         dead: whether a call for it failed, so that it is not asked for again in this run.
@@ -68,7 +68,7 @@ class _List:
 
     @property
     def known(self) -> list[str]:
-        """What a further call is told not to name."""
+        """Items that a further call must not repeat."""
         return [*self.items, *self.elsewhere]
 
 
@@ -83,7 +83,7 @@ class GeneratedQuestion:
 
 @dataclass(frozen=True)
 class GeneratedQuestions:
-    """What was made, and what lacks.
+    """Generated and missing items.
 
     Attributes:
         questions: in the order of users, tasks and questions.
@@ -137,7 +137,7 @@ class _Making:
                 into.items.append(text)
 
     async def _ask(self, task: str, round_: int, lists: Sequence[tuple[int, _List]]) -> dict[int, list[str]]:
-        """Return what the model lists, by number; a list whose call failed is not there, and is a dead letter."""
+        """Return the lists of the model, by number; a list whose call failed is missing, and is a dead letter."""
         session, key = self._session, _KEYS[task]
 
         async def ask(item: tuple[int, _List]) -> dict[str, Any] | Rejected:
@@ -175,7 +175,7 @@ class _Making:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Return what equal texts have in common, however they are written."""
+    """Return the normal form of a text, equal for texts that differ in spelling only."""
     return tuple(rouge_tokens(text))
 
 
@@ -196,7 +196,7 @@ async def make_questions(session: Session, description: str, wanted: GenerationO
 def describe_corpus(
     snapshot: Snapshot, count_tokens: Callable[[str], int], most_tokens: int = DESCRIPTION_TOKENS
 ) -> str:
-    """Return what an index says of its corpus: its broadest reports, highest rated first, as many as fit.
+    """Describe a corpus by the broadest reports of its index, highest rated first, as many as fit.
 
     Raises:
         InputError: the index has no reports.

@@ -70,7 +70,7 @@ class QuestionFields:
 
 @dataclass(frozen=True)
 class Questions:
-    """What was read.
+    """Questions of a file.
 
     Attributes:
         items: the questions in the order of the file.
@@ -87,7 +87,7 @@ class Questions:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many there are of each kind, for reports."""
+        """Counts by kind, for reports."""
         texts = {one_line(item.text) for item in self.items}
         return {
             "questions": len(self.items),

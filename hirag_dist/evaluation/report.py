@@ -92,7 +92,7 @@ def plain(value: Any) -> Any:
 
 
 def sent_sums(sent: UsageMeter) -> dict[str, Any]:
-    """Return what a run itself sent to models, replies from the ledger apart."""
+    """Return the usage that a run itself sent to models, without replies from the ledger."""
     total = ModelUsage()
     for use in sent.uses.values():
         total.add(use)

@@ -68,7 +68,7 @@ async def evaluate_retrieval(
 
 
 def none_known(source: str, gold_id: str, examples: Sequence[str]) -> str:
-    """Return what to do where an index has none of the gold ids; `examples` are ids that it has."""
+    """Return the advice for an index that has none of the gold ids; `examples` are ids that it has."""
     said = f"the index has none of the gold ids of {source}, which are like {gold_id!r}"
     if not examples:
         return (
@@ -120,7 +120,7 @@ class _Work:
             if vector is None:
                 vector = await self._session.embed(text)
             found = await self._session.engine(asked.system).retrieve(Query(text, asked.system.mode, vector=vector))
-            behind = self._evidence.behind(found)  # here: work beside another question's would be in its times
+            behind = self._evidence.behind(found)  # here: concurrent work would count in another question's times
         gold = [self._evidence.of(own) for own in asked.question.gold]
         return {
             "question": asked.question.id,

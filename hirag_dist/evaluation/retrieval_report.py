@@ -1,4 +1,4 @@
-"""What `eval retrieval` tells: recall and whole evidence with intervals, differences, levels, times."""
+"""Report of `eval retrieval`: recall and whole evidence with intervals, differences, levels, times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hirag_dist.html import Bars, Cell, Section, Table, Text
 from hirag_dist.types.statistics import Interval
 
 _PARTS = ("search", "communities", "bridge", "sources", "render", "total")
-_MOST_TYPES = 20
+_MAX_TYPES = 20
 _BASELINE = "naive"
 
 Numbers = NDArray[np.float64]
@@ -86,7 +86,7 @@ def findings(tally: RetrievalTally, ks: Sequence[int], n_chunks: int, counts: Ma
     measures |= {f"all@{k}": np.where(np.isnan(recall[k]), np.nan, recall[k] >= 1.0) for k in ks}
     types = sorted({question.type for question in tally.questions})
     groups = {"": np.ones(len(tally.questions), bool)}
-    if 1 < len(types) <= _MOST_TYPES:
+    if 1 < len(types) <= _MAX_TYPES:
         of_type = np.array([question.type for question in tally.questions])
         groups |= {kind: of_type == kind for kind in types if kind}
     by_group = {kind: _of_group(tally, measures, rows) for kind, rows in groups.items()}

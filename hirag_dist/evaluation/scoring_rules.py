@@ -14,7 +14,7 @@ Sort = Literal["answerable", "unanswerable", "without gold"]
 
 @dataclass(frozen=True, slots=True)
 class ScoringRules:
-    """How answers are scored.
+    """Rules of scoring answers.
 
     Attributes:
         definitions: of `DEFINITIONS`, the first of them the one that charts and comparisons show.

@@ -39,13 +39,13 @@ from hirag_dist.types import Rejected
 
 T = TypeVar("T")
 _BLOCK = 256  # units looked up at a time
-_LOCAL_AT_ONCE = 64  # units at a time where nobody outside is asked: one write of the journal serves them all
+_LOCAL_AT_ONCE = 64  # units at a time without an external endpoint: one write of the journal serves them all
 _UNKNOWN_CONCURRENCY = 128
 
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """What a run is to evaluate, besides its configuration.
+    """Options of a run, in addition to its configuration.
 
     Attributes:
         kind: retrieval, qa, judge, …
@@ -71,7 +71,7 @@ class SessionOptions:
 
 @dataclass(frozen=True, slots=True)
 class SystemUnderTest:
-    """What is compared: a mode, with the configured settings of retrieval or with a variant's.
+    """One system to compare: a mode, with the configured settings of retrieval or with a variant's.
 
     Attributes:
         name: the mode, and the variant behind a colon.
@@ -85,7 +85,7 @@ class SystemUnderTest:
 
     @property
     def decides(self) -> dict[str, Any]:
-        """Return what of it decides a retrieval, for `WorkUnit.decides`."""
+        """The settings that decide a retrieval, for `WorkUnit.decides`."""
         return {"mode": self.mode, "retrieval": self.retrieval.model_dump(mode="json", exclude={"mode"})}
 
 
@@ -147,7 +147,7 @@ class Session:
 
     @property
     def embeds_elsewhere(self) -> bool:
-        """Whether an endpoint makes the vectors, rather than this process."""
+        """True if an endpoint makes the vectors, rather than this process."""
         return self.config.llm.endpoints[self.config.llm.roles.embed].kind == "openai"
 
     async def structured(self, role: str) -> bool:
@@ -155,7 +155,7 @@ class Session:
         return await self._asking.structured(self._target(role))
 
     def asks(self, role: str, *prompts: str) -> dict[str, Any]:
-        """Return what decides the replies of a role, for `WorkUnit.decides`: its models, and the named prompts."""
+        """Return the inputs of a role's replies, for `WorkUnit.decides`: its models, and the named prompts."""
         texts = {
             name: [self.prompts.instructions.get(name, INSTRUCTIONS[name]), self.prompts.examples.get(name, "")]
             for name in prompts
@@ -163,7 +163,7 @@ class Session:
         return {"models": list(answerers(self.config, self._target(role))), "prompts": texts}
 
     def systems(self, modes: Sequence[str]) -> list[SystemUnderTest]:
-        """Return what is compared: each mode with the configured settings, then with each variant's."""
+        """Return the systems to compare: each mode with the configured settings, then with each variant's."""
         settings = {"": self.config.retrieval, **self.order.variants}
         return [
             SystemUnderTest(f"{mode}:{variant}" if variant else mode, mode, variant, retrieval)
@@ -172,7 +172,7 @@ class Session:
         ]
 
     def engine(self, system: SystemUnderTest | None = None) -> QueryEngine:
-        """Return what answers questions with a system's settings; give the mode with each `Query`.
+        """Return the engine with a system's settings; give the mode with each `Query`.
 
         Its answers go through the pool: ledger, limits and the bill hold for them, and a reply that cannot be used
         is `RequestRejected`, which makes a dead letter.
@@ -239,7 +239,7 @@ class Session:
         return found
 
     async def close(self) -> None:
-        """Wait for what was sent, and let go of everything."""
+        """Wait for the calls in flight, and release all resources."""
         if self._engines:
             await self._engines[self.config.retrieval].close()
         await self._asking.close()

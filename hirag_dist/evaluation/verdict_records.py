@@ -90,7 +90,7 @@ def _moved(places: _Places, order: Sequence[Any]) -> np.ndarray[Any, np.dtype[np
 
 @dataclass(frozen=True)
 class RecordedVerdicts:
-    """What files of verdicts hold.
+    """Contents of verdict files.
 
     Attributes:
         verdicts: the order of the answers taken from the records themselves.

@@ -1,4 +1,4 @@
-"""What an evaluation is cut into: units, each done once and put on record, and what became of them."""
+"""Units of work of an evaluation, each done once and recorded, and their outcomes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class JournalEntry(Generic[T]):
 
 @dataclass
 class Outcomes(Generic[T]):
-    """What became of the units of one step; `async for` gives those that are done, in the order of the units.
+    """Outcomes of the units of one step; `async for` gives those that are done, in the order of the units.
 
     Values are read from the journal as they are asked for, so that no more than a few hundred are in memory.
 
@@ -110,12 +110,12 @@ class Outcomes(Generic[T]):
 
 
 def unit_key(step: str, decides: Any) -> str:
-    """Return what an outcome is stored under (40 hex digits); another version of this package makes it anew."""
+    """Return the key of an outcome (40 hex digits); another version of this package does the unit again."""
     return _hash(["unit", __version__, step, decides])
 
 
 def letter_key(key: str, round_: int) -> str:
-    """Return what a unit's dead letter of one round is stored under; 0 is the first round."""
+    """Return the key of a unit's dead letter of one round; 0 is the first round."""
     return _hash(["letter", key, round_])
 
 

@@ -1,4 +1,4 @@
-"""What is in an index: in numbers (`inspect_tables`) and as a page to look at (`graph_view`, `render_page`)."""
+"""Contents of an index: in numbers (`inspect_tables`) and as a page (`graph_view`, `render_page`)."""
 
 from hirag_dist.inspection.graph_view import GraphView, graph_view
 from hirag_dist.inspection.model import Inspection

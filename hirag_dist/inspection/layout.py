@@ -1,4 +1,4 @@
-"""Where the page draws what: communities as circles within circles, entities as dots in their deepest community."""
+"""Layout of the map: communities as circles within circles, entities as dots in their deepest community."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class SimpleGraph:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringCoefficients:
-    """How often the neighbours of a node are neighbours.
+    """Clustering coefficients: the share of pairs of neighbours that are neighbours of each other.
 
     Attributes:
         transitivity: closed triples over all triples, Eq. 18 of the HiRAG paper; 0.0 where there is no triple.
@@ -139,7 +139,7 @@ def triangles_per_node(graph: SimpleGraph, block_wedges: int = _BLOCK_WEDGES) ->
 def clustering(graph: SimpleGraph, max_wedges: int = _MAX_WEDGES, seed: int = 0) -> ClusteringCoefficients:
     """Return the clustering coefficients of a graph.
 
-    Paper: Eq. 18 (the global coefficient, closed triples over all triples) and, beside it, the mean of the local ones.
+    Paper: Eq. 18 (the global coefficient, closed triples over all triples), and the mean of the local ones.
 
     Args:
         graph: as `simple_graph` makes it.
@@ -174,7 +174,7 @@ def _oriented_edges(graph: SimpleGraph, order: IntVector) -> tuple[IntVector, In
 
 
 def _wedges(graph: SimpleGraph) -> int:
-    """How many pairs `triangles_per_node` would test."""
+    """Return the number of pairs that `triangles_per_node` would test."""
     order = np.lexsort((np.arange(graph.n_nodes), graph.degrees))
     _, starts = _oriented_edges(graph, order)
     out = np.diff(starts)

@@ -1,4 +1,4 @@
-"""What `inspect` says of an index: a tree of small frozen records that goes to JSON as it is."""
+"""Figures of an index: a tree of small frozen records that goes to JSON as it is."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class LevelSummary:
 
 @dataclass(frozen=True, slots=True)
 class ReportCover:
-    """How far the reports reach, over all levels. `from_model` counts reports that a model wrote."""
+    """Coverage of the reports, over all levels. `from_model` counts reports that a model wrote."""
 
     communities: int
     reports: int
@@ -129,7 +129,7 @@ class ReportCover:
 
 @dataclass(frozen=True, slots=True)
 class BillLine:
-    """What one stage, or the whole build, asked of its models."""
+    """Model usage of one stage, or of the whole build."""
 
     stage: str
     calls: int
@@ -165,7 +165,7 @@ class TierSummary:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What is in an index.
+    """Figures of an index.
 
     Attributes:
         counts: rows of each table, distinct relations by kind as `relations.KIND`, members of clusters.

@@ -40,7 +40,7 @@ _EXAMPLES = 5
 
 
 def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], bfs: Bfs = hop_distances) -> Inspection:
-    """Return what is in an index.
+    """Return the figures of an index.
 
     Args:
         tables: those named in `TABLES`, with the columns of `schemas`; `aliases` and `claims` too where there are any.

@@ -1,4 +1,4 @@
-"""How likely characters are in text of a given language, for telling legacy encodings apart.
+"""Probabilities of characters in text of a given language, to distinguish legacy encodings.
 
 A model gives each non-ASCII character a log-probability. Bytes decoded with the wrong encoding give rare
 characters:

@@ -43,7 +43,7 @@ def read_delimited(
 
 
 def _bad_header(header: list[str], maker: DocumentBuilder) -> str | None:
-    """Return what a header lacks; None if nothing."""
+    """Return the reason why a header cannot be used; None if there is none."""
     options = maker.options
     if find_field(header, options.text_field, TEXT_FIELDS) is None:
         return missing_text(header, options.text_field)

@@ -146,7 +146,7 @@ def _find_remote(name: str) -> list[SourceFile]:
 
 
 def _is_named(pattern: str, path: str) -> bool:
-    """Tell whether a glob ends in the extension of what it found."""
+    """Check that a glob ends in the extension of the file it found."""
     extension = os.path.splitext(path)[1]
     return bool(extension) and pattern.endswith(extension)
 

@@ -131,7 +131,7 @@ def missing_text(names: list[str], wanted: str | None) -> str:
 
 
 def is_missing_text(reason: str, wanted: str) -> bool:
-    """Tell whether `missing_text` gave the reason, for this wanted field."""
+    """Check that `missing_text` gave the reason, for this wanted field."""
     return reason.startswith(f"no field {wanted!r}; there is: ")
 
 

@@ -1,4 +1,4 @@
-"""Which legacy encoding bytes are in: the one under which they are likeliest (`scripts.character_model`)."""
+"""Detection of legacy encodings: the encoding under which bytes are likeliest (`character_model`)."""
 
 from __future__ import annotations
 

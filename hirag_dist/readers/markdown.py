@@ -58,7 +58,7 @@ def _split_front_matter(text: str) -> tuple[str, dict[str, object]]:
 
 
 def _names_labels(text: str) -> bool:
-    """Whether a text begins as front matter does, closed or not, and has a field for labels there."""
+    """Check that a text begins with front matter, closed or not, that has a field for labels."""
     matter = _FRONT_MATTER.match(text) or _OPENED.match(text)
     return matter is not None and _LABELS.search(matter[1] or "") is not None
 

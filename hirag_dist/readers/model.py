@@ -1,4 +1,4 @@
-"""What reading takes and gives: a file to read, how to read it, a document, or why there is none."""
+"""Input and output of reading: a file, reading options, a document, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read.
+    """Reading options.
 
     A field that is None is found by name, in any case, the first of these that a record has:
     text: text, content, contents, body, document, page_content, passage; title: title, name, headline;

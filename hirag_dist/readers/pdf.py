@@ -32,7 +32,7 @@ _FULL_LINE = 0.75
 
 
 def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
-    """Return a PDF as one document, and an `Unreadable` beside it where some of its pages could not be read.
+    """Return a PDF as one document, and an `Unreadable` in addition if some of its pages could not be read.
 
     The title is that of the PDF's metadata, else the file's stem.
     """
@@ -125,5 +125,5 @@ def _join_lines(lines: list[str]) -> str:
 
 
 def _space(left: str, right: str) -> str:
-    """Return what stands between two joined lines: nothing in scripts that have no spaces between words."""
+    """Return the separator of two joined lines: empty in scripts that have no spaces between words."""
     return "" if _UNSPACED.match(left[-1]) and _UNSPACED.match(right[0]) else " "

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hirag_dist.cli._eval import comma_list, read_variants
+from hirag_dist.cli._eval_options import EvalOptions, comma_list
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
@@ -246,7 +246,7 @@ def test_a_run_that_is_ended_on_the_way_goes_on(
 
 def test_lists_and_variants() -> None:
     assert comma_list(" a, b,,a ") == ["a", "b"]
-    (made,) = read_variants(["x:mode=local"], None, None).values()
+    (made,) = EvalOptions("out").variants(["x:mode=local"]).values()
     assert made.mode == "local"
     with pytest.raises(ConfigError, match="NAME:KEY=VALUE"):
-        read_variants([":top_n=3"], None, None)
+        EvalOptions("out").variants([":top_n=3"])

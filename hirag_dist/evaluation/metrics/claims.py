@@ -58,7 +58,7 @@ def cluster_counts(claims: Sequence[str], thresholds: Sequence[float] = THRESHOL
 
 @dataclass(frozen=True, slots=True)
 class LabelAgreement:
-    """How far a count of claims prefers the answer that the judge prefers (GraphRAG paper, section 5.2).
+    """Agreement between a count of claims and the judge's preference (GraphRAG paper, section 5.2).
 
     Attributes:
         compared: questions that have both a label and two counts.

@@ -1,4 +1,4 @@
-"""How near a short answer comes to the gold ones: exact match and F1, as the evaluations to compare with define them.
+"""Exact match and F1 of a short answer against gold answers, as the evaluations to compare with define them.
 
 The official scripts share one normalisation, that of SQuAD, and differ in three rules:
 
@@ -12,7 +12,7 @@ The best over a single gold answer is its score, so HotpotQA and 2WikiMultiHopQA
 normalisation is made for English: it lowers letters, takes away the 32 punctuation marks of ASCII and the words a, an
 and the, and splits at white space. Quotes like “ ” and « », full stops like 。 and articles of other languages stay,
 composed and decomposed letters differ, and a text without spaces is one token, so that its F1 is its exact match.
-`unicode` is a definition of our own for such texts; a figure under it is not to be put beside published ones.
+`unicode` is a definition of our own for such texts; its figures are not comparable with published ones.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class AnswerScore:
 
 @dataclass(frozen=True, slots=True)
 class ScoreDefinition:
-    """What counts as equal, and as shared.
+    """Definition of equal answers and of shared tokens.
 
     Attributes:
         form: text → what must be equal for an exact match.
@@ -156,7 +156,7 @@ def score_answer(answer: str, gold: Sequence[str], definition: ScoreDefinition =
 
 
 def is_refusal(answer: str, refusals: Sequence[str] = REFUSALS) -> bool:
-    """Whether an answer says that there is none: the whole of it, or its first sentence, is one of `refusals`.
+    """Check for a refusal: the whole answer, or its first sentence, is one of `refusals`.
 
     An answer that says so in words of its own is not recognised; add the words that a model uses.
 

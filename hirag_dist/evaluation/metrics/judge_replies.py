@@ -1,4 +1,4 @@
-"""What a judge writes, read: verdicts on two answers in the many forms that models give them."""
+"""Parser of a judge's reply: verdicts on two answers in the many forms that models give them."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _ROUNDED = {1.0: FIRST, 2.0: SECOND, 0.0: TIE}
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Which answer is better by one criterion: `FIRST` or `SECOND` as they were shown, or `TIE`; and why."""
+    """The better answer by one criterion: `FIRST` or `SECOND` as they were shown, or `TIE`; and the reason."""
 
     winner: int
     reason: str = ""
 
 
 def winner_of(said: object, names: tuple[str, str] = ("", "")) -> int | None:
-    """Return which answer something names as the better one, or None where that is not plain.
+    """Return the answer that a value names as the better one, or None where that is ambiguous.
 
     Args:
         said: "Answer 1", "1", 1, "A", "[[B]]", "first", "tie", 0, a sentence that names one answer alone, …
@@ -174,7 +174,7 @@ def _first(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
 
 
 def _criterion(name: object, criteria: Sequence[str]) -> str | None:
-    """Return which criterion a name means; a judge may say "Overall Winner"."""
+    """Return the criterion that a name means; a judge may write "Overall Winner"."""
     if not isinstance(name, str):
         return None
     folded = _key(name)

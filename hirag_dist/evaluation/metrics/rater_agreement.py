@@ -1,4 +1,4 @@
-"""How far raters agree beyond what chance gives: Cohen's and Fleiss' kappa."""
+"""Agreement of raters beyond chance: Cohen's and Fleiss' kappa."""
 
 from __future__ import annotations
 

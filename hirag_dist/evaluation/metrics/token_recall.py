@@ -1,9 +1,9 @@
-"""How much of one level's context another holds too (HiRAG paper, appendix H, Table 7).
+"""Share of one level's context that another level contains too (HiRAG paper, appendix H, Table 7).
 
 The paper gives "the average token-level recall ratio of local- and global-level context in the bridge-level context",
-and neither a formula nor its program. Here it is the recall that goes by that name in question answering (SQuAD's F1 is
-made of it): tokens are a multiset, so a token that the level holds five times and the bridge twice counts two of five,
-and a bridge cannot hold more of a level than it is long. Recall of distinct tokens stands beside it, since the phrase
+and neither a formula nor its program. Here it is the recall that goes by that name in question answering (a part of
+SQuAD's F1): tokens are a multiset, so a token that the level holds five times and the bridge twice counts two of five,
+and a bridge cannot hold more of a level than it is long. Recall of distinct tokens is reported too, since the phrase
 can be read so too: there a word counts once, however often the level says it.
 """
 

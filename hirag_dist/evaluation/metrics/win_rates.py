@@ -149,7 +149,7 @@ def score_differences(verdicts: VerdictTable) -> FloatVector:
 
 @dataclass(frozen=True, slots=True)
 class PositionBias:
-    """What the place of an answer does to verdicts.
+    """Influence of an answer's position on verdicts.
 
     Attributes:
         first_shown: win rate of whichever answer stood first; 0.5 without bias where both methods stand first as often.
@@ -199,7 +199,7 @@ def _both_orders(verdicts: VerdictTable) -> tuple[FloatVector, FloatVector]:
 
 @dataclass(frozen=True, slots=True)
 class LengthBias:
-    """What the length of an answer does to verdicts.
+    """Influence of an answer's length on verdicts.
 
     Attributes:
         mean_first, mean_second: mean length of the answers of the pair's methods, over its questions.
@@ -256,7 +256,7 @@ def majority(verdicts: VerdictTable) -> IntVector:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far judges agree on what they all judged.
+    """Agreement of judges on the items that all of them judged.
 
     Attributes:
         n_items: verdicts that all judges gave: of a pair, a question, an order and a replicate.

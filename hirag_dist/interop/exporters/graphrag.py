@@ -1,8 +1,8 @@
 """A snapshot as Microsoft GraphRAG's tables (output format 3.x), so that its query engine and its readers can open it.
 
-Their tables name relations' endpoints by title; ours by id. Titles are therefore made unique here: where a name occurs
-more than once (a summary entity named like one of its members), the later ones get their layer or type in brackets.
-What is ours and not theirs stands in further columns, which their readers pass over.
+GraphRAG's tables name the endpoints of relations by title, this package's by id. Titles are therefore made unique here:
+where a name occurs more than once (a summary entity named like one of its members), the later ones get their layer or
+type in brackets. Fields that GraphRAG lacks stand in further columns, which its readers ignore.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _covariates(claims: pa.Table, titles: pa.Array, entities: pa.Table) -> pa.Ta
 
 
 def _or_none(texts: pa.Array) -> pa.Array:
-    """What GraphRAG writes where a claim does not tell something."""
+    """GraphRAG's value for a missing field of a claim."""
     return pc.if_else(pc.equal(texts, ""), "NONE", texts)
 
 

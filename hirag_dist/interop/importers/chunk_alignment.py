@@ -39,9 +39,9 @@ def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> ChunkPlace
     the chunk before it on, then from the beginning; where it is not found the whole document is its span and the chunk
     keeps its text.
     A chunk of a document that is not there becomes a document of its own; where documents carry labels it stays without
-    one, as does a chunk of several documents with different labels of which none holds its text: nobody knows who may
-    see it, and such chunks are in nobody's reach. Texts that the folder does not hold are
-    empty: such chunks keep their span, so that a source can be cited by its place; their vector is zero.
+    one, as does a chunk of several documents with different labels of which none holds its text: its access labels are
+    unknown, and only callers without a label restriction reach it. Texts that the folder does not hold are empty: such
+    chunks keep their span, so that a source can be cited by its place; their vector is zero.
     """
     documents: dict[str, dict[str, Any]] = {}
     by_key: dict[str, list[dict[str, Any]]] = {}  # several only where the folder names them alike

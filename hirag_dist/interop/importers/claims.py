@@ -26,7 +26,7 @@ def told(value: object) -> str:
 
 
 def claim_of(row: Mapping[str, Any], key: str, chunk_key: str) -> SourceClaim:
-    """Return the record of a claim from its columns: GraphRAG's names, or ours without `_id`."""
+    """Return the record of a claim from its columns: GraphRAG's names, or this package's without `_id`."""
     subject, thing = (told(row.get(f"{end}_id") or row.get(end)) for end in ("subject", "object"))
     return SourceClaim(
         key,
@@ -46,7 +46,7 @@ def claim_table(source: SourceGraph, entities: pa.Table, chunk_ids: Mapping[str,
     """Return claims as a table; what could not be kept goes to `source.left_out`.
 
     A claim is about the entities of layer 0 whose names are its subject's and its object's. A name that no entity has
-    stays a name: nobody extracted it, so nothing is added to the graph for it.
+    stays a name: it was not extracted, so nothing is added to the graph for it.
 
     Args:
         source: the records of a folder.
@@ -71,7 +71,7 @@ def _row(
 ) -> dict[str, Any]:
     chunk = chunk_ids.get(claim.chunk_key)
     if chunk is None:
-        # as of mentions: where documents carry labels, nobody knows who may see it
+        # as of mentions: where documents carry labels, its access labels are unknown
         chunk = content_id("unknown chunk", claim.chunk_key) if source.has_labels else ""
         source.left_out.append((f"chunk of {what}", f"not in the folder: {claim.chunk_key or 'none is named'}"))
     ends = (claim.subject, claim.object)

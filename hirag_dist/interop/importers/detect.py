@@ -22,12 +22,12 @@ _KINDS: tuple[tuple[str, tuple[str, ...], Callable[[Path, bool], SourceGraph]], 
 
 
 def read_working_folder(folder: str, count_tokens: Callable[[str], int], communities: bool = False) -> ImportedGraph:
-    """Return what another tool extracted, as tables by `schemas`, all of layer 0.
+    """Read the graph that another tool extracted, as tables by `schemas`, all of layer 0.
 
-    The kind is told by the files, not by the folder's name: Microsoft GraphRAG (Parquet tables in the folder, or in
-    `output` or a run's `artifacts` below it), nano-graphrag, LightRAG and HiRAG (kv_store_*.json and a GraphML
-    graph), and the JSONL form of recorded indexes. Claims come with them. Their vectors are not read: they are made
-    anew, and so are communities and reports unless they are asked for. HiRAG's summary entities bear no mark of their
+    The kind is recognised by the files, not by the folder's name: Microsoft GraphRAG (Parquet tables in the folder, or
+    in `output` or a run's `artifacts` below it), nano-graphrag, LightRAG and HiRAG (kv_store_*.json and a GraphML
+    graph), and the JSONL form of recorded indexes. Claims come with them. Their vectors are not read: they are computed
+    again, and so are communities and reports unless they are asked for. HiRAG's summary entities bear no mark of their
     layer and come as entities of layer 0.
 
     Nothing goes unsaid: whatever is not in the tables, or not as it was in the folder, is in `left_out`. The whole
@@ -54,7 +54,7 @@ def read_working_folder(folder: str, count_tokens: Callable[[str], int], communi
     claims = claim_table(source, merged.entities, places.chunk_ids)
     kept = community_tables(source, merged.entities) if communities else (None, None)
     if kept[0] is not None and not kept[0].num_rows:
-        raise InputError(f"{folder} is of kind {source.kind} and holds no communities to keep: have them made anew")
+        raise InputError(f"{folder} is of kind {source.kind} and holds no communities to keep; have them built")
     return ImportedGraph(
         kind=source.kind,
         documents=places.documents,

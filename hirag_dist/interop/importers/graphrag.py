@@ -43,7 +43,7 @@ _DOCUMENTS = {
     "text|raw_content": True,
     "title": False,
     "uri": False,
-    "source_ids": False,  # ours
+    "source_ids": False,  # of this package
     "metadata": False,  # where GraphRAG puts the columns of its input
     **dict.fromkeys(LABEL_FIELDS, False),
 }

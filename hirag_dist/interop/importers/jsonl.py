@@ -34,8 +34,8 @@ def read_jsonl(folder: Path, communities: bool = False) -> SourceGraph:
     """Return the records of such a folder.
 
     Rows marked `indexed: false` were never part of the index and are left out. Where documents hold no text, a
-    `corpus.jsonl` beside them may (`doc_id`, `text`): it is looked up by `doc_id`, then by any other field of the
-    document that ends in `doc_id`. `claims.jsonl` (`subject`, `object`, `type`, `status`, `start_date`, `end_date`,
+    `corpus.jsonl` in the same folder may (`doc_id`, `text`): it is looked up by `doc_id`, then by any other field of
+    the document that ends in `doc_id`. `claims.jsonl` (`subject`, `object`, `type`, `status`, `start_date`, `end_date`,
     `description`, `source_text`, `chunk_id`) and, where communities are asked for, `community_reports.jsonl`
     (`community_id`, `level`, `nodes`, `report`) are read where they are there.
 

@@ -18,7 +18,7 @@ from hirag_dist.core.text.normalize import clean_name, count_noun, name_key
 from hirag_dist.interop.importers.model import SourceGraph, SourceRelation
 from hirag_dist.schemas import ENTITIES, RELATIONS
 
-_LEAST_WEIGHT = 0.1  # as in core.replies: a path and a community need weights above zero
+_MIN_WEIGHT = 0.1  # as in core.replies: a path and a community need weights above zero
 _USUAL_WEIGHT = 1.0
 _DESCRIPTION_CHARS = 2000  # of a relation; entities' descriptions are shortened later, by a model
 
@@ -62,8 +62,8 @@ class _Names:
 class _Chunks:
     """Chunk keys of the folder → chunk ids. Unknown keys are counted, for one line of account each.
 
-    Where documents carry labels they have ids, too, which no chunk has: an index then knows that nobody knows who may
-    see what was said there.
+    Where documents carry labels, unknown keys get ids that no chunk has, so that the index treats the access labels
+    of their text as unknown.
     """
 
     def __init__(self, ids: Mapping[str, str], has_labels: bool) -> None:
@@ -174,9 +174,9 @@ def _weight(row: SourceRelation, what: str, source: SourceGraph) -> float:
     if not math.isfinite(weight):
         source.left_out.append((f"weight of {what}", f"it is {weight}; {_USUAL_WEIGHT} is used"))
         return _USUAL_WEIGHT
-    if weight < _LEAST_WEIGHT:
-        source.left_out.append((f"weight of {what}", f"it is {weight:g}, below {_LEAST_WEIGHT}, which is used"))
-        return _LEAST_WEIGHT
+    if weight < _MIN_WEIGHT:
+        source.left_out.append((f"weight of {what}", f"it is {weight:g}, below {_MIN_WEIGHT}, which is used"))
+        return _MIN_WEIGHT
     return weight
 
 

@@ -1,4 +1,4 @@
-"""What an import gives, and the records that every reader of a folder turns its files into."""
+"""Result of an import, and the records into which every reader of a folder turns its files."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class SourceClaim:
 
 @dataclass(frozen=True, slots=True)
 class SourceCommunity:
-    """A community as the folder has it: names of its members, and the key of the one above where that is told."""
+    """A community as the folder has it: names of its members, and the key of its parent if the folder names it."""
 
     key: str
     level: int
@@ -165,7 +165,7 @@ class SourceGraph:
 
     @property
     def has_labels(self) -> bool:
-        """Whether some document carries labels, so that it matters to know which document each text is from."""
+        """True if a document carries labels, so that the document of each text matters."""
         return any(document.labels for document in self.documents)
 
     def counts(self) -> dict[str, int]:

@@ -3,7 +3,7 @@
 They write the same files and differ in what is in them. LightRAG: edges have `keywords`, nodes a `file_path`. HiRAG:
 what its summaries of clusters say has no source chunk. It puts summary entities into the same graph as the others,
 without a mark of their layer (an empty source is none: a name that a chunk holds too gets both), so **all of them
-become entities of layer 0**, and the hierarchy above is built anew.
+become entities of layer 0**, and the hierarchy above is rebuilt.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def _units(context: str, wanted: Sequence[str]) -> list[RankedSentence]:
 
 
 def _pattern(wanted: Sequence[str]) -> re.Pattern[str]:
-    """Return what finds words that may have a wanted stem, or the wanted pairs of an unspaced script."""
+    """Return a pattern of words that may have a wanted stem, or of the wanted pairs of an unspaced script."""
     parts = [re.escape(word[: max(len(word) - 1, 2)]) for word in wanted]
     beginnings = "|".join(sorted(parts, key=lambda part: (-len(part), part)))
     edge = "" if UNSPACED.search(beginnings) else r"\b"

@@ -67,7 +67,7 @@ def _chinese(sentences: Sequence[str]) -> Counter[str]:
 
 
 def _free(beside: Counter[str], count: int) -> bool:
-    """Whether what stands beside a string changes: no one neighbour is there nearly always."""
+    """Check that the neighbours of a string vary: no single one is there nearly always."""
     edge = beside.pop("\n", 0)
     if edge >= 2 or (edge and count <= 3):
         return True

@@ -1,4 +1,4 @@
-"""What kind of thing a name stands for, by its form and the words beside it; and the prompt's word for that kind."""
+"""Type of the thing that a name denotes, by its form and the adjacent words; and the prompt's word for that type."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def name_kind(name: str, plain: bool, places: int, speech: int, count: int) -> s
         name: as it is shown.
         plain: whether the text has one of its words in small letters as well.
         places: how often it follows a word such as "in" or "from".
-        speech: how often a verb of speech or of a life stands beside it.
+        speech: how often a verb of speech or of a life is next to it.
         count: how often it occurs.
     """
     lower = name.lower()

@@ -46,7 +46,7 @@ def _worth(line: str, short: str) -> float:
     length = len(line)
     at = line.lower().find(short)
     if line.startswith("#"):
-        return 0.0  # a heading: told only where nothing else is
+        return 0.0  # a heading: used only where nothing else is there
     worth = 1.0 if 50 <= length <= _LONG else 0.6 if length < 400 else 0.3
     if length < 25:
         worth -= 0.6

@@ -1,4 +1,4 @@
-"""Entities and relations of one chunk: names and terms, the sentences about them, and who stands beside whom."""
+"""Entities and relations of one chunk: names and terms, the sentences about them, and their co-occurrence."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _listed(names: Sequence[str], lines: Sequence[str], candidates: Sequence[Nam
 
 
 def _missed(keys: Sequence[str], ask: ParsedRequest) -> list[bool]:
-    """Return which of the records, best first, a first pass overlooks: a fixed share of the lesser ones."""
+    """Return the records, best first, that a first pass overlooks: a fixed share of the lesser ones."""
     salt = f"{ask.seed}\n{ask.body}".encode("utf-8", "surrogatepass")
     base = hashlib.blake2b(salt, digest_size=16).digest()
     late = []

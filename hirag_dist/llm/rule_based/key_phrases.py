@@ -53,7 +53,7 @@ def find_terms(sentences: Sequence[Sequence[str]], spelling: Spelling) -> list[N
 
 
 def _runs(words: Sequence[str], spelling: Spelling) -> list[tuple[int, list[int], list[str]]]:
-    """Return (place, word classes, words) of each unbroken run of words that a noun phrase can be made of."""
+    """Return (place, word classes, words) of each unbroken run of words that can form a noun phrase."""
     found: list[tuple[int, list[int], list[str]]] = []
     kinds: list[int] = []
     run: list[str] = []

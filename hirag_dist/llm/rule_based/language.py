@@ -1,4 +1,4 @@
-"""What single words are: function words, verbs, nouns; their plain forms; and which script a text is in."""
+"""Classes of single words: function words, verbs, nouns; their plain forms; and the script of a text."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def singular(word: str) -> str:
 
 @lru_cache(maxsize=65536)
 def word_class(word: str) -> int:
-    """Return what a lower-case word most likely is: STOP, VERB, ADJECTIVE, PARTICIPLE (-ed), GERUND or NOUN."""
+    """Return the likeliest class of a lower-case word: STOP, VERB, ADJECTIVE, PARTICIPLE (-ed), GERUND or NOUN."""
     if word in FUNCTION or word in ADVERBS or word in FOREIGN or len(word) < 2 or word[0].isdigit():
         return STOP
     if "'" in word or "’" in word:
@@ -122,14 +122,14 @@ def word_class(word: str) -> int:
 
 @lru_cache(maxsize=65536)
 def is_common(word: str) -> bool:
-    """Whether a lower-case word is too ordinary to be an entity by itself."""
+    """Check for a lower-case word that is too ordinary to be an entity by itself."""
     kind = word_class(word)
     return kind != NOUN or word in GENERIC or singular(word) in GENERIC or word in VERBS or word in NOUN_TOO
 
 
 @lru_cache(maxsize=65536)
 def is_everyday(word: str) -> bool:
-    """Whether a lower-case word is no term by itself: too common, or an everyday thing.
+    """Check for a lower-case word that is no term by itself: too common, or an everyday thing.
 
     >>> is_everyday("songs"), is_everyday("plague")
     (True, False)
@@ -160,7 +160,7 @@ def stem(word: str) -> str:
 
 
 def is_unspaced(text: str) -> bool:
-    """Whether most of a text is in a script that writes no spaces between words."""
+    """Check that most of a text is in a script that writes no spaces between words."""
     sample = text[:20000]
     letters = sum(map(str.isalpha, sample))
     return letters > 0 and len(UNSPACED.findall(sample)) * 3 > letters

@@ -14,7 +14,7 @@ from hirag_dist.llm.rule_based.language import content_words
 from hirag_dist.llm.rule_based.requests import ParsedRequest
 
 _POINT = re.compile(r"^- \(helpfulness (\d+(?:\.\d+)?)\) (.+?)((?:\[[CS]\d+\])+)\s*$", re.MULTILINE)
-_MOST_POINTS = 8
+_MAX_POINTS = 8
 _ALIKE = 0.6  # share of the shorter one's words
 
 
@@ -44,6 +44,6 @@ def reduce_answer(ask: ParsedRequest) -> str:
             continue
         said.append(words)
         lines.append(f"{text.strip()} {refs}")
-        if len(lines) == _MOST_POINTS:
+        if len(lines) == _MAX_POINTS:
             break
     return " ".join(lines) or NOT_KNOWN

@@ -1,4 +1,4 @@
-"""Whether two entities are one, by the words of their names and descriptions."""
+"""Test of two entities for identity, by the words of their names and descriptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hirag_dist.llm.rule_based.records import safe
 from hirag_dist.llm.rule_based.requests import ParsedRequest
 
 _ENTITY = re.compile(r"^\d+\. (.*?) \(([^()]{0,80})\)(?:: (.*))?$")
-_LEAST_SHARED = 0.6  # of the words that the shorter description has
+_MIN_SHARED = 0.6  # of the words that the shorter description has
 
 
 def same_entity(ask: ParsedRequest) -> str:
@@ -34,6 +34,6 @@ def _judged(one: tuple[str, str], other: tuple[str, str]) -> tuple[bool, str]:
         return True, safe(f"the description of {short} says {long}")
     ours, theirs = set(content_words(of_short)) - words, set(content_words(of_long)) - words
     fewer = min(len(ours), len(theirs))
-    if fewer >= 4 and len(ours & theirs) >= _LEAST_SHARED * fewer:
+    if fewer >= 4 and len(ours & theirs) >= _MIN_SHARED * fewer:
         return True, "the descriptions say much the same"
     return False, "nothing says that they are one"

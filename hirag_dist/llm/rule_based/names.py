@@ -60,7 +60,7 @@ class _Seen:
 
 
 class Spelling:
-    """How often each word of a text is written with a small and, where that says something, with a capital letter."""
+    """Counts of each word of a text in lower case and, where that is informative, with a capital letter."""
 
     def __init__(self, sentences: Sequence[Sequence[str]]) -> None:
         self.small: Counter[str] = Counter()
@@ -185,7 +185,7 @@ def _note(seen: dict[str, _Seen], number: int, words: Sequence[str], start: int,
 
 
 def _named(words: Sequence[str], start: int, end: int, spelling: Spelling) -> bool:
-    """Whether a word that has a capital because of where it stands belongs to a name."""
+    """Check that a word with a capital that its position explains belongs to a name."""
     low = bare(words[start]).lower()
     if spelling.capital[low] and spelling.capital[low] >= spelling.small[low]:
         return True

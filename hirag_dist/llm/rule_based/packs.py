@@ -14,7 +14,7 @@ _UNIT = re.compile(r"<unit-(\d+)>\n(.*?)\n</unit-\1>", re.DOTALL)
 
 
 def each_unit(alone: Callable[[ParsedRequest], str]) -> Callable[[ParsedRequest], str]:
-    """Return what replies to a packed task, from what replies to one unit."""
+    """Return the function that replies to a packed task, from the one that replies to one unit."""
 
     def packed(ask: ParsedRequest) -> str:
         form = None if ask.form is None else ask.form.removesuffix("-pack")

@@ -15,7 +15,7 @@ _GLEANS = CONTINUE.partition("{things}")[2]
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """What a conversation asks for.
+    """Request of a conversation.
 
     Attributes:
         task: named in the first line of the system message; empty where it is not.
@@ -32,7 +32,7 @@ class ParsedRequest:
     seed: int
 
     def between(self, tag: str) -> str:
-        """Return what stands between a tag and its end, or an empty text."""
+        """Return the text between a tag and its end, or an empty text."""
         start = self.body.find(f"<{tag}>")
         if start < 0:
             return ""
@@ -42,7 +42,7 @@ class ParsedRequest:
 
 
 def asked(messages: Sequence[Message], form: str | None, seed: int) -> ParsedRequest:
-    """Return what a conversation asks for."""
+    """Return the request of a conversation."""
     system = "\n".join(message.content for message in messages if message.role in ("system", "developer"))
     body = next((message.content for message in messages if message.role == "user"), "")
     match = _TASK.match(system)

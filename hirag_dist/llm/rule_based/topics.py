@@ -1,4 +1,4 @@
-"""What the members of a cluster share: words, pairs of words and names; and a split by them where they share little."""
+"""Common words, pairs of words and names of a cluster's members; and a split by them where they share little."""
 
 from __future__ import annotations
 

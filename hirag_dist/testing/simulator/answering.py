@@ -73,7 +73,7 @@ class Answers:
         encode: text → tokens.
         seed: of the model.
         prompt_cache: whether prefixes count as cached when they come again.
-        structured: messages and a schema that is not ours → the reply's text; None says the smallest that fits.
+        structured: messages and a foreign schema → the reply's text; None replies with the smallest value that fits.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ def _origin(call: ChatCall) -> bytes:
 
 
 class _Bounded(Generic[Value]):
-    """What was used last, up to so many bytes."""
+    """Cache of the most recently used items, up to so many bytes."""
 
     def __init__(self, max_bytes: int) -> None:
         self._entries: OrderedDict[bytes, tuple[Value, int]] = OrderedDict()

@@ -26,7 +26,7 @@ from hirag_dist.testing.simulator.stats import total
 
 MODELS = ("extractive", "hashing")
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _MAX_BODY_BYTES = 64 * 1024 * 1024
 _OPEN = ("/healthz", "/stats")
 
@@ -42,7 +42,7 @@ class Endpoint:
         embedder: of /v1/embeddings.
         encode: text → tokens, of the usage that is reported.
         clock: seconds, monotonic.
-        structured: messages and a schema that is not ours → the reply's text; None says the smallest that fits.
+        structured: messages and a foreign schema → the reply's text; None replies with the smallest value that fits.
 
     Attributes:
         files: what was uploaded and what batches wrote.
@@ -131,9 +131,9 @@ class Endpoint:
         except web.HTTPException as error:
             return self._error(visit, ApiError(error.status, error.reason))
         except ConnectionError:
-            return web.Response()  # the caller hung up: nobody gets it
+            return web.Response()  # the caller hung up
         except Exception:
-            _LOG.exception("the built-in model failed on %s", request.path)
+            logger.exception("the built-in model failed on %s", request.path)
             return self._error(visit, server_error())
 
     async def _models(self, request: web.Request) -> web.StreamResponse:

@@ -16,7 +16,7 @@ from hirag_dist.testing.simulator.handlers import EMBEDDINGS
 
 MAX_LINES = 50_000
 MAX_EMBEDDING_INPUTS = 50_000
-_MOST_ERRORS = 100  # that are told; a file with more is not worth reading on
+_MAX_ERRORS = 100  # reading of a file ends there
 _LINES_A_TURN = 200  # before other calls get theirs
 
 
@@ -57,7 +57,7 @@ class BatchInput:
 
 
 class _Checker:
-    """What a file's earlier lines say of its later ones."""
+    """Checks of a line against the lines before it."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
@@ -125,7 +125,7 @@ async def read_input(path: Path, endpoint: str) -> BatchInput:
                 found._offsets.append(start)
             if len(found) > MAX_LINES:
                 error("too_many_tasks", f"The batch has more than {MAX_LINES} requests: make several of it.")
-            if len(found) > MAX_LINES or len(found.errors) >= _MOST_ERRORS:
+            if len(found) > MAX_LINES or len(found.errors) >= _MAX_ERRORS:
                 break
     if not found and not found.errors:
         error("empty_file", "The file is empty: it needs at least one request.")

@@ -1,4 +1,4 @@
-"""/v1/batches: many calls in one file, done in the background beside the limits, as the OpenAI API does it."""
+"""/v1/batches: many calls in one file, done in the background and exempt from the limits, as in the OpenAI API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hirag_dist.testing.simulator.responses import json_response
 
 BATCHES = "/v1/batches"
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _WINDOW = "24h"
 _WINDOW_S = 24 * 3600
 _VALIDATING, _IN_PROGRESS = 0.1, 0.8  # shares of a batch's time; the rest is finalizing
@@ -61,7 +61,7 @@ class Batch:
 
     @property
     def ended(self) -> bool:
-        """Whether it will not change any more."""
+        """True if the status is final."""
         return self.status in ("completed", "failed", "expired", "cancelled")
 
     def go(self, status: str) -> None:
@@ -200,7 +200,7 @@ class BatchesApi:
                 batch.go("in_progress")
             await self._do(batch, read, started)
         except Exception:  # a file that was deleted under it, or a failure of the model
-            _LOG.exception("batch %s failed", batch.id)
+            logger.exception("batch %s failed", batch.id)
             batch.errors = [{"code": "server_error", "message": "The batch failed.", "param": None, "line": None}]
             batch.go("failed")
 

@@ -1,4 +1,4 @@
-"""What happens to a call besides its answer: a function of (seed, request, attempt), so that a rehearsal repeats."""
+"""Latency and faults of a call: a function of (seed, request, attempt), so that a rehearsal repeats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE_FAULTS = frozenset({FAIL, MALFORMED, TRUNCATE, EXPIRED})  # a line of a bat
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """How one call goes.
+    """Course of one call.
 
     Attributes:
         delay_s: how long the reply takes.
@@ -35,7 +35,7 @@ class FaultPlan:
 
     @property
     def midway(self) -> bool:
-        """Whether a hang or a drop strikes after the reply has begun."""
+        """True if a hang or a drop comes after the reply has begun."""
         return self.form >= 0.5
 
 

@@ -1,4 +1,4 @@
-"""What faults look like: errors of a server, texts damaged in the ways that models damage them, texts cut off."""
+"""Simulated faults: errors of a server, texts damaged in the ways that models damage them, texts cut off."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def damaged(reply: ChatReply, form: float, share: float) -> ChatReply:
 
 
 def damages(text: str) -> Mapping[str, Callable[[str, float], str]]:
-    """Return what can go wrong with a reply's text, by name. A plain text has no form that could be missed."""
+    """Return the possible damages of a reply's text, by name. A plain text has no form that could be missed."""
     anywhere = {"thinking": _thinking, "empty": _empty, "refusal": _refusal}
     if _is_json(text):
         return {"prose": _prose, "code": _code, "broken": _broken_json, "language": _translated_keys, **anywhere}

@@ -39,7 +39,7 @@ from hirag_dist.testing.simulator.stats import CallCounts, ReplyMemory, SeenRequ
 
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _LOOK_S = 0.05  # how often a call that hangs looks whether its caller is still there
 
 
@@ -56,7 +56,7 @@ class CompletedCall:
 
 @dataclass(frozen=True, slots=True)
 class BatchLineCall:
-    """What became of a line of a batch: status and body, what it cost where it was answered; no status: it expired."""
+    """Outcome of a line of a batch: status and body, and its cost if it was answered; no status: it expired."""
 
     status: int | None
     body: bytes
@@ -65,7 +65,7 @@ class BatchLineCall:
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """What a body asks for: where it comes from, its tokens, the faults that it can get, how its reply is made."""
+    """Request of a body: its origin, its tokens, the faults that it can get, and the function that makes its reply."""
 
     origin: bytes
     input_tokens: int
@@ -171,7 +171,7 @@ class CallHandlers:
             visit.status = error.status
             return BatchLineCall(error.status, openai_schema.dump(error.body))
         except Exception:  # as over HTTP: the other lines of the batch can still be done
-            _LOG.exception("the built-in model failed on a line of %s", batch)
+            logger.exception("the built-in model failed on a line of %s", batch)
             self.batch.errors += 1
             visit.status = 500
             return BatchLineCall(500, openai_schema.dump(openai_schema.server_error().body))
@@ -179,7 +179,7 @@ class CallHandlers:
             self._log.add(visit)
 
     def _read(self, path: str, key: bytes, raw: bytes) -> PendingCall:
-        """Return what a body asks for. Raises ApiError 400."""
+        """Return the request of a body. Raises ApiError 400."""
         if path == EMBEDDINGS:
             asked = self._answers.embedding(key, raw)
 
@@ -193,7 +193,7 @@ class CallHandlers:
         async def complete(plan: FaultPlan) -> CompletedCall:
             return self._chat_reply(key, prompt, plan)
 
-        # a schema that is not ours is a caller's probe of what the endpoint can: it is asked once, and a damaged
+        # a foreign schema is a caller's probe of the endpoint's capabilities: it is asked once, and a damaged
         # reply would change how everything after it is asked
         kinds = CHAT_FAULTS if prompt.call.schema is None else CHAT_FAULTS - {MALFORMED, TRUNCATE}
         return PendingCall(prompt.origin, prompt.input_tokens, kinds, complete, prompt.call.stream)
@@ -295,7 +295,7 @@ class CallHandlers:
         counts.abandoned_tokens += made.input_tokens + made.output_tokens
         visit.abandoned = True
         _bill(made, visit)
-        return web.Response()  # nobody gets it
+        return web.Response()  # the caller has gone
 
     def _give(self, fault: str | None, origin: bytes, visit: LoggedCall, counts: CallCounts) -> None:
         if fault is not None:

@@ -35,7 +35,7 @@ class TokenBucket:
         self._at = clock()
 
     def level(self) -> float:
-        """Return what is in it now; below zero when overdrawn."""
+        """Return the current level; below zero when overdrawn."""
         now = self._clock()
         self._level = min(self.capacity, self._level + (now - self._at) * self.per_minute / 60.0)
         self._at = now

@@ -39,7 +39,7 @@ def server_error() -> ApiError:
 
 @dataclass(frozen=True, slots=True)
 class ChatCall:
-    """A checked chat request. `form` is one of our schemas; `schema` is one that is not ours."""
+    """A checked chat request. `form` names a schema of this package; `schema` is a foreign one."""
 
     model: str
     messages: tuple[Message, ...]

@@ -1,4 +1,4 @@
-"""How a simulated endpoint behaves."""
+"""Options of a simulated endpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FAULT_RATES = ("fail_rate", "hang_rate", "drop_rate", "malformed_rate", "truncat
 
 @dataclass(frozen=True, slots=True)
 class SimulatorOptions:
-    """Where the endpoint listens, how fast it is, what it allows and what goes wrong.
+    """Address, latency, limits and faults of the endpoint.
 
     Attributes:
         listen: host:port; port 0 takes a free one.

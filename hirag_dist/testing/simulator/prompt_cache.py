@@ -1,4 +1,4 @@
-"""Which part of a prompt a provider's prompt cache would have had: prefixes in steps of tokens, as OpenAI counts."""
+"""Simulated prompt cache of a provider: prefixes in steps of tokens, as OpenAI counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 
-LEAST_TOKENS, STEP_TOKENS = 1024, 128
+MIN_TOKENS, STEP_TOKENS = 1024, 128
 TOKEN_BYTES = 4
 _MAX_PREFIXES = 65_536
 
@@ -18,13 +18,13 @@ def prefixes_of(model: str, tokens: bytes) -> tuple[bytes, ...]:
         model: what else must be equal; another model has another cache.
         tokens: the whole prompt, uint32 a token.
     """
-    if len(tokens) < LEAST_TOKENS * TOKEN_BYTES:
+    if len(tokens) < MIN_TOKENS * TOKEN_BYTES:
         return ()
     running = hashlib.blake2b(model.encode("utf-8", "surrogatepass") + b"\0", digest_size=16)
-    running.update(tokens[: LEAST_TOKENS * TOKEN_BYTES])
+    running.update(tokens[: MIN_TOKENS * TOKEN_BYTES])
     found = [running.digest()]
     step = STEP_TOKENS * TOKEN_BYTES
-    for start in range(LEAST_TOKENS * TOKEN_BYTES, len(tokens) - step + 1, step):
+    for start in range(MIN_TOKENS * TOKEN_BYTES, len(tokens) - step + 1, step):
         running.update(tokens[start : start + step])
         found.append(running.digest())
     return tuple(found)
@@ -46,7 +46,7 @@ class PromptCache:
         cached = 0
         for place in range(len(prefixes), 0, -1):
             if prefixes[place - 1] in self._known:
-                cached = LEAST_TOKENS + (place - 1) * STEP_TOKENS
+                cached = MIN_TOKENS + (place - 1) * STEP_TOKENS
                 break
         for prefix in reversed(prefixes):  # the shortest last: it serves most prompts, and is to go last
             self._known[prefix] = None

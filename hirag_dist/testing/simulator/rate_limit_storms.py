@@ -9,9 +9,9 @@ from hirag_dist.testing.simulator.fault_plan import draw
 from hirag_dist.testing.simulator.limits import LimitExceeded
 from hirag_dist.testing.simulator.options import SimulatorOptions
 
-_MOST_CALLS = 20
-_LEAST_S, _MOST_S = 0.3, 3.0
-_CALLS_END_S = 5.0  # a storm of calls ends by itself, or a caller who backs off would wait on for nobody's calls
+_MAX_CALLS = 20
+_MIN_S, _MAX_S = 0.3, 3.0
+_CALLS_END_S = 5.0  # a storm of calls ends by itself, or a caller that backs off would wait for calls that never come
 _SAID = "The server is overloaded: too many requests at this time. Please try again later."
 
 
@@ -64,5 +64,5 @@ class Storms:
             return None
         tells, length = drawn("tells") < 0.5, drawn("length")
         if drawn("kind") < 0.5:
-            return _Storm(2 + int(length * (_MOST_CALLS - 1)), now + _CALLS_END_S, tells)
-        return _Storm(None, now + _LEAST_S + length * (_MOST_S - _LEAST_S), tells)
+            return _Storm(2 + int(length * (_MAX_CALLS - 1)), now + _CALLS_END_S, tells)
+        return _Storm(None, now + _MIN_S + length * (_MAX_S - _MIN_S), tells)

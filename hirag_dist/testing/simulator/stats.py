@@ -1,4 +1,4 @@
-"""What the endpoint remembers of calls: counts by kind, and what was answered before."""
+"""Memory of the endpoint: counts of calls by kind, and requests answered before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class CallCounts:
-    """What one kind of call came to.
+    """Counts of one kind of call.
 
     Attributes:
         calls: answered with 200.
@@ -66,14 +66,14 @@ _ANSWERED, _ABANDONED, _FAULTY = 1, 2, 4  # bits, not flags of `enum`: they are 
 
 @dataclass(slots=True)
 class SeenRequests:
-    """What happened to one request so far: how often it was let in, and in which ways it ended."""
+    """History of one request: how often it was let in, and in which ways it ended."""
 
     attempts: int = 0
     ended: int = 0
 
 
 class ReplyMemory:
-    """What was asked, by 16-byte hash. It grows with the number of different requests, not with calls."""
+    """Requests by 16-byte hash. It grows with the number of different requests, not with calls."""
 
     def __init__(self) -> None:
         self._requests: dict[bytes, SeenRequests] = {}
@@ -89,7 +89,7 @@ class ReplyMemory:
         self._faults[origin] = self._faults.get(origin, 0) + 1
 
     def past(self, key: bytes) -> SeenRequests:
-        """Return what is known of a request; a new one gets an empty past."""
+        """Return the history of a request; a new one gets an empty history."""
         found = self._requests.get(key)
         if found is None:
             found = self._requests[key] = SeenRequests()
