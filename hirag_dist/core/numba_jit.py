@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core.caching import FunctionCache
 from numpy.typing import NDArray
+
+logger = logging.getLogger(__name__)
+_UNREADABLE = (AttributeError, ImportError, EOFError, TypeError, ValueError, pickle.UnpicklingError)
 
 F = TypeVar("F", bound=Callable[..., Any])
 Element = TypeVar("Element", bound=np.generic)
@@ -30,13 +37,30 @@ def compiled_apart(function: F) -> F:
     return _compiled(function, nogil=True)
 
 
+class _RecoveringCache(FunctionCache):
+    """numba's cache of one function, in which unreadable files count as a miss and are written again.
+
+    numba unpickles a whole index before it compares the date of the source, so an index that names a class which an
+    upgrade renamed or moved would make every call fail.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        cache: Any = super()  # numba has no types
+        try:
+            return cache.load_overload(sig, target_context)
+        except _UNREADABLE as error:
+            logger.info("the compiled code of %s cannot be read and is made again: %s", self._name, error)
+            with suppress(OSError):
+                cache.flush()
+            return None
+
+
 def _compiled(function: F, *, nogil: bool) -> F:
-    made: Any
-    try:
-        made = numba.njit(cache=True, nogil=nogil)(function)
-    except RuntimeError:  # numba found no folder to keep the code in
-        made = numba.njit(nogil=nogil)(function)
-    return cast(F, made)
+    dispatcher: Any = numba.njit(nogil=nogil)(function)
+    make_cache: Any = _RecoveringCache
+    with suppress(RuntimeError):  # numba found no folder for the cache
+        dispatcher._cache = make_cache(function)  # as `cache=True` does, with numba's own class
+    return cast(F, dispatcher)
 
 
 def read_only(array: NDArray[Element]) -> NDArray[Element]:
