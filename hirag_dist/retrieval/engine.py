@@ -19,7 +19,7 @@ from hirag_dist.core.access.labels import AccessRule
 from hirag_dist.core.graph.pagerank import personalised_pagerank
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.retrieval.levels import bridge_relations, key_entities
+from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.protocols import AnswerModel, Embedder, VectorIndex

@@ -17,14 +17,10 @@ from numpy.typing import NDArray
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.cooperative import Steps
 from hirag_dist.core.graph.shortest_paths import PathFinder
+from hirag_dist.core.retrieval.bridge import bridge_relations, key_entity_steps
 from hirag_dist.core.retrieval.context import render_context
 from hirag_dist.core.retrieval.graphrag_local import community_order, relation_order, relations_at, text_order
-from hirag_dist.core.retrieval.levels import (
-    RankedCommunity,
-    bridge_relations,
-    key_entity_steps,
-    ranked_communities,
-)
+from hirag_dist.core.retrieval.levels import RankedCommunity, ranked_communities
 from hirag_dist.core.retrieval.source_ranking import NEAREST, SeedSet
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, path_order, question_order, question_scores
 from hirag_dist.core.retrieval.vector_scoring import AT_ONCE

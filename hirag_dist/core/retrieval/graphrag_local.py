@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from hirag_dist.core.access.filter import spans
 from hirag_dist.core.cooperative import Steps
 from hirag_dist.core.graph.pagerank import WalkGraph
-from hirag_dist.core.retrieval.levels import CommunityIndex, Parallel, RankedCommunity, further_relations
+from hirag_dist.core.retrieval.bridge import Parallel, further_relations
+from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.types import CsrGraph, IntVector
 

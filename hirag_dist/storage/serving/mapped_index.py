@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.entities.claim_text import ClaimItem
 from hirag_dist.core.graph.pagerank import WalkGraph
+from hirag_dist.core.retrieval.bridge import Parallel
 from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, longest_names, words
-from hirag_dist.core.retrieval.levels import CommunityIndex, Parallel, RankedCommunity
+from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.core.retrieval.vector_scoring import QuantizedVectors, exact_scores, nearest_of_all
 from hirag_dist.storage import layout

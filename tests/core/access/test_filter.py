@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from hirag_dist.core.access.filter import visible_relations, visible_rows, visible_scores, visible_weights
 from hirag_dist.core.graph.shortest_paths import PathFinder
-from hirag_dist.core.retrieval.levels import CommunityIndex, key_entities
+from hirag_dist.core.retrieval.bridge import key_entities
+from hirag_dist.core.retrieval.levels import CommunityIndex
 from hirag_dist.core.retrieval.vector_scoring import encode, exact_scores, nearest, nearest_of_all
 from tests.core.labelled_graphs import N_SETS, labelled_graph, unit
 

@@ -35,7 +35,7 @@ def graph() -> object:
 
 
 def parallel() -> object:
-    from hirag_dist.core.retrieval.levels import Parallel
+    from hirag_dist.core.retrieval.bridge import Parallel
 
     return Parallel(*parallel_relations(ENDS, WEIGHTS))
 
