@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=40)
     arguments = parser.parse_args()
     snapshot = open_snapshot(Store(arguments.index))
-    index = MappedIndex(snapshot)
+    index = MappedIndex.open(snapshot)
     codes = QuantizedVectors(*(snapshot.serving.array(f"entity_{part}") for part in ("codes", "scales", "errors")))
     chains = _chains(index, codes, arguments.questions)
     ours = PathFinder(index.graph, index.components).chain

@@ -84,7 +84,7 @@ async def _measured(case: Case, variants: Mapping[str, Variant]) -> dict[str, Fi
     """Return the figures of every question, by variant."""
     config, snapshot = case.config, case.snapshot
     passages = passages_of_chunks(snapshot, case.passages)
-    index = MappedIndex(snapshot)
+    index = MappedIndex.open(snapshot)
     chunk_ids = snapshot.table("chunks")["chunk_id"].to_pylist()
     entity_rows = {own: row for row, own in enumerate(snapshot.table("entities")["entity_id"].to_pylist())}
     relation_rows = {own: row for row, own in enumerate(snapshot.table("relations")["relation_id"].to_pylist())}
@@ -95,14 +95,14 @@ async def _measured(case: Case, variants: Mapping[str, Variant]) -> dict[str, Fi
         result = await engine.retrieve(Query(question.text, "hirag", vector=vector))
         rows, scores = index.nearest_chunks(vector, FUSED)
         found = Found(
-            index.named_in(question.text),
+            index.named_entities(question.text),
             [(entity_rows[item.entity_id], item.score) for item in result.local],
             [(relation_rows[item.relation_id], item.score) for item in result.triples],
             list(zip(rows.tolist(), scores.tolist(), strict=True)),
         )
         limit = config.retrieval.top_sources
         for spec, variant in variants.items():
-            chunks = [chunk_ids[row] for row in ranked(index.ways, index.origins, found, variant)[:limit]]
+            chunks = [chunk_ids[row] for row in ranked(index.walk_graph, index.provenance, found, variant)[:limit]]
             if spec == AS_IS and chunks != [source.chunk_id for source in result.sources]:
                 raise RuntimeError(
                     f"the starting points of {question.text!r} are not the engine's: mend this benchmark"

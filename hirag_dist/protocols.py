@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,23 @@ class Embedder(Protocol):
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
         """Return (len(texts), dim) float32 rows of unit length; an empty text gives a row of zeros."""
         ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """An object that keeps files or connections open."""
+
+    async def close(self) -> None:
+        """Release them."""
+        ...
+
+
+@runtime_checkable
+class CountsCacheHits(Protocol):
+    """An embedder with a cache of vectors."""
+
+    hits: int
+    misses: int
 
 
 class ChatPool(Protocol):

@@ -22,7 +22,7 @@ from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.prompts.templates import DONE, Prompts
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
-from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.engine import QueryEngine, open_engine
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import Answer, ChatReply, ChatRequest, Retrieval
@@ -103,7 +103,7 @@ class Echo:
 def engine_of(snapshot: Snapshot, **keys: Any) -> QueryEngine:
     config = RetrievalConfig(context_tokens=100_000)
     embedder = HashingEmbedder(32, 0)
-    return QueryEngine(
+    return open_engine(
         snapshot, MemoryVectors(snapshot), embedder, Echo(), config, Prompts(), lambda text: len(text.split()), **keys
     )
 

@@ -14,7 +14,7 @@ from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.engine import QueryEngine, open_engine
 from hirag_dist.retrieval.question_embedding import QuestionEmbedder
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -68,4 +68,4 @@ def make_engine(
     vectors = make_vector_index(config, snapshot)
     rule = config.service.access_rule
     model = _AnswerPool(pool, lender, holder)
-    return QueryEngine(snapshot, vectors, embedder, model, config.retrieval, prompts, count, rule, config.tokenizer)
+    return open_engine(snapshot, vectors, embedder, model, config.retrieval, prompts, count, rule, config.tokenizer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +12,6 @@ import numpy as np
 from numba.core.caching import FunctionCache
 from numpy.typing import NDArray
 
-logger = logging.getLogger(__name__)
 _UNREADABLE = (AttributeError, ImportError, EOFError, TypeError, ValueError, pickle.UnpicklingError)
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,8 +46,7 @@ class _RecoveringCache(FunctionCache):
         cache: Any = super()  # numba has no types
         try:
             return cache.load_overload(sig, target_context)
-        except _UNREADABLE as error:
-            logger.info("the compiled code of %s cannot be read and is made again: %s", self._name, error)
+        except _UNREADABLE:
             with suppress(OSError):
                 cache.flush()
             return None

@@ -32,7 +32,7 @@ from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import Embedder
-from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.engine import QueryEngine, open_engine
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
@@ -100,7 +100,7 @@ class ModelAccess:
         """Return the engine of a snapshot, which asks models through this pool; close it before this object."""
         config = self._config
         vectors = make_vector_index(config, snapshot)
-        return QueryEngine(
+        return open_engine(
             snapshot,
             vectors,
             _Lent(self.embedder),

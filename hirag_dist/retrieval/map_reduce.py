@@ -119,10 +119,10 @@ def gather(
 def _rows(index: MappedIndex, mode: str, limits: RetrievalConfig) -> tuple[IntVector, int]:
     """Return what is read, and for how many communities that the caller may know of there is no report."""
     if mode == "text-map-reduce":
-        seen = index.seen_chunks
+        seen = index.visible_chunks
         return np.arange(len(index.chunk_vectors)) if seen is None else np.flatnonzero(seen), 0
     rows, bare = reports_at(index.communities, limits.community_level, index.reported())
-    return rows, int(np.count_nonzero(index.seen_whole()[bare]))
+    return rows, int(np.count_nonzero(index.fully_visible()[bare]))
 
 
 def _records(index: MappedIndex, mode: str, rows: IntVector, seed: int) -> Iterator[tuple[_Item, str, int]]:

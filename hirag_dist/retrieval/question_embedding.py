@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.errors import HiragError, RequestRejected
-from hirag_dist.protocols import Embedder
+from hirag_dist.protocols import Closable, Embedder
 from hirag_dist.retrieval.micro_batcher import MicroBatcher
 from hirag_dist.types import FloatMatrix
 
@@ -61,9 +61,8 @@ class QuestionEmbedder:
     async def close(self) -> None:
         """Wait for the calls under way, and let go of the embedder."""
         await self._joined.close()
-        close = getattr(self._embedder, "close", None)
-        if close is not None:
-            await close()
+        if isinstance(self._embedder, Closable):
+            await self._embedder.close()
 
     async def _vector(self, text: str) -> _Vector:
         vector = self._recall(text)

@@ -73,7 +73,7 @@ REACHES = [
 
 
 def admission_of(snapshot: Snapshot, reach: frozenset[str]) -> AccessFilter:
-    seen = AccessControlledIndex(MappedIndex(snapshot), snapshot).seen_by(reach)
+    seen = AccessControlledIndex(MappedIndex.open(snapshot), snapshot).view_for(reach)
     assert seen is not None
     assert seen.admission is not None
     return seen.admission

@@ -87,16 +87,18 @@ def test_several_names_become_one_entity(bench: Bench) -> None:
 def test_an_entity_is_found_by_each_of_its_names(bench: Bench) -> None:
     snapshot = build(bench, resolution=ON)
     entities = {row["entity_id"]: at for at, row in enumerate(rows(snapshot, "entities"))}
-    index = MappedIndex(snapshot)
+    index = MappedIndex.open(snapshot)
     for alias in rows(snapshot, "aliases"):
         for name in (alias["name"], alias["canonical_name"]):
-            assert index.named_in(f"Where does {name} live?") == [entities[alias["entity_id"]]], name
-    assert index.named_in("What became of Jacob Marley?") == index.named_in("Marley?"), "the longest name counts"
+            assert index.named_entities(f"Where does {name} live?") == [entities[alias["entity_id"]]], name
+    assert index.named_entities("What became of Jacob Marley?") == index.named_entities("Marley?"), (
+        "the longest name counts"
+    )
     files = [name for name in snapshot.manifest.files if "alias" in name]
     assert sorted(files) == ["aliases.parquet", "serving-1/alias_keys.npy", "serving-1/alias_rows.npy"]
     plain = build(bench)
     assert not [name for name in plain.manifest.files if "alias" in name]
-    assert MappedIndex(plain).named_in("WHO, Marley?") == [
+    assert MappedIndex.open(plain).named_entities("WHO, Marley?") == [
         at for name in ("WHO", "Marley") for at, row in enumerate(rows(plain, "entities")) if row["name"] == name
     ]
 
@@ -104,15 +106,17 @@ def test_an_entity_is_found_by_each_of_its_names(bench: Bench) -> None:
 def test_a_name_that_a_hidden_text_alone_uses_is_no_name_for_others(bench: Bench) -> None:
     documents = [(text, ["secret"] if "WHO/" in text else []) for text in TEXTS]
     snapshot = labelled_build(bench, documents, reply, max_layers=0, resolution=ON)
-    whole = MappedIndex(snapshot)
+    whole = MappedIndex.open(snapshot)
     views = AccessControlledIndex(whole, snapshot)
-    (found,) = whole.named_in("What is the WHO?")
-    outsider, insider = views.seen_by(frozenset()), views.seen_by(frozenset(["secret"]))
+    (found,) = whole.named_entities("What is the WHO?")
+    outsider, insider = views.view_for(frozenset()), views.view_for(frozenset(["secret"]))
     assert outsider is not None
     assert insider is not None
-    assert outsider.named_in("What is the WHO?") == []
-    assert insider.named_in("What is the WHO?") == [found]
-    assert outsider.named_in("Who is Jacob Marley? And who Marley?") == whole.named_in("Jacob Marley, Marley")
+    assert outsider.named_entities("What is the WHO?") == []
+    assert insider.named_entities("What is the WHO?") == [found]
+    assert outsider.named_entities("Who is Jacob Marley? And who Marley?") == whole.named_entities(
+        "Jacob Marley, Marley"
+    )
 
 
 def test_off_it_leaves_no_trace_and_on_again_nothing_is_asked_twice(bench: Bench) -> None:

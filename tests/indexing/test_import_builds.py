@@ -117,7 +117,7 @@ def test_claims_are_in_the_snapshot_and_the_reports(bench: Bench, tmp_path: Path
     snapshot = built(bench, graph_of(folder(tmp_path / "in"), keep=False))
     assert snapshot.manifest.counts[CLAIMS] == 2
     names = [row["name"] for row in rows(snapshot, "entities")]
-    told = MappedIndex(snapshot).claims_about([names.index(SECRET)], 100)
+    told = MappedIndex.open(snapshot).claims_about([names.index(SECRET)], 100)
     assert {item.description for item in told} == {"It comes first of all.", "It is alone elsewhere."}
     shown = [
         between(request, "claims") for request in bench.asked("report") if "<claims>" in request.messages[1].content

@@ -23,7 +23,7 @@ from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
-from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.retrieval.engine import open_engine
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
@@ -182,7 +182,7 @@ class Bench:
     ) -> None:
         self.embedder = Axes()
         self.answers = Answers(lambda request: "It is so [E1][S1], they say [E77].")
-        self.engine = QueryEngine(
+        self.engine = open_engine(
             snapshot,
             MemoryVectors(snapshot),
             self.embedder,
@@ -442,7 +442,7 @@ def test_another_embedder_than_the_indexs(snapshot: Snapshot) -> None:
 
     model = Answers(lambda request: "")
     with pytest.raises(InvalidQuery, match=r"built with embedder axes of 5 dimensions, and other"):
-        QueryEngine(snapshot, MemoryVectors(snapshot), Other(), model, RetrievalConfig(), Prompts(), len)
+        open_engine(snapshot, MemoryVectors(snapshot), Other(), model, RetrievalConfig(), Prompts(), len)
 
 
 async def test_an_answer_with_its_citations(bench: Bench) -> None:

@@ -280,7 +280,7 @@ async def test_it_answers_and_does_not_retrieve(snapshot: Snapshot, mode: str) -
 async def test_a_question_that_takes_too_many_calls_is_refused_before_the_first(snapshot: Snapshot, mode: str) -> None:
     bench = Bench(snapshot, RetrievalConfig(map_reduce=MapReduceConfig(max_calls=1)))
     long = Bench(snapshot, RetrievalConfig(map_reduce=MapReduceConfig(max_calls=1)))
-    long.engine._count = lambda text: 90 * len(text.split())
+    long.engine._resources.count_tokens = lambda text: 90 * len(text.split())
     assert len((await bench.engine.material(Query("a?", mode))).parts) == 1
     with pytest.raises(InvalidQuery, match=r"more than 1 call here, which is retrieval\.map_reduce\.max_calls"):
         await long.engine.material(Query("a?", mode, context_tokens=1000))
@@ -288,7 +288,7 @@ async def test_a_question_that_takes_too_many_calls_is_refused_before_the_first(
 
 async def test_a_query_makes_parts_smaller_and_never_larger(snapshot: Snapshot) -> None:
     bench = Bench(snapshot, RetrievalConfig(context_tokens=300))
-    bench.engine._count = lambda text: 30 * len(text.split())
+    bench.engine._resources.count_tokens = lambda text: 30 * len(text.split())
     sizes = []
     for asked in (None, 200, 100_000):
         material = await bench.engine.material(Query("a?", "text-map-reduce", context_tokens=asked))

@@ -87,9 +87,9 @@ class LabelPatterns:
         """
         sizes = np.diff(self.indptr)
         owner = np.repeat(np.arange(len(sizes)), sizes)
-        n_seen = np.bincount(owner, in_reach[self.sets], minlength=len(sizes))
-        states = np.where(n_seen == sizes, WHOLE, HIDDEN)
-        states[(n_seen > 0) & (n_seen < sizes) & self.divisible] = MIXED
+        n_visible = np.bincount(owner, in_reach[self.sets], minlength=len(sizes))
+        states = np.where(n_visible == sizes, WHOLE, HIDDEN)
+        states[(n_visible > 0) & (n_visible < sizes) & self.divisible] = MIXED
         return states.astype(np.uint8)
 
     def rows(self, state: int, states: NDArray[np.uint8]) -> IntVector:

@@ -56,7 +56,7 @@ class AccessControlledIndex:
             self._some_unknown = files.has_set(len(self._sets))
             self._view = lru_cache(_VIEWS)(partial(_view, index, files))
 
-    def seen_by(self, reach: Collection[str] | None, wish: Collection[str] = ()) -> MappedIndex | None:
+    def view_for(self, reach: Collection[str] | None, wish: Collection[str] = ()) -> MappedIndex | None:
         """Return the index as a caller sees it, None where no document is in reach.
 
         Where everything is, it is the index that was given.
@@ -109,7 +109,7 @@ class FilteredIndex(MappedIndex):
             files: its files of labels.
             in_reach: (n_sets + 1,) by label set; the last stands for no known document.
         """
-        self.__dict__.update(whole.__dict__)
+        super().__init__(whole.files)
         self.admission: AccessFilter = read_only(
             AccessFilter(
                 in_reach,
@@ -131,7 +131,7 @@ class FilteredIndex(MappedIndex):
         self._entities = FilteredTextColumns(whole._entities, files.entities, self.admission.entity_states, tell)
         tell = partial(visible_relation_text, files, in_reach)
         self._relations = FilteredTextColumns(whole._relations, files.relations, self.admission.relation_states, tell)
-        self.seen_chunks: Flags = in_reach[files.chunk_sets]
+        self.visible_chunks: Flags = in_reach[files.chunk_sets]
         # A chunk is of one document, so its label set is its pattern, and it is seen whole or not at all.
         by_set = np.where(in_reach, WHOLE, HIDDEN).astype(np.uint8)
         self.chunk_admission = read_only(
@@ -154,7 +154,7 @@ class FilteredIndex(MappedIndex):
         """Return how near entities are to a question, by what may be seen of them."""
         return visible_scores(self.admission, self.vectors, rows, query, exact_scores)
 
-    def tells_anew(self, level: str, row: int) -> bool:
+    def is_rebuilt(self, level: str, row: int) -> bool:
         """Whether a record is of an entity or relation seen in part, or names an entity that is."""
         admission = self.admission
         entities = [row] if level == "local" else self.ends[row].tolist() if level == "bridge" else []
@@ -166,7 +166,7 @@ class FilteredIndex(MappedIndex):
         """Return the weights of relations, by what may be seen of them."""
         return visible_weights(self.admission, self.weights, rows)
 
-    def known_relations(self, rows: IntVector) -> IntVector:
+    def visible_relations(self, rows: IntVector) -> IntVector:
         """Return those relations that may be seen."""
         return rows[visible_relations(self.admission, self.ends[rows], rows)]
 
@@ -179,7 +179,7 @@ class FilteredIndex(MappedIndex):
         found: Flags = super().reported() & self._reported
         return found
 
-    def seen_whole(self) -> Flags:
+    def fully_visible(self) -> Flags:
         """Return, for each community, whether all that it was made from may be seen."""
         whole: Flags = self._reported
         return whole
@@ -204,13 +204,13 @@ class FilteredIndex(MappedIndex):
         admission = self.admission
         entities = admission.entity_states[admission.entity_patterns] != HIDDEN
         relations = visible_relations(admission, self.ends, np.arange(len(self.ends)))
-        chunks = np.flatnonzero(self.seen_chunks)
+        chunks = np.flatnonzero(self.visible_chunks)
         documents = np.unique(self.chunk_documents[chunks])
         layers = np.bincount(self.layers[entities]).tolist()
         levels = np.bincount(self.communities.levels[self._reported]).tolist()
-        reports = self._reported & (self._report_rows >= 0)
+        reports = self._reported & (self.files.report_rows >= 0)
         seen = documents >= 0, chunks >= 0, entities, relations, self._reported, reports
         counts = {name: int(np.sum(rows)) for name, rows in zip(_COUNTED, seen, strict=True)}
-        if self._claims is not None:
-            counts[layout.CLAIMS] = self._claims.n_seen(self.seen_chunks)
+        if self.files.claims is not None:
+            counts[layout.CLAIMS] = self.files.claims.n_visible(self.visible_chunks)
         return counts, layers, levels

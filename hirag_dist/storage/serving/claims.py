@@ -70,21 +70,21 @@ class MappedClaims:
         self._indptr: NDArray[np.int64] = files.array("entity_claims_indptr")
         self._rows: NDArray[np.int32] = files.array("entity_claims")
 
-    def about(self, entities: Iterable[int], seen_chunks: NDArray[np.bool_] | None, limit: int) -> list[int]:
+    def about(self, entities: Iterable[int], visible_chunks: NDArray[np.bool_] | None, limit: int) -> list[int]:
         """Return rows of claims about entities, each once, in the entities' order: as subject first, then by id.
 
         Args:
             entities: rows.
-            seen_chunks: (n_chunks,) the chunks whose claims may be seen; None: all, and claims of unknown ones too.
+            visible_chunks: (n_chunks,) the chunks whose claims may be seen; None: all, and claims of unknown ones too.
             limit: claims at most.
         """
         found: dict[int, None] = {}
         for entity in entities:
             rows = self._rows[self._indptr[entity] : self._indptr[entity + 1]]
-            if seen_chunks is not None:
+            if visible_chunks is not None:
                 chunks = self._chunks[rows]
-                rows = rows[(chunks >= 0) & seen_chunks[chunks]]  # what is said at −1, of an unknown chunk, is not used
-            found |= dict.fromkeys(rows[:limit].tolist())  # so many are new, or there before
+                rows = rows[(chunks >= 0) & visible_chunks[chunks]]  # −1: an unknown chunk
+            found |= dict.fromkeys(rows[:limit].tolist())
             if len(found) >= limit:
                 break
         return list(found)[:limit]
@@ -108,7 +108,7 @@ class MappedClaims:
             for claim, (subject, thing) in zip(claims, shown.tolist(), strict=True)
         )
 
-    def n_seen(self, seen_chunks: NDArray[np.bool_]) -> int:
+    def n_visible(self, visible_chunks: NDArray[np.bool_]) -> int:
         """Return how many claims are of chunks that may be seen."""
         known = self._chunks[self._chunks >= 0]
-        return int(np.count_nonzero(seen_chunks[known]))
+        return int(np.count_nonzero(visible_chunks[known]))

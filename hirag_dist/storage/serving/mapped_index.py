@@ -1,12 +1,13 @@
-"""A snapshot made ready for questions: mapped arrays for the arithmetic, mapped texts for what is returned.
+"""Index over the memory-mapped serving files of a snapshot: arrays for the arithmetic, texts for the results.
 
-Nothing is decoded when it is opened, and nothing is kept for an entity: every value is read from the mapped files by
-its row when a question needs it.
+Nothing is decoded on opening and nothing is cached per entity: a value is read from the mapped files by its row when a
+question needs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,8 @@ from hirag_dist.core.retrieval.vector_scoring import QuantizedVectors, exact_sco
 from hirag_dist.storage import layout
 from hirag_dist.storage.serving import writer
 from hirag_dist.storage.serving.claims import MappedClaims
-from hirag_dist.storage.serving.mmap_files import as_bytes
+from hirag_dist.storage.serving.mmap_files import ServingFiles, as_bytes
+from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.storage.serving.token_counts import TOKENIZER
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import (
@@ -43,57 +45,78 @@ Scored = Sequence[tuple[int, float]]
 Named = tuple[Mapping[int, str], Mapping[int, str]]  # ids and names of entities, by row
 
 
-class MappedIndex:
-    """One snapshot, mapped. Rows are those of its tables.
+@dataclass(frozen=True, slots=True)
+class MappedFiles:
+    """The mapped arrays and texts of one snapshot, which the index and its filtered views share.
 
     Attributes:
-        admission: what a caller may see of it; None: everything.
-        seen_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
-        chunk_admission: the same as chunk vectors are searched by.
-        components: (n_entities,) connected component of each entity, by what may be seen; None until `connect`.
+        ends: (n_relations, 2) int32 entity rows.
+        components: (n_entities,) connected component of each entity.
+        aliases: other names of entities; None in a snapshot without them.
+        token_counts: level → (n_rows,) tokens of each record; empty where another tokenizer counts.
     """
 
-    admission: AccessFilter | None = None
-    seen_chunks: NDArray[np.bool_] | None = None
-    chunk_admission: AccessFilter | None = None
+    snapshot_id: str
+    serving: ServingFiles
+    graph: CsrGraph
+    vectors: FloatMatrix
+    chunk_vectors: FloatMatrix
+    layers: NDArray[np.int32]
+    ends: NDArray[np.int32]
+    weights: NDArray[np.float64]
+    chunk_documents: NDArray[np.int32]
+    walk_graph: WalkGraph
+    provenance: RelationProvenance
+    parallel: Parallel
+    communities: CommunityIndex
+    components: NDArray[np.int32]
+    entity_names: NameIndex
+    aliases: NameIndex | None
+    chunk_codes: QuantizedVectors
+    spans: NDArray[np.int64]
+    report_rows: NDArray[np.int32]
+    token_counts: Mapping[str, NDArray[np.int32]]
+    entities: TextColumns
+    relations: TextColumns
+    chunks: TextColumns
+    documents: TextColumns
+    community_texts: TextColumns
+    reports: TextColumns
+    claims: MappedClaims | None
 
-    def __init__(self, snapshot: Snapshot, tokenizer: str = "") -> None:
-        """Map the files.
 
-        Args:
-            snapshot: what to map.
-            tokenizer: what tokens are counted by.
-
-        Raises:
-            SnapshotCorrupt: one cannot be read.
-            StoreError: the snapshot came without serving files, and there is no room to make them.
-        """
-        files = self._mapped = snapshot.serving
-        self.snapshot_id = snapshot.manifest.snapshot_id
-        self.graph: CsrGraph = snapshot.graph
-        self.vectors: FloatMatrix = snapshot.entity_vectors
-        self.chunk_vectors: FloatMatrix = snapshot.chunk_vectors
-        self.layers: NDArray[np.int32] = files.array("entity_layers")
-        self.ends: NDArray[np.int32] = files.array("relation_ends")
-        self.weights: NDArray[np.float64] = files.array("relation_weights")
-        self.chunk_documents: NDArray[np.int32] = files.array("chunk_documents")
-        self.ways = WalkGraph(
-            layers=self.layers,
-            layer_ends=np.cumsum(np.bincount(self.layers), dtype=np.int64),
-            indptr=self.graph.indptr,
-            indices=self.graph.indices,
-            relation_rows=self.graph.relation_rows,
+def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
+    """Map the files of a snapshot; the arguments and errors are those of `MappedIndex.open`."""
+    files, graph = snapshot.serving, snapshot.graph
+    layers = files.array("entity_layers")
+    kinds = {"local": "entity", "bridge": "relation", "global": "community", "sources": "chunk"}
+    return MappedFiles(
+        snapshot_id=snapshot.manifest.snapshot_id,
+        serving=files,
+        graph=graph,
+        vectors=snapshot.entity_vectors,
+        chunk_vectors=snapshot.chunk_vectors,
+        layers=layers,
+        ends=files.array("relation_ends"),
+        weights=files.array("relation_weights"),
+        chunk_documents=files.array("chunk_documents"),
+        walk_graph=WalkGraph(
+            layers=layers,
+            layer_ends=np.cumsum(np.bincount(layers), dtype=np.int64),
+            indptr=graph.indptr,
+            indices=graph.indices,
+            relation_rows=graph.relation_rows,
             entity_indptr=files.array("entity_chunks_indptr"),
             entity_chunks=files.array("entity_chunks"),
             chunk_indptr=files.array("chunk_entities_indptr"),
             chunk_entities=files.array("chunk_entities"),
-        )
-        self.origins = RelationProvenance(
+        ),
+        provenance=RelationProvenance(
             relation_indptr=files.array("relation_chunks_indptr"),
             relation_chunks=files.array("relation_chunks"),
-        )
-        self.parallel = Parallel(*(files.array(f"parallel_{part}") for part in ("of", "indptr", "rows")))
-        self.communities = CommunityIndex(
+        ),
+        parallel=Parallel(*(files.array(f"parallel_{part}") for part in ("of", "indptr", "rows"))),
+        communities=CommunityIndex(
             levels=files.array("community_levels"),
             ratings=files.array("community_ratings"),
             order=files.array("community_order"),
@@ -101,33 +124,77 @@ class MappedIndex:
             members=files.array("community_members"),
             of_indptr=files.array("entity_communities_indptr"),
             of=files.array("entity_communities"),
-        )
-        self.components: NDArray[np.int32] | None = files.array("entity_components")
-        self._names = NameIndex(files.array("entity_name_keys"), files.array("entity_name_rows"))
-        self._aliases: NameIndex | None = None  # also of snapshots from before they were looked up
-        if files.has("alias_keys"):
-            self._aliases = NameIndex(files.array("alias_keys"), files.array("alias_rows"))
-        self._chunk_codes = QuantizedVectors(*(files.array(f"chunk_{part}") for part in ("codes", "scales", "errors")))
-        self._spans: NDArray[np.int64] = files.array("chunk_spans")
-        self._report_rows: NDArray[np.int32] = files.array("community_reports")
-        self._tokens: dict[str, NDArray[np.int32]] = {}
-        if tokenizer == TOKENIZER:
-            kinds = {"local": "entity", "bridge": "relation", "global": "community", "sources": "chunk"}
-            self._tokens = {level: files.array(f"{kind}_tokens") for level, kind in kinds.items()}
-        self._entities = files.texts(writer.ENTITIES)
-        self._relations = files.texts(writer.RELATIONS)
-        self._chunks = files.texts(writer.CHUNKS)
-        self._documents = files.texts(writer.DOCUMENTS)
-        self._communities = files.texts(writer.COMMUNITIES)
-        self._reports = files.texts(writer.REPORTS)
-        self._claims = MappedClaims(files) if snapshot.manifest.counts.get(layout.CLAIMS) else None
+        ),
+        components=files.array("entity_components"),
+        entity_names=NameIndex(files.array("entity_name_keys"), files.array("entity_name_rows")),
+        aliases=NameIndex(files.array("alias_keys"), files.array("alias_rows")) if files.has("alias_keys") else None,
+        chunk_codes=QuantizedVectors(*(files.array(f"chunk_{part}") for part in ("codes", "scales", "errors"))),
+        spans=files.array("chunk_spans"),
+        report_rows=files.array("community_reports"),
+        token_counts={level: files.array(f"{kind}_tokens") for level, kind in kinds.items()}
+        if tokenizer == TOKENIZER
+        else {},
+        entities=files.texts(writer.ENTITIES),
+        relations=files.texts(writer.RELATIONS),
+        chunks=files.texts(writer.CHUNKS),
+        documents=files.texts(writer.DOCUMENTS),
+        community_texts=files.texts(writer.COMMUNITIES),
+        reports=files.texts(writer.REPORTS),
+        claims=MappedClaims(files) if snapshot.manifest.counts.get(layout.CLAIMS) else None,
+    )
+
+
+class MappedIndex:
+    """One snapshot, mapped. Rows are those of its tables.
+
+    Attributes:
+        admission: filter of what the caller may see; None: everything is visible.
+        visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
+        chunk_admission: the filter in the form in which chunk vectors are searched.
+        components: (n_entities,) connected component of each entity in the visible graph; None until `connect`.
+    """
+
+    def __init__(self, files: MappedFiles) -> None:
+        """Make an unfiltered index of mapped files, which views of it share."""
+        self.files = files
+        self.snapshot_id = files.snapshot_id
+        self.graph = files.graph
+        self.vectors = files.vectors
+        self.chunk_vectors = files.chunk_vectors
+        self.layers = files.layers
+        self.ends = files.ends
+        self.weights = files.weights
+        self.chunk_documents = files.chunk_documents
+        self.walk_graph = files.walk_graph
+        self.provenance = files.provenance
+        self.parallel = files.parallel
+        self.communities = files.communities
+        self.admission: AccessFilter | None = None
+        self.visible_chunks: NDArray[np.bool_] | None = None
+        self.chunk_admission: AccessFilter | None = None
+        self.components: NDArray[np.int32] | None = files.components
+        self._entities = files.entities
+        self._relations = files.relations
+
+    @classmethod
+    def open(cls, snapshot: Snapshot, tokenizer: str = "") -> MappedIndex:
+        """Map the files of a snapshot.
+
+        Args:
+            tokenizer: name of the tokenizer that contexts are measured by.
+
+        Raises:
+            SnapshotCorrupt: a file cannot be read.
+            StoreError: the snapshot came without serving files, and there is no room to make them.
+        """
+        return MappedIndex(map_files(snapshot, tokenizer))
 
     def pages(self) -> list[NDArray[np.uint8]]:
-        """Return the bytes of all that is mapped: first what questions touch most."""
+        """Return the bytes of all that is mapped, what questions read most first."""
         graph = self.graph
         arrays: list[NDArray[Any]] = [graph.indptr, graph.indices, graph.weights, graph.relation_rows]
         arrays += [self.vectors, self.chunk_vectors]
-        return [*map(as_bytes, arrays), *self._mapped.pages()]
+        return [*map(as_bytes, arrays), *self.files.serving.pages()]
 
     def named(self, rows: Collection[int]) -> Named:
         """Return ids and names of entities by row."""
@@ -138,8 +205,8 @@ class MappedIndex:
         """Return entities by (row, score).
 
         Args:
-            scored: of each.
-            named: ids and names of these rows, and perhaps of others, where they are known.
+            scored: rows and scores.
+            named: ids and names of at least these rows; None: read now.
         """
         rows = [row for row, _ in scored]
         ids, names = named or self.named(rows)
@@ -157,27 +224,27 @@ class MappedIndex:
 
     def community(self, ranked: RankedCommunity) -> CommunityItem | None:
         """Return a community with its report, None where its report is a dead letter."""
-        own = ranked.community
-        report = int(self._report_rows[own])
+        row = ranked.community
+        report = int(self.files.report_rows[row])
         if report < 0:
             return None
         return CommunityItem(
-            self._communities.value("community_id", own),
-            int(self.communities.levels[own]),
-            self._reports.value("title", report),
-            self._reports.value("text", report),
-            float(self.communities.ratings[own]),
+            self.files.community_texts.value("community_id", row),
+            int(self.communities.levels[row]),
+            self.files.reports.value("title", report),
+            self.files.reports.value("text", report),
+            float(self.communities.ratings[row]),
             ranked.hits,
             ranked.score,
         )
 
     def reported(self) -> NDArray[np.bool_]:
-        """Return, for each community, whether it has a report that may be seen."""
-        return self._report_rows >= 0
+        """Return, for each community, whether it has a visible report."""
+        return self.files.report_rows >= 0
 
-    def seen_whole(self) -> NDArray[np.bool_]:
-        """Return, for each community, whether all that it was made from may be seen."""
-        return np.ones(len(self._report_rows), np.bool_)
+    def fully_visible(self) -> NDArray[np.bool_]:
+        """Return, for each community, whether all its sources are visible."""
+        return np.ones(len(self.files.report_rows), np.bool_)
 
     def paths(
         self, pairs: Iterable[tuple[int, int]], paths: Iterable[Sequence[int]], named: Named
@@ -203,8 +270,8 @@ class MappedIndex:
         """Return relations by (row, score).
 
         Args:
-            scored: of each.
-            named: ids and names of the entities at their ends, where they are known.
+            scored: rows and scores.
+            named: ids and names of the entities at their ends; None: read now.
         """
         rows = [row for row, _ in scored]
         if not rows:
@@ -232,22 +299,26 @@ class MappedIndex:
 
     def _source(self, row: int, score: float) -> SourceItem:
         document = int(self.chunk_documents[row])
-        title, uri = ("", "") if document < 0 else (self._documents.value(name, document) for name in ("title", "uri"))
-        start, end = self._spans[row].tolist()
-        own, document_id, text = (self._chunks.value(name, row) for name in ("chunk_id", "document_id", "text"))
-        return SourceItem(own, document_id, title, uri, start, end, text, score)
+        title, uri = (
+            ("", "") if document < 0 else (self.files.documents.value(name, document) for name in ("title", "uri"))
+        )
+        start, end = self.files.spans[row].tolist()
+        chunk_id, document_id, text = (
+            self.files.chunks.value(name, row) for name in ("chunk_id", "document_id", "text")
+        )
+        return SourceItem(chunk_id, document_id, title, uri, start, end, text, score)
 
     def claims_about(self, rows: Iterable[int], limit: int) -> tuple[ClaimItem, ...]:
-        """Return the claims about entities that may be seen: those whose chunk may be.
+        """Return the claims about entities whose chunk is visible; none where the snapshot has no claims.
 
         Args:
-            rows: entities. Each one's claims come in their order, those of which it is the subject first; a claim that
-                is about several comes once. Nothing where the snapshot has no claims.
-            limit: claims at most: of a hub there may be very many.
+            rows: entities. Their claims come in this order, for each entity those of which it is the subject first; a
+                claim about several of them comes once.
+            limit: claims at most: a hub may have very many.
         """
-        if self._claims is None:
+        if self.files.claims is None:
             return ()
-        return self._claims.items(self._claims.about(rows, self.seen_chunks, limit), self.admission)
+        return self.files.claims.items(self.files.claims.about(rows, self.visible_chunks, limit), self.admission)
 
     def tokens(self, level: str, row: int) -> int:
         """Return the tokens of a record as contexts hold it, without its reference; 0 where they were not counted.
@@ -256,36 +327,35 @@ class MappedIndex:
             level: local, bridge, global or sources, whose rows are entities, relations, communities and chunks.
             row: of the record.
         """
-        counted = self._tokens.get(level)
+        counted = self.files.token_counts.get(level)
         return 0 if counted is None else int(counted[row])
 
-    def tells_anew(self, level: str, row: int) -> bool:
-        """Whether a record of a context, by its row, is told otherwise than to who sees everything."""
+    def is_rebuilt(self, level: str, row: int) -> bool:
+        """Whether the text of a record differs from the stored one, since the caller sees only a part of it."""
         return False
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return how near entities are to a question."""
+        """Return the similarity of entities to a question."""
         return exact_scores(self.vectors, rows, query)
 
     def nearest_chunks(self, query: NDArray[np.float32], limit: int) -> tuple[IntVector, NDArray[np.float32]]:
         """Return (rows, similarities) of the chunks nearest to a question, best first, ties by row."""
         vectors = self.chunk_vectors
-        return nearest_of_all(vectors, self._chunk_codes, query, limit, len(vectors), self.chunk_admission)
+        return nearest_of_all(vectors, self.files.chunk_codes, query, limit, len(vectors), self.chunk_admission)
 
-    def named_in(self, question: str) -> list[int]:
-        """Return the rows of the entities whose names stand in a question, in its order.
+    def named_entities(self, question: str) -> list[int]:
+        """Return the rows of the entities whose names occur in a question, in its order.
 
-        An entity is named by what the caller is told that its name is, and, where all that is told of it may be seen,
-        by the other names that were found to be its own.
+        The name of an entity is the one that the caller may see; its aliases count where it is fully visible.
         """
         read = words(question)
         admits = None if self.admission is None else partial(visible_rows, self.admission)
-        phrases = found_names(self._names, read, admits)
-        told = map(words, self._entities.values("name", [phrase.row for phrase in phrases]))
-        named = [phrase for phrase, name in zip(phrases, told, strict=True) if name == read[phrase.start : phrase.end]]
-        if self._aliases is not None:
-            others = found_names(self._aliases, read, admits)
-            named += [phrase for phrase in others if not self.tells_anew("local", phrase.row)]
+        phrases = found_names(self.files.entity_names, read, admits)
+        names = map(words, self._entities.values("name", [phrase.row for phrase in phrases]))
+        named = [phrase for phrase, name in zip(phrases, names, strict=True) if name == read[phrase.start : phrase.end]]
+        if self.files.aliases is not None:
+            others = found_names(self.files.aliases, read, admits)
+            named += [phrase for phrase in others if not self.is_rebuilt("local", phrase.row)]
         return longest_names(named)
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
@@ -297,6 +367,6 @@ class MappedIndex:
         assert self.components is not None  # it is mapped
         return self.components
 
-    def known_relations(self, rows: IntVector) -> IntVector:
-        """Return those relations that may be seen."""
+    def visible_relations(self, rows: IntVector) -> IntVector:
+        """Return the relations that are visible."""
         return rows

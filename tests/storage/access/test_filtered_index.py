@@ -28,12 +28,12 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 @pytest.fixture(scope="module")
 def whole(snapshot: Snapshot) -> MappedIndex:
-    return MappedIndex(snapshot)
+    return MappedIndex.open(snapshot)
 
 
 @pytest.fixture(scope="module")
 def seen(snapshot: Snapshot, whole: MappedIndex) -> FilteredIndex:
-    found = AccessControlledIndex(whole, snapshot).seen_by(frozenset())
+    found = AccessControlledIndex(whole, snapshot).view_for(frozenset())
     assert isinstance(found, FilteredIndex)
     return found
 
@@ -45,22 +45,22 @@ def in_reach(snapshot: Snapshot) -> list[bool]:
 
 
 def chunks_of(whole: MappedIndex, relation: int) -> list[int]:
-    bounds = whole.origins.relation_indptr
-    chunks: list[int] = whole.origins.relation_chunks[bounds[relation] : bounds[relation + 1]].tolist()
+    bounds = whole.provenance.relation_indptr
+    chunks: list[int] = whole.provenance.relation_chunks[bounds[relation] : bounds[relation + 1]].tolist()
     return chunks
 
 
 def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
     reached = in_reach(snapshot)
-    assert seen.seen_chunks is not None
-    assert seen.seen_chunks.tolist() == reached
-    rows = seen.known_relations(np.arange(len(whole.ends)))
+    assert seen.visible_chunks is not None
+    assert seen.visible_chunks.tolist() == reached
+    rows = seen.visible_relations(np.arange(len(whole.ends)))
     query = np.random.default_rng(2).normal(size=whole.vectors.shape[1]).astype(np.float32)
-    found = nearest_chunks(seen.origins, seen.chunk_vectors, rows, query, seen.seen_chunks)
+    found = nearest_chunks(seen.provenance, seen.chunk_vectors, rows, query, seen.visible_chunks)
     for row, score in zip(rows.tolist(), found.tolist(), strict=True):
         near = [float(whole.chunk_vectors[chunk] @ query) for chunk in chunks_of(whole, row) if reached[chunk]]
         assert score == pytest.approx(max(near, default=0.0), abs=1e-5)
-    assert (found != nearest_chunks(whole.origins, whole.chunk_vectors, rows, query)).any()
+    assert (found != nearest_chunks(whole.provenance, whole.chunk_vectors, rows, query)).any()
 
 
 def test_chunks_that_are_near_a_question(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
@@ -78,9 +78,9 @@ def test_entities_that_a_question_names(snapshot: Snapshot, whole: MappedIndex, 
     secret = next(name for name in names if name.startswith(WORD))
     public = next(name for name in names if not name.startswith(WORD))
     question = f"Is {public.upper()} what {secret} is?"
-    assert whole.named_in(question) == [names[public], names[secret]]
-    assert seen.named_in(question) == [names[public]]
-    assert whole.named_in("Is this so?") == []
+    assert whole.named_entities(question) == [names[public], names[secret]]
+    assert seen.named_entities(question) == [names[public]]
+    assert whole.named_entities("Is this so?") == []
 
 
 def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
@@ -126,15 +126,15 @@ def test_a_hub_is_told_from_its_first_mentions(seen: FilteredIndex) -> None:
 def test_records_that_are_told_anew(whole: MappedIndex, seen: FilteredIndex) -> None:
     admission = seen.admission
     entities = np.flatnonzero(admission.entity_states[admission.entity_patterns] != HIDDEN).tolist()
-    anew = {row for row in entities if seen.tells_anew("local", row)}
+    anew = {row for row in entities if seen.is_rebuilt("local", row)}
     assert anew == {row for row in entities if seen.entities([(row, None)]) != whole.entities([(row, None)])}
-    relations = seen.known_relations(np.arange(len(whole.ends)))
+    relations = seen.visible_relations(np.arange(len(whole.ends)))
     for row in relations.tolist():
         ends = set(whole.ends[row].tolist())
         told, written = (index.triples([(row, 0.5)], index.named(ends)) for index in (seen, whole))
-        assert told == written or seen.tells_anew("bridge", row)
-    assert not any(seen.tells_anew(level, 0) for level in ("global", "sources"))
-    assert not any(whole.tells_anew("local", row) for row in anew)
+        assert told == written or seen.is_rebuilt("bridge", row)
+    assert not any(seen.is_rebuilt(level, 0) for level in ("global", "sources"))
+    assert not any(whole.is_rebuilt("local", row) for row in anew)
 
 
 def test_reports_and_ratings(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
@@ -159,7 +159,7 @@ def test_nearness_of_entities(whole: MappedIndex, seen: FilteredIndex) -> None:
 
 
 def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
-    known = set(seen.known_relations(np.arange(len(whole.ends))).tolist())
+    known = set(seen.visible_relations(np.arange(len(whole.ends))).tolist())
     admission = seen.admission
     hidden = admission.entity_states[admission.entity_patterns] == HIDDEN
     reached = in_reach(snapshot)
@@ -170,17 +170,17 @@ def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: MappedInde
 
 def test_callers_who_may_see_the_same_share_a_view(snapshot: Snapshot, whole: MappedIndex) -> None:
     labelled = AccessControlledIndex(whole, snapshot)
-    assert labelled.seen_by(frozenset({"a"})) is labelled.seen_by(frozenset({"b", "c"}))
-    assert labelled.seen_by(frozenset({"secret"})) is whole
-    assert labelled.seen_by(None) is whole
-    assert isinstance(labelled.seen_by(None, ["secret"]), FilteredIndex)
-    assert labelled.seen_by(frozenset(), ["secret"]) is None
-    assert labelled.seen_by(None, ["nobody carries it"]) is None
+    assert labelled.view_for(frozenset({"a"})) is labelled.view_for(frozenset({"b", "c"}))
+    assert labelled.view_for(frozenset({"secret"})) is whole
+    assert labelled.view_for(None) is whole
+    assert isinstance(labelled.view_for(None, ["secret"]), FilteredIndex)
+    assert labelled.view_for(frozenset(), ["secret"]) is None
+    assert labelled.view_for(None, ["nobody carries it"]) is None
 
 
 def test_a_view_that_nobody_keeps_is_gone_at_once(snapshot: Snapshot, whole: MappedIndex) -> None:
     labelled = AccessControlledIndex(whole, snapshot)
-    found = labelled.seen_by(frozenset())
+    found = labelled.view_for(frozenset())
     assert found is not None
     view = weakref.ref(found)
     gc.disable()  # what is in a cycle waits for the collector, and keeps the files of an index mapped

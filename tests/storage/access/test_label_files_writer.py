@@ -136,12 +136,12 @@ def test_a_report_on_a_member_that_is_gone_is_in_nobodys_reach(snapshot: Snapsho
         assert unknown not in before or unknown in after
     assert unknown in patterns(changed, "community")[0][0]
     held = {label for row in rows(changed, "documents") for label in row["labels"]}
-    whole = MappedIndex(changed)
-    seen = AccessControlledIndex(whole, changed).seen_by(held)
+    whole = MappedIndex.open(changed)
+    seen = AccessControlledIndex(whole, changed).view_for(held)
     assert seen is not None
     assert seen.community(RankedCommunity(0, 1, 0.5)) is None, "nor in that of who holds every label"
     assert whole.community(RankedCommunity(0, 1, 0.5)) is not None
-    assert AccessControlledIndex(MappedIndex(snapshot), snapshot).seen_by(held, ()).admission is None, (
+    assert AccessControlledIndex(MappedIndex.open(snapshot), snapshot).view_for(held, ()).admission is None, (
         "nothing is unknown here"
     )
     assert any(unknown not in sets for sets, _ in patterns(changed, "community"))

@@ -50,7 +50,7 @@ def snapshot(store: Store) -> Snapshot:
 
 
 def test_claims_are_found_by_whom_they_are_about(snapshot: Snapshot) -> None:
-    index = MappedIndex(snapshot)
+    index = MappedIndex.open(snapshot)
     assert told_of(index, 0) == ["c2", "c3", "c1"], "as subject first, then as object"
     assert told_of(index, 1, 0) == ["c1", "c3", "c2"], "each once, in the order asked for"
     assert told_of(index, 2, 3) == []
@@ -70,7 +70,7 @@ def test_claims_are_content_and_their_absence_changes_nothing(store: Store, snap
     assert not [name for name in without.files if "claim" in name]
     plain = open_snapshot(store, without.snapshot_id)
     assert plain.table("claims").equals(schemas.CLAIMS.empty_table())
-    assert MappedIndex(plain).claims_about([0, 1], 100) == ()
+    assert MappedIndex.open(plain).claims_about([0, 1], 100) == ()
     other = snapshots.publish(store, snapshots.tiny_tables() | {"claims": table(claim("c1", "e2", "e1", "k1"))})
     assert other.snapshot_id not in (without.snapshot_id, snapshot.manifest.snapshot_id)
 
@@ -105,17 +105,17 @@ def test_a_caller_is_told_the_claims_of_chunks_in_reach(tmp_path: Path) -> None:
         store, tables | {"claims": claims}, arrays, embedder="axes", complete=True, build={}, notes={}
     )
     snapshot = open_snapshot(store, manifest.snapshot_id)
-    index = MappedIndex(snapshot)
+    index = MappedIndex.open(snapshot)
     views = AccessControlledIndex(index, snapshot)
     row = entities.index(ann)
     assert told_of(index, row) == ["c1", "c2", "c3"]
-    seen = views.seen_by(frozenset())
+    seen = views.view_for(frozenset())
     assert isinstance(seen, FilteredIndex)
     (told,) = seen.claims_about([row], 10)
     assert (told.claim_id, told.subject_id) == ("c2", ann)
     assert (told.object, told.object_id) == ("somebody else", "")  # that this is an entity is told elsewhere only
     assert seen.info(snapshot.info()).counts["claims"] == 1
     assert built.info().counts.get("claims") is None
-    cleared = views.seen_by(frozenset(["secret"]))
+    cleared = views.view_for(frozenset(["secret"]))
     assert cleared is not None
     assert set(told_of(cleared, row)) >= {"c1", "c2"}

@@ -57,7 +57,7 @@ def test_stopped_it_goes_no_further(tmp_path: Path) -> None:
 
 
 def test_all_that_a_question_may_touch_is_among_the_pages(store: Store) -> None:
-    index = MappedIndex(open_snapshot(store, snapshots.publish(store).snapshot_id))
+    index = MappedIndex.open(open_snapshot(store, snapshots.publish(store).snapshot_id))
     sizes = sorted(len(part) for part in index.pages())
     assert index.vectors.nbytes in sizes
     assert index.graph.indices.nbytes in sizes

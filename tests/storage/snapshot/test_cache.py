@@ -61,7 +61,7 @@ def _without_serving(store: Store, own: str) -> Store:
 
 
 def names(snapshot: Snapshot) -> list[str]:
-    return [item.name for item in MappedIndex(snapshot).entities([(row, 1.0) for row in range(4)])]
+    return [item.name for item in MappedIndex.open(snapshot).entities([(row, 1.0) for row in range(4)])]
 
 
 NAMES = ["Scrooge", "Marley", "London", "London people"]
@@ -212,7 +212,7 @@ def test_files_of_an_object_store_are_copied_once_and_mapped(remote: Store, tmp_
         remote.delete(f"{snapshot.folder}/{path}")
     again = Snapshot(remote, snapshot.manifest, str(tmp_path / "cache"))
     assert names(again) == NAMES
-    assert MappedIndex(again).graph.indices.tolist() == snapshot.graph.indices.tolist()
+    assert MappedIndex.open(again).graph.indices.tolist() == snapshot.graph.indices.tolist()
 
 
 def test_a_copy_that_was_altered_is_made_again(remote: Store, tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""The deadline of a question whose work is done in steps, between which the event loop serves other questions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from hirag_dist.core.cooperative import Steps
+
+_TURN_S = 0.002  # of uninterrupted work on one question
+
+T = TypeVar("T")
+
+
+class DeadlineExceeded(Exception):
+    """No time is left for the work in progress."""
+
+
+class CooperativeDeadline:
+    """Runs the steps of a question's work, yields to the event loop between them, and stops at the deadline."""
+
+    def __init__(self, clock: Callable[[], float], deadline_s: float | None) -> None:
+        self._clock = clock
+        self._turn_began = clock()
+        self._ends_at = None if deadline_s is None else self._turn_began + deadline_s
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left; None without a deadline."""
+        return None if self._ends_at is None else max(self._ends_at - self._clock(), 0.0)
+
+    async def check(self) -> None:
+        """Yield to the event loop when this question's turn is over.
+
+        Raises:
+            DeadlineExceeded: the deadline has passed.
+        """
+        await self._yield()
+        if self._ends_at is not None and self._clock() > self._ends_at:
+            raise DeadlineExceeded
+
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
+        """Run work in a thread. The thread continues when the deadline ends the wait for it.
+
+        Raises:
+            DeadlineExceeded: the deadline passed before it was done.
+        """
+        try:
+            async with asyncio.timeout(self.left_s):
+                return await asyncio.to_thread(work)
+        except TimeoutError:
+            raise DeadlineExceeded from None
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Run long work in turns.
+
+        Raises:
+            DeadlineExceeded: the deadline passed before it was done.
+        """
+        return await self._run(steps, self.check)
+
+    async def run_to_end(self, steps: Steps[T]) -> T:
+        """Run work of bounded length in turns, past the deadline if need be."""
+        return await self._run(steps, self._yield)
+
+    async def _run(self, steps: Steps[T], between: Callable[[], Awaitable[None]]) -> T:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            await between()
+
+    async def _yield(self) -> None:
+        if self._clock() - self._turn_began > _TURN_S:
+            await asyncio.sleep(0)
+            self._turn_began = self._clock()

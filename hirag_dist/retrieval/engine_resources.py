@@ -1,0 +1,127 @@
+"""Resources of a query engine: a mapped snapshot, its views by caller, models and caches, loaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from hirag_dist.core.access.labels import AccessRule
+from hirag_dist.core.graph.pagerank import personalised_pagerank
+from hirag_dist.core.graph.shortest_paths import PathFinder
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities
+from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
+from hirag_dist.errors import InvalidQuery
+from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, VectorIndex
+from hirag_dist.retrieval.record_text_cache import RecordTextCache
+from hirag_dist.storage.access.filtered_index import AccessControlledIndex
+from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.storage.serving.mmap_files import ReadAhead
+from hirag_dist.storage.snapshot.reader import Snapshot
+
+_VIEW_CHARS = 1 << 20  # of record texts cached for callers with the same view
+_MAX_COUNTED = 1024  # references and headings whose token counts are cached
+
+
+class EngineResources:
+    """All that engines over one snapshot share, whatever their settings.
+
+    Attributes:
+        index: the mapped snapshot, unfiltered.
+        views: the index as callers with labels may see it.
+        info: statistics of the snapshot.
+        paths: finder of shortest paths.
+        count_marks: tokens of short texts that recur, cached.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        vectors: VectorIndex,
+        embedder: Embedder,
+        model: AnswerModel,
+        prompts: Prompts,
+        count_tokens: Callable[[str], int],
+        access_rule: AccessRule,
+        tokenizer: str,
+        clock: Callable[[], float],
+    ) -> None:
+        """Load a snapshot; the arguments are those of `open_engine`.
+
+        Raises:
+            InvalidQuery: the embedder is not the one that the index was built with.
+        """
+        built = snapshot.manifest
+        if (embedder.name, embedder.dim) != (built.embedder, built.dim):
+            raise InvalidQuery(
+                f"the index was built with embedder {built.embedder} of {built.dim} dimensions, and {embedder.name} of "
+                f"{embedder.dim} is configured; set llm.roles.embed to the one it was built with"
+            )
+        threadpool_limits(1)  # matrix products of one question are too small for several threads
+        self.index = MappedIndex.open(snapshot, tokenizer)
+        self.views = AccessControlledIndex(self.index, snapshot, access_rule)
+        self.info = snapshot.info()
+        self.vectors = vectors
+        self.embedder = embedder
+        self.model = model
+        self.prompts = prompts
+        self.count_tokens = count_tokens
+        self.count_marks = lru_cache(_MAX_COUNTED)(count_tokens)
+        self.clock = clock
+        self._texts = RecordTextCache(count_tokens)
+        self._view_texts: WeakKeyDictionary[MappedIndex, RecordTextCache] = WeakKeyDictionary()
+        self.paths = PathFinder(self.index.graph, self.index.connect())
+        self._compile()
+        self._read_ahead = ReadAhead(self.index.pages())
+
+    @property
+    def question_cache(self) -> tuple[int, int]:
+        """(hits, misses) of the cache of question vectors; zeros for an embedder without a cache."""
+        embedder = self.embedder
+        return (embedder.hits, embedder.misses) if isinstance(embedder, CountsCacheHits) else (0, 0)
+
+    def texts_of(self, view: MappedIndex) -> RecordTextCache:
+        """Return the cache of record texts of the index or of one view of it."""
+        if view is self.index:
+            return self._texts
+        return self._view_texts.setdefault(view, RecordTextCache(self.count_tokens, _VIEW_CHARS))
+
+    async def close(self) -> None:
+        """Release files and connections."""
+        self._read_ahead.stop()
+        self.vectors.close()
+        await self.model.close()
+        if isinstance(self.embedder, Closable):
+            await self.embedder.close()
+
+    def _compile(self) -> None:
+        """Compile the kernels of questions, or load them from the cache, so that the first question does not wait.
+
+        Compiling takes most of a minute. Nearly all kernels have a second form, for callers with labels.
+        """
+        index, query = self.index, np.zeros(self.index.vectors.shape[1], np.float32)
+        none = np.zeros(0, np.int64)
+        bridge_relations(index.graph, index.parallel, [])
+        for view in (index, self.views.any_view()):
+            if view is None:
+                continue
+            self.vectors.prepare(view.admission)
+            self.paths.chain([], view.admission, view.connect())
+            key_entities(
+                view.communities,
+                range(min(len(view.communities.levels), 1)),
+                view.vectors,
+                query,
+                1,
+                view.admission,
+            )
+            view.similarities(none, query)
+            nearest_chunks(view.provenance, view.chunk_vectors, none, query, view.visible_chunks)
+            view.nearest_chunks(query, 1)
+            # Nobody is told, so it may start at what the view hides. Without a start half of it would not be compiled.
+            first = np.zeros(min(len(view.walk_graph.layers), 1), np.int64)
+            personalised_pagerank(view.walk_graph, first, np.ones(len(first)), view.admission, view.visible_chunks)
