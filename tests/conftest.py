@@ -1,4 +1,4 @@
-"""What every test needs."""
+"""Fixtures and settings of all tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: no collection of garbage is to go through it again."""
+    """Exclude imported and collected objects from further garbage collection."""
     gc.collect()
     gc.freeze()
 

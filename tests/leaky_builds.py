@@ -1,4 +1,4 @@
-"""Indexes that leak if they can: some documents are hidden, and the model repeats all that it is told.
+"""Indexes that leak if they can: some documents are hidden, and the model repeats its whole input.
 
 Documents with the label `secret` hold words of their own, which all begin alike, and speak of public words as well.
 What the model says of a word names the document's first word, and summaries and reports repeat what they were made
@@ -83,7 +83,7 @@ def script(request: ChatRequest) -> str | None:
 
 
 class Echo:
-    """An answering model that says all that it was told, and cites it."""
+    """An answering model that repeats its whole input, and cites it."""
 
     def __init__(self) -> None:
         self.model = ScriptedModel(lambda request: request.messages[-1].content + " [E1] [S1] [R1] [C1]")

@@ -68,7 +68,7 @@ def shared_server(folder: Path) -> Iterator[str]:
 
 
 class _Users:
-    """How many use the server, in a file."""
+    """Count of the users of the server, in a file."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "milvus.json"
@@ -85,7 +85,7 @@ class _Users:
         self._file.write_text(json.dumps(held | {"users": held["users"] + users}))
 
     def wait_for_none(self) -> None:
-        """Return when nobody uses the server; from then on nobody finds it."""
+        """Wait until the server has no user, and remove it from the file."""
         while True:
             with self.lock:
                 if json.loads(self._file.read_text())["users"] == 0:

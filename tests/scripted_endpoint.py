@@ -39,7 +39,7 @@ class Asked:
 
     @property
     def is_again(self) -> bool:
-        """Whether a reply was refused before."""
+        """True if a reply was refused before."""
         return len(self.body["messages"]) > 2
 
     def between(self, tag: str) -> str:
@@ -92,7 +92,7 @@ class Endpoint:
                     self.end_headers()
                     self.wfile.write(data)
                 except (BrokenPipeError, ConnectionResetError):
-                    pass  # whoever asked was killed
+                    pass  # the caller was killed
 
             def log_message(self, *_: object) -> None:
                 pass

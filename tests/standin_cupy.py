@@ -104,11 +104,11 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 class CUDARuntimeError(RuntimeError):
-    """What CuPy raises where there is no driver."""
+    """The error of CuPy without a driver."""
 
 
 class OutOfMemoryError(MemoryError):
-    """What CuPy raises where the card is full."""
+    """The error of CuPy without free memory."""
 
 
 class StandInCupy(ModuleType):

@@ -1,4 +1,4 @@
-"""What a caller may not see leaves no trace: not in names, texts, scores, counts, paths, weights or reports."""
+"""Hidden documents leave no trace: not in names, texts, scores, counts, paths, weights or reports."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Indexes:
 
 
 def hidden_ids(snapshot: Snapshot) -> set[str]:
-    """Ids of all that nobody without labels may know of."""
+    """Return the ids of all rows that are hidden without labels."""
     secret = {row["document_id"] for row in rows(snapshot, "documents") if row["labels"]}
     chunks = {row["chunk_id"] for row in rows(snapshot, "chunks") if row["document_id"] in secret}
     gone = {
@@ -116,7 +116,7 @@ async def test_without_communities_a_reply_is_that_of_an_index_without_the_hidde
 async def test_relations_and_texts_of_local_search_are_those_of_an_index_without_the_hidden_documents(
     made: Indexes, seed: int
 ) -> None:
-    """Which communities there are is another matter: they are of the whole graph, so reports and context differ."""
+    """Communities are excluded: they are those of the whole graph, so reports and context differ."""
     documents = corpus(seed)
     engine = made(documents, max_layers=0)
     other = made(public(documents), max_layers=0)

@@ -91,7 +91,7 @@ class Bench:
     model: ScriptedModel | None = None
     events: list[object] = field(default_factory=list)
     make_executor: Callable[[Callable[[], Services]], InlineExecutor] = InlineExecutor
-    force_current: bool = False  # also where somebody went back
+    force_current: bool = False  # also after a rollback
 
     @property
     def store(self) -> Store:

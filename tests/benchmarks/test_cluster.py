@@ -1,4 +1,4 @@
-"""The load harness beside its runs: what is kept of an earlier one, what is simulated beside it, what is probed."""
+"""Parts of the load harness: kept results of earlier runs, the simulated counterpart, probes."""
 
 from __future__ import annotations
 

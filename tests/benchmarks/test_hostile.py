@@ -1,4 +1,4 @@
-"""What is thrown at the service is hostile by a seed, and its frames are well formed where they are meant to be."""
+"""Hostile messages are reproducible by a seed, and their frames are well formed where they are meant to be."""
 
 from __future__ import annotations
 

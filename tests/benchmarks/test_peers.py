@@ -34,7 +34,7 @@ held = bytearray(40_000_000)
 time.sleep(0.5)
 print(child.pid)
 """
-# its child's CPU is in nobody's account: it is waited for by nobody
+# no process waits for its child, so the CPU of the child is not counted for any process
 FORGETFUL = """
 import signal, subprocess, sys, time
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)

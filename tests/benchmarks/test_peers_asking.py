@@ -82,7 +82,7 @@ def user(*texts: str) -> list[Message]:
 
 
 def names(text: str) -> set[str]:
-    """What the built-in model finds in a text when hirag-dist asks."""
+    """Return the entities that the built-in model finds for hirag-dist."""
     request = extraction_request("extract-graph", text, Prompts(), ("person", "place"), "extract-graph")
     return {each["name"] for each in json.loads(reply_to(request.messages, "extract-graph"))["entities"]}
 

@@ -46,7 +46,7 @@ def test_sections_keep_to_their_tokens(snapshot: Snapshot) -> None:
     small, _ = ReferenceQuery(snapshot, lambda text: 1).ask(asked)
     large, _ = ReferenceQuery(snapshot, lambda text: TOKENS["relations"]).ask(asked)
     ReferenceQuery(snapshot, count).ask(asked)
-    assert counted  # counted anew at each question, as the reference does
+    assert counted  # counted for each question, as the reference does
     assert len(large) < len(small)
 
 

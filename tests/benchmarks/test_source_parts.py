@@ -1,4 +1,4 @@
-"""The whole benchmark on a corpus of four passages: asked, checked against the engine, and ranked anew."""
+"""The whole benchmark on a corpus of four passages: asked, checked against the engine, and ranked again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as found, and which passages and questions of a set are asked."""
+"""Hits of gold passages, and the choice of passages and questions of a set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--json` does to a process is for good; here it lasts for one test."""
+"""Reset of the changes that `--json` makes to the process, after each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`eval retrieval` as a user runs it: on a real index, told wrongly, killed, and with an endpoint that fails."""
+"""`eval retrieval` from the command line: on a real index, with wrong arguments, killed, with a failing endpoint."""
 
 from __future__ import annotations
 

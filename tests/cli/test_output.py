@@ -1,4 +1,4 @@
-"""What is printed: tables that fit, and stdout that belongs to one JSON object."""
+"""Printed output: tables that fit, and stdout with one JSON object only."""
 
 from __future__ import annotations
 

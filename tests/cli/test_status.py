@@ -1,4 +1,4 @@
-"""What `status` prints of stages."""
+"""Output of `status` about stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service on loopback with an engine that does as it is told, and both clients behind one face."""
+"""A service on loopback with a scripted engine, and both clients behind one interface."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["certificates", "engine", "fakes", "start"]
 
 @pytest.fixture
 def free_address() -> str:
-    """HOST:PORT where nobody listens."""
+    """Return HOST:PORT without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""What clients make of connections: several addresses, one that breaks, messages too large, an end."""
+"""Connections of clients: several addresses, a broken one, oversized messages, the end."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Cable:
         near.join(transport)
 
     def cut(self) -> None:
-        """Nothing comes through any more, and neither end is told."""
+        """Drop all traffic without closing either end."""
         self.is_cut = True
 
     def pull(self) -> None:
@@ -109,7 +109,7 @@ async def test_a_connection_lost_in_mid_answer_is_told_and_the_next_call_finds_a
     cable.pull()
     with pytest.raises(ServiceError, match=f"the connection to {cable.address} was lost during the reply; ask again"):
         await asking
-    await engine.cancelled.wait()  # the service does not go on for nobody
+    await engine.cancelled.wait()  # the service stops when the caller has gone
     assert len(engine.queries) == 1, "an answer that broke off is not paid for twice"
     engine.gate = None
     assert (await client.collect("answer_stream", "q"))[0] == engine.whole
@@ -147,7 +147,7 @@ async def test_the_addresses_of_a_name_are_used_in_turn(start: Any, fakes: Any, 
     while not all(engine.queries for engine in engines):  # until both are connected
         await client.call("retrieve", "q")
     seen = Counter([(await client.call("retrieve", "q")).snapshot_id for _ in range(20)])
-    assert min(seen["s1"], seen["s2"]) >= 8  # the turn may begin anew while addresses connect
+    assert min(seen["s1"], seen["s2"]) >= 8  # the rotation may restart while addresses connect
 
 
 async def test_the_other_address_takes_over(start: Any, fakes: Any, connect: Any, free_address: str) -> None:

@@ -1,4 +1,4 @@
-"""What index, retry and import share: a build on record even where its models cannot be asked, and its summary."""
+"""Common part of index, retry and import: a recorded build even if its models are not reachable, and its summary."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def corpus(tmp_path: Path) -> str:
 
 @pytest.fixture
 def dead() -> dict[str, Any]:
-    """An endpoint where nobody listens."""
+    """Return an endpoint without a listener."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]

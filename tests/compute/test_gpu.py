@@ -1,4 +1,4 @@
-"""What is particular to a GPU: whether there is one, how much fits, what fails, and what cuGraph is called with."""
+"""GPU kernels: detection, memory limits, failures, and the calls of cuGraph."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_cupy_by_name_leaves_communities_to_the_cpu(caplog: pytest.LogCaptureFix
         ("auto", "cupy", "cupy"),
         ("gpu", None, ""),
         ("gpu", "cpu", ""),
-        ("gpu", "cupy", "cupy"),  # what a worker without cuGraph made of it
+        ("gpu", "cupy", "cupy"),  # resolved by a worker without cuGraph
         ("gpu", "gpu", "gpu"),
         ("cupy", None, "cupy"),
         ("cpu", "gpu", "cpu"),
@@ -185,7 +185,7 @@ def test_a_worker_makes_the_kernels_that_a_stage_names(tmp_path: Path) -> None:
     with standin_gpu(StandInCupy(devices=None)):
         assert lent().kernels("cpu").name == "cpu"
         with pytest.raises(BackendUnavailable, match="every worker of a build needs the same kernels"):
-            lent("cupy")  # told before anything is paid
+            lent("cupy")  # raised before anything is paid
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed")
@@ -228,7 +228,7 @@ def test_a_build_on_a_gpu_says_so_and_finds_the_same_entities(tmp_path: Path) ->
 
 
 def gpu_lines(kernels: Literal["auto", "gpu"] = "auto") -> dict[str, DoctorFinding]:
-    """What doctor says of kernels and GPU, by subject."""
+    """Return the findings of doctor about kernels and GPU, by subject."""
     config = Config(kernels=kernels, execution=ExecutionConfig(executor="inline"))
     return {found.subject: found for found in examine(config, None) if found.subject in ("GPU", "kernels", "cuML")}
 

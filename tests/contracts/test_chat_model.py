@@ -1,4 +1,4 @@
-"""What every ChatModel does: run on the built-in one, the same over HTTP, a recording, and a script."""
+"""Contract of ChatModel: run on the built-in one, the same over HTTP, a recording, and a script."""
 
 from __future__ import annotations
 

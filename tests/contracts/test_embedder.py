@@ -1,4 +1,4 @@
-"""What every Embedder does: run on the hashing one, in process and over HTTP."""
+"""Contract of Embedder: run on the hashing one, in process and over HTTP."""
 
 from __future__ import annotations
 

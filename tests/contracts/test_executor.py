@@ -1,4 +1,4 @@
-"""What every Executor does: run inline, and on a real local Ray."""
+"""Contract of Executor: run inline, and on a real local Ray."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_failure_rises_as_it_is_after_the_others_in_flight(
     assert vars(caught.value) == vars(error)
     done = {int(name.removesuffix(".json")) for name in store.names("work/tasks")}
     assert 4 not in done
-    assert set(kept) <= done  # what was told is stored
+    assert set(kept) <= done  # reported results are stored
     assert {0, 1, 2, 3} <= done
     assert len(done) < 199  # and it was the end: a busy machine may hear late of the failure, but not last
 

@@ -1,5 +1,4 @@
-"""What every Kernels does: components as scikit-learn has them, mixtures as likely as the CPU's, the fewest hops,
-communities that cover, hang together and nest.
+"""Contract of Kernels, against scikit-learn, the CPU and slow versions.
 
 `cupy` and `gpu` run against stand-ins for CuPy and RAPIDS, everywhere; `a GPU` is the real thing, where there is one.
 """

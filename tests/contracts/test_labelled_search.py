@@ -1,4 +1,4 @@
-"""What every VectorIndex finds for callers with labels, against brute force over what they may see."""
+"""Contract of VectorIndex for callers with labels, against brute force over the visible rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Opener = Callable[[Snapshot], VectorIndex]
 
 
 def documents() -> list[tuple[str, list[str]]]:
-    """Forty documents of two tenants and of nobody, some of them secret; tenants share half of their words."""
+    """Forty documents of two tenants and without a tenant, some of them secret; tenants share half of their words."""
     random = np.random.default_rng(4)
     found = []
     for number in range(40):

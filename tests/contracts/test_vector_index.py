@@ -1,4 +1,4 @@
-"""What every VectorIndex does, against brute force: memory, Milvus Lite and, where it is installed, a Milvus server."""
+"""Contract of VectorIndex, against brute force: memory, Milvus Lite and, where it is installed, a Milvus server."""
 
 from __future__ import annotations
 

@@ -101,8 +101,8 @@ class Chart:
     def render_many(self, releases: Sequence[Mapping[str, Any]]) -> Iterator[list[Object]]:
         """Yield the objects of each release, as `render` would return them but for the label helm.sh/chart.
 
-        One process of Helm renders several: to it they are one chart that depends on ours under several names. Objects
-        that are the same in several releases are one: leave them as they are.
+        One process of Helm renders several: to it they are one chart that depends on the chart under several names.
+        Objects that are the same in several releases are one: leave them as they are.
         """
         whole = self.folder.parent / "many"
         if not whole.exists():

@@ -1,6 +1,6 @@
 """An API server on loopback that holds RayJobs and Jobs, and an operator that does with them what KubeRay does.
 
-What KubeRay does is told in `kuberay`. Time is a clock of ours: whoever waits makes it pass, and the operator works.
+The behaviour of KubeRay is described in `kuberay`. Time is a virtual clock: waiting advances it and runs the operator.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Cluster:
         self.jobs = {key: job for key, job in self.jobs.items() if job.get("owner") != name}
 
     def reply_to(self, method: str, path: str, body: bytes) -> Reply:
-        """Return what the server says, and do what is asked."""
+        """Execute a request and return the reply of the server."""
         instead = self.instead.pop(0) if self.instead else None
         if instead is not None and not self.lost:
             return instead
@@ -162,7 +162,7 @@ class Cluster:
                 said["jobDeploymentStatus"] = "Running"
             case "Running":
                 ends_at = self.jobs[name].get("ends_at")
-                if ends_at is None or self.now < ends_at:  # of a job that nobody submitted the head knows nothing
+                if ends_at is None or self.now < ends_at:  # the head knows no job that was not submitted
                     return
                 said["jobStatus"] = self.ends_as
                 failed = self.ends_as == "FAILED"

@@ -47,7 +47,7 @@ def read(text: str) -> tuple[dict[str, str], dict[str, Stage]]:
 
 
 def variables(arguments: str) -> dict[str, str]:
-    """Return what ARG or ENV or LABEL sets.
+    """Return the variables that ARG, ENV or LABEL sets.
 
     >>> variables('A=1 B="2 3" C')
     {'A': '1', 'B': '2 3', 'C': ''}
@@ -56,7 +56,7 @@ def variables(arguments: str) -> dict[str, str]:
 
 
 class Bare:
-    """Does stages in a folder, in an environment that holds what they set and nothing of ours.
+    """Does stages in a folder, in an environment with their own variables only.
 
     Args:
         root: stands in for `/`, for all that the stages write.
@@ -79,7 +79,7 @@ class Bare:
         """Do a stage. Raises CalledProcessError where a command fails.
 
         Args:
-            own_packages: a first `pip install` into the base image's Python, which is ours here, is left out.
+            own_packages: leave out a first `pip install` into the base image's Python, which is that of the tests here.
         """
         environ = {"PATH": f"{self._tools}:/usr/local/bin:/usr/bin:/bin", "HOME": str(self.root / "home")}
         folder = self.root

@@ -1,4 +1,4 @@
-"""What routes of Gateway API (gateway.networking.k8s.io/v1) may hold, as far as the chart uses them.
+"""Schema of Gateway API routes (gateway.networking.k8s.io/v1), as far as the chart uses them.
 
 Restated from its types (apis/v1: GRPCRoute and HTTPRoute, in the standard channel since 1.1 and 1.0), stricter than
 they are: a key that is not here is a fault, so that what the chart begins to use must be looked up first.
@@ -44,5 +44,5 @@ _VALIDATOR = jsonschema.Draft202012Validator(_ROUTE)
 
 
 def faults(route: dict[str, Any]) -> list[str]:
-    """Return what is wrong with a GRPCRoute or an HTTPRoute."""
+    """Return the faults of a GRPCRoute or an HTTPRoute."""
     return [f"{error.json_path}: {error.message[:200]}" for error in _VALIDATOR.iter_errors(route)]

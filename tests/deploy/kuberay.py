@@ -1,24 +1,24 @@
-"""What a RayJob of KubeRay's (ray.io/v1) may hold, as far as the chart uses it.
+"""Schema of KubeRay's RayJob (ray.io/v1), as far as the chart uses it.
 
 Restated from KubeRay's API types (ray-operator/apis/ray/v1: raycluster_types.go and rayjob_types.go, as of its version
 1.7), since no package registry holds its CRDs. Stricter than they are: a key that is not here is a fault, so that what
 the chart begins to use must be looked up first. Pod templates are left to the schemas of Kubernetes.
 
-What its controller does with one (ray-operator/controllers/ray/rayjob_controller.go and common/job.go, read as they
-stood for 1.4 and as of mid 2026), and `cluster` does as well:
+Behaviour of its controller (ray-operator/controllers/ray/rayjob_controller.go and common/job.go, as of 1.4 and of mid
+2026), which `cluster` reproduces:
 
-- The submitter is a Job of batch/v1 with the RayJob's own name. One that is there already counts as the submitter,
-  whoever made it: then nothing is ever submitted, and the RayJob is Running for ever. On a retry, or when it is
+- The submitter is a Job of batch/v1 with the name of the RayJob. An existing Job of that name counts as the submitter,
+  whatever created it: then nothing is submitted, and the RayJob is Running for ever. On a retry, or when it is
   suspended, the Job of that name is deleted.
-- A name may have 47 characters and must be a DNS-1035 label. What is wrong with a RayJob is its jobDeploymentStatus
-  ValidationFailed, which is an end, in later versions; in 1.2 it was an event alone, and the status stayed empty.
-- backoffLimit tries again whatever failed but a deadline that passed: no exit code is looked at. The limit in
-  activeDeadlineSeconds is of one try. A failure that is tried again is never seen as Failed: it is Retrying at once.
-- The submitter follows the log of a job that was sent with --no-wait (since 1.3.2), and ends with 0 where the job
-  failed: the RayJob's status alone tells.
-- A submitter asks for the job's id first and submits where it is not known. A head that began anew knows none, so
-  every pod of submitterConfig.backoffLimit may begin another run.
-- Ended RayJobs keep their submitter; ttlSecondsAfterFinished takes the cluster. The RayJob itself goes too where the
+- A name may have 47 characters and must be a DNS-1035 label. In later versions an invalid RayJob ends
+  with the jobDeploymentStatus ValidationFailed; in 1.2 there was only an event, and the status stayed empty.
+- backoffLimit retries every failure except an expired deadline, whatever the exit code. activeDeadlineSeconds limits
+  one attempt. A failure that is retried is never Failed: it is Retrying at once.
+- The submitter follows the log of a job that was sent with --no-wait (since 1.3.2), and ends with 0 even if the
+  job failed: only the status of the RayJob shows it.
+- A submitter looks up the job's id first and submits an unknown one. A restarted head knows none, so every pod of
+  submitterConfig.backoffLimit may start another run.
+- Ended RayJobs keep their submitter; ttlSecondsAfterFinished takes the cluster. The RayJob itself is removed too if the
   operator runs with DELETE_RAYJOB_CR_AFTER_JOB_FINISHES=true.
 """
 
@@ -106,5 +106,5 @@ _VALIDATOR = jsonschema.Draft202012Validator(RAY_JOB)
 
 
 def faults(job: dict[str, Any]) -> list[str]:
-    """Return what is wrong with a RayJob, its pods apart."""
+    """Return the faults of a RayJob without its pods."""
     return [f"{error.json_path}: {error.message[:200]}" for error in _VALIDATOR.iter_errors(job)]

@@ -16,7 +16,7 @@ _TOKENS = {"head", "build-submit"}  # pods that speak to the API server
 
 
 def pod_faults(where: str, template: Object) -> list[str]:
-    """Return what is wrong with a pod."""
+    """Return the faults of a pod."""
     return [f"{where}: {fault}" for fault in (*_of_pod(template), *_of_containers(template), *_of_volumes(template))]
 
 
@@ -84,7 +84,7 @@ def _of_volumes(template: Object) -> Iterator[str]:
 
 
 def release_faults(objects: list[Object]) -> list[str]:
-    """Return what is wrong with a release: its pods, and what its objects say of each other."""
+    """Return the faults of a release: those of its pods, and inconsistencies between its objects."""
     return [*_pods(objects), *_references(objects), *_access(objects), *_network(objects), *_names(objects)]
 
 

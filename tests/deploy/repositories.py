@@ -1,7 +1,7 @@
-"""The two charts that ours may bring, by stand-ins, and the repositories that would have them, without the network.
+"""Stand-ins of the two subcharts and of their repositories, without the network.
 
-What is restated of them: their names; of Milvus' chart (5.0) the Service `milvus.fullname` with port 19530, and the
-labels of its pods; of KubeRay's (1.7) the operator's labels. The rest of a stand-in shows the values that it was given.
+These properties are restated: their names; of Milvus' chart (5.0) the Service `milvus.fullname` with port 19530, and
+the labels of its pods; of KubeRay's (1.7) the operator's labels. The rest of a stand-in prints its values.
 """
 
 from __future__ import annotations

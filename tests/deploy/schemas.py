@@ -46,7 +46,7 @@ def _models() -> dict[tuple[str, str], Any]:
 
 
 def faults(found: Object, version: str) -> list[str]:
-    """Return what a version of Kubernetes, or the resource's own definition, finds wrong."""
+    """Return the faults of an object by the schema of a Kubernetes version, or by the resource's own definition."""
     return list(_faults(json.dumps(found, sort_keys=True), version))
 
 
@@ -79,7 +79,7 @@ def _definitions(version: str) -> tuple[str, Registry]:
 
 @cache
 def _validator(kind: str, api_version: str, version: str) -> jsonschema.Draft202012Validator | None:
-    """Return what validates objects of a kind; None where the version of Kubernetes does not have it."""
+    """Return the validator of a kind, or None if the version of Kubernetes does not have it."""
     folder, registry = _definitions(version)
     group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api_version)  # networking.k8s.io/v1 -> networking-v1
     try:

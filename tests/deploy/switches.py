@@ -1,4 +1,4 @@
-"""What can be switched in the chart's values, and what of their combinations is tried.
+"""Switches of the chart's values, and the combinations that are tested.
 
 Each setting by itself; choices of all switches in which every two settings meet; and, for the groups of switches that
 decide the same things, all their combinations.
@@ -303,14 +303,14 @@ FORBIDDEN = {
     # Lists are replaced, not merged: the second one's secret would be missing.
     (("models", "endpoint"), ("vectors", "milvus elsewhere")),
     (("models", "endpoint"), ("vectors", "milvus here")),
-    # Nobody is let in who comes through it.
+    # No caller is admitted through it.
     (("service", "balancer"), ("network", "wide")),
     # TLS ends before the pods there.
     *((("client ca", "secret"), ("entry", setting)) for setting in ("ingress", "route")),
     *((("client ca", "secret"), ("page", setting)) for setting in ("inside", "ingress", "route")),
     *((("tls", "none"), ("page", setting)) for setting in ("inside", "mutual", "ingress", "route")),
     *((("callers", "none"), ("page", setting)) for setting in ("inside", "mutual", "ingress", "route")),
-    # Nobody could call: no file, and no certificate that would pass.
+    # No caller could authenticate: no callers file and no accepted certificate.
     *((("callers", "none"), ("entry", setting)) for setting in ("ingress", "route")),
 }
 
@@ -337,7 +337,7 @@ def values_of(choice: Choice) -> Values:
 
 
 def fits(choice: Choice, name: str, setting: str) -> bool:
-    """Whether a setting may stand beside those chosen."""
+    """Return whether a setting is compatible with the chosen ones."""
     one = (name, setting)
     return not any((one, other) in FORBIDDEN or (other, one) in FORBIDDEN for other in choice.items())
 

@@ -1,4 +1,4 @@
-"""The rules of checkov, which knows others than ours.
+"""The rules of checkov, in addition to those of this package.
 
 Where it is not on the PATH the test is skipped: it brings a hundred packages of its own (`pipx install checkov`).
 """

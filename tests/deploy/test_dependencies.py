@@ -1,4 +1,4 @@
-"""What the chart may bring along: its lock, that Helm fetches by it, and what becomes of the two charts."""
+"""Subcharts: the lock, fetching by Helm, and the rendered subcharts."""
 
 from __future__ import annotations
 

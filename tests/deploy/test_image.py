@@ -143,7 +143,7 @@ def test_the_bill_of_materials() -> None:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
-    """What the first two stages make. Kept where HIRAG_IMAGE_ROOT says, since it takes minutes."""
+    """Result of the first two stages, kept in HIRAG_IMAGE_ROOT, since it takes minutes."""
     kept = os.environ.get("HIRAG_IMAGE_ROOT")
     if kept is not None and (Path(kept) / "done").exists():
         found = Bare.__new__(Bare)

@@ -85,7 +85,7 @@ def test_every_metric_is_on_the_dashboard(tmp_path: Path) -> None:
 
 
 def test_labels_of_metrics_are_known(rules: Object) -> None:
-    """What an expression groups or filters by is a label of ours, or one that Prometheus puts on."""
+    """An expression groups and filters by labels of hirag_dist or of Prometheus only."""
     of_kubernetes = {"namespace", "pod", "job_name", "cronjob", "deployment", "condition", "owner_kind", "owner_name"}
     put_on = of_kubernetes | {"service", "le"}
     metrics = vars(Metrics(CollectorRegistry())).values()
@@ -158,11 +158,11 @@ def job(
     owner: str = "CronJob",
     more: str = "",
 ) -> dict[str, str]:
-    """Return what kube-state-metrics says of a Job, for half an hour.
+    """Return the series of kube-state-metrics for a Job, for half an hour.
 
     Args:
         created: seconds; promtool's time begins at 0.
-        failed, complete: what its conditions say; a Job that has neither is running.
+        failed, complete: its conditions; a Job that has neither is running.
         cron: the name of its owner.
         more: further labels, as of a scrape.
     """
@@ -280,7 +280,7 @@ ALARMS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
 def firing(
     folder: Path, rules: Object, series: dict[str, str], at: str, alert: str, expected: Sequence[Object] = ()
 ) -> bool:
-    """Whether an alert is on, other than as expected, by promtool's own reckoning."""
+    """Return whether promtool finds an alert in another state than expected."""
     (folder / "rules.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
     test = {
         "interval": "1m",
@@ -316,7 +316,7 @@ def test_no_pod_at_all_is_down_too(rules: Object, tmp_path: Path) -> None:
 
 
 def test_few_questions_that_fail_call_nobody(rules: Object, tmp_path: Path) -> None:
-    """One of ten at night is above one in a hundred, and no reason to wake somebody."""
+    """One of ten at night is above one in a hundred, and no reason for an alert."""
     asked = f'hirag_service_requests_total{{{OURS},code="OK"}}'
     failed = f'hirag_service_requests_total{{{OURS},code="INTERNAL"}}'
     night = {asked: "0+2x40", failed: "0 0 0 0 0 1 1 1 1 1 2x5 2 3x20"}
@@ -337,7 +337,7 @@ def test_the_release_alone_is_watched(chart: Chart) -> None:
 
 
 def told(folder: Path, rules: Object, series: dict[str, str], at: str, jobs: list[str]) -> bool:
-    """Whether HiragBuildFailed tells of these Jobs and of no others, in the words of the rule."""
+    """Return whether HiragBuildFailed fires for exactly these Jobs, with the texts of the rule."""
     (rule,) = (each for group in rules["groups"] for each in group["rules"] if each["alert"] == "HiragBuildFailed")
     expected = [
         {
@@ -373,7 +373,7 @@ def test_a_job_that_failed_without_a_failed_pod_is_told(rules: Object, tmp_path:
 
 
 def test_a_failed_build_is_told_once(rules: Object, tmp_path: Path) -> None:
-    """Not of its submitter too, nor for each of two exporters, nor because of a build that runs beside it."""
+    """Not of its submitter too, nor for each of two exporters, nor because of a concurrent build."""
     series = job(NIGHT, failed=True) | job(
         "demo-hirag-dist-run-0a1b2c3d", failed=True, owner="RayJob", cron="demo-hirag-dist-run-0a1b2c3d"
     )

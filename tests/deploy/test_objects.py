@@ -1,4 +1,4 @@
-"""What rendered objects say, where a schema has no opinion."""
+"""Properties of rendered objects beyond their schemas."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def test_the_driver_is_given_time_to_store_replies(chart: Chart) -> None:
 
 
 def test_every_pod_can_be_placed(chart: Chart) -> None:
-    """Where all nodes are tainted, or some are of another kind, none may be without a place."""
+    """Every pod can be scheduled on tainted and special nodes."""
     placed = [{"key": "dedicated", "operator": "Exists"}]
     where = {"tolerations": placed, "nodeSelector": {"kubernetes.io/arch": "amd64"}, "priorityClassName": "high"}
     ray = {"head": {"pod": where}, "cpu": {"pod": where}}
@@ -418,7 +418,7 @@ def test_the_authority_of_the_test_may_have_another_key(chart: Chart) -> None:
 
 
 def test_what_is_promised_is_there(chart: Chart) -> None:
-    """Bytes that are told to programs are below the volumes that hold them."""
+    """Sizes that are passed to programs are below those of their volumes."""
     values = {
         "query": {"cache": {"size": "1.5Ti"}},
         "build": {"ray": {"cpu": {"sharedMemory": "3G"}}},

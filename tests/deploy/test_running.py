@@ -24,7 +24,7 @@ from tests.deploy.charts import Chart, Object, Values, merged, only
 from tests.service.fakes import certificates
 
 TOKEN = "hirag_of-the-test"
-pytestmark = pytest.mark.timeout(600)  # processes that start beside other tests
+pytestmark = pytest.mark.timeout(600)  # processes start while other tests run
 PATHS = ("/etc/hirag", "/var/cache/hirag", "/var/lib/hirag", "/data")
 START_S = 120.0
 
@@ -87,7 +87,7 @@ class Pod:
         self._process = subprocess.Popen([sys.executable, "-m", "hirag_dist", *arguments], env=environ)
 
     def ready(self) -> bool:
-        """What the probe of a pod with TLS sees."""
+        """Result of the probe of a pod with TLS."""
         try:
             with urllib.request.urlopen(f"http://{self.metrics}/ready", timeout=5) as reply:
                 return bool(reply.status == 200)

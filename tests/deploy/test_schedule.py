@@ -124,7 +124,7 @@ def test_a_rayjob_that_is_not_valid_fails(cluster: Cluster, account: Path) -> No
 
 @pytest.mark.parametrize("stuck", ["stopped", "full"])
 def test_a_rayjob_that_does_not_begin_is_taken_back(cluster: Cluster, account: Path, stuck: str) -> None:
-    """Without an operator, or without place for the head: else it might begin when nobody watches it."""
+    """Without an operator, or without place for the head: otherwise it might begin unwatched."""
     setattr(cluster, stuck, True)
     cluster.instead = [None] * 243 + [status(503, "ServiceUnavailable")] * 2  # when it is to be deleted
     end = pod(cluster, account)

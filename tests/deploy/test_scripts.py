@@ -20,7 +20,7 @@ LONGER = ORDER | {"retry": ["retry", "--index", "i"], "prune": ["prune", "--inde
 
 
 def standing_in(folder: Path, code: str) -> dict[str, str]:
-    """Return an environment whose `hirag-dist` is a program of ours."""
+    """Return an environment whose `hirag-dist` is a given program."""
     program = folder / "hirag-dist"
     program.write_text(f"#!{sys.executable}\n{code}", encoding="utf-8")
     program.chmod(0o755)
@@ -53,7 +53,7 @@ def test_a_schedule_accepts_more(tmp_path: Path, code: int, ends_with: int) -> N
     ("codes", "accepted", "ends_with", "ran"),
     [
         ((0, None, 0), [], 0, "index prune"),
-        ((0, None, 1), [], 1, "index prune"),  # old snapshots pile up: somebody should look
+        ((0, None, 1), [], 1, "index prune"),  # old snapshots pile up: an operator should look
         ((3, 0, 0), [], 0, "index retry prune"),
         ((3, 3, 0), [3], 0, "index retry prune"),
         ((3, 3, None), [], 3, "index retry"),

@@ -1,4 +1,4 @@
-"""What values the chart takes: its own, the configuration's key for key, and what it refuses with a reason."""
+"""Accepted values of the chart and of its configuration, and refused ones with their reasons."""
 
 from __future__ import annotations
 

@@ -105,11 +105,11 @@ class ForkedBuilds:
         )
 
     def build(self, **job: Any) -> dict[str, Any]:
-        """Return what the build said, with `signal` where it was killed. Keywords: `fork_builds.build`."""
+        """Return the output of the build, with `signal` if it was killed. Keywords: `fork_builds.build`."""
         return self.ask(**job)
 
     def ask(self, **job: Any) -> dict[str, Any]:
-        """Return what came of a job."""
+        """Return the result of a job."""
         assert self._process.stdin
         assert self._process.stdout
         print(json.dumps(job, default=str), file=self._process.stdin, flush=True)

@@ -85,7 +85,7 @@ def build(
 
     Args:
         at_write: die after this durable write.
-        at_event: (started, task or finished; label of a stage): die when it is told for the first time.
+        at_event: (started, task or finished; label of a stage): die at the first such event.
     """
     told: list[tuple[str, str, bool]] = []
 

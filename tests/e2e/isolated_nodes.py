@@ -1,4 +1,4 @@
-"""Ray nodes on one machine that share no network: each in a namespace of its own, joined by a bridge of ours."""
+"""Ray nodes on one machine that share no network: each in a namespace of its own, joined by a bridge."""
 
 from __future__ import annotations
 
@@ -99,18 +99,18 @@ class Network:
         self._nodes[number].clear()
 
     def processes(self, number: int) -> list[int]:
-        """Return what runs on a node."""
+        """Return the processes of a node."""
         listed = subprocess.run(
             ["ip", "netns", "pids", self._namespace(number)], capture_output=True, text=True, check=False
         )
         return [int(pid) for pid in listed.stdout.split()]
 
     def cut(self, number: int) -> None:
-        """Pull a node's cable: its processes live on, and reach nobody."""
+        """Disconnect a node: its processes go on, and reach no other node."""
         _do("ip", "link", "set", self._cable(number), "down")
 
     def reaches(self, number: int, other: int) -> bool:
-        """Whether a node has a way to another."""
+        """Return whether a node has a route to another."""
         return _try("ip", "netns", "exec", self._namespace(number), *_CONNECT, self._ip(other), str(_PORT))
 
     def _join(self, number: int) -> None:

@@ -1,6 +1,6 @@
 """A build on Ray nodes that share no network, of which one dies or is cut off: the snapshot is the same.
 
-Nobody can reach another's loopback here, as on machines of their own: an address that is only right at home would show.
+No node reaches the loopback of another, as on separate machines, so that a wrong address would fail.
 """
 
 from __future__ import annotations

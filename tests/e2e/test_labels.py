@@ -1,4 +1,4 @@
-"""Labels at the command line: what `query` shows somebody who holds some of them, and the index that is exported."""
+"""Labels at the command line: the output of `query` for a caller with some labels, and the exported index."""
 
 from __future__ import annotations
 

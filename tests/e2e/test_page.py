@@ -34,7 +34,7 @@ def ask(url: str, token: str | None = None) -> list[Any]:
 
 
 def again(url: str, token: str) -> list[Any]:
-    """Ask until somebody listens."""
+    """Ask until the port has a listener."""
     give_up_at = time.monotonic() + 60
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Dead letters as a user meets them, against an endpoint over HTTP that refuses what it is told to refuse."""
+"""Dead letters as a user meets them, against an endpoint over HTTP that refuses chosen requests."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def whole(
         return str(forked.build(inputs=[str(corpus)], index=index, config=config)["snapshot"])
 
 
-DISLIKED = "Louisiana"  # in some chunks of one of the four documents, and in what is made of them
+DISLIKED = "Louisiana"  # in some chunks of one of the four documents, and in texts derived from them
 
 
 def test_from_a_refusal_to_a_whole_index(
@@ -173,7 +173,7 @@ def test_losses_are_accepted_on_record(
     assert model.calls == calls
     assert "has no dead letters to drop" in cli("retry", "-i", index, "--drop", code=2).stderr
 
-    model.dislikes = "hiteness"  # in no chunk that is still to be read, and in what is made of the others
+    model.dislikes = "hiteness"  # in no chunk that is still to be read, and in texts derived from the others
     report = cli.json("index", corpus, *common, "--set", "max_reject_ratio=1", code=3)
     assert (report["dropped"], report["complete"]) == (len(letters), False)
     calls = model.calls
@@ -201,7 +201,7 @@ def test_models_that_cannot_be_asked(cli: Any, make_config: Callable[..., Path],
     index = tmp_path / "index"
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{held.getsockname()[1]}/v1"  # where nobody listens any more
+        url = f"http://127.0.0.1:{held.getsockname()[1]}/v1"  # without a listener
     gone = {"outage_timeout_s": 0, "endpoints": {"gone": {"base_url": url, "model": "m"}}, "roles": {"extract": "gone"}}
     wrong = ("-c", make_config(llm=gone), *INLINE)
     cli("index", corpus, "-i", index, *wrong, code=1)

@@ -32,7 +32,7 @@ def until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
 
 @pytest.fixture
 def token(cli: Any, tmp_path: Path) -> Path:
-    """A file with the token of caller web, who stands in callers.yaml beside it."""
+    """A file with the token of caller web, next to callers.yaml with its entry."""
     made = cli.json("token", "web", "--days", "30")
     callers = {"web": {"tokens": [{"sha256": made["sha256"], "expires": made["expires"]}], "labels": "all"}}
     (tmp_path / "callers.yaml").write_text(yaml.safe_dump({"callers": callers}))

@@ -14,7 +14,7 @@ from hirag_dist.types import FloatMatrix
 
 
 class Lengths:
-    """Vectors of one number, the text's length; waits to be let go."""
+    """Vectors of one number, the text's length; waits to be released."""
 
     name, dim = "lengths", 1
 

@@ -1,4 +1,4 @@
-"""Steps of units: each done once, whatever ends a run; what fails is told, and tried again."""
+"""Steps of units: each done once, whatever ends a run; failures are reported and retried."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOPBACK = "127.0.0.1:0"
 
 
 class Squares:
-    """Work that remembers what it did, and fails as told: item → what is raised or returned."""
+    """Work that remembers its items, and fails by a table: item → what is raised or returned."""
 
     def __init__(self, failures: dict[int, Any] | None = None) -> None:
         self.done: list[int] = []
@@ -276,7 +276,7 @@ async def test_an_endpoint_that_is_gone_ends_the_run_and_the_next_goes_on(tmp_pa
 
 
 async def test_a_refused_reply_is_asked_again_by_the_next_run(tmp_path: Path) -> None:
-    """Two attempts a run, and none is paid twice: the second run asks anew instead of finding the refused ones."""
+    """Two attempts a run, and none is paid twice: the second run makes new calls instead of using the refused ones."""
 
     def refuse(reply: ChatReply) -> Any:
         raise MalformedReply("not in the form")

@@ -1,4 +1,4 @@
-"""A service on loopback with an engine that does as it is told."""
+"""A service on loopback with a scripted engine."""
 
 from tests.service.fixtures import certificates, fakes, start
 

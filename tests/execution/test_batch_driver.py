@@ -53,7 +53,7 @@ class Memory:
         self.at: Callable[[str], None] = lambda step: None
         self.looks = looks
         self.files: dict[str, bytes] = {}
-        self.batches: dict[str, tuple[str, str]] = {}  # id → own id, input
+        self.batches: dict[str, tuple[str, str]] = {}  # id → custom id, input
         self.seen: dict[str, int] = {}
         self.problem = ""
         self.counted = 6
@@ -147,7 +147,7 @@ def leave(store: Store, *calls: BatchCall, task: int = 0, folder: str = "calls")
 
 
 class Driver:
-    """A build's batches, with what was told of them."""
+    """The batches of a build, with the reports on them."""
 
     def __init__(self, store: Store, api: Memory, **settings: Any) -> None:
         self.slept: list[float] = []
@@ -207,7 +207,7 @@ def test_a_batch_comes_home_and_leaves_nothing_behind(store: Store) -> None:
 
 @pytest.mark.parametrize("step", ["upload", "uploaded", "create", "created", "state", "downloaded", "remove"])
 def test_killed_at_any_step_nothing_is_begun_twice(store: Store, step: str) -> None:
-    """What is found out is brought home; what was never begun is forgotten, and asked by its tasks again."""
+    """Batches that were sent are collected; those that were not are forgotten, and their tasks ask again."""
     api = Memory()
     leave(store, call(1), call(2))
 
@@ -378,7 +378,7 @@ def test_workers_may_go_while_a_batch_is_out(store: Store) -> None:
 
 
 class TestInput:
-    """What tasks left, as files."""
+    """Deferred calls of tasks, as files."""
 
     def files(
         self, store: Store, purse: SpendingGuard | None = None, max_lines: int = 100

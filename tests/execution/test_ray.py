@@ -129,7 +129,7 @@ class Report:
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         if self.broken:
-            raise ZeroDivisionError("a bug of ours")
+            raise ZeroDivisionError("a bug in the test")
         if self.fatal and Path(self.fatal).exists():
             if self.spares:
                 Path(self.fatal).unlink()

@@ -79,7 +79,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def gpu_node(cluster: Cluster) -> Iterator[Callable[[], Any]]:
-    """Add a node with a GPU, and with a CPU, which nobody is to use; gone after the test."""
+    """Add a node with a GPU, and with a CPU, which must stay unused; gone after the test."""
     added: list[Any] = []
 
     def add() -> Any:
@@ -408,7 +408,7 @@ def test_no_more_gpus_are_taken_than_there_are_tasks(
 
 
 def test_without_workers_for_them_kernels_are_for_all(cluster: Cluster, tmp_path: Path) -> None:
-    """A cluster of one kind: whoever names kernels, every worker must have them."""
+    """A cluster of one kind: every worker must have the named kernels."""
     services: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
     executor = RayExecutor(lambda lender, holder: services, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 1)
     try:

@@ -1,4 +1,4 @@
-"""Whether a stage runs, and over which rows: on toy stages, in this process."""
+"""Decisions to run a stage, and over which rows: on toy stages, in this process."""
 
 from __future__ import annotations
 
@@ -359,7 +359,7 @@ class TestRetry:
         assert after["rejects"].rows == 0
         names = [part.path.rpartition("/")[2] for part in after["groups"].parts]
         assert names == ["part-000000.r1.parquet", "part-000001.parquet", "part-000002.r1.parquet"]
-        assert {path: bench.store.read_bytes(path) for path in old} == old  # whoever holds the old names may read on
+        assert {path: bench.store.read_bytes(path) for path in old} == old  # a reader with the old names can read on
         ran.clear()
         assert bench.run().stage(self.STAGE, "group", words=words) == after
         assert ran == []
@@ -517,7 +517,7 @@ class CountBytes:
 async def test_a_column_of_more_than_an_array_holds_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     n_rows, width = 1025, 1 << 20  # just above half of the 2 GiB that end an array of bytes
     offsets = pa.py_buffer(np.arange(0, (n_rows + 1) * width, width, dtype=np.int32))
-    zeros = pa.py_buffer(np.zeros(n_rows * width, np.uint8))  # pages that nobody writes take no memory
+    zeros = pa.py_buffer(np.zeros(n_rows * width, np.uint8))  # unwritten pages take no memory
     vectors = pa.BinaryArray.from_buffers(pa.binary(), n_rows, [None, offsets, zeros])
     half = pa.table([pa.array(["id"] * n_rows), vectors], VECTORS)
     monkeypatch.setattr(bench.store, "read_rows", lambda *_: half)

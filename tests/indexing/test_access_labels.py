@@ -1,4 +1,4 @@
-"""What builds keep of labels: mentions by document, parts with vectors, the clusters behind summaries."""
+"""Label data of builds: mentions by document, parts with vectors, the clusters behind summaries."""
 
 from __future__ import annotations
 

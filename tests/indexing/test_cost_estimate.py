@@ -1,4 +1,4 @@
-"""What an index would cost, against what the build of the same files then finds."""
+"""Estimated cost of an index, against the build of the same files."""
 
 from __future__ import annotations
 

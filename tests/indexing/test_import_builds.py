@@ -127,7 +127,7 @@ def test_claims_are_in_the_snapshot_and_the_reports(bench: Bench, tmp_path: Path
 
 
 def test_a_claim_is_not_told_to_whom_the_reports_are(bench: Bench, tmp_path: Path) -> None:
-    """Whoever may see the first document sees the report of its words: it must not say what the second one claims."""
+    """A caller of the first document sees the report of its words, which must not hold claims of the second."""
     built(bench, graph_of(folder(tmp_path / "in", labels=True), keep=False))
     assert not [request for request in bench.asked("report") if "alone elsewhere" in request.messages[1].content]
 

@@ -162,7 +162,7 @@ def tables(run: Run, found: LayerClusters) -> tuple[pa.Table, pa.Table, dict[str
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
-    """What one task makes of the layer."""
+    """Clusters of the layer by one task."""
     bench = Bench(tmp_path_factory.mktemp("one"))
     executor = inline()
     run = bench.run(executor)

@@ -1,4 +1,4 @@
-"""How communities are matched to those of the snapshot before."""
+"""Matching of communities with those of the previous snapshot."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 def largest_overlap(points: Floats, radii: Floats) -> float:
-    """How far two circles overlap at most, by looking at every pair."""
+    """Return the largest overlap of two circles, by looking at every pair."""
     apart = np.hypot(*(points[:, None] - points[None]).transpose(2, 0, 1)) - radii[:, None] - radii[None]
     np.fill_diagonal(apart, np.inf)
     return float(-apart.min())
@@ -62,7 +62,7 @@ def test_dots_on_a_spiral_do_not_overlap_and_stay_inside() -> None:
 
 
 def test_dots_lie_in_their_communities_and_those_in_their_parents() -> None:
-    # Community 0 holds 1 and 2 and two dots of its own; 3 stands beside it; the last dot has no community.
+    # Community 0 holds 1 and 2 and two dots of its own; 3 is next to it; the last dot has no community.
     homes = np.array([1, 1, 1, 2, 2, 0, 0, 3, -1])
     parents = np.array([-1, 0, 0, -1, -1])
     found = lay_out(homes, parents, np.full(9, 1.5))

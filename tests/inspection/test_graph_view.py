@@ -1,4 +1,4 @@
-"""What the map shows: the most prominent entities, the heaviest relations, the largest communities."""
+"""Content of the map: the most prominent entities, the heaviest relations, the largest communities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `inspect` says of names that were made one entity."""
+"""Output of `inspect` about names that were merged into one entity."""
 
 from __future__ import annotations
 

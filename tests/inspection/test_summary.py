@@ -1,4 +1,4 @@
-"""What `inspect` says, against cases counted by hand and slow versions."""
+"""Figures of `inspect`, against cases counted by hand and slow versions."""
 
 from __future__ import annotations
 

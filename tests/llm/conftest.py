@@ -1,4 +1,4 @@
-"""What every test of the pool needs."""
+"""Fixtures of the tests of the pool."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ async def test_a_reply_from_a_batch_costs_half(store: Store, collector: Collecto
 
 @pytest.mark.parametrize(("again", "n_asked"), [(False, 3), (True, 4)])
 async def test_refused_replies_count_as_attempts(store: Store, collector: Collector, again: bool, n_asked: int) -> None:
-    """Where dead letters are tried again, replies that this run asked for count and the one of before does not."""
+    """On a retry of dead letters, replies of this run count as attempts and earlier ones do not."""
 
     def refuse(reply: ChatReply) -> str:
         raise MalformedReply("never right")

@@ -1,4 +1,4 @@
-"""Whether a model keeps to a schema is asked once an index, and is on the bill."""
+"""The probe of structured outputs is made once an index, and is on the bill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model answers, what its reply is stored under, and what is not stored at all."""
+"""Choice of the model, the key of its reply, and replies that are not stored."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_costs_are_counted_with_the_cache_price(ledger: Ledger) -> None:
 
 
 async def test_a_429_holds_up_every_call_to_its_endpoint(ledger: Ledger) -> None:
-    """The first call is told to wait 20 ms; no call begins before they are over."""
+    """The first call gets Retry-After of 20 ms; no call begins earlier."""
     begun: list[float] = []
 
     class Limited(Named):

@@ -89,14 +89,14 @@ def embedder(
 
 
 async def metered(embedding: LedgerEmbedder, texts: Sequence[str]) -> ModelUsage:
-    """Return what embedding texts puts on the bill."""
+    """Return the metered usage of embedding texts."""
     meter = UsageMeter()
     await embedding.with_context(CallContext(meter)).embed(texts)
     return next(iter(meter.uses.values()))
 
 
 async def records(store: Store, embedding: LedgerEmbedder, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what is durable of texts."""
+    """Return the durable records of texts."""
     keys = [embedding._key(text) for text in texts]
     found = await Ledger(store).get_many(keys)
     return [found[key] for key in keys if key in found]

@@ -1,4 +1,4 @@
-"""Which endpoint is called, when it is called again, and when it is given up."""
+"""Choice of the endpoint, retries, and giving up."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Endpoint:
 
 
 class World:
-    """Endpoints by a script, and a clock that moves when somebody sleeps."""
+    """Endpoints by a script, and a clock that moves with each sleep."""
 
     def __init__(self, script: Callable[[str, int], Any], patience: RetryPolicy, *endpoints: Endpoint) -> None:
         self.now = 0.0
@@ -206,7 +206,7 @@ async def test_a_request_that_alone_fails_every_time_is_given_up(failure: ModelU
     await world.call()
     bad.set()
     before = world.asked.count("a")
-    if isinstance(failure, TimedOut):  # it is asked again at once, so the others come from beside it
+    if isinstance(failure, TimedOut):  # it is asked again at once, so the others are of other calls
         asking = asyncio.ensure_future(world.call())
         for _ in range(3):
             await asyncio.sleep(0)

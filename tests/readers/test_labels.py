@@ -1,4 +1,4 @@
-"""Where a field for labels is named, nothing without it becomes a public document."""
+"""With a label field, no document without that field becomes public."""
 
 from __future__ import annotations
 

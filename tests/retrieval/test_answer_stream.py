@@ -23,7 +23,7 @@ COUNT = counter("o200k_base")
 
 
 class Speaker:
-    """Says its pieces one by one, then fails or falls silent for ever where it is told to."""
+    """Says its pieces one by one, then optionally fails or hangs."""
 
     def __init__(self, *pieces: str, fails: bool = False, hangs: bool = False) -> None:
         self.pieces = pieces
@@ -195,7 +195,7 @@ class Endpoint:
 
 @pytest.mark.parametrize("way", ["closed", "cancelled", "deadline"])
 async def test_the_endpoint_is_hung_up_on(way: str) -> None:
-    """From whoever asks down to the socket."""
+    """From the caller down to the socket."""
     async with Endpoint() as endpoint:
         own = {"base_url": endpoint.url, "model": "m", "max_concurrent": 1}
         config = Config.model_validate({"llm": {"endpoints": {"e": own}, "roles": {"answer": "e"}}})

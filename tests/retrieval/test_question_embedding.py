@@ -1,4 +1,4 @@
-"""Questions are embedded together, once, and a failure is only that of whoever asked."""
+"""Questions are embedded together, once, and a failure affects only its own caller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hirag_dist.types import FloatMatrix
 
 
 class Lengths:
-    """A text's vector is its length; it answers when it is let, and refuses what it is told to."""
+    """A text's vector is its length; it answers on release, and refuses chosen texts."""
 
     name = "lengths"
     dim = 2

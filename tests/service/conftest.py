@@ -1,4 +1,4 @@
-"""A service on loopback with an engine that does as it is told."""
+"""A service on loopback with a scripted engine."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def callers(fakes: Any, tmp_path: Path) -> Any:
 
 @pytest.fixture
 def station() -> Iterator[ServiceState]:
-    """What the processes of a service share."""
+    """Shared state of the processes of a service."""
     with open_service_state(None) as station:
         yield station

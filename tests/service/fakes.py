@@ -1,4 +1,4 @@
-"""An engine that does as it is told, a service around it, and certificates."""
+"""A scripted engine, a service around it, and certificates."""
 
 from __future__ import annotations
 

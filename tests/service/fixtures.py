@@ -1,5 +1,6 @@
-"""What tests of the service, its clients and its page share: a service on loopback, with an engine that does as it is
-told. A conftest imports what its folder needs.
+"""Fixtures of the tests of the service, its clients and its page: a service on loopback with a scripted engine.
+
+A conftest imports those that its folder needs.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix
 
-MOST_REQUESTS = 24
+MAX_REQUESTS = 24
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ async def service(store: Store, start: Any) -> Any:
         holder,
         max_concurrent_retrievals=2,
         max_queue_wait_s=60,
-        max_concurrent_requests=MOST_REQUESTS,
+        max_concurrent_requests=MAX_REQUESTS,
         send_timeout_s=0.5,
     )
 
@@ -109,11 +109,11 @@ async def test_streams_that_are_never_read_hold_nobody_up_and_are_dropped(
     """Twice as many streams come as there may be requests: the first ones must make room."""
     spoken = unread_calls("RetrieveStream", 1, vector)
     async with Connections(service.address, window=0, spoken=spoken) as connections:
-        await connections.open(MOST_REQUESTS - 2)
+        await connections.open(MAX_REQUESTS - 2)
         for _ in range(5):
             await probe.ask()
         assert not probe.failures
-        await connections.open(MOST_REQUESTS)
+        await connections.open(MAX_REQUESTS)
         async with asyncio.timeout(20):
             answered = len(probe.ms)
             while len(probe.ms) == answered:

@@ -1,4 +1,4 @@
-"""What a question or a change of snapshots takes, it gives back. `benchmarks/leaks.py` watches memory for longer."""
+"""Questions and changes of snapshots release their resources. `benchmarks/leaks.py` watches memory for longer."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_swapped_engines_are_let_go_with_their_files(tmp_path: Path, start
         return engine
 
     holder = SnapshotSwapper(opened, lambda: current_id(store), poll_s=3600)
-    service = await start(holder, max_queue_wait_s=60)  # however slow this machine is, nobody is turned away
+    service = await start(holder, max_queue_wait_s=60)  # no caller is rejected, even on a slow machine
     asked = [Query("What is known of it?", vector=row) for row in questions(open_snapshot(store).entity_vectors, 40)]
     answered: set[str] = set()
     files: list[int] = []

@@ -13,7 +13,7 @@ from hirag_dist.wire.error_status import DeadlinePassed, Overloaded
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock that is advanced by the test."""
 
     def __init__(self) -> None:
         self.s = 0.0
@@ -39,7 +39,7 @@ def no_deadline() -> None:
 
 
 class Guest:
-    """Somebody who takes a place until he is let go."""
+    """A caller that holds a slot until it is released."""
 
     def __init__(self, admission: LoadShedder, name: str, order: list[str], left_s: float | None = None) -> None:
         self._go = asyncio.Event()
@@ -73,7 +73,7 @@ async def test_places_are_given_in_the_order_of_coming(admission: LoadShedder, c
     await settled()
     assert (order, admission.retrieving, admission.waiting) == (["a", "b"], 2, 3)
     clock.s = 3.0
-    await guests["c"].give_up()  # a caller who hung up holds up nobody behind
+    await guests["c"].give_up()  # a cancelled caller delays no other
     await guests["b"].leave()
     await settled()
     assert order == ["a", "b", "d"]

@@ -17,7 +17,7 @@ from hirag_dist.wire.error_status import NotReady
 
 
 class Store:
-    """What is current, and the engines opened of it."""
+    """The current snapshot, and the engines opened from it."""
 
     def __init__(self, fakes: Any) -> None:
         self._fakes = fakes

@@ -1,4 +1,4 @@
-"""What a caller may not see leaves no trace through the service either, whose word on labels is the one that counts."""
+"""Hidden documents leave no trace through the service, which alone decides on the labels of a caller."""
 
 from __future__ import annotations
 

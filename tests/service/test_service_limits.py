@@ -172,7 +172,7 @@ def test_a_quota_outlives_the_service(path: Path, clock: Clock) -> None:
     first = SharedQuotas(path, 0, clock.steady, clock.now)
     assert [ask(first, web), ask(first, job)] == ["", ""]
     first.close()
-    clock.s -= 900  # the machine was started anew: its clock begins again
+    clock.s -= 900  # the machine was restarted: its clock begins again
     prepare(path, clock.now)
     second = SharedQuotas(path, 0, clock.steady, clock.now)
     assert [ask(second, web), ask(second, web)[:4], ask(second, job)[:5]] == ["", "rate", "quota"]
@@ -220,7 +220,7 @@ print(admitted, flush=True)
 
 
 def busy(path: Path, process: int, n: int, quota: int, *more: str) -> subprocess.Popen[str]:
-    """A process that asks `n` times once it is told to."""
+    """Start a process that asks `n` times after a signal."""
     command = [sys.executable, "-c", BUSY, str(path), str(process), str(n), str(quota), *more]
     started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
@@ -296,7 +296,7 @@ sys.stdin.read()
 def test_one_record_that_is_stuck_does_not_slow_the_others(
     path: Path, limits: SharedQuotas, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Callers take turns; what holds the first one's lock is not held to have let go of it by the second's."""
+    """Callers alternate; a second lock of another caller does not release the first one."""
     stuck, free = Caller("web", per_day=1000), Caller("job", per_day=1000)
     assert [ask(limits, stuck), ask(limits, free)] == ["", ""]
     at = limits._place("web")

@@ -1,4 +1,4 @@
-"""Opening in a thread that nobody waits for."""
+"""Opening in a background thread."""
 
 from __future__ import annotations
 

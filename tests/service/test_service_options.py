@@ -1,4 +1,4 @@
-"""How the service may listen."""
+"""Options of the service for listening."""
 
 from __future__ import annotations
 

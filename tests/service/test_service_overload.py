@@ -25,7 +25,7 @@ EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 async def details(call: Any, *kinds: Any) -> list[Any]:
-    """What comes with a status, one of each kind."""
+    """Return the details of a status, one of each kind."""
     found = []
     for kind in kinds:
         detail = kind()

@@ -100,7 +100,7 @@ async def test_texts_are_left_out_where_asked(stub: Any) -> None:
 async def test_describe(stub: Any, engine: Any) -> None:
     response = await stub.DescribeIndex(pb.DescribeIndexRequest())
     assert convert.info_from_proto(response.info) == engine.info
-    assert engine.described_to == [frozenset()]  # what somebody may know who holds no labels
+    assert engine.described_to == [frozenset()]  # visible without labels
 
 
 async def test_a_deadline_gives_what_was_found_by_then(stub: Any, engine: Any) -> None:

@@ -1,4 +1,4 @@
-"""Who gets in: tokens, certificates, and what a renewed file changes, over real connections."""
+"""Authentication by tokens and certificates, and renewed files, over real connections."""
 
 from __future__ import annotations
 

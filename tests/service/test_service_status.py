@@ -75,7 +75,7 @@ def test_a_wrong_field_is_named() -> None:
             None,
             43_200_000,
             "-1",
-        ),  # nobody waits so long unasked
+        ),  # no caller waits that long by default
         (errors.BackendUnavailable("no Milvus"), 30.0, None, "-1"),
         (InvalidQuery("no"), 30.0, None, None),
     ],

@@ -1,4 +1,4 @@
-"""What a service says of itself: lines in the log, metrics, traces."""
+"""Telemetry of a service: log lines, metrics, traces."""
 
 from __future__ import annotations
 

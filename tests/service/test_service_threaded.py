@@ -24,7 +24,7 @@ REQUEST = pb.RetrieveRequest(query=QUERY)
 
 @pytest.fixture
 def engine(fakes: Any) -> Any:
-    """An engine that notes its threads, and can be told to work until it is cancelled."""
+    """An engine that notes its threads, and can work until it is cancelled."""
 
     class Engine(fakes.FakeEngine):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the store and of snapshots share."""
+"""Fixtures of the tests of the store and of snapshots."""
 
 from __future__ import annotations
 

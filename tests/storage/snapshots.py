@@ -1,4 +1,4 @@
-"""A tiny snapshot, described in words: two people in a city, told by one document, summarised once."""
+"""A tiny snapshot, described in words: two people in a city, from one document, summarised once."""
 
 from typing import Any
 

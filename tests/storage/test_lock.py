@@ -42,7 +42,7 @@ print("left", flush=True)
 
 
 class Clock:
-    """A clock that is moved on by whoever sleeps."""
+    """A clock that is moved by each sleep."""
 
     def __init__(self) -> None:
         self.now = time.time()
@@ -376,7 +376,7 @@ class TakenMeanwhile(Store):
 
 
 def race(processes: list[subprocess.Popen[str]], uri: str) -> list[str]:
-    """Return what two contenders for a lock print, that of the holder first; both have left when it returns."""
+    """Return the output of two contenders for a lock, that of the holder first, after both have ended."""
     for process in processes:
         assert process.stdin is not None
         print(uri, file=process.stdin, flush=True)

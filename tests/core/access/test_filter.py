@@ -1,4 +1,4 @@
-"""What a caller with labels finds, against the graph that is left without what that caller may not see."""
+"""Retrieval of a caller with labels, against the graph without the hidden documents."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def joined_by_a_hidden_one() -> Labelled:
 
 
 def parts(steps: Steps[list[list[int]]]) -> tuple[int, list[list[int]]]:
-    """How many steps there are, and what they come to."""
+    """Return the number of steps and their result."""
     result: list[list[int]] = []
 
     def counted() -> Iterator[None]:

@@ -66,7 +66,7 @@ def each_of(rows: Rows) -> Callable[[Mixture], MixtureStatistics]:
 
 
 def test_parts_on_any_worker_in_any_order_give_the_clusters_of_one_process() -> None:
-    """What a distributed engine does: rows by shard, cells through pickles and from the last to the first."""
+    """As in a distributed engine: rows by shard, cells through pickles and from the last to the first."""
     rows = np.random.default_rng(3).normal(size=(2600, 5)).astype(np.float32)
     sample = rows[sample_numbers(len(rows), sample_size(len(rows), SETTINGS), SETTINGS.seed)]
     cells = pickle.loads(pickle.dumps(fit_cells(KERNELS, each_of(rows), sample, len(rows), SETTINGS)))

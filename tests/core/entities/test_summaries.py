@@ -30,7 +30,7 @@ from hirag_dist.schemas import ENTITIES, RELATIONS
 
 @dataclass
 class Layer:
-    """What clusters become."""
+    """Summary entities of clusters."""
 
     entities: pa.Table
     relations: pa.Table

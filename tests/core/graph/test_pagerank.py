@@ -96,7 +96,7 @@ def test_shares_are_those_of_the_matrix(seed: int) -> None:
 
 
 def test_nothing_leads_up_to_a_summary_and_something_down_from_it() -> None:
-    """Entities 0 and 1 are of chunks 0 and 1; the summary 2 is made of both."""
+    """Entities 0 and 1 are of chunks 0 and 1; the summary 2 covers both."""
     ways = ways_of([0, 0, 1], [[2], [2], [0, 1]], [[0], [1], []], 2)
     rows, _ = personalised_pagerank(ways, np.array([0]), np.ones(1))
     assert rows.tolist() == [0]

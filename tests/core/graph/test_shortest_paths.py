@@ -106,7 +106,7 @@ def test_any_small_graph_agrees_with_brute_force(data: st.DataObject) -> None:
 
 
 def test_fewest_hops_come_before_weight() -> None:
-    """A weak direct edge 0–3 beside a strong detour by 1 and 2."""
+    """A weak direct edge 0–3 and a strong detour by 1 and 2."""
     assert PathFinder(csr(4, [(0, 1, 9), (1, 2, 9), (2, 3, 9), (0, 3, 0.1)])).path(0, 3) == [0, 3]
 
 

@@ -1,4 +1,4 @@
-"""Which units share a call, and a pack's reply cut into one reply a unit."""
+"""Assignment of units to calls, and the split of a packed reply."""
 
 from __future__ import annotations
 

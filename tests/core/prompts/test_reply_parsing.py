@@ -238,7 +238,7 @@ PIECES += ["```", "<|COMPLETE|>", "5", "[]", ":", "entities"]
 
 
 def outcome(parse: Callable[[ChatReply], object], text: str) -> object:
-    """What a parser returns, or its reason for refusing."""
+    """Return the result of a parser, or its reason for refusing."""
     try:
         return parse(ChatReply(text))
     except MalformedReply as refusal:

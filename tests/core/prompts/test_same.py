@@ -1,4 +1,4 @@
-"""Whether two entities are one, as models answer it: in records, in JSON, loosely; or refused with the reason."""
+"""Replies on whether two entities are one: in records, in JSON, in prose; or refused with the reason."""
 
 from __future__ import annotations
 

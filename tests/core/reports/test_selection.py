@@ -1,4 +1,4 @@
-"""What reports show and which are written together, against the obvious version on small graphs."""
+"""Content of reports and their order, against the obvious version on small graphs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hirag_dist.core.reports.selection import ReportOutlines, report_outlines
 
 
 class Case:
-    """A random graph with parallel relations, relations to nobody and lone entities, and its communities."""
+    """A random graph with parallel relations, dangling relations and isolated entities, and its communities."""
 
     def __init__(self, seed: int, n_entities: int = 60) -> None:
         random = np.random.default_rng(seed)

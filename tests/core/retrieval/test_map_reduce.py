@@ -1,4 +1,4 @@
-"""What is read of a corpus at a level, cut into parts without loss; replies read; points gathered for an answer."""
+"""Material of a corpus at a level, cut into parts without loss; parsed replies; points gathered for an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a question's walk starts, and the order of the chunks that it reaches."""
+"""Seeds of the walk of a question, and the order of the chunks that it reaches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What judges write, in the forms that they write it, and what cannot be used."""
+"""Replies of judges in all accepted forms, and unusable ones."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_what_batches_never_bring_is_asked_directly(make_bench: Callable[..., Be
 
 @pytest.mark.parametrize("fault", ["malformed_rate", "fail_rate"])
 def test_refused_and_failed_lines_go_into_the_next_batch(make_bench: Callable[..., Bench], fault: str) -> None:
-    """What is drawn for a request and attempt is the same in batches as for single calls."""
+    """The draw for a request and attempt is the same in batches as for single calls."""
     bench = make_bench(**{fault: 0.3})
     batched, sent = bench.batched("batched", llm={"batch_rounds": 20})
     assert bench.direct_calls() == 0

@@ -26,7 +26,7 @@ TEXTS = ["alpha beta gamma", "beta delta epsilon"]
 
 
 def claim(request: ChatRequest) -> str | None:
-    """Each text's first word is claimed to lead its second, and nobody is claimed to lead alpha."""
+    """Each text's first word is claimed to lead its second, and no one is claimed to lead alpha."""
     if task_of(request) != "extract-claims":
         return None
     first, second, *_ = between(request, "text").split()

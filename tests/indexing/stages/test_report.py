@@ -34,7 +34,7 @@ def name_of(text: str) -> str:
 
 @dataclass
 class Chat:
-    """A pool that keeps calls waiting until they are let go, and notes the order in which they came."""
+    """A pool that keeps calls waiting until they are released, and notes the order in which they came."""
 
     held: dict[str, asyncio.Event] = field(default_factory=dict)
     fails: Callable[[str], None] = lambda name: None
@@ -185,10 +185,10 @@ async def test_one_that_waits_for_a_batch_holds_back_those_above_it_only() -> No
 async def test_a_failure_is_told_and_nobody_waits_for_what_will_not_come() -> None:
     def failing(name: str) -> None:
         if name == "B2":
-            raise ModelUnavailable("nobody answers")
+            raise ModelUnavailable("no answer")
 
     chat = Chat(fails=failing)
-    with pytest.raises(ModelUnavailable, match="nobody answers"):
+    with pytest.raises(ModelUnavailable, match="no answer"):
         await asyncio.wait_for(written(chat, await material()), 20)
     assert "B" not in chat.asked
 

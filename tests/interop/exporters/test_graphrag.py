@@ -57,7 +57,7 @@ def test_entities_and_relations_of_the_tiny_index(tiny: Tables) -> None:
     assert (entity["title"], entity["text_unit_ids"], entity["frequency"], entity["degree"]) == ("a", ["c0"], 1, 3)
     assert (entity["layer"], by_id(found["entities"])["1:S"]["layer"]) == (0, 1)
     relations = by_id(found["relationships"])
-    assert len(relations) == 7  # the relation to nobody is left out
+    assert len(relations) == 7  # the relation without a target is left out
     relation = relations["summary:0:a:1:S"]
     assert (relation["source"], relation["target"], relation["kind"], relation["weight"]) == ("a", "S", "summary", 1.0)
     assert (relation["combined_degree"], relation["text_unit_ids"]) == (5, [])

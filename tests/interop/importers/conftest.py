@@ -1,7 +1,7 @@
 """Tiny working folders of each kind, as their tools write them.
 
 All tell of the same story: Alice (a person) knows Bob in Wonderland, in two chunks of one document; Bob and
-"the HATTER" are joined by a relation only, so nobody described the Hatter.
+"the HATTER" are joined by a relation only, so the Hatter has no description.
 """
 
 from __future__ import annotations

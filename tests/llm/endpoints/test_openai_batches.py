@@ -1,4 +1,4 @@
-"""The Batch API client: what an endpoint's answers mean, and what it is told of where it has no batches."""
+"""The Batch API client: the meaning of an endpoint's answers, and the error for one without batches."""
 
 from __future__ import annotations
 

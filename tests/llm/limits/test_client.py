@@ -1,4 +1,4 @@
-"""A treasury and the workers that it lends to: exact limits, fair shares, money, the dead."""
+"""The quota coordinator and its workers: exact limits, fair shares, money, dead workers."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_call_that_gives_up_while_waiting_holds_nothing() -> None:
 
 
 async def test_all_workers_together_keep_to_the_limit_and_share_it() -> None:
-    """Three workers with endless calls: never more than the window in flight, and nobody left without."""
+    """Three workers with endless calls: never more than the window in flight, and no worker left without a slot."""
     treasury = open_treasury(6)
     in_flight, most, done = 0, 0, [0, 0, 0]
 
@@ -298,7 +298,7 @@ def test_a_budget_serves_one_event_loop_after_another() -> None:
 
 
 class Wire:
-    """A treasury at the end of a wire: reports take a while to arrive, the first is lost."""
+    """A remote quota coordinator: reports arrive late, the first is lost."""
 
     def __init__(self, treasury: QuotaCoordinator) -> None:
         self._treasury = treasury
@@ -483,8 +483,8 @@ async def test_a_loan_of_no_rate_holds_until_the_next_report_of_many_workers() -
     assert alone.valid_s < 1.0 < last.valid_s <= order.report_s
 
 
-class Told:
-    """A lender that has plenty, wants to hear of it once a minute, and may ask for a pause."""
+class PlentifulCoordinator:
+    """A coordinator with ample quota, reports once a minute, and an optional pause."""
 
     def __init__(self, pause_s: float = 0.0) -> None:
         self.pause_s = pause_s
@@ -494,7 +494,7 @@ class Told:
         self, holder: str, endpoint: str, state: WorkerUsage, want: LeaseDemand, events: UsageReport
     ) -> Lease:
         self.n_loans += 1
-        self.n_asked += want.first_requests  # for permits of the pace; money goes back whenever nobody waits
+        self.n_asked += want.first_requests  # for permits of the rate; money is returned when no call waits
         return Lease(self.n_loans, 2, 0 if want.slots else 1000, 10**6, 10**6, 0.0, 60.0)
 
     async def tell(self, holder: str, endpoint: str, state: WorkerUsage, events: UsageReport) -> LeaseAdjustment:
@@ -506,7 +506,7 @@ class Told:
 
 
 async def test_calls_that_others_follow_are_not_reported_each() -> None:
-    lender = Told()
+    lender = PlentifulCoordinator()
     budget = RateLimiter(lender)
     first = await budget.acquire("e", 1, 0.0)
     await until(lambda: lender.n_told == 1)  # it learns how often it is to report
@@ -521,7 +521,7 @@ async def test_calls_that_others_follow_are_not_reported_each() -> None:
 
 
 async def test_what_was_lent_before_a_pause_is_not_used_after_it_was_told() -> None:
-    lender = Told(pause_s=0.02)
+    lender = PlentifulCoordinator(pause_s=0.02)
     budget = RateLimiter(lender)
     permit = await budget.acquire("e", 1, 0.0)
     await until(lambda: lender.n_told > 0)

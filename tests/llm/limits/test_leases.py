@@ -1,4 +1,4 @@
-"""The treasury's books: sums that are kept must be those that could be made, whatever happens in whatever order."""
+"""Sums of leases: the kept sums equal recomputed ones, after any sequence of events."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_shares_of_those_who_want_more_take_what_the_others_leave_by_hand(
     for order, slots in enumerate((60, 2)):
         books.note(f"hungry {order}", state(slots=slots, busy=slots))
     idle, large, small = (books.accounts[name] for name in ("idle 0", "hungry 0", "hungry 1"))
-    assert books.share(small) == 32  # nobody asks: (100 - 8 - 60) / 1
+    assert books.share(small) == 32  # no requests: (100 - 8 - 60) / 1
     for order in range(2):
         books.join(question(f"hungry {order}", order, slots=9))
     assert books.share(small) == books.share(large) == 46  # (100 - 8) / 2

@@ -1,4 +1,4 @@
-"""Whose are the slots of a window: no part of it lies idle while somebody could use it."""
+"""Assignment of the slots of a window: none is idle while a worker could use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction loses nothing and confuses nothing, wherever it is stopped and whoever works beside it."""
+"""Compaction loses and confuses no record, wherever it is stopped and with any concurrent process."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class TestWhatItDoes:
         assert not store.exists("ledger")
 
     def test_the_work_grows_hardly_faster_than_the_ledger(self, store: Store) -> None:
-        """A record is written anew once a tier: with 3 runs a tier and 64 equal parts, 5 times at the most."""
+        """A record is rewritten once a tier: with 3 runs a tier and 64 equal parts, 5 times at the most."""
         written = total = 0
         for number in range(64):
             records = [record(n) for n in range(number * 30, number * 30 + 30)]
@@ -273,7 +273,7 @@ def test_killed_at_every_operation(tmp_path: Path, after: bool) -> None:
 
 
 def test_killed_again_and_again_on_one_folder(store: Store) -> None:
-    """What killed compactions leave behind is merged first, so it does not pile up."""
+    """Remains of killed compactions are merged first, so that they do not pile up."""
     planted(store)
     before = ledger_size(store).n_bytes
     deaths = 0

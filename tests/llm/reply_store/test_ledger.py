@@ -1,4 +1,4 @@
-"""What a ledger says is stored is on the disk, whatever happens next, and is found without keeping keys in memory."""
+"""Stored records are durable, and are found without keeping keys in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def files(store: Store, ending: str) -> list[str]:
 
 
 async def there(store: Store, *wanted: str) -> dict[str, dict[str, Any]]:
-    """What a process that starts now finds."""
+    """Return the records that a new process finds."""
     return await Ledger(store).get_many(wanted)
 
 

@@ -1,4 +1,4 @@
-"""Milvus beside an index: rebuilt when lost or half filled, filled by one process, a Lite file owned by one."""
+"""Milvus for an index: rebuilt when lost or half filled, filled by one process, a Lite file owned by one."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ async def test_a_lost_connection_is_said_and_made_again(snapshot: Snapshot, tmp_
 
 
 class Clock:
-    """Time that passes when somebody sleeps, and what happens then."""
+    """Time that passes with each sleep, and events at given times."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -319,7 +319,7 @@ def test_a_fill_that_was_killed_is_begun_anew(snapshot: Snapshot, caplog: pytest
 
 
 class SlowFlush:
-    """A client whose flush lasts until somebody has shown three times that the fill lives."""
+    """A client whose flush lasts until three heartbeats of the fill."""
 
     def __init__(self, held: Any) -> None:
         self._held = held

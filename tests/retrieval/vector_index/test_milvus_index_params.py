@@ -1,4 +1,4 @@
-"""Which index is built, and how it is searched."""
+"""Parameters of the built index and of its search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service with an engine that does as it is told, the page in front of it, and a real browser."""
+"""A service with a scripted engine, the page in front of it, and a real browser."""
 
 from __future__ import annotations
 

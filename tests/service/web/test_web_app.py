@@ -336,7 +336,7 @@ async def test_mutual_tls(serve: Serve, http: Any, certificates: dict[str, str])
 async def test_new_authorities_of_browsers_are_taken_up(
     serve: Serve, http: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path
 ) -> None:
-    """Who has a certificate of the new one gets in without a restart; who has one of the old one does not any more."""
+    """Certificates of the new authority are accepted without a restart; those of the old one are rejected."""
     own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
     authority = tmp_path / "ca.pem"
     shutil.copy(certificates["ca.pem"], authority)

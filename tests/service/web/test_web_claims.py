@@ -1,4 +1,4 @@
-"""Claims on the page come from chunks that whoever asks may see."""
+"""Claims on the page come from chunks that the caller may see."""
 
 from __future__ import annotations
 

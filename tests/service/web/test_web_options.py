@@ -1,4 +1,4 @@
-"""Where the page may listen, and what its process brings with it."""
+"""Options of the page for listening, and the imports of its process."""
 
 from __future__ import annotations
 

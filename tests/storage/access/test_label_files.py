@@ -1,4 +1,4 @@
-"""Which mentions a row that is seen in part is told from."""
+"""Mentions from which a partially visible row is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands behind each row of a built index, against what its tables say, a row at a time."""
+"""Label provenance of each row of a built index, against its tables, a row at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims in a snapshot: what they change of it, who is told them, and about whom they are found."""
+"""Claims in a snapshot: their effect on it, their visibility, and their lookup by entity."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def told_of(index: MappedIndex, *entities: int) -> list[str]:
 
 @pytest.fixture
 def snapshot(store: Store) -> Snapshot:
-    """Scrooge (e1) and Marley (e2) are claimed to owe each other; c4 is about nobody who is an entity."""
+    """Scrooge (e1) and Marley (e2) are claimed to owe each other; c4 is about no entity."""
     claims = table(
         claim("c1", "e2", "e1", "k1"),
         claim("c2", "e1", "e1", "k1"),
@@ -113,7 +113,7 @@ def test_a_caller_is_told_the_claims_of_chunks_in_reach(tmp_path: Path) -> None:
     assert isinstance(seen, FilteredIndex)
     (told,) = seen.claims_about([row], 10)
     assert (told.claim_id, told.subject_id) == ("c2", ann)
-    assert (told.object, told.object_id) == ("somebody else", "")  # that this is an entity is told elsewhere only
+    assert (told.object, told.object_id) == ("somebody else", "")  # only another text says that this is an entity
     assert seen.info(snapshot.info()).counts["claims"] == 1
     assert built.info().counts.get("claims") is None
     cleared = views.view_for(frozenset(["secret"]))

@@ -1,4 +1,4 @@
-"""Where a snapshot's files are mapped: in place, copied from an object store, or derived where they are missing."""
+"""Mapped files of a snapshot: in place, copied from an object store, or derived where they are missing."""
 
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ def test_who_copies_is_left_alone_by_who_sweeps(older: Store) -> None:
     assert not (cache / "old3").exists()
 
 
-def test_a_lock_that_was_swept_is_taken_anew(older: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits at a lock file that is swept must not write beside who took the next one."""
+def test_a_lock_that_was_swept_is_taken_again(older: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that waits for a swept lock file must not write together with the holder of the next one."""
     snapshot = open_snapshot(older)
     lock = Path(older.root) / "cache" / f".{snapshot.manifest.snapshot_id}.lock"
     flock = fcntl.flock
@@ -258,7 +258,7 @@ def _held(cache: Path) -> int:
 
 
 def test_a_cache_without_room_is_not_overfilled(remote: Store, tmp_path: Path) -> None:
-    """What is beyond the limit gets a pod evicted, whatever it serves; so nothing is copied that does not fit."""
+    """A pod above its limit is evicted, so that nothing is copied that does not fit."""
     cache = tmp_path / "cache"
     assert names(open_snapshot(remote).cached_in(str(cache))) == NAMES
     enough = _held(cache)
@@ -312,7 +312,7 @@ def test_one_that_was_refused_goes_before_the_one_in_use(remote: Store, tmp_path
     shutil.rmtree(own)
     _cached_before(own.parent, "in-use", 60)
     with pytest.raises((SnapshotCorrupt, StoreError), match=r"service\.cache_bytes"):
-        names(snapshot.cached_in(str(cache), enough))  # some of its files fit beside the other, not all
+        names(snapshot.cached_in(str(cache), enough))  # some of its files fit in addition to the other, not all
     assert any(own.iterdir())
     own.rename(own.with_name("refused"))
     assert names(snapshot.cached_in(str(cache), enough + 1000)) == NAMES

@@ -1,4 +1,4 @@
-"""Old snapshots go, with all that was made from them; what somebody may be using stays."""
+"""Old snapshots are removed with everything derived from them; those that may be in use stay."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_going_back_by_hand_is_seen_and_going_forward_by_a_command_is_not(store:
     assert rolled_back_to(store, "b") is None
     store.write_bytes(CURRENT, b"a\n")
     assert rolled_back_to(store, "b") == "a"
-    assert rolled_back_to(store, "c") is None  # a snapshot that nobody went back from
+    assert rolled_back_to(store, "c") is None  # a snapshot that was not rolled back
     note_current(store)  # as `prune` does
     assert rolled_back_to(store, "b") == "a"
     remove_from_history(store, {"x"})

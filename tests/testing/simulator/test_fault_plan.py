@@ -1,4 +1,4 @@
-"""What is drawn: shares, repeatability, bounds; storms; the prompt cache; what is remembered."""
+"""Draws: shares, repeatability, bounds; storms; the prompt cache; remembered replies."""
 
 from __future__ import annotations
 

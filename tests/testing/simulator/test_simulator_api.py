@@ -231,7 +231,7 @@ async def test_above_its_limit_it_says_when_to_come_back() -> None:
 
 
 class HeldEmbedder(HashingEmbedder):
-    """Embeds when it is let go; says when a caller waits."""
+    """Embeds on release; signals when a caller waits."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Which pairs are merged, asked about, or left alone, tier by tier."""
+"""Pairs that are merged, referred to a model, or rejected, tier by tier."""
 
 from __future__ import annotations
 

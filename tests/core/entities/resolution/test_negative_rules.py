@@ -1,4 +1,4 @@
-"""What is surely two things: digits, opposites, other people. And what is not held apart by mistake."""
+"""Rules that keep entities apart: digits, opposites, other people; and pairs that they must not reject."""
 
 from __future__ import annotations
 
