@@ -20,9 +20,9 @@ META_TYPES = ("organization", "person", "location", "event", "technology", "prod
 class PriceConfig(ConfigSection):
     """US dollars a million tokens."""
 
-    input: float = Field(0.0, ge=0)
+    input: float = Field(0.0, ge=0, description="of input tokens")
     cached: float | None = Field(None, ge=0, description="of input tokens that the provider had cached; null: as input")
-    output: float = Field(0.0, ge=0)
+    output: float = Field(0.0, ge=0, description="of output tokens")
 
 
 class EndpointConfig(ConfigSection):
@@ -31,10 +31,10 @@ class EndpointConfig(ConfigSection):
     kind: Literal["openai", "extractive", "recorded", "hashing", "minilm"] = Field(
         "openai", description="openai: anything that speaks the OpenAI API; the others are built in"
     )
-    base_url: str | None = None
+    base_url: str | None = Field(None, description="address of the API, such as https://api.example.com/v1")
     api_key: SecretStr | None = Field(None, description="better as ${NAME} from the environment")
-    api_key_file: str | None = None
-    model: str | None = None
+    api_key_file: str | None = Field(None, description="file that holds the key, in place of api_key")
+    model: str | None = Field(None, description="name of the model at the endpoint")
     rpm: float | None = Field(None, gt=0, description="requests a minute")
     tpm: float | None = Field(None, gt=0, description="tokens a minute, input and output")
     max_concurrent: int | None = Field(
@@ -47,7 +47,9 @@ class EndpointConfig(ConfigSection):
         None, ge=1, description="sent with every request; null: none, or 8192 in a run with a spending limit"
     )
     temperature: float | None = Field(0.0, ge=0, le=2, description="null: not sent")
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
+        "max_tokens", description="name of the field that carries max_reply_tokens"
+    )
     output: Literal["auto", "json_schema", "delimited"] = Field(
         "auto", description="form of extracted records; auto asks the endpoint once whether it has structured outputs"
     )
@@ -56,7 +58,7 @@ class EndpointConfig(ConfigSection):
     batch_size: int = Field(128, ge=1, description="texts in one embedding request")
     path: str | None = Field(None, description="recorded: a JSONL file, or a folder of them")
     fallback: str | None = Field(None, description="recorded: the endpoint asked where nothing was recorded")
-    seed: int = Field(0, ge=0, lt=1 << 63)
+    seed: int = Field(0, ge=0, lt=1 << 63, description="of the built-in model and of hashing")
 
     @model_validator(mode="after")
     def _complete(self) -> EndpointConfig:
@@ -80,12 +82,12 @@ RoleTarget = str | tuple[RoleShare, ...]
 class RolesConfig(ConfigSection):
     """Endpoints by role: a name, or a list of {endpoint, weight}, among which the hash of the request chooses."""
 
-    extract: RoleTarget = "builtin"
-    summarise: RoleTarget = "builtin"
-    report: RoleTarget = "builtin"
-    answer: RoleTarget = "builtin"
-    judge: RoleTarget = "builtin"
-    embed: str = "builtin-embedder"
+    extract: RoleTarget = Field("builtin", description="entities, relations and claims of chunks")
+    summarise: RoleTarget = Field("builtin", description="clusters, long descriptions and questions of resolution")
+    report: RoleTarget = Field("builtin", description="community reports")
+    answer: RoleTarget = Field("builtin", description="answers to questions")
+    judge: RoleTarget = Field("builtin", description="evaluation")
+    embed: str = Field("builtin-embedder", description="vectors; one endpoint only")
 
 
 class LlmConfig(ConfigSection):
@@ -144,9 +146,9 @@ class LlmConfig(ConfigSection):
 class ReadingConfig(ConfigSection):
     """Fields of JSON, CSV and Parquet records; null: the usual names are tried."""
 
-    text_field: str | None = None
-    title_field: str | None = None
-    label_field: str | None = None
+    text_field: str | None = Field(None, description="text of a record")
+    title_field: str | None = Field(None, description="title of a record")
+    label_field: str | None = Field(None, description="labels of a record; what has no such field is refused")
     id_field: str | None = Field(None, description="the owner's id of a record, by which evaluations know evidence")
 
 
@@ -172,7 +174,7 @@ class ClusteringConfig(ConfigSection):
 class ResolutionConfig(ConfigSection):
     """Entities of layer 0 under several names made one, in tiers, the cheap and sure ones first."""
 
-    enabled: bool = False
+    enabled: bool = Field(False, description="join the names of one entity before clustering")
     tiers: tuple[Literal["normalise", "alias", "vector", "llm"], ...] = Field(
         ("normalise", "alias", "vector", "llm"),
         description="normalise: spellings; alias: acronyms, initials, parts of a person's name; vector: near vectors "
@@ -216,11 +218,13 @@ class MapReduceConfig(ConfigSection):
 class RetrievalConfig(ConfigSection):
     """Defaults of a question (§4.2 of the paper)."""
 
-    mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local"] = "hirag"
+    mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local"] = Field(
+        "hirag", description="levels that are searched"
+    )
     top_n: int = Field(20, ge=1, le=1000, description="local entities (Eq. 12)")
     top_m: int = Field(10, ge=1, le=100, description="key entities of each community (Eq. 14)")
     top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
-    top_sources: int = Field(10, ge=0, le=100)
+    top_sources: int = Field(10, ge=0, le=100, description="chunks returned with a result")
     source_fusion: bool = Field(
         True, description="whether the chunks nearest to the question are among the starting points of ranking sources"
     )
@@ -228,8 +232,12 @@ class RetrievalConfig(ConfigSection):
     bridge_ranking: Literal["question", "plain"] = Field(
         "question", description="question: bridge relations near the question first; plain: along the paths"
     )
-    community_level: Annotated[str, BeforeValidator(str)] = Field("leaf", pattern=r"^(leaf|all|\d+)$")
-    context_tokens: int = Field(8000, ge=200)
+    community_level: Annotated[str, BeforeValidator(str)] = Field(
+        "leaf",
+        pattern=r"^(leaf|all|\d+)$",
+        description="leaf: the deepest community of each entity; all; or a level, 0 the coarsest",
+    )
+    context_tokens: int = Field(8000, ge=200, description="limit of the rendered context")
     map_reduce: MapReduceConfig = MapReduceConfig()
 
 
@@ -240,7 +248,7 @@ class VectorsConfig(ConfigSection):
         "auto", description="auto: Milvus Lite where this process can own its file, else memory"
     )
     uri: str | None = Field(None, description="of a Milvus server")
-    token: SecretStr | None = None
+    token: SecretStr | None = Field(None, description="of a Milvus server, such as user:password")
     index: Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "scann", "diskann"] = Field(
         "auto", description="of Milvus; auto: flat for few rows, else hnsw. scann and diskann are a server's alone"
     )
@@ -266,7 +274,9 @@ class VectorsConfig(ConfigSection):
 class ExecutionConfig(ConfigSection):
     """Engine that builds the index; it does not change the content of the index."""
 
-    executor: Literal["ray", "inline"] = "ray"
+    executor: Literal["ray", "inline"] = Field(
+        "ray", description="ray: a Ray of this machine or ray_address; inline: this process"
+    )
     workers: int | None = Field(None, ge=1, description="null: one a core of the cluster")
     gpu_workers: int = Field(
         0,
@@ -294,31 +304,39 @@ def _meta_types(given: Any) -> Any:
 class Config(ConfigSection):
     """The whole configuration."""
 
-    seed: int = Field(0, ge=0, lt=1 << 63)
+    seed: int = Field(0, ge=0, lt=1 << 63, description="of every random algorithm")
     reading: ReadingConfig = ReadingConfig()
     chunking: Literal["sentences", "tokens", "none"] = Field(
         "sentences",
         description="sentences: end at sentence ends; tokens: cut at fixed positions; none: INPUT is chunks",
     )
-    chunk_tokens: int = Field(1200, ge=16)
-    chunk_overlap_tokens: int = Field(100, ge=0)
-    tokenizer: Literal["o200k_base", "cl100k_base"] = "o200k_base"
-    extraction: Literal["joint", "two_step"] = "joint"
-    gleaning_rounds: int = Field(0, ge=0, le=5)
-    entity_types: tuple[str, ...] = Field(ENTITY_TYPES, min_length=1)
+    chunk_tokens: int = Field(1200, ge=16, description="size of a chunk")
+    chunk_overlap_tokens: int = Field(100, ge=0, description="tokens that consecutive chunks share")
+    tokenizer: Literal["o200k_base", "cl100k_base"] = Field(
+        "o200k_base", description="of chunks, contexts and estimates"
+    )
+    extraction: Literal["joint", "two_step"] = Field(
+        "joint", description="joint: one call a chunk; two_step: the entity call and the relation call of the paper"
+    )
+    gleaning_rounds: int = Field(0, ge=0, le=5, description="further extraction passes over each chunk")
+    entity_types: tuple[str, ...] = Field(ENTITY_TYPES, min_length=1, description="types that extraction uses")
     claims: bool = Field(False, description="extract claims about the entities too: one more call a chunk")
     meta_types: Annotated[tuple[str, ...] | Literal["generate"], BeforeValidator(_meta_types)] = Field(
         META_TYPES, description="kinds that summaries are guided by; generate: the summarise model proposes them"
     )
     prompts: str | None = Field(None, description="a folder of NAME.md and NAME.examples.md files")
-    homonyms: Literal["merge", "split"] = "merge"
+    homonyms: Literal["merge", "split"] = Field(
+        "merge", description="merge: equal names are one entity; split: only with equal types"
+    )
     description_tokens: int = Field(400, ge=20, description="longer merged descriptions are summarised")
     pack_units: int = Field(8, ge=1, description="clusters or communities that share one call, at most")
     reply_language: Literal["text", "any"] = Field(
         "text", description="text: a reply surely in another language than the text it is about is refused"
     )
     max_reject_ratio: float = Field(0.2, ge=0, le=1, description="share of dead letters that fails a stage")
-    stop: Literal["compression", "paper"] = "compression"
+    stop: Literal["compression", "paper"] = Field(
+        "compression", description="rule that ends the hierarchy; paper: Algorithm 1"
+    )
     min_change_rate: float = Field(0.05, ge=0, description="ε of Algorithm 1, for stop: paper")
     max_layers: int = Field(8, ge=0, description="summary layers at most; 0: the basic graph alone")
     resolution: ResolutionConfig = ResolutionConfig()

@@ -25,7 +25,9 @@ def _word(given: Any) -> Any:
 class ServiceConfig(ConfigSection):
     """The gRPC service."""
 
-    listen: str = "127.0.0.1:50051"
+    listen: str = Field(
+        "127.0.0.1:50051", description="HOST:PORT of gRPC; beyond loopback callers must be authenticated"
+    )
     processes: int = Field(
         1, ge=0, le=64, description="processes that share the port; 0: one per core. Several cannot use Milvus Lite"
     )
