@@ -7,8 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -19,14 +18,14 @@ from hirag_dist.errors import BudgetReached, HiragError, RateLimited, RequestRej
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.ray.cluster import start
-from hirag_dist.execution.stage import ByRows, Services, Tables, no_other_workers
+from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Slice, Task, result_of
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor
 from hirag_dist.storage.store import Store
+from tests.bare_services import SERVICES
 
 NUMBERS = pa.schema([pa.field("n", pa.int64(), nullable=False)])
-SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -18,23 +17,18 @@ from hirag_dist.execution import partitioning
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import Dataset, Run, stage_key
-from hirag_dist.execution.stage import ByKey, Services, Split, Tables, no_other_workers
+from hirag_dist.execution.stage import ByKey, Services, Split, Tables
 from hirag_dist.execution.task import Task, TaskResult
-from hirag_dist.llm.call import CallContext
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
+from tests.bare_services import SERVICES
 
 VISITS = pa.schema([pa.field("cell", pa.int64(), nullable=False), pa.field("at", pa.int32(), nullable=False)])
 CELLS = pa.schema([pa.field("cell", pa.int64(), nullable=False), pa.field("name", pa.string(), nullable=False)])
 RULES = pa.schema([pa.field("rule", pa.string(), nullable=False)])
 
 
-def for_task(context: CallContext) -> Any:
-    return SimpleNamespace(catch_up=no_other_workers, close=no_other_workers, context=context)
-
-
-SERVICES: Any = SimpleNamespace(for_task=for_task, close=no_other_workers)
 N = 10
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -30,10 +29,9 @@ from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor, describe_cluster
 from hirag_dist.execution.ray.quota_actor import DeclaredDead, QuotaActor
 from hirag_dist.execution.runner import Run
-from hirag_dist.execution.stage import ByKey, ByRows, Services, Tables, no_other_workers
+from hirag_dist.execution.stage import ByKey, ByRows, Services, Tables
 from hirag_dist.execution.task import Slice, Task
 from hirag_dist.indexing.pipeline import Build, BuildResult
-from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import LeaseDemand, UsageReport, WorkerUsage
@@ -42,6 +40,7 @@ from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
 from hirag_dist.testing.simulator.run import SimulatorThread
+from tests.bare_services import SERVICES
 from tests.ray_nodes import HEALTH, started
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
@@ -158,13 +157,6 @@ def plain(cluster: Cluster) -> Iterator[RayExecutor]:
     executor = RayExecutor(lambda lender, holder: SERVICES, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 2)
     yield executor
     executor.close()
-
-
-def for_task(context: CallContext) -> Any:
-    return SimpleNamespace(catch_up=no_other_workers, close=no_other_workers, context=context)
-
-
-SERVICES: Any = SimpleNamespace(for_task=for_task, close=no_other_workers)
 
 
 def test_tasks_spread_over_the_nodes(plain: RayExecutor, cluster: Cluster, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -35,7 +34,7 @@ from hirag_dist.execution.events import KernelsResolved, StageFinished, TaskFini
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import GpuWorkers, RayExecutor
 from hirag_dist.execution.runner import Run
-from hirag_dist.execution.stage import ByRows, Services, Tables, no_other_workers
+from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Slice, Task
 from hirag_dist.indexing.layer_clustering import cluster_layer
 from hirag_dist.indexing.pipeline import Build, BuildResult
@@ -44,6 +43,7 @@ from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor, Kernels
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
+from tests.bare_services import SERVICES
 from tests.indexing.test_layer_clustering import HOW, layer_tables
 from tests.ray_nodes import HEALTH, started
 from tests.standin_cupy import standin_gpu
@@ -389,7 +389,7 @@ def test_no_more_gpus_are_taken_than_there_are_tasks(
 ) -> None:
     gpu_node()
     gpu_node()
-    services: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
+    services = SERVICES
     executor = RayExecutor(
         lambda lender, holder: services, lambda: QuotaCoordinator({}), gpu=GpuWorkers(2, idle_s=3600.0)
     )
@@ -409,7 +409,7 @@ def test_no_more_gpus_are_taken_than_there_are_tasks(
 
 def test_without_workers_for_them_kernels_are_for_all(cluster: Cluster, tmp_path: Path) -> None:
     """A cluster of one kind: every worker must have the named kernels."""
-    services: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
+    services = SERVICES
     executor = RayExecutor(lambda lender, holder: services, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 1)
     try:
         (tmp_path / "meeting").mkdir()

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +18,7 @@ from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed, StoreError
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished, UsageRecorded
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import Dataset, Run, stage_key
-from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, Whole, no_other_workers
+from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, Whole
 from hirag_dist.execution.task import Slice, Task, run_task
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.usage import UsageMeter
@@ -27,6 +26,7 @@ from hirag_dist.schemas import REJECTS, VECTORS
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
+from tests.bare_services import SERVICES
 
 WORDS = pa.schema([pa.field("word", pa.string(), nullable=False)])
 GROUPS = pa.schema([pa.field("words", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False)])
@@ -104,13 +104,6 @@ class Improving(Group):
         if context.is_retry:
             return await Group(self.prefix, (), self.breaks_at).run(tables, services)
         return await Group(self.prefix, self.refuses).run(tables, services)
-
-
-def for_task(context: CallContext) -> Any:
-    return SimpleNamespace(catch_up=no_other_workers, close=no_other_workers, context=context)
-
-
-SERVICES: Any = SimpleNamespace(for_task=for_task, close=no_other_workers)
 
 
 @pytest.fixture

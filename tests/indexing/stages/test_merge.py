@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -16,13 +15,13 @@ from hirag_dist.core.entities.merging import merge_entities, merge_relations
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import Dataset, Run
-from hirag_dist.execution.stage import ByKey, Split, no_other_workers
+from hirag_dist.execution.stage import ByKey, Split
 from hirag_dist.indexing.stages.merge import MergeEntities, MergeRelations
 from hirag_dist.schemas import MENTIONS, RELATION_MENTIONS
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
+from tests.bare_services import SERVICES
 
-SERVICES: Any = SimpleNamespace(catch_up=no_other_workers, close=no_other_workers)
 SEPARATE = 1000  # of the descriptions of one entity or relation at most are merged
 N_HUB = 1500
 N_REST = 900
