@@ -22,8 +22,8 @@ from typing import Any
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.evaluation import read_questions
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_recorded
-from hirag_dist.evaluation.judging import answer_lengths
-from hirag_dist.evaluation.judging_report import JudgingFinding, findings_of
+from hirag_dist.evaluation.kinds.judge import answer_lengths
+from hirag_dist.evaluation.kinds.judge_report import JudgingFinding, findings_of
 from hirag_dist.evaluation.metrics.win_rates import VerdictTable, length_bias, position_bias
 from hirag_dist.evaluation.verdict_records import read_verdicts
 from hirag_dist.types import IntVector

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from hirag_dist.evaluation import read_questions
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_recorded
-from hirag_dist.evaluation.claims import ClaimCounts
-from hirag_dist.evaluation.claims_report import claim_results
+from hirag_dist.evaluation.kinds.claims import ClaimCounts, claim_results
 from hirag_dist.evaluation.verdict_records import read_verdicts
 
 _ENDS = re.compile(r"(?<=[.!?])\s+|\n+")

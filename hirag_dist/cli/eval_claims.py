@@ -23,8 +23,8 @@ from hirag_dist.cli._eval_options import (
 from hirag_dist.cli.eval_judge import read_material, refuse_idle
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import QuestionFields, SessionOptions
-from hirag_dist.evaluation.claims_run import count_claims, recount_claims
-from hirag_dist.evaluation.judging import ROLE, judge_roles, require_llm
+from hirag_dist.evaluation.kinds.claims import count_claims, recount_claims
+from hirag_dist.evaluation.kinds.judge import ROLE, judge_roles, require_llm
 
 
 def register(group: typer.Typer) -> None:

@@ -18,7 +18,7 @@ from hirag_dist.cli._eval_options import (
 from hirag_dist.cli._options import IndexOption
 from hirag_dist.composition.build_records import earlier_builds, last_build
 from hirag_dist.evaluation import Findings, QuestionFields, Session, read_questions
-from hirag_dist.evaluation.coverage import evaluate_coverage
+from hirag_dist.evaluation.kinds.coverage import evaluate_coverage
 from hirag_dist.storage.store import Store
 
 

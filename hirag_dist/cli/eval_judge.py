@@ -25,8 +25,16 @@ from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import QuestionFields, Questions, SessionOptions, read_questions
 from hirag_dist.evaluation.answer_collections import answer_sources
-from hirag_dist.evaluation.judge_run import AnswerMaterial, judge_answers, recount
-from hirag_dist.evaluation.judging import ROLE, JudgingOptions, criteria_of, judge_roles, require_llm
+from hirag_dist.evaluation.kinds.judge import (
+    ROLE,
+    AnswerMaterial,
+    JudgingOptions,
+    criteria_of,
+    judge_answers,
+    judge_roles,
+    recount,
+    require_llm,
+)
 
 JudgementsOption = Annotated[
     list[str] | None,

@@ -23,9 +23,9 @@ from hirag_dist.cli._eval_options import (
 )
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Findings, QuestionFields, Session, read_questions
+from hirag_dist.evaluation.kinds.qa import AnswerFields, evaluate_answers, score_recorded
+from hirag_dist.evaluation.kinds.scoring_rules import ScoringRules
 from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, REFUSALS
-from hirag_dist.evaluation.qa import AnswerFields, evaluate_answers, score_recorded
-from hirag_dist.evaluation.scoring_rules import ScoringRules
 
 
 def register(group: typer.Typer) -> None:

@@ -15,8 +15,8 @@ from hirag_dist.cli._eval_options import (
 )
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Findings, Session
-from hirag_dist.evaluation.judging import ROLE, require_llm
-from hirag_dist.evaluation.question_generation import (
+from hirag_dist.evaluation.kinds.judge import ROLE, require_llm
+from hirag_dist.evaluation.kinds.questions import (
     GenerationOptions,
     describe_corpus,
     make_questions,

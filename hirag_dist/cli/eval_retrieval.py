@@ -24,7 +24,7 @@ from hirag_dist.cli._eval_options import (
 )
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import QuestionFields, read_questions
-from hirag_dist.evaluation.retrieval import evaluate_retrieval
+from hirag_dist.evaluation.kinds.retrieval import evaluate_retrieval
 
 
 def register(group: typer.Typer) -> None:

@@ -11,8 +11,7 @@ import pytest
 from hirag_dist.config.model import RetrievalConfig as Settings
 from hirag_dist.evaluation import Question, SystemUnderTest
 from hirag_dist.evaluation.evidence import LEVELS, Evidence
-from hirag_dist.evaluation.retrieval import none_known
-from hirag_dist.evaluation.retrieval_report import RetrievalTally, findings
+from hirag_dist.evaluation.kinds.retrieval import RetrievalTally, findings, none_known
 from hirag_dist.html import Table
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import CommunityItem, EntityItem, PathItem, Retrieval, SourceItem, TripleItem

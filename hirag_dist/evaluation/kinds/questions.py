@@ -16,7 +16,7 @@ from hirag_dist.core.prompts.evaluation_requests import listing_request, parse_l
 from hirag_dist.core.text.normalize import count_noun, one_line, shorten
 from hirag_dist.errors import InputError
 from hirag_dist.evaluation.findings import Findings
-from hirag_dist.evaluation.judging import ROLE
+from hirag_dist.evaluation.kinds.judge import ROLE
 from hirag_dist.evaluation.metrics.rouge import rouge_tokens
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import WorkUnit

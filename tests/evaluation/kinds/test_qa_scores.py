@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from hirag_dist.evaluation.kinds.qa_scores import AnswerCost, Scoreboard
+from hirag_dist.evaluation.kinds.scoring_rules import ScoringRules
 from hirag_dist.evaluation.page import render_page
-from hirag_dist.evaluation.qa_scores import AnswerCost, Scoreboard
 from hirag_dist.evaluation.questions import Question
-from hirag_dist.evaluation.scoring_rules import ScoringRules
 
 QUESTIONS = (
     Question("q1", "Where?", "place", ("Dundee",)),

@@ -21,9 +21,9 @@ from hirag_dist.core.retrieval.context import RECORD_LETTERS, UNKNOWN_ANSWER
 from hirag_dist.core.text.normalize import count_noun, one_line
 from hirag_dist.errors import ConfigError, InputError, StoreError
 from hirag_dist.evaluation.findings import Findings
-from hirag_dist.evaluation.qa_scores import AnswerCost, Scoreboard
+from hirag_dist.evaluation.kinds.qa_scores import AnswerCost, Scoreboard
+from hirag_dist.evaluation.kinds.scoring_rules import ScoringRules
 from hirag_dist.evaluation.questions import Question, Questions, rows_of, strings
-from hirag_dist.evaluation.scoring_rules import ScoringRules
 from hirag_dist.evaluation.session import Session, SystemUnderTest
 from hirag_dist.evaluation.work_units import Value, WorkUnit
 from hirag_dist.llm.usage import UsageMeter

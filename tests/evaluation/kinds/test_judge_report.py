@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from hirag_dist.evaluation.judging_report import findings_of, judging_results, judging_sections
+from hirag_dist.evaluation.kinds.judge_report import findings_of, judging_results, judging_sections
 from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND
 from hirag_dist.evaluation.metrics.statistics import holm, wilcoxon
 from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictTable

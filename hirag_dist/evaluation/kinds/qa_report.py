@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hirag_dist.evaluation.scoring_rules import FIGURES, ScoringRules
+from hirag_dist.evaluation.kinds.scoring_rules import FIGURES, ScoringRules
 from hirag_dist.html import Bars, Section, Table, Text
 
 _NAMES = {"exact": "EM", "f1": "F1", "precision": "precision", "recall": "recall"}

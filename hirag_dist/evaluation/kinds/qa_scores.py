@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.evaluation.answer_report import answer_headline, answer_sections
 from hirag_dist.evaluation.findings import Findings
+from hirag_dist.evaluation.kinds.qa_report import answer_headline, answer_sections
+from hirag_dist.evaluation.kinds.scoring_rules import FIGURES, ScoringRules, Sort
 from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, is_refusal, score_answer
 from hirag_dist.evaluation.metrics.statistics import bootstrap_means, wilson
 from hirag_dist.evaluation.questions import Question
-from hirag_dist.evaluation.scoring_rules import FIGURES, ScoringRules, Sort
 from hirag_dist.types.statistics import Interval
 
 
