@@ -1,5 +1,6 @@
 .DEFAULT_GOAL := help
 SHELL := bash
+.SHELLFLAGS := -o pipefail -c
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 UV := $(BIN)/uv
@@ -7,10 +8,11 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-h
 	--custom-compile-command "make lock"
 IMAGE := --extra cluster --extra otel
 
-# bytecode is kept even where the environment says otherwise: each of Ray's processes would compile everything again
+# keep bytecode even if the environment forbids it: otherwise each Ray process would compile everything again
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-rest check bench proto chart lock clean run-env dev-env lint types imports prose licences wire charts docs docs-check
+.PHONY: help demo test test-all test-rest check bench proto chart docs docs-check lock clean run-env dev-env
+.PHONY: lint types imports prose licences wire charts
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
@@ -18,7 +20,7 @@ help: ## this list
 demo: run-env ## index the sample corpus, serve it, ask two questions: no key, no server, no GPU
 	@$(BIN)/hirag-dist demo
 
-test: dev-env ## the default tests; three at a time, since many wait; ARGS="tests/core -x -n 0" runs others
+test: dev-env ## the default tests, in three processes, since many wait; ARGS="tests/core -x -n 0" runs others
 	@tools/browser.sh
 	@tools/helm.sh
 	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not gpu and not slow" $(ARGS)
@@ -28,8 +30,8 @@ test-all: test test-rest ## every test that runs on this machine without a GPU
 test-rest: dev-env
 	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "slow and not gpu" $(ARGS)
 
-check: dev-env ## ruff, mypy, import rules, prose, licences, buf lint, generated code, TypeScript; reports every failure
-	@$(MAKE) -k lint types imports prose licences wire charts
+check: dev-env ## ruff, mypy, import rules, names, prose, licences, buf lint, generated code, docs; reports every failure
+	@$(MAKE) -k lint types imports prose licences wire charts docs-check
 
 bench: dev-env ## the benchmarks that fit a laptop
 	@$(BIN)/python -m benchmarks
@@ -37,7 +39,7 @@ bench: dev-env ## the benchmarks that fit a laptop
 proto: dev-env ## generate hirag_dist/wire/_pb from proto/
 	@$(BIN)/python tools/proto.py
 
-chart: dev-env ## what of deploy/helm follows from the program: the schema of values, the dashboard
+chart: dev-env ## generate the derived files of the Helm chart: schema of values, dashboard, README
 	@$(BIN)/python -m tools.chart
 
 docs: dev-env ## write the generated pages of docs/reference and build the site into site/
@@ -53,8 +55,8 @@ lock: dev-env ## resolve requirements/ from pyproject.toml; UPGRADE=--upgrade ta
 	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) -c requirements/dev.txt -o requirements/image.txt
 	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) --extra gpu-cu12 -o requirements/image-gpu.txt
 
-clean: ## remove .venv, caches and what the demo left
-	@rm -rf .venv build dist hirag-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/buf/node_modules tools/helm/bin
+clean: ## remove .venv, caches and the output of the demo
+	@rm -rf .venv build dist site hirag-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/buf/node_modules tools/helm/bin
 	@rm -rf examples/typescript/node_modules examples/typescript/gen examples/typescript/dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -76,6 +78,7 @@ imports:
 
 prose:
 	@$(BIN)/python tools/prose.py
+	@$(BIN)/python tools/find_test.py --floor 36 | tail -1
 
 licences:
 	@$(BIN)/python tools/licences.py

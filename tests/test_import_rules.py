@@ -1,6 +1,7 @@
 """Import rules: a module imports lower ranks, its own package, or (rank 0) its peers; each library has its files."""
 
 import ast
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -100,6 +101,13 @@ def test_every_module_keeps_the_import_rules() -> None:
 def test_every_top_level_name_has_a_rank() -> None:
     names = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
     assert names - ROOT_MODULES - DATA == RANK.keys()
+
+
+@pytest.mark.parametrize("page", ["docs/explanation/architecture.md", "CONTRIBUTING.md"])
+def test_the_pages_have_the_table_of_ranks(page: str) -> None:
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", text, re.MULTILINE)
+    assert [(int(rank), re.findall(r"\w+", names)) for rank, names in rows] == list(enumerate(RANKS))
 
 
 @pytest.mark.parametrize(
