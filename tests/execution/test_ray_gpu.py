@@ -38,6 +38,7 @@ from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Slice, Task
 from hirag_dist.indexing.layer_clustering import cluster_layer
 from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.limits.client import QuotaClient
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor, Kernels
@@ -135,12 +136,14 @@ def watched(services: Services, trace: Path, fatal: str) -> Services:
         seen: Any = Seen(services.kernels(name), "kernel", trace, fatal)
         return seen
 
-    return replace(
-        services,
-        kernels=kernels,
-        chat=Seen(services.chat, "model", trace, ""),
-        embedder=Seen(services.embedder, "model", trace, ""),
-    )
+    assert services.bind is not None
+    bind = services.bind
+
+    def bind_watched(context: CallContext) -> tuple[Any, Any]:
+        chat, embedder = bind(context)
+        return Seen(chat, "model", trace, ""), Seen(embedder, "model", trace, "")
+
+    return replace(services, kernels=kernels, bind=bind_watched)
 
 
 @dataclass(frozen=True)
