@@ -6,6 +6,8 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
+# three processes: many tests wait, for Ray, a server, a browser
+PYTEST = tools/browser.sh && tools/helm.sh && $(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder
 IMAGE := --extra cluster --extra otel
 
 # keep bytecode even if the environment forbids it: otherwise each Ray process would compile everything again
@@ -20,15 +22,13 @@ help: ## this list
 demo: run-env ## index the sample corpus, serve it, ask two questions: no key, no server, no GPU
 	@$(BIN)/hirag-dist demo
 
-test: dev-env ## the default tests, in three processes, since many wait; ARGS="tests/core -x -n 0" runs others
-	@tools/browser.sh
-	@tools/helm.sh
-	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not gpu and not slow" $(ARGS)
+test: dev-env ## unit tests and one smoke test of each real part; ARGS="tests/core -x -n 0" runs others
+	@$(PYTEST) -m "smoke or not (integration or deploy or browser or research or slow or gpu)" $(ARGS)
 
-test-all: test test-rest ## every test that runs on this machine without a GPU
+test-all: test test-rest ## every test but those marked slow (ARGS="-m slow") and gpu
 
 test-rest: dev-env
-	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "slow and not gpu" $(ARGS)
+	@$(PYTEST) -m "(integration or deploy or browser or research) and not (smoke or slow or gpu)" $(ARGS)
 
 check: dev-env ## ruff, mypy, import rules, names, prose, licences, buf lint, generated code, docs; reports every failure
 	@$(MAKE) -k lint types imports prose licences wire charts docs-check

@@ -7,19 +7,36 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
+from tests import strata
 from tests.milvus_server import NoServer, shared_server
+from tests.shared_data import REASON
 
-LONG = ("deploy", "e2e", "execution", "contracts", "test_leaks.py", "test_layering.py", "cli", "service")
 
-
+@pytest.hookimpl(tryfirst=True)  # before the markers of -m are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files come first: a process that begins one when the others have finished keeps everybody waiting."""
-    place = {name: number for number, name in enumerate(LONG)}
-    files = {item: item.nodeid.partition("::")[0].removeprefix("tests/") for item in items}
-    items.sort(key=lambda item: place.get(files[item].partition("/")[0], len(LONG)))
+    """Mark the tests, group them for xdist, and put the groups that take longest first."""
+    for item in items:
+        strata.mark(item)
+        item.add_marker(pytest.mark.xdist_group(strata.group(item)))
+    items.sort(key=strata.place)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Set a test up; a unit test starts no process for it."""
+    with strata.guarded(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Run a test; a unit test starts no process."""
+    with strata.guarded(item):
+        return (yield)
 
 
 def pytest_collection_finish() -> None:
@@ -36,6 +53,25 @@ def _ctrl_c_works() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Run a test; after the last one on Ray, stop the cluster that they share."""
+    outcome = yield
+    if strata.group(item) == strata.RAY and (nextitem is None or strata.group(nextitem) != strata.RAY):
+        from tests.ray_nodes import shared
+
+        shared.stop()
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> Any:
+    """The Ray cluster that all tests share (`ray_nodes.SharedCluster`), to which this process is connected."""
+    from tests.ray_nodes import shared  # not imported by processes that run no test on Ray
+
+    return shared.get()
+
+
 @pytest.fixture(scope="session")
 def milvus_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real Milvus server: the one that MILVUS_URI names, else one that the wheel `milvus` starts."""
@@ -49,3 +85,10 @@ def milvus_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         except NoServer as error:
             pytest.skip(str(error))
         yield uri
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say once how many tests lacked the recorded data."""
+    lacking = [report for report in terminalreporter.stats.get("skipped", []) if REASON in str(report.longrepr)]
+    if lacking:
+        terminalreporter.write_line(f"{len(lacking)} tests skipped: {REASON}")

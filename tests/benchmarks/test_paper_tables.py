@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-import pytest
-
 from benchmarks.paper_tables import cell, column, corpus_cells
 from hirag_dist.core.text.tokens import encoding
+from tests.shared_data import SHARED_DATA, needs_shared
 
-SHARED = Path(os.environ.get("HIRAG_SHARED_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
-MIX = SHARED / "qfs_mix" / "corpus.jsonl"
+MIX = SHARED_DATA / "qfs_mix" / "corpus.jsonl"
 encode = encoding("cl100k_base").encode_ordinary
 
 
@@ -28,7 +23,7 @@ def test_a_cell_without_a_number_in_the_paper_is_neither_equal_nor_not() -> None
     assert cell("Table 3", "x", 61, 61, "counted")["equal"] is True
 
 
-@pytest.mark.skipif(not MIX.is_file(), reason="the Mix corpus is not on this machine")
+@needs_shared("qfs_mix/corpus.jsonl")
 def test_table_3() -> None:
     cells = list(corpus_cells(column(MIX, "text"), encode))
     assert [(each["ours"], each["equal"]) for each in cells] == [(61, True), (625_948, True), (611_161, False)]

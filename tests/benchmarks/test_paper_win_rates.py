@@ -11,17 +11,15 @@ from typing import Any
 
 import pytest
 
+from tests.shared_data import SHARED_DATA, needs_shared
+
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = Path(os.environ.get("HIRAG_SHARED_DATA", ROOT.parent / "shared" / "data"))
-pytestmark = pytest.mark.skipif(
-    not (SHARED / "mix_judgements").is_dir(),
-    reason="needs the published verdicts; HIRAG_SHARED_DATA names their folder",
-)
+pytestmark = needs_shared("mix_judgements")
 
 
 @pytest.fixture(scope="module")
 def lines() -> list[dict[str, Any]]:
-    command = [sys.executable, str(ROOT / "benchmarks" / "paper_win_rates.py"), str(SHARED)]
+    command = [sys.executable, str(ROOT / "benchmarks" / "paper_win_rates.py"), str(SHARED_DATA)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -25,11 +25,13 @@ def modules_after(code: str) -> set[str]:
     return {name.partition(".")[0] for name in json.loads(done.stderr)}
 
 
+@pytest.mark.integration
 def test_help_imports_no_library_of_the_commands() -> None:
     code = "from hirag_dist.cli import _command_line; assert _command_line.run(['--help']) == 0"
     assert modules_after(code).isdisjoint(HEAVY)
 
 
+@pytest.mark.integration
 def test_the_package_imports_no_library() -> None:
     assert modules_after("import hirag_dist").isdisjoint(HEAVY)
 
@@ -84,6 +86,7 @@ main.main()
 
 
 @pytest.mark.parametrize("slow", ["hirag_dist.cli._command_line", "hirag_dist.cli.status"])
+@pytest.mark.integration
 def test_ctrl_c_during_imports(slow: str) -> None:
     command = [sys.executable, "-c", SLOW_IMPORT.format(slow=slow)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

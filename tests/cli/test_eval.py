@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hirag_dist.cli import main
 from hirag_dist.cli._eval_options import EvalOptions, comma_list
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
@@ -39,8 +40,13 @@ def hirag(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("indexed")
-    command = [sys.executable, "-m", "hirag_dist", "index", str(write_corpus(folder)), "--index", str(folder / "index")]
-    subprocess.run([*command, *BUILD], check=True, capture_output=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            sys, "argv", ["hirag-dist", "index", str(write_corpus(folder)), "-i", str(folder / "index"), *BUILD]
+        )
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+    assert not ended.value.code
     return folder / "index"
 
 
@@ -211,6 +217,7 @@ def start(index: Path, questions: Path, folder: Path, url_config: Path) -> subpr
 
 
 @pytest.mark.parametrize(("with_signal", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.integration
 def test_a_run_that_is_ended_on_the_way_goes_on(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -307,6 +307,7 @@ def test_a_spending_limit_stops_it_and_what_was_judged_is_kept(run: Run, serve: 
     assert len(judge.asked) == 6, "nothing was paid twice"
 
 
+@pytest.mark.integration
 def test_a_killed_run_goes_on_where_it_was(run: Run, serve: Any, tmp_path: Path) -> None:
     let_go, reached = threading.Event(), threading.Event()
 

@@ -100,6 +100,7 @@ main.main()
         (["nothing", "--json"], 2, "No such command 'nothing'"),
     ],
 )
+@pytest.mark.integration
 def test_stdout_holds_the_json_object_alone(argv: list[str], code: int, said: str) -> None:
     done = subprocess.run([sys.executable, "-c", NOISE, *argv], capture_output=True, text=True)
     assert done.returncode == code, done.stderr

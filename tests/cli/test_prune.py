@@ -70,7 +70,6 @@ def test_snapshots_and_their_collections_in_lite_go(store: Store, ids: list[str]
     assert run(store)["removed"] == run(store)["collections"] == []
 
 
-@pytest.mark.server
 def test_collections_at_a_server_go_and_others_stay(store: Store, ids: list[str], milvus_uri: str) -> None:
     for own_id in ids:
         open_milvus(open_snapshot(store, own_id), VectorsConfig(uri=milvus_uri)).close()

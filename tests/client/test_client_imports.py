@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = {
     "ray",
     "pymilvus",
@@ -21,6 +23,7 @@ HEAVY = {
 }
 
 
+@pytest.mark.integration
 def test_a_client_brings_nothing_of_the_engine() -> None:
     code = "import hirag_dist.client, json, sys; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -250,6 +250,7 @@ def test_doctor_finds_fault_only_where_a_gpu_was_asked_for() -> None:
     assert (found.state, found.fix) == ("fault", "or set kernels: auto")
 
 
+@pytest.mark.integration
 def test_doctor_leaves_kernels_to_the_workers_that_have_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     config = Config(kernels="gpu", execution=ExecutionConfig(gpu_workers=3))

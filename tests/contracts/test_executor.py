@@ -17,7 +17,6 @@ from ray import cloudpickle
 from hirag_dist.errors import BudgetReached, HiragError, RateLimited, RequestRejected, StageFailed
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
-from hirag_dist.execution.ray.cluster import start
 from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Slice, Task, result_of
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
@@ -55,26 +54,27 @@ def _inline() -> Executor:
 
 
 def _on_ray() -> Executor:
-    if not ray.is_initialized():
-        start(None, 2)
     return RayExecutor(
         lambda lender, holder: SERVICES, lambda: QuotaCoordinator({}), workers=2, in_flight=lambda n_workers: 1
     )
 
 
+ON_RAY = (pytest.mark.integration, pytest.mark.xdist_group("ray"))
 MAKERS: dict[str, Callable[[], Executor]] = {"inline": _inline, "ray": _on_ray}
 
 
-@pytest.fixture(scope="module", params=list(MAKERS))
+@pytest.fixture(
+    scope="module",
+    params=["inline", pytest.param("ray", marks=[pytest.mark.smoke, *ON_RAY])],
+)
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        made = MAKERS[request.param]()
-        yield made
-        made.close()
-        if request.param == "ray":
-            assert ray.is_initialized()  # it was not the executor's
-            ray.shutdown()
+    if request.param == "ray":
+        request.getfixturevalue("ray_cluster")
+    made = MAKERS[request.param]()
+    yield made
+    made.close()
+    if request.param == "ray":
+        assert ray.is_initialized()  # it was not the executor's
 
 
 def make_tasks(store: Store, n: int, *schedule: tuple[int, HiragError]) -> list[Task]:

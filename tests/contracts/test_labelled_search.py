@@ -46,7 +46,12 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 @pytest.fixture(
     scope="module",
-    params=["memory", "milvus-lite", "milvus-lite tenants", pytest.param("milvus tenants", marks=pytest.mark.server)],
+    params=[
+        "memory",
+        "milvus-lite",
+        "milvus-lite tenants",
+        pytest.param("milvus tenants", marks=pytest.mark.integration),
+    ],
 )
 def index(request: pytest.FixtureRequest, snapshot: Snapshot) -> Iterator[VectorIndex]:
     backend, _, tenants = request.param.partition(" ")

@@ -85,7 +85,8 @@ def _milvus(index: str, uri: str | None = None) -> Opener:
     params=[
         "memory",
         *(f"milvus-lite {index}" for index in INDEXES),
-        *(pytest.param(f"milvus {index}", marks=pytest.mark.server) for index in (*INDEXES, "scann")),
+        pytest.param("milvus flat", marks=[pytest.mark.integration, pytest.mark.smoke]),
+        *(pytest.param(f"milvus {index}", marks=pytest.mark.integration) for index in (*INDEXES[1:], "scann")),
     ],
 )
 def opener(request: pytest.FixtureRequest) -> Opener:

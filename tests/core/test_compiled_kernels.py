@@ -40,6 +40,7 @@ print(len(before), sorted(compiled() - before))
 
 
 @pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.integration
 def test_questions_compile_nothing(tmp_path: Path, labelled: bool) -> None:
     """With labels in the index or without, for callers who hold some, and for those who wish for some."""
     documents = corpus(1) if labelled else [(text, []) for text, _ in corpus(1)]

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import numba.core.caching

@@ -13,6 +13,7 @@ from tests.deploy.policies import release_faults
 from tests.deploy.schemas import VERSIONS, faults
 from tests.deploy.switches import everything, values_of
 
+pytestmark = pytest.mark.slow  # tests of test helpers
 Spoil = Callable[[Object], Any]
 
 

@@ -50,10 +50,12 @@ def test_each_switch_by_itself(chart: Chart, tmp_path: Path) -> None:
     check(chart, list(flips()), tmp_path, (VERSIONS[0], VERSIONS[-1]))
 
 
+@pytest.mark.slow
 def test_every_two_settings_together(chart: Chart, tmp_path: Path) -> None:
     check(chart, pairwise(), tmp_path, (VERSIONS[0], VERSIONS[-1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_all_combinations_of(chart: Chart, group: str, tmp_path: Path) -> None:
     check(chart, together(group), tmp_path)
@@ -101,7 +103,9 @@ def by_helm_3(tmp_path_factory: pytest.TempPathFactory) -> Chart:
     return Chart(tmp_path_factory.mktemp("chart3"), "helm3")
 
 
-@pytest.mark.parametrize("choice", [everything(), *pairwise()[::4]], ids=range(len(pairwise()[::4]) + 1))
+@pytest.mark.parametrize(
+    "choice", [everything(), *(pytest.param(choice, marks=pytest.mark.slow) for choice in pairwise()[::4])]
+)
 def test_helm_3_renders_the_same(chart: Chart, by_helm_3: Chart, choice: Choice) -> None:
     version = ("--kube-version", "1.33.0")  # each takes another one for granted
     objects, others = (each.render(values_of(choice), *version) for each in (chart, by_helm_3))

@@ -172,6 +172,7 @@ def killed(folder: Path, n_units: int, n_before_death: int) -> int:
     return subprocess.run([sys.executable, script, folder, str(n_units), str(n_before_death)], check=False).returncode
 
 
+@pytest.mark.integration
 def test_a_run_that_is_killed_at_every_unit_goes_on(tmp_path: Path) -> None:
     """Each run does one unit and is killed in the next: nothing that is done is done again."""
     for _ in range(3):

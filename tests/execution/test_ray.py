@@ -41,7 +41,7 @@ from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
 from hirag_dist.testing.simulator.run import SimulatorThread
 from tests.bare_services import SERVICES
-from tests.ray_nodes import HEALTH, started
+from tests.ray_nodes import started
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
 FILES = ("newton-whiteness-from-colours.md", "jefferson-1803-louisiana.md")
@@ -54,19 +54,6 @@ SMALL = {
 WHERE = pa.schema([pa.field("node", pa.string(), nullable=False), pa.field("pid", pa.int64(), nullable=False)])
 WORDS = pa.schema([pa.field("word", pa.string(), nullable=False)])
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """A head and a second node, one CPU each. Tests that kill a node add one of their own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        made = started(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": HEALTH}))
-        started(lambda: made.add_node(num_cpus=1))
-        ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
-        yield made
-        ray.shutdown()
-        made.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -152,14 +139,14 @@ def places(executor: RayExecutor, store: Store, stage: Report, n: int) -> list[t
     return [(table["node"][0].as_py(), table["pid"][0].as_py()) for table in tables]
 
 
-@pytest.fixture
-def plain(cluster: Cluster) -> Iterator[RayExecutor]:
+@pytest.fixture(scope="module")
+def plain(ray_cluster: Cluster) -> Iterator[RayExecutor]:
     executor = RayExecutor(lambda lender, holder: SERVICES, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 2)
     yield executor
     executor.close()
 
 
-def test_tasks_spread_over_the_nodes(plain: RayExecutor, cluster: Cluster, tmp_path: Path) -> None:
+def test_tasks_spread_over_the_nodes(plain: RayExecutor, ray_cluster: Cluster, tmp_path: Path) -> None:
     meeting = tmp_path / "meeting"
     meeting.mkdir()
     nodes = {node for node, _ in places(plain, Store(str(tmp_path)), Report(meeting=str(meeting)), 12)}
@@ -189,13 +176,15 @@ def test_a_bug_in_a_stage_is_told_in_a_line(plain: RayExecutor, tmp_path: Path) 
         places(plain, Store(str(tmp_path)), Report(broken=True), 3)
 
 
-def test_the_cluster_gives_the_inline_snapshot(cluster: Cluster, corpus: Path, expected: str, tmp_path: Path) -> None:
+def test_the_cluster_gives_the_inline_snapshot(
+    ray_cluster: Cluster, corpus: Path, expected: str, tmp_path: Path
+) -> None:
     config = Config.model_validate(SMALL)
     for workers, in_flight in ((2, 4), (1, 1)):
         make = partial(over_ray, workers=workers, in_flight=lambda _, n=in_flight: n)
         made = build(config, corpus, tmp_path / str(workers), make)
         assert made.manifest.snapshot_id == expected
-        assert build(config, corpus, tmp_path / str(workers), make).stages_run == 0
+        assert build(config, corpus, tmp_path / str(workers), inline).stages_run == 0
 
 
 @dataclass(frozen=True)
@@ -252,21 +241,21 @@ def chat_calls(thread: SimulatorThread) -> int:
     return int(thread.stats()["endpoints"]["/v1/chat/completions"]["calls"])
 
 
-def test_a_killed_worker_and_a_killed_node_change_nothing(cluster: Cluster, corpus: Path, tmp_path: Path) -> None:
+def test_a_killed_worker_and_a_killed_node_change_nothing(ray_cluster: Cluster, corpus: Path, tmp_path: Path) -> None:
     """Also where nothing takes the node's place: the workers that are left do its tasks."""
     thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=400))
     with thread as url:
         config = slow_endpoint(url)
         whole = build(config, corpus, tmp_path / "whole", inline)
         paid = chat_calls(thread)
-        doomed = started(lambda: cluster.add_node(num_cpus=1))
-        cluster.wait_for_nodes()
+        doomed = started(lambda: ray_cluster.add_node(num_cpus=1))
+        ray_cluster.wait_for_nodes()
         killed: list[str] = []
 
         def kill(event: object) -> None:
             if isinstance(event, TaskFinished) and event.label == "extract" and not killed:
                 killed.append(event.label)
-                cluster.remove_node(doomed, allow_graceful=False)
+                ray_cluster.remove_node(doomed, allow_graceful=False)
 
         make = partial(over_ray, workers=3, in_flight=lambda n_workers: 1)
         made = build(config, corpus, tmp_path / "index", make, kill)
@@ -275,7 +264,7 @@ def test_a_killed_worker_and_a_killed_node_change_nothing(cluster: Cluster, corp
         assert paid <= chat_calls(thread) - paid <= paid + 16  # a task's chunks were in flight, no more
 
 
-def test_the_budget_holds_for_all_workers(cluster: Cluster, corpus: Path, tmp_path: Path) -> None:
+def test_the_budget_holds_for_all_workers(ray_cluster: Cluster, corpus: Path, tmp_path: Path) -> None:
     thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=20))
     with thread as url:
         config = slow_endpoint(url)
@@ -296,7 +285,7 @@ def test_the_budget_holds_for_all_workers(cluster: Cluster, corpus: Path, tmp_pa
         assert 0 < chat_calls(thread) - before < before
 
 
-def test_describes_the_cluster(cluster: Cluster) -> None:
+def test_describes_the_cluster(ray_cluster: Cluster) -> None:
     assert "2 nodes, 2 CPUs, 0 GPUs" in describe_cluster(None)
 
 
@@ -347,7 +336,7 @@ class _Hurried:
 
 
 def test_what_the_treasury_warns_of_reaches_the_log_of_the_driver(
-    cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ray_cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     executor = RayExecutor(
         lambda lender, holder: SERVICES,

@@ -46,7 +46,7 @@ from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES
 from tests.indexing.test_layer_clustering import HOW, layer_tables
-from tests.ray_nodes import HEALTH, started
+from tests.ray_nodes import started
 from tests.standin_cupy import standin_gpu
 
 ROOT = Path(__file__).parents[2]
@@ -64,34 +64,20 @@ PLACES = pa.schema([pa.field("node", pa.string(), nullable=False), pa.field("pid
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """A head and a second node, one CPU each, and no GPU."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))  # of the stand-in
-        made = started(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": HEALTH}))
-        started(lambda: made.add_node(num_cpus=1))
-        ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
-        yield made
-        ray.shutdown()
-        made.shutdown()
-
-
 @pytest.fixture
-def gpu_node(cluster: Cluster) -> Iterator[Callable[[], Any]]:
+def gpu_node(ray_cluster: Cluster) -> Iterator[Callable[[], Any]]:
     """Add a node with a GPU, and with a CPU, which must stay unused; gone after the test."""
     added: list[Any] = []
 
     def add() -> Any:
-        added.append(started(lambda: cluster.add_node(num_cpus=1, num_gpus=1)))
-        cluster.wait_for_nodes()
+        added.append(started(lambda: ray_cluster.add_node(num_cpus=1, num_gpus=1)))
+        ray_cluster.wait_for_nodes()
         return added[-1]
 
     yield add
     for node in added:
-        if node in cluster.worker_nodes:
-            cluster.remove_node(node)
+        if node in ray_cluster.worker_nodes:
+            ray_cluster.remove_node(node)
     until(lambda: not ray.cluster_resources().get("GPU"), "node gone")
 
 
@@ -207,7 +193,7 @@ def free_gpus() -> float:
 
 
 def test_kernels_compute_where_the_gpu_is_and_models_are_called_elsewhere(
-    cluster: Cluster, gpu_node: Callable[[], Any], expected: str, tmp_path: Path
+    ray_cluster: Cluster, gpu_node: Callable[[], Any], expected: str, tmp_path: Path
 ) -> None:
     gpu_node()
     watch = Watch(tmp_path)
@@ -234,7 +220,7 @@ def test_kernels_compute_where_the_gpu_is_and_models_are_called_elsewhere(
     assert {"ask", "embed"} <= watch.calls("model")
 
 
-def test_nothing_to_compute_asks_for_no_gpu(cluster: Cluster, expected: str, tmp_path: Path) -> None:
+def test_nothing_to_compute_asks_for_no_gpu(ray_cluster: Cluster, expected: str, tmp_path: Path) -> None:
     store = Store(str(tmp_path / "index"))
     with standin_gpu():
         executor = InlineExecutor(lambda: make_services(CONFIG, store, False, QuotaCoordinator({}), ""))
@@ -274,7 +260,7 @@ def when_said() -> Iterator[Callable[..., WhenSaid]]:
 
 
 def test_a_build_waits_for_a_gpu_says_so_and_goes_on_when_one_comes(
-    cluster: Cluster,
+    ray_cluster: Cluster,
     gpu_node: Callable[[], Any],
     expected: str,
     when_said: Callable[..., WhenSaid],
@@ -297,7 +283,7 @@ def test_a_build_waits_for_a_gpu_says_so_and_goes_on_when_one_comes(
 
 
 def test_a_node_killed_while_it_computes_is_waited_for_anew(
-    cluster: Cluster,
+    ray_cluster: Cluster,
     gpu_node: Callable[[], Any],
     expected: str,
     when_said: Callable[..., WhenSaid],
@@ -309,7 +295,7 @@ def test_a_node_killed_while_it_computes_is_waited_for_anew(
 
     def kill() -> None:
         until((tmp_path / "stuck").exists, "kernel under way")
-        cluster.remove_node(doomed, allow_graceful=False)
+        ray_cluster.remove_node(doomed, allow_graceful=False)
 
     def replace_it() -> None:
         if (tmp_path / "stuck").exists():  # else the first worker is only slow to start
@@ -327,7 +313,7 @@ def test_a_node_killed_while_it_computes_is_waited_for_anew(
 
 
 def test_shards_of_a_large_layer_are_held_where_the_gpu_is(
-    cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
+    ray_cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
 ) -> None:
     gpu_node()
     how = replace(HOW, kernels="gpu")
@@ -388,7 +374,7 @@ def places(executor: RayExecutor, folder: Path, stage: Place, n: int) -> set[str
 
 
 def test_no_more_gpus_are_taken_than_there_are_tasks(
-    cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
+    ray_cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
 ) -> None:
     gpu_node()
     gpu_node()
@@ -410,7 +396,7 @@ def test_no_more_gpus_are_taken_than_there_are_tasks(
         executor.close()
 
 
-def test_without_workers_for_them_kernels_are_for_all(cluster: Cluster, tmp_path: Path) -> None:
+def test_without_workers_for_them_kernels_are_for_all(ray_cluster: Cluster, tmp_path: Path) -> None:
     """A cluster of one kind: every worker must have the named kernels."""
     services = SERVICES
     executor = RayExecutor(lambda lender, holder: services, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 1)
@@ -422,7 +408,7 @@ def test_without_workers_for_them_kernels_are_for_all(cluster: Cluster, tmp_path
 
 
 def test_where_the_index_keeps_the_kernels_of_the_cpu_nodes_with_gpus_do_all_work(
-    cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
+    ray_cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
 ) -> None:
     gpu_node()
     config = Config.model_validate({"execution": {"executor": "ray", "gpu_workers": 1}})
@@ -437,7 +423,7 @@ def test_where_the_index_keeps_the_kernels_of_the_cpu_nodes_with_gpus_do_all_wor
 
 
 def test_a_worker_that_cannot_use_its_gpu_says_what_it_lacks(
-    cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
+    ray_cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
 ) -> None:
     gpu_node()
     store = Store(str(tmp_path))

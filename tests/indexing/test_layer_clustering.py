@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import ray
 from ray import cloudpickle
+from ray.cluster_utils import Cluster
 
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
@@ -24,7 +24,6 @@ from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
-from hirag_dist.execution.ray.cluster import start
 from hirag_dist.execution.runner import Run
 from hirag_dist.execution.stage import no_other_workers
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, LayerClusters, cluster_layer
@@ -36,6 +35,7 @@ from hirag_dist.schemas import ENTITIES
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix
+from tests.ray_nodes import started
 
 N_ROWS, DIM = 1300, 24
 SETTINGS = ClusterSettings(
@@ -83,15 +83,6 @@ def on_ray(workers: int, kernels: CpuKernels) -> Executor:
         workers=workers,
         in_flight=lambda n_workers: 1,
     )
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        start(None, 4)
-        yield
-        ray.shutdown()
 
 
 def layer_tables() -> tuple[pa.Table, pa.Table]:
@@ -225,16 +216,24 @@ def test_many_tasks_in_this_process_give_what_one_task_gives(
     check_same(Bench(tmp_path).clustered(inline()), expected)
 
 
+@pytest.fixture
+def four_cpus(ray_cluster: Cluster) -> Iterator[None]:
+    added = started(lambda: ray_cluster.add_node(num_cpus=2))
+    ray_cluster.wait_for_nodes()
+    yield
+    ray_cluster.remove_node(added)
+
+
 @pytest.mark.parametrize("workers", [1, 4])  # two: below, and one of them dies
 def test_workers_give_what_one_task_gives_whatever_their_number(
-    machine: None, workers: int, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+    four_cpus: None, workers: int, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
 ) -> None:
     check_same(Bench(tmp_path).clustered(on_ray(workers, CpuKernels())), expected)
 
 
 @pytest.mark.parametrize("kernel", ["moments", "statistics"])
 def test_a_worker_that_dies_in_a_round_changes_nothing(
-    machine: None, kernel: str, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+    ray_cluster: Cluster, kernel: str, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
 ) -> None:
     trace = tmp_path / "trace"
     found = Bench(tmp_path / "index").clustered(on_ray(2, Mortal(kernel, str(trace))))
@@ -243,7 +242,7 @@ def test_a_worker_that_dies_in_a_round_changes_nothing(
 
 
 def test_a_step_that_kills_every_worker_fails_the_stage_and_another_run_goes_on(
-    machine: None, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
+    ray_cluster: Cluster, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
 ) -> None:
     bench = Bench(tmp_path / "index")
     with pytest.raises(StageFailed, match="5 workers died over the same"):

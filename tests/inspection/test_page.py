@@ -111,6 +111,7 @@ def test_ten_thousand_entities_stay_small_and_quick(make_index: Callable[[int], 
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+@pytest.mark.browser
 def test_a_browser_runs_it_without_a_complaint(
     make_tables: Callable[[Mapping[str, str]], Tables], nasty: dict[str, str], tmp_path: Path
 ) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from hirag_dist.readers import Document, ReadOptions, Unreadable, find_inputs, read_source
+from tests.shared_data import SHARED_DATA, needs_shared
 
-SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "data" / "documents"
+SAMPLES = SHARED_DATA / "documents"
 
-pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the sample documents are not here")
+pytestmark = needs_shared("documents")
 
 SCROOGE = "Scrooge visited Marley’s grave in London — “Humbug!” he said; it cost £5.\n"
 

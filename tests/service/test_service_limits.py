@@ -148,6 +148,7 @@ def test_processes_share(path: Path, clock: Clock) -> None:
         assert [ask(first, web), ask(second, web)] == ["", "rate 1"]
 
 
+@pytest.mark.integration
 def test_calls_of_a_process_that_died_are_forgotten_when_its_place_is_taken(path: Path, clock: Clock) -> None:
     web = Caller("web", max_concurrent=1)
     code = """
@@ -228,6 +229,7 @@ def busy(path: Path, process: int, n: int, quota: int, *more: str) -> subprocess
     return started
 
 
+@pytest.mark.integration
 def test_processes_at_the_same_time_let_in_no_more_than_the_quota(tmp_path: Path) -> None:
     path = tmp_path / "limits"
     prepare(path)
@@ -241,6 +243,7 @@ def test_processes_at_the_same_time_let_in_no_more_than_the_quota(tmp_path: Path
     assert all(admitted)
 
 
+@pytest.mark.integration
 def test_a_process_killed_at_work_leaves_whole_records(tmp_path: Path) -> None:
     path = tmp_path / "limits"
     prepare(path)
@@ -268,6 +271,7 @@ def test_a_process_killed_at_work_leaves_whole_records(tmp_path: Path) -> None:
     assert 0 <= n_left <= rounds  # each kill may have hit between counting and telling, and no count is lost
 
 
+@pytest.mark.integration
 def test_a_process_that_is_stopped_in_a_lock_stops_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "limits"
     prepare(path)
@@ -293,6 +297,7 @@ sys.stdin.read()
     limits.close()
 
 
+@pytest.mark.integration
 def test_one_record_that_is_stuck_does_not_slow_the_others(
     path: Path, limits: SharedQuotas, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -47,6 +47,7 @@ async def test_cancelled_it_does_not_wait_and_discards_what_comes_too_late() -> 
     assert found == ["engine"]
 
 
+@pytest.mark.integration
 def test_a_process_ends_while_something_is_opened() -> None:
     code = """
 import asyncio, threading

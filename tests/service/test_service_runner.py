@@ -99,13 +99,26 @@ async def test_a_second_cancellation_does_not_go_ahead_of_the_work() -> None:
 
 
 async def test_cancelled_at_once(runner: EngineRunner) -> None:
-    async def nothing() -> None:
-        """Be run, or not."""
+    """The caller learns of it, what was begun is ended, and the runner takes the next call."""
+    states: list[str] = []
 
-    task = asyncio.create_task(runner.run(nothing()))
+    async def work() -> None:
+        states.append("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            states.append("ended")
+
+    async def answer() -> int:
+        return 7
+
+    task = asyncio.create_task(runner.run(work()))
     await asyncio.sleep(0)
     task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 30)
+    assert states in ([], ["begun", "ended"])
+    assert await asyncio.wait_for(runner.run(answer()), 30) == 7
 
 
 async def test_a_stream_does_not_wait_for_its_reader(runner: EngineRunner) -> None:

@@ -18,6 +18,7 @@ from hirag_dist.errors import BackendUnavailable, ConfigError, HiragError, Servi
 from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
 
 # What each worker has: its work, a way to report, how often it was started before, and the supervisor's process.
+pytestmark = pytest.mark.integration  # its workers are processes
 PREAMBLE = """
 import json, os, pathlib, signal, sys, time
 work = sys.stdin.buffer.read(4).decode()

@@ -266,6 +266,7 @@ with admission.counted():
 """
 
 
+@pytest.mark.integration
 def test_processes_are_added_up(tmp_path: Path) -> None:
     workers = WorkerMetrics(tmp_path, 2)
     processes = []
@@ -316,6 +317,7 @@ async def test_metrics_of_a_running_service(
     assert found["hirag_service_certificate_expiry_timestamp_seconds{}"] > datetime.now(UTC).timestamp()
 
 
+@pytest.mark.integration
 def test_one_process_in_an_environment_for_several(tmp_path: Path) -> None:
     code = """
 from hirag_dist.service.access_log import RequestRecord

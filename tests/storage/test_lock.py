@@ -122,6 +122,7 @@ class TestHolding:
 
 
 class TestBusy:
+    @pytest.mark.integration
     def test_a_live_process_is_respected_and_a_killed_one_is_not(self, store: Store) -> None:
         with start_holder(store) as process:
             said = f"process {process.pid} on {socket.gethostname()} since .*, last heard of [0-9]+ s ago; wait for it"
@@ -133,6 +134,7 @@ class TestBusy:
             with BuildLock(store):
                 assert store.read_json("run.lock")["pid"] == os.getpid()
 
+    @pytest.mark.integration
     def test_a_dead_process_of_this_machine_is_not_waited_for(self, store: Store) -> None:
         store.write_json("run.lock", holder(host=socket.gethostname(), pid=dead_pid()))
         with BuildLock(store):
@@ -241,6 +243,7 @@ class TestTakenOver:
             flaky.down = False
             lock.check()
 
+    @pytest.mark.integration
     def test_a_builder_that_was_stopped_and_wakes_publishes_nothing(self, store: Store) -> None:
         with start_holder(store) as process:
             assert tell(process, "one") == "published"

@@ -57,6 +57,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(store: Sto
     assert os.listdir(store.root) == ["current"]
 
 
+@pytest.mark.integration
 def test_a_process_killed_before_the_rename_leaves_the_old_file(store: Store) -> None:
     store.write_bytes("snapshots/a/t.parquet", b"old")
     script = (
@@ -180,6 +181,7 @@ for act in ("write_bytes", "append"):
 """
 
 
+@pytest.mark.integration
 def test_a_folder_that_may_not_be_written_to_is_said_in_plain_words(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     folder.mkdir()
@@ -288,6 +290,7 @@ def test_a_file_is_held_by_one_until_it_lets_go(store: Store) -> None:
     fresh.release()
 
 
+@pytest.mark.integration
 def test_a_held_file_is_let_go_when_its_process_is_killed(store: Store) -> None:
     code = (
         "import sys; from hirag_dist.storage.store import Store; held = Store(sys.argv[1]).hold('log', create=True);"

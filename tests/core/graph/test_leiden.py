@@ -114,6 +114,7 @@ print(hashlib.sha256(leiden(csr(graph), whole(graph), 1.0, 9).tobytes()).hexdige
 """
 
 
+@pytest.mark.integration
 def test_another_process_with_another_hash_seed_gives_the_same() -> None:
     graph = weighted(3, 400)
     labels = leiden(csr(graph), whole(graph), 1.0, 9)

@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from hirag_dist.core.prompts.reply_parsing import (
 )
 from hirag_dist.core.prompts.templates import FORMATS, SCHEMAS
 from hirag_dist.types import ChatReply
+from tests.shared_data import SHARED_DATA, needs_shared
 
 SCROOGE = EntityRecord("Scrooge", "person", "A miser.")
 BOB = EntityRecord("Bob Cratchit", "person", "His clerk.")
@@ -48,14 +48,7 @@ AS_JSON: dict[str, Any] = {
     ],
 }
 ECHO = "quotes the form back"
-SAMPLES = next(
-    (
-        found
-        for above in Path(__file__).resolve().parents
-        if (found := above / "shared" / "data" / "malformed_llm_outputs").is_dir()
-    ),
-    Path("malformed_llm_outputs"),
-)
+SAMPLES = SHARED_DATA / "malformed_llm_outputs"
 
 
 def extraction(text: str) -> ExtractionReply:
@@ -354,7 +347,7 @@ REASONS = {
 }
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the recorded replies are not here")
+@needs_shared("malformed_llm_outputs")
 def test_recorded_malformed_replies_parse_or_are_refused_and_code_gives_nothing() -> None:
     rows = [json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
     refused = {}
@@ -378,7 +371,7 @@ def test_recorded_malformed_replies_parse_or_are_refused_and_code_gives_nothing(
     assert {at for at, row in enumerate(rows) if at not in refused} - formed == {15, 17, 21, 25, 64, 74, 80}
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the recorded replies are not here")
+@needs_shared("malformed_llm_outputs")
 def test_recorded_replies_are_in_the_language_of_their_chunks() -> None:
     chunks = [json.loads(line) for line in (SAMPLES / "chunks.jsonl").read_text(encoding="utf-8").splitlines()]
     texts = {chunk["chunk_id"]: chunk["text"] for chunk in chunks}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +15,9 @@ from hirag_dist.evaluation.metrics.exact_match_f1 import (
     score_answer,
     unicode_normalised,
 )
+from tests.shared_data import SHARED_DATA, needs_shared
 
-SHARED = Path(os.environ.get("HIRAG_SHARED_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
-DATA = SHARED / "mhqa_hotpotqa50_answers"
+DATA = SHARED_DATA / "mhqa_hotpotqa50_answers"
 
 
 def f1(answer: str, *gold: str, by: str = "hotpotqa") -> float:
@@ -127,7 +125,7 @@ def test_refusals_in_other_words() -> None:
     assert is_refusal("keine angabe!", ("Keine Angabe",))
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the recorded answers are not on this machine")
+@needs_shared("mhqa_hotpotqa50_answers")
 def test_recorded_scores_are_reproduced_to_the_last_bit() -> None:
     lines = (DATA / "answers.jsonl").read_text(encoding="utf-8").strip().split("\n")
     rows: list[dict[str, Any]] = [json.loads(line) for line in lines]

@@ -210,7 +210,7 @@ def test_a_batch_that_is_out_needs_its_endpoint(make_bench: Callable[..., Bench]
     assert open_batches(store) == [out]
 
 
-def test_on_ray(make_bench: Callable[..., Bench]) -> None:
+def test_on_ray(ray_cluster: object, make_bench: Callable[..., Bench]) -> None:
     small = {"max_layers": 0}
     bench = make_bench()
     batched, _ = bench.batched("batched", execution={"executor": "ray", "workers": 2}, limits=(10.0, None), **small)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
-
-DATA = Path(os.environ.get("HIRAG_SHARED_DATA", Path(__file__).parents[4] / "shared" / "data"))
+from tests.shared_data import SHARED_DATA, needs_shared
 
 # documents, chunks, entities, relations, as their README files count them
 RECORDED = {
@@ -38,16 +36,16 @@ REPORTED = {
     "nano_index_web3": (14, 14, 0, 0),
 }
 
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the recorded indexes are not here")
+pytestmark = needs_shared("graphrag_recorded")
 
 
 def read(name: str) -> ImportedGraph:
-    return read_working_folder(str(DATA / name), lambda text: len(text) // 4)
+    return read_working_folder(str(SHARED_DATA / name), lambda text: len(text) // 4)
 
 
 def names_of(name: str, kind: str) -> tuple[list[str], list[tuple[str, str]]]:
     """Entity names and ends of relations, read the plain way."""
-    folder = DATA / name
+    folder = SHARED_DATA / name
     rows: list[list[dict[str, Any]]]
     if kind == "jsonl":
         files = ("entities.jsonl", "relations.jsonl")
@@ -117,8 +115,8 @@ def test_hirags_summary_entities_have_no_chunk() -> None:
 
 def test_a_corpus_that_is_put_beside_the_mix_graph_gives_its_chunks_their_texts(tmp_path: Path) -> None:
     for name in ("documents", "chunks", "entities", "relations"):
-        (tmp_path / f"{name}.jsonl").symlink_to(DATA / "qfs_mix_recorded_graph" / f"{name}.jsonl")
-    (tmp_path / "corpus.jsonl").symlink_to(DATA / "qfs_mix" / "corpus.jsonl")
+        (tmp_path / f"{name}.jsonl").symlink_to(SHARED_DATA / "qfs_mix_recorded_graph" / f"{name}.jsonl")
+    (tmp_path / "corpus.jsonl").symlink_to(SHARED_DATA / "qfs_mix" / "corpus.jsonl")
     graph = read_working_folder(str(tmp_path), len)
     assert all(graph.chunks["text"].to_pylist())
     assert all(graph.documents["text"].to_pylist())
@@ -128,7 +126,7 @@ def test_a_corpus_that_is_put_beside_the_mix_graph_gives_its_chunks_their_texts(
 @pytest.mark.parametrize("name", REPORTED)
 def test_communities_reports_and_claims_are_kept(name: str) -> None:
     n_communities, n_reports, n_claims, n_empty = REPORTED[name]
-    graph = read_working_folder(str(DATA / name), lambda text: len(text) // 4, communities=True)
+    graph = read_working_folder(str(SHARED_DATA / name), lambda text: len(text) // 4, communities=True)
     assert graph.communities is not None
     assert graph.reports is not None
     assert (graph.communities.num_rows, graph.reports.num_rows) == (n_communities, n_reports)
@@ -149,7 +147,7 @@ def test_communities_reports_and_claims_are_kept(name: str) -> None:
 
 def test_a_sub_community_is_inside_the_one_above() -> None:
     for name in REPORTED:
-        graph = read_working_folder(str(DATA / name), len, communities=True)
+        graph = read_working_folder(str(SHARED_DATA / name), len, communities=True)
         assert graph.communities is not None
         members = {row["community_id"]: set(row["entity_ids"]) for row in graph.communities.to_pylist()}
         for row in graph.communities.to_pylist():

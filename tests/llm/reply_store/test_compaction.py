@@ -177,6 +177,7 @@ class TestLivingWriters:
         assert compact(store, sizes=TINY, clock=lambda: time.time() + 61).logs == 2
         assert everything(store, range(2)) == [0, 1]
 
+    @pytest.mark.integration
     def test_a_killed_writers_log_is_taken_at_once(self, store: Store) -> None:
         writer = """
 import asyncio, os, signal, sys

@@ -395,6 +395,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.integration
 async def test_what_was_acknowledged_survives_kills_at_any_moment(store: Store) -> None:
     """Among the moments are those in which a log is being sealed: every fifth group ends one."""
     chance = random.Random(11)
@@ -432,6 +433,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.integration
 async def test_two_hundred_thousand_keys_take_a_few_bytes_each(store: Store) -> None:
     writer = Ledger(store, log_records=50_000)
     for first in range(0, 200_000, 10_000):
@@ -454,6 +456,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.integration
 async def test_on_a_full_disk_what_was_acknowledged_stays(small_disk: Path) -> None:
     store = Store(str(small_disk))
     ledger = Ledger(store, log_records=300)

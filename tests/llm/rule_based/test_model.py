@@ -36,6 +36,7 @@ def everything() -> str:
     return hashlib.sha256(replies.encode()).hexdigest()
 
 
+@pytest.mark.integration
 def test_the_same_in_every_process() -> None:
     program = f"import runpy; print(runpy.run_path({__file__!r})['everything']())"
     digests = set()

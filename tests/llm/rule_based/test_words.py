@@ -1,21 +1,10 @@
-"""Single words: their classes, plain forms and stems."""
+"""Single words: their plain forms and stems."""
 
 from __future__ import annotations
 
 import pytest
 
-from hirag_dist.llm.rule_based.language import (
-    NOUN,
-    STOP,
-    VERB,
-    content_words,
-    is_common,
-    is_everyday,
-    is_unspaced,
-    singular,
-    stem,
-    word_class,
-)
+from hirag_dist.llm.rule_based.language import content_words, is_unspaced, singular, stem
 
 
 @pytest.mark.parametrize(
@@ -34,28 +23,6 @@ from hirag_dist.llm.rule_based.language import (
 )
 def test_singular(plural: str, expected: str) -> None:
     assert singular(plural) == expected
-
-
-@pytest.mark.parametrize("word", ["the", "however", "quickly", "they'll", "und", "который", "beneath", "2020"])
-def test_words_that_end_a_phrase(word: str) -> None:
-    assert word_class(word) == STOP
-
-
-@pytest.mark.parametrize("word", ["contains", "provided", "using", "became", "analyze"])
-def test_verbs(word: str) -> None:
-    assert word_class(word) == VERB
-
-
-@pytest.mark.parametrize("word", ["hive", "network", "training", "library", "butterfly", "hospital", "forest"])
-def test_nouns(word: str) -> None:
-    assert word_class(word) == NOUN
-
-
-def test_everyday_words_are_no_terms_alone() -> None:
-    assert is_common("year")
-    assert not is_common("song")
-    assert is_everyday("songs")
-    assert not is_everyday("plague")
 
 
 def test_stems_join_the_forms_of_a_word() -> None:

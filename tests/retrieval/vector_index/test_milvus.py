@@ -128,6 +128,7 @@ def owner(snapshot: Snapshot) -> Iterator[subprocess.Popen[str]]:
     process.communicate(timeout=120)
 
 
+@pytest.mark.integration
 def test_one_process_owns_the_file(snapshot: Snapshot, owner: subprocess.Popen[str]) -> None:
     with pytest.raises(BackendUnavailable, match=r"another process owns the Milvus Lite file.*query --server"):
         open_milvus_lite(snapshot, VectorsConfig())
@@ -384,7 +385,6 @@ open_milvus(open_snapshot(Store(sys.argv[1]), sys.argv[2]), VectorsConfig(uri=sy
 """
 
 
-@pytest.mark.server
 def test_processes_fill_a_servers_collection_once(snapshot: Snapshot, milvus_uri: str) -> None:
     command = [sys.executable, "-c", FILLER, snapshot.store.root, snapshot.manifest.snapshot_id, milvus_uri]
     processes = [
@@ -400,7 +400,6 @@ def test_processes_fill_a_servers_collection_once(snapshot: Snapshot, milvus_uri
     held.close()
 
 
-@pytest.mark.server
 def test_the_alias_follows_what_is_current(snapshot: Snapshot, tmp_path: Path, milvus_uri: str) -> None:
     alias = f"people_{uuid.uuid4().hex[:8]}"
     config = Config.model_validate({"vectors": {"backend": "milvus", "uri": milvus_uri, "alias": alias}})

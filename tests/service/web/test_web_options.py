@@ -70,6 +70,7 @@ def test_a_name_that_a_certificate_is_accepted_under() -> None:
     assert expected_name(()) is None
 
 
+@pytest.mark.integration
 def test_the_process_of_the_page_brings_nothing_of_the_engine() -> None:
     modules = "hirag_dist.composition.serving_process, hirag_dist.service.web.run"
     code = f"import {modules}, json, sys; print(json.dumps(sorted(sys.modules)))"

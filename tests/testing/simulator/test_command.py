@@ -21,6 +21,7 @@ from hirag_dist.cli.simulate import register
 COMMAND = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", "127.0.0.1:0"]
 
 
+@pytest.mark.integration
 def test_its_options_reach_the_endpoint(tmp_path: Path) -> None:
     log = tmp_path / "calls.jsonl"
     options = ["--fail-rate", "1", "--max-faults-per-request", "1", "--no-limit-headers", "--rpm", "100", "--dim", "8"]

@@ -1,0 +1,87 @@
+"""The strata of the tests: which marker a test has, and the guard that keeps processes out of unit tests.
+
+A test without a marker is a unit test: it starts no process. A folder or a fixture decides the marker of all tests that
+are in it or take it; any other test that starts a process is marked where it is written. `make test` runs the unit
+tests and those marked `smoke`, one of each real part; `make test-all` runs everything but `slow` and `gpu`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+MARKERS = ("integration", "deploy", "browser", "research", "slow", "gpu")
+FOLDERS = {"deploy": "deploy", "e2e": "integration", "examples": "integration", "benchmarks": "research"}
+FIXTURES = {
+    "milvus_uri": "integration",
+    "ray_cluster": "integration",
+    "forked": "integration",
+    "browser": "browser",
+}
+RAY = "ray"
+GROUPS = {"ray_cluster": RAY, "milvus_uri": "milvus"}  # fixture: tests that share it run in one process of xdist
+LONGEST = (
+    "ray",
+    "e2e/test_commands.py",
+    "milvus",
+    "e2e",
+    "deploy",
+    "indexing",
+    "contracts",
+    "llm",
+    "cli",
+    "test_leaks.py",
+)
+STARTS = frozenset(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"))
+QUERIES = ("lscpu", "uname", "git")  # what libraries ask of the machine, and a checker of its repository
+ADVICE = "a unit test starts a process: {what}. Mark it `integration` (or deploy, browser, research), or do without one"
+
+_guard = {"on": False}
+
+
+def mark(item: pytest.Item) -> None:
+    """Add the markers that follow from a test's folder and fixtures."""
+    folder = item.nodeid.removeprefix("tests/").partition("/")[0]
+    fixtures = getattr(item, "fixturenames", ())
+    for name in {FOLDERS.get(folder), *map(FIXTURES.get, fixtures)} - {None}:
+        item.add_marker(str(name))
+
+
+def group(item: pytest.Item) -> str:
+    """Return the group whose tests run in one process of xdist: those of a shared server, else those of a file."""
+    own = item.get_closest_marker("xdist_group")
+    shared = [GROUPS[name] for name in getattr(item, "fixturenames", ()) if name in GROUPS]
+    return own.args[0] if own else min(shared, default=item.nodeid.partition("::")[0].removeprefix("tests/"))
+
+
+def place(item: pytest.Item) -> int:
+    """Return the place of a test's group: a group that begins when the others have ended keeps everybody waiting."""
+    name = group(item)
+    return next((at for at, start in enumerate(LONGEST) if name.startswith(start)), len(LONGEST))
+
+
+def is_unit(item: pytest.Item) -> bool:
+    """Return whether a test has no marker of another stratum."""
+    return not any(item.get_closest_marker(name) for name in MARKERS)
+
+
+@contextmanager
+def guarded(item: pytest.Item) -> Iterator[None]:
+    """Fail the test where it starts a process while the block lasts, if it is a unit test."""
+    _guard["on"] = is_unit(item)
+    try:
+        yield
+    finally:
+        _guard["on"] = False
+
+
+def _refuse(event: str, args: tuple[Any, ...]) -> None:
+    if event in STARTS and _guard["on"] and args[:1] not in {(name,) for name in QUERIES}:
+        pytest.fail(ADVICE.format(what=f"{event} {args[1:2] or ''}"[:150]))
+
+
+sys.addaudithook(_refuse)  # a hook stays for the life of the process
