@@ -49,7 +49,7 @@ class CpuKernels:
         return gaussian_mixture.expectation_maximisation(np, rows, n_components, seed, covariance)
 
     def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:
-        """Return what the next maximisation needs to know of one shard of rows."""
+        """Return the sufficient statistics of one shard of rows for the next M step."""
         return gaussian_mixture.shard_statistics(np, rows, fitted)
 
     def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:

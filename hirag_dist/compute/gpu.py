@@ -35,7 +35,7 @@ from hirag_dist.types import (
 _BFS_SHARE = 0.25  # of the memory that is free, for a block of sources
 _BFS_PAIR_BYTES = 48  # a source and a node: its distance, and its place in the widest frontier
 _BLOCK_ELEMENTS = 1 << 25  # responsibilities of a block: 128 MiB, a few times over
-_MOST_BLOCK_ROWS = 1 << 15
+_MAX_BLOCK_ROWS = 1 << 15
 _LEIDEN_LEVELS = 100  # at most; it ends by itself long before
 
 
@@ -59,7 +59,7 @@ def has_cugraph() -> bool:
 
 
 class _OnCupy:
-    """What needs nothing but CuPy.
+    """Kernels that need CuPy alone.
 
     The first GPU that the process sees is used; `CUDA_VISIBLE_DEVICES` chooses another. Rows reach the card block by
     block, except those that a mixture is fitted to (4 bytes a number), and sources of paths as many at a time as there
@@ -103,7 +103,7 @@ class _OnCupy:
             )
 
     def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:
-        """Return what the next maximisation needs to know of one shard of rows."""
+        """Return the sufficient statistics of one shard of rows for the next M step."""
         with _on_device():
             return gaussian_mixture.shard_statistics(cupy, rows, fitted, block_rows(fitted.n_components))
 
@@ -171,7 +171,7 @@ def block_rows(n_components: int) -> int:
     >>> block_rows(16), block_rows(4096)
     (32768, 8192)
     """
-    return int(np.clip(_BLOCK_ELEMENTS // n_components, gaussian_mixture.BLOCK_ROWS, _MOST_BLOCK_ROWS))
+    return int(np.clip(_BLOCK_ELEMENTS // n_components, gaussian_mixture.BLOCK_ROWS, _MAX_BLOCK_ROWS))
 
 
 def cugraph_partition(resolution: float, seed: int) -> Partition:
@@ -204,7 +204,7 @@ def cugraph_partition(resolution: float, seed: int) -> Partition:
 
 
 def _free_bytes() -> int:
-    """Memory of the card that can still be had: what nobody holds, and what CuPy's pool keeps for later."""
+    """Return the free bytes of the device, with those that CuPy's memory pool has cached."""
     free, _ = cupy.cuda.runtime.memGetInfo()
     return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 

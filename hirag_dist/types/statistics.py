@@ -15,7 +15,7 @@ class Interval:
 
     @property
     def beyond_zero(self) -> bool:
-        """Whether zero lies outside the interval."""
+        """True if zero lies outside the interval."""
         return self.low > 0 or self.high < 0
 
 
