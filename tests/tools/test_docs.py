@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import re
+import textwrap
 from pathlib import Path
 from typing import Literal
 
 import pytest
+import yaml
 from pydantic import BaseModel, Field
 
+import hirag_dist
 from tools.docs import configuration, links, proto_reference
 from tools.docs.__main__ import PAGES
 from tools.docs.markdown import table
@@ -64,3 +70,39 @@ def test_a_row_of_the_configuration_has_type_bounds_default_and_meaning() -> Non
 
 def test_a_table_without_rows_is_empty() -> None:
     assert table(("a",), []) == ""
+
+
+def _blocks(language: str) -> list[tuple[str, str]]:
+    found = []
+    for page in [*sorted(links.DOCS.rglob("*.md")), links.ROOT / "README.md"]:
+        if page.name == "python-api.md" and page.parent.name == "reference":
+            continue  # signatures, not code
+        for block in re.findall(
+            rf"^( *)```{language}\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        ):
+            found.append((page.name, textwrap.dedent(block[1])))
+    return found
+
+
+@pytest.mark.parametrize(("page", "code"), _blocks("python"))
+def test_python_of_the_pages_parses_and_its_imports_exist(page: str, code: str) -> None:
+    tree = compile(code, page, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            module = importlib.import_module(node.module)
+            assert all(hasattr(module, alias.name) for alias in node.names)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "hirag":
+            assert node.attr in hirag_dist.__all__
+
+
+@pytest.mark.parametrize(("page", "text"), _blocks("yaml"))
+def test_configurations_of_the_pages_are_valid(page: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = yaml.safe_load(text)
+    if not set(values) <= set(hirag_dist.Config.model_fields):
+        return  # a callers file or values of the chart
+    for name in re.findall(r"\$\{(\w+)\}", text):
+        monkeypatch.setenv(name, "x")
+    endpoints = values.get("llm", {}).get("endpoints")
+    roles = values.get("llm", {}).get("roles", {})
+    assert endpoints is None or set(roles.values()) <= {*endpoints, "builtin", "builtin-embedder"}, page
+    hirag_dist.Config.model_validate(values)

@@ -86,12 +86,16 @@ def _type(kind: Any) -> str:
 def _bounds(field: FieldInfo) -> str:
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<", "min_length": "length ≥", "max_length": "length ≤"}
     found = [
-        f"{sign} {getattr(item, attribute):,}"
+        f"{sign} {_number(getattr(item, attribute))}"
         for item in field.metadata
         for attribute, sign in signs.items()
         if getattr(item, attribute, None) is not None
     ]
     return f" ({', '.join(found)})" if found else ""
+
+
+def _number(bound: float) -> str:
+    return "2⁶³" if bound == 1 << 63 else f"{bound:,}"
 
 
 def _default(field: FieldInfo) -> str:
