@@ -48,10 +48,9 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.ids import chunk_id
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.execution.runner import Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.schemas import CHUNKS
-from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 
 SAMPLES = Path(str(resources.files("hirag_dist.samples"))) / "corpus"
@@ -264,14 +263,16 @@ def extraction(where: str, config: Config, n_chunks: int, url: str, watch: Watch
         models=("sim",),
     )
     try:
-        run = Run(store, executor, (), 0.0)
-        run.stage(stage, "extract", chunks=put(run, chunks(config, 4, "first ")))
-        run.stage(stage, "extract", chunks=put(run, chunks(config, 16 * (config.execution.workers or 1), "second ")))
-        given = put(run, chunks(config, n_chunks, ""))
+        runner = StageRunner(store, executor, (), 0.0)
+        runner.run(stage, "extract", chunks=put(runner, chunks(config, 4, "first ")))
+        runner.run(
+            stage, "extract", chunks=put(runner, chunks(config, 16 * (config.execution.workers or 1), "second "))
+        )
+        given = put(runner, chunks(config, n_chunks, ""))
         before = stats(url)
         with watch:
             cpu_s, begun = time.process_time(), time.perf_counter()
-            found = run.stage(stage, "extract", chunks=given)
+            found = runner.run(stage, "extract", chunks=given)
             wall_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu_s
     finally:
         executor.close()
@@ -279,9 +280,9 @@ def extraction(where: str, config: Config, n_chunks: int, url: str, watch: Watch
     return before, Done(wall_s, cpu_s, chunk_id(result, 0, 0), n_chunks)
 
 
-def put(run: Run, table: pa.Table) -> Dataset:
+def put(runner: StageRunner, table: pa.Table) -> Dataset:
     """Store chunks."""
-    return run.put("chunks", table, table_digest(table))
+    return runner.datasets.put("chunks", table)
 
 
 def chunks(config: Config, count: int, prefix: str) -> pa.Table:

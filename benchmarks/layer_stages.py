@@ -36,7 +36,7 @@ from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
-from hirag_dist.execution.runner import Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions as How
 from hirag_dist.indexing.layer_clustering import cluster_layer
@@ -171,13 +171,13 @@ def cluster_stages(
 
     executor = make_executor(workers)
     try:
-        run = Run(store, executor, (listen,), 0.0, fresh=True)
+        runner = StageRunner(store, executor, (listen,), 0.0, fresh=True)
         how = How(settings, given["dim"], reduce_dims, CHARS, "cpu")
         with watched() as peaks:
-            found = cluster_layer(run, how, 0, **layer)
+            found = cluster_layer(runner, how, 0, **layer)
     finally:
         executor.close()
-    clusters = run.read(found.clusters).sort_by([("cluster_id", "ascending"), ("entity_id", "ascending")])
+    clusters = runner.datasets.read(found.clusters).sort_by([("cluster_id", "ascending"), ("entity_id", "ascending")])
     figures = {
         "executor": f"ray, {workers} workers" if workers else "inline",
         "seconds": round(sum(took for label, took in seconds.items() if not label.endswith("by key")), 1),

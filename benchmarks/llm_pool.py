@@ -23,16 +23,16 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 import ray
 
 from hirag_dist.composition.build import make_executor
 from hirag_dist.config.model import Config
-from hirag_dist.execution.runner import Dataset, Run
-from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables, together
-from hirag_dist.storage.digest import table_digest
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.runner import StageRunner
+from hirag_dist.execution.stage import ByRows, Services, Split, Tables, together
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions, run_simulator
 from hirag_dist.types import ChatReply, ChatRequest, Message
@@ -52,8 +52,12 @@ class AskModels:
     name: ClassVar[str] = "ask_models"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(16)
-    reads: ClassVar[Schemas] = {"units": UNITS}
-    writes: ClassVar[Schemas] = {"replies": UNITS}
+
+    class Inputs(TableSet):
+        units: Annotated[Dataset, UNITS]
+
+    class Outputs(TableSet):
+        replies: Annotated[Dataset, UNITS]
 
     models: tuple[str, ...]
 
@@ -117,12 +121,12 @@ def measure(way: str, knowing: str, limit: str, latency_ms: float, seconds: floa
         units = pa.table({"text": [BODY.format(n=n) for n in range(calls + 16)]}, UNITS)
         executor = make_executor(config, store, None, None)
         try:
-            run = Run(store, executor, (), 0.0)
-            warm, rest = (_put(run, units.slice(*part)) for part in ((0, 16), (16, calls)))
-            run.stage(AskModels(("sim",)), "warm", units=warm)
+            runner = StageRunner(store, executor, (), 0.0)
+            warm, rest = (_put(runner, units.slice(*part)) for part in ((0, 16), (16, calls)))
+            runner.run(AskModels(("sim",)), "warm", units=warm)
             before = stats(url)
             started = time.perf_counter()
-            run.stage(AskModels(("sim",)), "calls", units=rest)
+            runner.run(AskModels(("sim",)), "calls", units=rest)
             wall = time.perf_counter() - started
             after = stats(url)
         finally:
@@ -151,8 +155,8 @@ def measure(way: str, knowing: str, limit: str, latency_ms: float, seconds: floa
     }
 
 
-def _put(run: Run, table: pa.Table) -> Dataset:
-    return run.put("units", table, table_digest(table))
+def _put(runner: StageRunner, table: pa.Table) -> Dataset:
+    return runner.datasets.put("units", table)
 
 
 def _config(url: str, way: str, told: dict[str, Any]) -> Config:

@@ -30,11 +30,12 @@ from faulty_runs import workers_below
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE, FIELD, Prompts
 from hirag_dist.core.text.tokens import counter, encoding
+from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import StageFinished, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy_executor import LazyExecutor
 from hirag_dist.execution.ray import RayExecutor
-from hirag_dist.execution.runner import Dataset, Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.indexing.inputs import source_table
@@ -51,7 +52,6 @@ from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.protocols import Executor
 from hirag_dist.readers import ReadOptions
-from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest
 
@@ -153,8 +153,8 @@ def measure(n_chunks: int, executor: str, workers: int) -> dict[str, Any]:
 
         started = time.perf_counter()
         try:
-            run = Run(store, watched, (listen, watched.look), 0.0)
-            found = build(run, str(corpus))
+            runner = StageRunner(store, watched, (listen, watched.look), 0.0)
+            found = build(runner, str(corpus))
         finally:
             watched.close()
         seconds = time.perf_counter() - started
@@ -176,25 +176,25 @@ def measure(n_chunks: int, executor: str, workers: int) -> dict[str, Any]:
     }
 
 
-def build(run: Run, corpus: str) -> dict[str, Dataset]:
+def build(runner: StageRunner, corpus: str) -> dict[str, Dataset]:
     """Run the stages from the files to the merged graph."""
     config = Config(chunking="none")
     sources = source_table([corpus])
-    files = run.put("sources", sources, table_digest(sources))
-    read = run.stage(ReadDocuments(ReadOptions(None, None, None)), "documents", sources=files)
-    documents = run.stage(UniqueDocuments(), "unique documents", documents=read["documents"])["documents"]
-    chunks = run.stage(
+    files = runner.datasets.put("sources", sources)
+    read = runner.run(ReadDocuments(ReadOptions(None, None, None)), "documents", sources=files)
+    documents = runner.run(UniqueDocuments(), "unique documents", documents=read.documents).documents
+    chunks = runner.run(
         ChunkDocuments(config.tokenizer, config.chunk_tokens, config.chunk_overlap_tokens, "none"),
         "chunks",
         documents=documents,
-    )["chunks"]
+    ).chunks
     extract = ExtractGraph("joint", False, 0, config.entity_types, False, False, Prompts(), ("parrot",))
-    found = run.stage(extract, "extract", chunks=chunks)
-    merged = run.stage(MergeEntities(), "merge entities", mentions=found["mentions"])
-    relations = run.stage(
-        MergeRelations(config.description_tokens), "merge relations", relation_mentions=found["relation_mentions"]
+    found = runner.run(extract, "extract", chunks=chunks)
+    merged = runner.run(MergeEntities(), "merge entities", mentions=found.mentions)
+    relations = runner.run(
+        MergeRelations(config.description_tokens), "merge relations", relation_mentions=found.relation_mentions
     )
-    return found | merged | relations
+    return {"mentions": found.mentions, "entities": merged.entities, "relations": relations.relations}
 
 
 def make_executor(store: Store, executor: str, workers: int) -> Executor:

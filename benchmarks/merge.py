@@ -32,7 +32,7 @@ from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
-from hirag_dist.execution.runner import Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.merge import MergeEntities
 from hirag_dist.llm.limits.client import QuotaClient
@@ -131,23 +131,23 @@ def measure(store: Store, workers: int) -> dict[str, Any]:
 
     executor = make_executor(workers)
     try:
-        run = Run(store, executor, (listen,), 0.0, fresh=True)
-        run.stage(MergeEntities(), "first", mentions=one_part(*given["parts"][0]))  # so that workers are there
+        runner = StageRunner(store, executor, (listen,), 0.0, fresh=True)
+        runner.run(MergeEntities(), "first", mentions=one_part(*given["parts"][0]))  # so that workers are there
         driver_start_mb, worker_start_mb = peak_mb(os.getpid()), max(worker_peaks, default=0.0)
         started = time.perf_counter()
-        found = run.stage(MergeEntities(), LABEL, mentions=parts)
+        found = runner.run(MergeEntities(), LABEL, mentions=parts)
         took = time.perf_counter() - started
     finally:
         executor.close()
-    digests = json.dumps([part.digest for part in found["entities"].parts])
+    digests = json.dumps([part.digest for part in found.entities.parts])
     return {
         "benchmark": "merge",
         "case": f"{parts.rows:,} mentions, {f'ray, {workers} workers' if workers else 'inline'}",
         "mentions": parts.rows,
-        "entities": found["entities"].rows,
+        "entities": found.entities.rows,
         "hub_mentions": given["hub"],
-        "entities_cut": found["cut"].rows,
-        "partitions": len(found["entities"].parts),
+        "entities_cut": found.cut.rows,
+        "partitions": len(found.entities.parts),
         "seconds": round(took, 2),
         "first_pass_s": round(seconds.get(f"{LABEL}: by key", 0.0), 2),
         "cpu_s": round(cpu_s[-1] - cpu_s[0], 2),

@@ -31,7 +31,7 @@ import pyarrow as pa
 from benchmarks.generated import generate
 from hirag_dist import schemas
 from hirag_dist.execution.dataset import Dataset, DatasetPart
-from hirag_dist.execution.runner import Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing import publish as publish_module
 from hirag_dist.indexing.publish import SnapshotContents, publish
 from hirag_dist.indexing.stages.embed import vector_table
@@ -125,14 +125,14 @@ def published(place: Path) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory(dir=place) as target:
         store = _Beside(str(place), target)
-        run = Run(store, mock.Mock(), (), 1.0)
+        runner = StageRunner(store, mock.Mock(), (), 1.0)
         peaks, stop = dict.fromkeys(KINDS, 0), threading.Event()
         before = _memory()["RssAnon"]
         looking = threading.Thread(target=_watch, args=(peaks, stop), daemon=True)
         looking.start()
         started = time.perf_counter()
         with mock.patch.object(publish_module, "write_snapshot", timed):
-            manifest = publish(run, parts, embedder="made up", dim=noted["dim"], build={})
+            manifest = publish(runner, parts, embedder="made up", dim=noted["dim"], build={})
         seconds = time.perf_counter() - started
         stop.set()
         looking.join()

@@ -250,7 +250,7 @@ class Executor(Protocol):
         """Count what was spent outside of tasks against the limits that tasks keep to."""
         ...
 
-    def rest(self) -> None:
+    def release_idle(self) -> None:
         """Release idle workers that cost while no work comes."""
         ...
 

@@ -17,9 +17,9 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE, Prompts
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.runner import Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
-from hirag_dist.indexing.context import ResolvedModels
+from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
@@ -186,8 +186,8 @@ class Bench:
         executor = self.make_executor(services)
         try:
             self.events = []
-            run = Run(store, executor, (self.events.append,), config.max_reject_ratio, fresh, retry)
-            return work(Build(config, Prompts(), resolved, run, force_current=self.force_current))
+            runner = StageRunner(store, executor, (self.events.append,), config.max_reject_ratio, fresh, retry)
+            return work(Build(BuildContext(runner, config, Prompts(), resolved), force_current=self.force_current))
         finally:
             executor.close()
 

@@ -16,8 +16,8 @@ from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import IndexBusy, SnapshotError, StoreError
-from hirag_dist.execution.runner import Run
-from hirag_dist.indexing.context import ResolvedModels
+from hirag_dist.execution.runner import StageRunner
+from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.llm.prompt_files import load_prompts
@@ -235,15 +235,15 @@ def execute_build(
         _compact_ledger(store, lock)
         probes = UsageMeter()
         try:
-            resolved = _resolve(config, store, options, probes)
+            models = _resolve(config, store, options, probes)
         except BaseException as error:
             with suppress(StoreError, IndexBusy):  # the error of the models is the one to raise
                 note_not_begun(store, action, arguments, config, options.limits, probes, error, lock.fenced)
             raise
-        executor = make_executor(config, store, options.max_usd, options.max_tokens, resolved.kernels)
+        executor = make_executor(config, store, options.max_usd, options.max_tokens, models.kernels)
         batches = make_batches(config, store, options.max_usd, options.max_tokens, lock.fenced)
         try:
-            run = Run(
+            runner = StageRunner(
                 store,
                 executor,
                 (),
@@ -253,19 +253,20 @@ def execute_build(
                 lock.fenced,
                 batches,
             )
-            build = Build(config, prompts, resolved, run, force_current=options.force_current)
+            context = BuildContext(runner, config, prompts, models)
+            build = Build(context, force_current=options.force_current)
             check(build)
             record = BuildRecord(store, action, arguments, config, build.decisive(), options.limits, fence=lock.fenced)
-            run.listeners = (*listeners, record)
-            run.spent("probes", probes)
+            runner.listeners = (*listeners, record)
+            runner.record_usage("probes", probes)
             with record.closed():
-                run.collect()
+                runner.collect_batches()
                 result = work(build)
                 record.close("done", snapshot=result.manifest.snapshot_id)
         finally:
             executor.close()
             batches.close()
-    return _index_result(store, result, run.sent, time.perf_counter() - started)
+    return _index_result(store, result, runner.bill.sent, time.perf_counter() - started)
 
 
 def _index_result(store: Store, result: BuildResult, sent: UsageMeter, seconds: float) -> IndexResult:

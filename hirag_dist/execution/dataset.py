@@ -1,10 +1,18 @@
-"""A table as files in the store: what a stage reads and gives."""
+"""Tables as Parquet files in the store: what a stage reads and writes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, ClassVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
+
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.layout import work_path
+from hirag_dist.storage.store import Store
+
+Schemas = Mapping[str, pa.Schema]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +29,7 @@ class Dataset:
     """A table as files in the store, in order."""
 
     schema: pa.Schema
-    parts: tuple[DatasetPart, ...]
+    parts: tuple[DatasetPart, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -30,3 +38,53 @@ class Dataset:
 
     def __add__(self, other: Dataset) -> Dataset:
         return Dataset(self.schema, self.parts + other.parts)
+
+
+@dataclass_transform(frozen_default=True)
+class TableSet:
+    """Named tables with their schemas: the inputs or the outputs of a stage.
+
+    A subclass declares one field for each table, `name: Annotated[Dataset, SCHEMA]`, and becomes a frozen dataclass.
+    An optional input is `Annotated[Dataset | None, SCHEMA] = None`.
+
+    Attributes:
+        schemas: field name → schema.
+    """
+
+    schemas: ClassVar[Schemas] = {}
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+        hints = get_type_hints(cls, include_extras=True)
+        cls.schemas = {name: get_args(hint)[1] for name, hint in hints.items() if get_origin(hint) is Annotated}
+
+    def datasets(self) -> dict[str, Dataset]:
+        """Return the datasets by field name, without optional ones that are None."""
+        values = {name: getattr(self, name) for name in self.schemas}
+        return {name: dataset for name, dataset in values.items() if dataset is not None}
+
+
+class DatasetStore:
+    """Datasets as tables in memory, and tables as datasets."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def put(self, name: str, table: pa.Table) -> Dataset:
+        """Return a dataset of a table that no stage made; its path hashes its content."""
+        digest = table_digest(table)
+        path = f"{work_path(name, digest[:24])}/part-000000.parquet"
+        if not self._store.exists(path):
+            self._store.write_table(path, table)
+        return Dataset(table.schema, (DatasetPart(path, table.num_rows, digest),) if table.num_rows else ())
+
+    def read(self, dataset: Dataset, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a dataset, or some of its columns, as one table."""
+        schema = dataset.schema if columns is None else pa.schema([dataset.schema.field(name) for name in columns])
+        tables = [self._store.read_table(part.path, columns) for part in dataset.parts]
+        return pa.concat_tables(tables).cast(schema).combine_chunks() if tables else schema.empty_table()
+
+    def tables(self, dataset: Dataset) -> Iterator[pa.Table]:
+        """Yield a dataset part by part, one at a time in memory."""
+        for part in dataset.parts:
+            yield self._store.read_table(part.path).cast(dataset.schema)

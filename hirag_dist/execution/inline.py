@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from hirag_dist.execution.stage import Services, asks_models
+from hirag_dist.execution.stage import Services, waits_for_models
 from hirag_dist.execution.task import Task, TaskResult, one_thread, run_task
 from hirag_dist.protocols import CPU
 
@@ -52,7 +52,7 @@ class InlineExecutor:
         try:
             while True:
                 while len(running) < room and (task := next(waiting, None)) is not None:
-                    room = self._in_flight if asks_models(task.stage) else 1
+                    room = self._in_flight if waits_for_models(task.stage) else 1
                     running.add(loop.create_task(self._run(task)))
                 if not running:
                     return
@@ -83,7 +83,7 @@ class InlineExecutor:
         """Count what was spent outside of tasks."""
         self._charge(tokens, usd)
 
-    def rest(self) -> None:
+    def release_idle(self) -> None:
         """Do nothing: this process is there anyway."""
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from hirag_dist.execution.partitioning import cut
-from hirag_dist.execution.stage import InRounds, RoundStage, Services, kernels_of
+from hirag_dist.execution.stage import Iterative, IterativeStage, Services, input_schemas, kernels_of
 from hirag_dist.execution.task import Slice, Task, TaskResult, one_thread, write_outputs
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import Executor, Kernels, ResidentShards
@@ -21,7 +21,7 @@ from hirag_dist.storage.store import Store
 class _Shard:
     """Rows of a stage's input."""
 
-    stage: RoundStage
+    stage: IterativeStage[..., Any]
     pieces: tuple[Slice, ...]
     first_row: int
     store: Store
@@ -34,8 +34,8 @@ def run_iterations(tasks: Iterable[Task], executor: Executor) -> Iterator[TaskRe
     """
     for task in tasks:
         started = time.perf_counter()
-        stage = cast(RoundStage, task.stage)
-        split = cast(InRounds, stage.split)
+        stage = cast(IterativeStage[..., Any], task.stage)
+        split = cast(Iterative, stage.split)
         (whole,) = task.inputs.values()
         pieces = cast(tuple[Slice, ...], whole)
         runs = enumerate(cut(pieces, split.n))
@@ -47,7 +47,7 @@ def run_iterations(tasks: Iterable[Task], executor: Executor) -> Iterator[TaskRe
             executor.hold(_lend, [kernels], kernels=kernels) as lent,
         ):
             n_rows = sum(piece.stop - piece.start for piece in pieces)
-            outputs = stage.go_round(held, cast(Kernels, _LentKernels(lent)), n_rows)
+            outputs = stage.iterate(held, cast(Kernels, _LentKernels(lent)), n_rows)
         yield write_outputs(task, outputs, UsageMeter(), started)
 
 
@@ -66,7 +66,7 @@ class _LentKernels:
 
 
 def _load(services: Services, shard: _Shard) -> Any:
-    (schema,) = shard.stage.reads.values()
+    (schema,) = input_schemas(shard.stage).values()
     tables = [shard.store.read_rows(piece.path, piece.start, piece.stop, schema.names) for piece in shard.pieces]
     return shard.stage.load(pa.concat_tables(tables).cast(schema), shard.first_row)
 

@@ -60,10 +60,10 @@ class LazyExecutor:
             self._made.charge(*self._charged)
             self._charged = (0, 0.0)
 
-    def rest(self) -> None:
+    def release_idle(self) -> None:
         """Let go of what is kept for the next work, where anything was started."""
         if self._made is not None:
-            self._made.rest()
+            self._made.release_idle()
 
     def close(self) -> None:
         """Stop what was started."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from hirag_dist.core.hash_partition import HASH_VERSION
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.execution.stage import ByKey, ByRows, Stage
+from hirag_dist.execution.stage import AnyStage, ByKey, ByRows, input_schemas
 from hirag_dist.execution.task import Scatter, Shuffled, Slice, Task
 from hirag_dist.storage.store import Store
 
@@ -52,7 +52,7 @@ class PartitionPlan:
     shuffle: Shuffle | None = None
 
 
-def plan(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset]) -> PartitionPlan:
+def plan(stage: AnyStage, folder: str, store: Store, inputs: Mapping[str, Dataset]) -> PartitionPlan:
     """Return how a stage is split. Its tasks write to `folder`.
 
     Raises:
@@ -68,14 +68,14 @@ def plan(stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset])
     return PartitionPlan([inputs[main].rows], lambda: iter([Task(stage, 0, _whole(inputs), folder, store)]))
 
 
-def n_partitions(stage: Stage, inputs: Mapping[str, Dataset]) -> int:
+def n_partitions(stage: AnyStage, inputs: Mapping[str, Dataset]) -> int:
     """Return into how many partitions keys are split; 1 where a stage is not split by key."""
     if not isinstance(stage.split, ByKey):
         return 1
     return max(1, -(-next(iter(inputs.values())).rows // stage.split.n))
 
 
-def layout(stage: Stage, inputs: Mapping[str, Dataset]) -> list[object]:
+def layout(stage: AnyStage, inputs: Mapping[str, Dataset]) -> list[object]:
     """Return what decides, beside the rows, which of them a task has where keys are split; empty where they are not."""
     if not isinstance(stage.split, ByKey) or n_partitions(stage, inputs) == 1:
         return []
@@ -93,7 +93,7 @@ def runs_together(partitions: int) -> int:
 
 
 def _by_rows(
-    stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset], main: str, n: int
+    stage: AnyStage, folder: str, store: Store, inputs: Mapping[str, Dataset], main: str, n: int
 ) -> PartitionPlan:
     def tasks() -> Iterator[Task]:
         whole = _whole(inputs)
@@ -104,10 +104,10 @@ def _by_rows(
 
 
 def _by_key(
-    stage: Stage, folder: str, store: Store, inputs: Mapping[str, Dataset], scatter: Scatter, n: int
+    stage: AnyStage, folder: str, store: Store, inputs: Mapping[str, Dataset], scatter: Scatter, n: int
 ) -> PartitionPlan:
     """Split every input that has the column; see the others whole."""
-    keyed = [name for name in inputs if scatter.column in stage.reads[name].names]
+    keyed = [name for name in inputs if scatter.column in input_schemas(stage)[name].names]
     _check_types(stage, keyed, scatter.column)
     shuffled_to = f"{folder}/shuffle"
     run_rows = n * runs_together(scatter.count)
@@ -136,8 +136,8 @@ def _by_key(
     return PartitionPlan(shares, tasks, Shuffle(shuffled_to, runs, first_pass))
 
 
-def _check_types(stage: Stage, keyed: list[str], column: str) -> None:
-    types: dict[str, pa.DataType] = {name: stage.reads[name].field(column).type for name in keyed}
+def _check_types(stage: AnyStage, keyed: list[str], column: str) -> None:
+    types: dict[str, pa.DataType] = {name: input_schemas(stage)[name].field(column).type for name in keyed}
     if len(set(types.values())) != 1:
         told = ", ".join(f"{name}: {kind}" for name, kind in types.items()) or "it is in none of its inputs"
         raise TypeError(f"stage {stage.name} is split by {column}, which must be of one type ({told})")

@@ -1,23 +1,25 @@
-"""What a stage is: a frozen record of its configuration that says what it reads, writes, and how it may be split."""
+"""Protocols of a stage: a frozen configuration with typed inputs and outputs, and how its input may be split."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 import pyarrow as pa
 import tiktoken
 
 from hirag_dist.errors import Deferred
+from hirag_dist.execution.dataset import Schemas, TableSet
 from hirag_dist.llm.call import CallContext
 from hirag_dist.protocols import CPU, ChatPool, Embedder, Kernels, ResidentShards
 from hirag_dist.types import Rejected
 
 T = TypeVar("T")
+In = ParamSpec("In")
+Out = TypeVar("Out", covariant=True)
 Tables = dict[str, pa.Table]
-Schemas = Mapping[str, pa.Schema]
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class InRounds:
-    """The only input stays with the workers in shards of `n` rows, and the stage goes round them (`RoundStage`).
+class Iterative:
+    """The only input stays with the workers in shards of `n` rows, and the stage iterates (`IterativeStage`).
 
     Attributes:
         n: rows of a shard. It decides in what order numbers are added up, and so the last bits of the output.
@@ -59,7 +61,7 @@ class InRounds:
     keep: bool = True
 
 
-Split = ByRows | ByKey | Whole | InRounds
+Split = ByRows | ByKey | Whole | Iterative
 
 
 async def no_other_workers() -> None:
@@ -96,48 +98,86 @@ class Services:
         return replace(self, chat=chat, embedder=embedder)
 
 
-class Stage(Protocol):
-    """A step of the build. Instances are frozen dataclasses whose fields are all that decides the output."""
+class Stage(Protocol[In, Out]):
+    """A step of the build. Instances are frozen dataclasses whose fields are all that decides the output.
+
+    Attributes:
+        version: raise it when the same input would give another output.
+    """
 
     name: ClassVar[str]
-    version: ClassVar[int]  # raise it when the same input would give another output
-    reads: ClassVar[Schemas]
-    writes: ClassVar[Schemas]
+    version: ClassVar[int]
+
+    @property
+    def Inputs(self) -> Callable[In, object]:  # noqa: N802 (a nested class)
+        """The `TableSet` of its inputs; the first one is split into tasks."""
+        ...
+
+    @property
+    def Outputs(self) -> Callable[..., Out]:  # noqa: N802 (a nested class)
+        """The `TableSet` of its outputs."""
+        ...
 
     @property
     def split(self) -> Split:
-        """How its input may be cut. A class attribute does."""
+        """Splitting of the input into tasks. A class attribute does."""
         ...
 
 
-class TaskStage(Stage, Protocol):
-    """A stage whose tasks know nothing of each other."""
+AnyStage = Stage[..., Any]
+
+
+class TaskStage(Stage[In, Out], Protocol[In, Out]):
+    """A stage whose tasks are independent of each other."""
 
     async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the outputs of one task."""
+        """Return the outputs of one task; the names are the fields of `Inputs` and `Outputs`."""
         ...
 
 
-class RoundStage(Stage, Protocol):
-    """A stage that is split `InRounds`, for iterative algorithms.
+class IterativeStage(Stage[In, Out], Protocol[In, Out]):
+    """A stage with the split `Iterative`: the driver iterates over resident shards, e.g. for EM.
 
-    In each round the shards return a few numbers, from which the driver decides the next step. The driver writes the
-    output, so it must be small too.
+    Each iteration returns small statistics of every shard. The output is written by the driver, so it must be small.
     """
 
     def load(self, rows: pa.Table, first_row: int) -> Any:
-        """Return what a worker holds of a shard; `first_row` is the number of its first row among all."""
+        """Return the resident form of a shard; `first_row` is the number of its first row among all rows."""
         ...
 
-    def go_round(self, shards: ResidentShards, kernels: Kernels, n_rows: int) -> Tables:
+    def iterate(self, shards: ResidentShards, kernels: Kernels, n_rows: int) -> Tables:
         """Return the outputs.
 
         Args:
             shards: of all rows, each as `load` returned it.
-            kernels: a worker's: what is asked of them travels.
+            kernels: those of a worker; arguments and results travel.
             n_rows: of all shards.
         """
         ...
+
+
+@runtime_checkable
+class CallsChatModels(Protocol):
+    """A stage that sends chat requests: `models` are the models that may answer, each part of the key."""
+
+    @property
+    def models(self) -> tuple[str, ...]: ...  # noqa: D102
+
+
+@runtime_checkable
+class CallsEmbedder(Protocol):
+    """A stage that embeds texts with the model `embedder`."""
+
+    @property
+    def embedder(self) -> str: ...  # noqa: D102
+
+
+@runtime_checkable
+class UsesKernels(Protocol):
+    """A stage that computes on the numerical backend `kernels`."""
+
+    @property
+    def kernels(self) -> str: ...  # noqa: D102
 
 
 @runtime_checkable
@@ -153,14 +193,24 @@ class Combines(Protocol):
         ...
 
 
-def asks_models(stage: Stage) -> bool:
-    """Whether a stage's tasks spend their time waiting for models, so that many can be under way at once."""
-    return hasattr(stage, "models") or hasattr(stage, "embedder")
+def input_schemas(stage: AnyStage) -> Schemas:
+    """Return the schemas of a stage's inputs by name."""
+    return cast(type[TableSet], stage.Inputs).schemas
 
 
-def kernels_of(stage: object) -> str:
-    """Return the name of the kernels that a stage computes on, its field `kernels`; the CPU's where it has none."""
-    return str(getattr(stage, "kernels", CPU))
+def output_schemas(stage: AnyStage) -> Schemas:
+    """Return the schemas of a stage's outputs by name."""
+    return cast(type[TableSet], stage.Outputs).schemas
+
+
+def waits_for_models(stage: AnyStage) -> bool:
+    """Return whether tasks of a stage mostly wait for models, so that many can run at once."""
+    return isinstance(stage, CallsChatModels | CallsEmbedder)
+
+
+def kernels_of(stage: AnyStage) -> str:
+    """Return the name of the kernels that a stage computes on; the CPU's if it names none."""
+    return stage.kernels if isinstance(stage, UsesKernels) else CPU
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

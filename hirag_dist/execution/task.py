@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice, pairwise
 from typing import Any, TypeVar, cast
@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from hirag_dist.core.hash_partition import by_partition
 from hirag_dist.errors import Deferred, SchemaMismatch, StoreError
-from hirag_dist.execution.stage import Combines, Services, Stage, Tables, TaskStage
+from hirag_dist.execution.stage import AnyStage, Combines, Services, Tables, TaskStage, input_schemas, output_schemas
 from hirag_dist.llm.batch_api import Collector
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.usage import UsageMeter
@@ -69,20 +69,20 @@ class Task:
     """A piece of a stage: what to read, and where to write.
 
     Attributes:
-        round: 0 for the first time, 1, 2, … where its dead letters are tried again. Each round writes files of its
-            own, since those of the one before may be named by a marker.
-        dropped: dead letters, of the round before or of before `fresh`, that stay dead: their loss was accepted.
+        attempt: 0 for the first run, 1, 2, … for retries of its dead letters. Each attempt writes files of its own,
+            since a marker may name those of the one before.
+        dropped: dead letters, of the attempt before or of before `fresh`, that stay dead: their loss was accepted.
         calls: a folder; where it is named, the task sends no call but leaves those it lacks there, for batches.
         run: of which build it is, with `calls`.
         scatter: where it is set, the stage does not run: the task hands its one input on to those that will run it.
     """
 
-    stage: Stage
+    stage: AnyStage
     number: int
     inputs: Mapping[str, tuple[Slice, ...] | Shuffled]
     folder: str
     store: Store
-    round: int = 0
+    attempt: int = 0
     dropped: tuple[Rejected, ...] = ()
     calls: str = ""
     run: str = ""
@@ -91,7 +91,7 @@ class Task:
     @property
     def retry(self) -> bool:
         """Whether refused units get new attempts beyond those in the ledger."""
-        return self.round > 0
+        return self.attempt > 0
 
     @property
     def marker(self) -> str:
@@ -112,7 +112,7 @@ class TaskResult:
     outputs: dict[str, tuple[int, str]]
     usage: list[dict[str, Any]]
     seconds: float
-    round: int = 0
+    attempt: int = 0
     n_deferred: int = 0
 
 
@@ -136,7 +136,7 @@ async def run_task(task: Task, services: Services) -> TaskResult:
         await services.catch_up()
         tables = await asyncio.to_thread(_read_all, task)  # others wait for replies on this loop
         try:
-            outputs = await cast(TaskStage, task.stage).run(tables, services)
+            outputs = await cast(TaskStage[..., Any], task.stage).run(tables, services)
         except Deferred:
             assert collector is not None
             return await asyncio.to_thread(_write_calls, task, collector, meter, started)
@@ -158,13 +158,13 @@ def _read_all(task: Task) -> Tables:
 def write_outputs(task: Task, outputs: Tables, meter: UsageMeter, started: float) -> TaskResult:
     """Write the outputs of a task, then its marker."""
     written = {}
-    for name, schema in task.stage.writes.items():
+    for name, schema in output_schemas(task.stage).items():
         table = outputs[name]
         if not table.schema.equals(schema):
             raise SchemaMismatch(f"stage {task.stage.name} gave {name} with columns {table.schema.names}")
-        task.store.write_table(_output_file(task.folder, name, task.number, task.round), table)
+        task.store.write_table(_output_file(task.folder, name, task.number, task.attempt), table)
         written[name] = (table.num_rows, table_digest(table))
-    result = TaskResult(task.number, written, meter.rows(), time.perf_counter() - started, task.round)
+    result = TaskResult(task.number, written, meter.rows(), time.perf_counter() - started, task.attempt)
     task.store.write_json(task.marker, marker_of(result))
     return result
 
@@ -176,7 +176,7 @@ def _scatter(task: Task, scatter: Scatter, started: float) -> TaskResult:
         rows = _read(task, name)
         if isinstance(task.stage, Combines):
             rows = task.stage.combine(name, rows)
-            if not rows.schema.equals(task.stage.reads[name]):
+            if not rows.schema.equals(input_schemas(task.stage)[name]):
                 raise SchemaMismatch(f"stage {task.stage.name} combined {name} to columns {rows.schema.names}")
         ordered, bounds = by_partition(rows, scatter.column, scatter.count)
         del rows
@@ -191,7 +191,7 @@ def _scatter(task: Task, scatter: Scatter, started: float) -> TaskResult:
 def _write_calls(task: Task, collector: Collector, meter: UsageMeter, started: float) -> TaskResult:
     task.store.write_bytes(f"{task.calls}/{task.number:06d}.jsonl", collector.content())
     seconds = time.perf_counter() - started
-    return TaskResult(task.number, {}, meter.rows(), seconds, task.round, len(collector))
+    return TaskResult(task.number, {}, meter.rows(), seconds, task.attempt, len(collector))
 
 
 class _Sparing:
@@ -214,7 +214,7 @@ def one_thread() -> None:
 
 def output_path(folder: str, name: str, result: TaskResult) -> str:
     """Return where a task's output lies."""
-    return _output_file(folder, name, result.number, result.round)
+    return _output_file(folder, name, result.number, result.attempt)
 
 
 def failed_path(folder: str) -> str:
@@ -222,14 +222,21 @@ def failed_path(folder: str) -> str:
     return f"{folder}/failed"
 
 
-def _output_file(folder: str, name: str, number: int, round_: int) -> str:
-    again = f".r{round_}" if round_ else ""
-    return f"{folder}/{name}/part-{number:06d}{again}.parquet"
+def _output_file(folder: str, name: str, number: int, attempt: int) -> str:
+    suffix = f".r{attempt}" if attempt else ""
+    return f"{folder}/{name}/part-{number:06d}{suffix}.parquet"
 
 
 def marker_of(result: TaskResult) -> dict[str, Any]:
     """Return what a marker holds; it shares the result's own values."""
-    return {each.name: getattr(result, each.name) for each in fields(result)}
+    return {
+        "number": result.number,
+        "outputs": result.outputs,
+        "usage": result.usage,
+        "seconds": result.seconds,
+        "round": result.attempt,
+        "n_deferred": result.n_deferred,
+    }
 
 
 def result_of(marker: dict[str, Any]) -> TaskResult:
@@ -258,7 +265,7 @@ def _pieces_file(folder: str, name: str, number: int) -> str:
 
 
 def _read(task: Task, name: str) -> pa.Table:
-    schema = task.stage.reads[name]
+    schema = input_schemas(task.stage)[name]
     tables = _parts(task, name, schema)
     batches = []
     while some := list(islice(tables, _PIECES)):  # a few rows in a table of their own take many times their size

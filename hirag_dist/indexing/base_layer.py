@@ -3,135 +3,108 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
-from hirag_dist.config.model import Config
-from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed
-from hirag_dist.execution.runner import Dataset, Run
-from hirag_dist.indexing.context import ResolvedModels
-from hirag_dist.indexing.entity_resolution import UnresolvedGraph, find_aliases, rename
-from hirag_dist.indexing.hierarchy import HierarchyState, embed_layer
+from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.entity_resolution import find_aliases, rename
+from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
 from hirag_dist.indexing.stages.claims import ExtractClaims
 from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, MergeRelations
-from hirag_dist.schemas import CLUSTERS
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _PROMPT_TOKENS = 6000  # descriptions in one describe call
 
 
-class BaseLayerBuilder:
-    """Makes the layer 0 of one build."""
+def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
+    """Return the graph that the extract model finds in chunks.
 
-    def __init__(self, run: Run, config: Config, prompts: Prompts, resolved: ResolvedModels) -> None:
-        self._run = run
-        self._config = config
-        self._prompts = prompts
-        self._resolved = resolved
-
-    def extracted(self, chunks: Dataset) -> HierarchyState:
-        """Return the graph that the extract model finds in chunks.
-
-        Raises:
-            StageFailed: it found no entity in any.
-        """
-        config = self._config
-        extract = ExtractGraph(
-            method=config.extraction,
-            structured=self._resolved.structured["extract"],
-            gleaning_rounds=config.gleaning_rounds,
-            entity_types=config.entity_types,
-            split_homonyms=config.homonyms == "split",
-            same_language=config.reply_language == "text",
-            prompts=self._prompts,
-            models=self._resolved.models["extract"],
+    Raises:
+        StageFailed: there is no entity in any chunk.
+    """
+    config = context.config
+    extract = ExtractGraph(
+        method=config.extraction,
+        structured=context.models.structured["extract"],
+        gleaning_rounds=config.gleaning_rounds,
+        entity_types=config.entity_types,
+        split_homonyms=config.homonyms == "split",
+        same_language=context.same_language,
+        prompts=context.prompts,
+        models=context.models.models["extract"],
+    )
+    extracted = context.runner.run(extract, "extract", chunks=chunks)
+    mentions = GraphMentions(extracted.mentions, extracted.relation_mentions)
+    entities, relations = _merge(context, mentions, "merge")
+    if entities.rows == 0:
+        raise StageFailed(
+            "no entity was found in any chunk; look at the extract model's replies, and at its prompt if you "
+            "replaced it"
         )
-        found = self._run.stage(extract, "extract", chunks=chunks)
-        entities, relations = self._merged(found["mentions"], found["relation_mentions"])
-        if entities.rows == 0:
-            raise StageFailed(
-                "no entity was found in any chunk; look at the extract model's replies, and at its prompt if you "
-                "replaced it"
-            )
-        layers = self.described(entities, relations)
-        if config.resolution.enabled:
-            layers = self._resolved_layer(layers, found["mentions"], found["relation_mentions"])
-        layers.rejects = found["rejects"] + layers.rejects
-        layers.mentions, layers.relation_mentions = found["mentions"], found["relation_mentions"]
-        if config.claims:
-            self._add_claims(layers, chunks, found["mentions"])
-        return layers
+    layer = describe_base_layer(context, entities, relations)
+    if config.resolution.enabled:
+        layer = _resolve(context, layer, mentions)
+    layer = replace(layer, rejects=extracted.rejects + layer.rejects, mentions=mentions)
+    return _with_claims(context, layer, chunks, mentions) if config.claims else layer
 
-    def described(self, entities: Dataset, relations: Dataset, label: str = "") -> HierarchyState:
-        """Give each entity one description and a vector.
 
-        Args:
-            label: put behind the names of the stages.
-        """
-        config = self._config
-        describe = DescribeEntities(
-            config.description_tokens,
-            _PROMPT_TOKENS,
-            config.tokenizer,
-            self._prompts,
-            self._resolved.models["summarise"],
-        )
-        described = self._run.stage(describe, f"describe{label}", entities=entities)
-        vectors = embed_layer(self._run, self._resolved, described["entities"], 0, label)
-        return HierarchyState(
-            entities=[described["entities"]],
-            vectors=[vectors],
-            relations=relations,
-            clusters=Dataset(CLUSTERS, ()),
-            rejects=described["rejects"],
-        )
+def describe_base_layer(context: BuildContext, entities: Dataset, relations: Dataset, label: str = "") -> BaseLayer:
+    """Return layer 0 with one description and one vector for each entity.
 
-    def _add_claims(self, layers: HierarchyState, chunks: Dataset, mentions: Dataset) -> None:
-        """Have the extract model list what chunks claim of the entities found in them."""
-        extract = ExtractClaims(
-            structured=self._resolved.structured["extract"],
-            same_language=self._config.reply_language == "text",
-            prompts=self._prompts,
-            models=self._resolved.models["extract"],
-        )
-        found = self._run.stage(extract, "claims", chunks=chunks, mentions=mentions, aliases=layers.aliases)
-        layers.claims = found["claims"]
-        layers.rejects += found["rejects"]
+    Args:
+        label: suffix of the stages' labels.
+    """
+    describe = DescribeEntities(
+        context.config.description_tokens,
+        _PROMPT_TOKENS,
+        context.config.tokenizer,
+        context.prompts,
+        context.models.models["summarise"],
+    )
+    described = context.runner.run(describe, f"describe{label}", entities=entities)
+    vectors = embed_entities(context, described.entities, f"embed layer 0{label}")
+    return BaseLayer(described.entities, relations, vectors, described.rejects)
 
-    def _merged(self, mentions: Dataset, relation_mentions: Dataset, label: str = "merge") -> tuple[Dataset, Dataset]:
-        """Return entities and relations."""
-        merged = self._run.stage(MergeEntities(), f"{label} entities", mentions=mentions)
-        relations = MergeRelations(self._config.description_tokens)
-        joined = self._run.stage(relations, f"{label} relations", relation_mentions=relation_mentions)
-        if n_cut := merged["cut"].rows + joined["cut"].rows:
-            what = count_noun(n_cut, "entity or relation", "entities and relations")
-            log.warning("%s had more descriptions than are merged: the first were", what)
-        return merged["entities"], joined["relations"]
 
-    def _resolved_layer(self, layers: HierarchyState, mentions: Dataset, relation_mentions: Dataset) -> HierarchyState:
-        """Return the layer with the entities made one that go by several names; the others stay as they are."""
-        resolved = self._resolved
-        entities, vectors = layers.entities[0], layers.vectors[0]
-        before = UnresolvedGraph(mentions, relation_mentions, entities, layers.relations, vectors, layers.rejects)
-        aliases, rejects = find_aliases(
-            self._run,
-            before,
-            self._config.resolution,
-            self._config.homonyms,
-            self._prompts,
-            resolved.structured["summarise"],
-            resolved.models["summarise"],
-            resolved.dim,
-        )
-        if not aliases.rows:
-            layers.rejects += rejects
-            return layers
-        after = rename(self._run, before, aliases)
-        renewed, relations = self._merged(after.mentions, after.relation_mentions, "merge resolved")
-        found = self.described(renewed, relations, " resolved")
-        found.entities[0] = after.entities + found.entities[0]
-        found.vectors[0] = after.vectors + found.vectors[0]
-        found.rejects = after.letters + rejects + found.rejects
-        found.aliases = aliases
-        return found
+def _merge(context: BuildContext, mentions: GraphMentions, label: str) -> tuple[Dataset, Dataset]:
+    """Return entities and relations merged by name."""
+    run = context.runner.run
+    entities = run(MergeEntities(), f"{label} entities", mentions=mentions.entities)
+    merge_relations = MergeRelations(context.config.description_tokens)
+    relations = run(merge_relations, f"{label} relations", relation_mentions=mentions.relations)
+    if n_cut := entities.cut.rows + relations.cut.rows:
+        noun = count_noun(n_cut, "entity or relation", "entities and relations")
+        logger.warning("%s had more descriptions than are merged: the first were", noun)
+    return entities.entities, relations.relations
+
+
+def _resolve(context: BuildContext, layer: BaseLayer, mentions: GraphMentions) -> BaseLayer:
+    """Return the layer with entities of several names merged; the others stay as they are."""
+    aliases, rejects = find_aliases(context, layer, mentions)
+    if not aliases.rows:
+        return replace(layer, rejects=layer.rejects + rejects)
+    renamed = rename(context, layer, mentions, aliases)
+    entities, relations = _merge(context, renamed.mentions, "merge resolved")
+    merged = describe_base_layer(context, entities, relations, " resolved")
+    return replace(
+        merged,
+        entities=renamed.entities + merged.entities,
+        vectors=renamed.vectors + merged.vectors,
+        rejects=renamed.rejects + rejects + merged.rejects,
+        aliases=aliases,
+    )
+
+
+def _with_claims(context: BuildContext, layer: BaseLayer, chunks: Dataset, mentions: GraphMentions) -> BaseLayer:
+    """Return the layer with the claims that the extract model finds about its entities."""
+    extract = ExtractClaims(
+        structured=context.models.structured["extract"],
+        same_language=context.same_language,
+        prompts=context.prompts,
+        models=context.models.models["extract"],
+    )
+    extracted = context.runner.run(extract, "claims", chunks=chunks, mentions=mentions.entities, aliases=layer.aliases)
+    return replace(layer, claims=extracted.claims, rejects=layer.rejects + extracted.rejects)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.execution.dataset import DatasetStore
+from hirag_dist.execution.runner import StageRunner
 
 
 @dataclass(frozen=True)
 class ResolvedModels:
-    """What had to be found out before any stage key can be made.
+    """Facts about models and kernels that stage keys depend on, resolved before the first stage.
 
     Attributes:
-        structured: role of a build → whether JSON schemas are asked for.
-        models: role → the models that may answer, each with whatever else decides its replies.
+        structured: role of a build → whether JSON schemas are requested.
+        models: role → the models that may answer, each with everything else that decides its replies.
         embedder, dim: name and size of the vectors.
-        kernels: name of the numerical backend; empty where a worker with a GPU has yet to say it (`gpu_kernels`),
-            which it is asked when the first stage needs one.
+        kernels: name of the numerical backend; empty if a worker with a GPU has to be asked (`gpu_kernels`), which
+            happens before the first stage that needs one.
     """
 
     structured: Mapping[str, bool]
@@ -23,3 +28,27 @@ class ResolvedModels:
     embedder: str
     dim: int
     kernels: str
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """Runner, configuration, prompts and models of one build."""
+
+    runner: StageRunner
+    config: Config
+    prompts: Prompts
+    models: ResolvedModels
+
+    @property
+    def datasets(self) -> DatasetStore:
+        """Tables of the index."""
+        return self.runner.datasets
+
+    @property
+    def same_language(self) -> bool:
+        """Whether replies are checked for the language of the text."""
+        return self.config.reply_language == "text"
+
+    def with_kernels(self, name: str) -> BuildContext:
+        """Return the context with the kernels that a worker has named."""
+        return replace(self, models=replace(self.models, kernels=name))

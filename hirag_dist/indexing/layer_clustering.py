@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
-from hirag_dist.execution.runner import Dataset, Run
+from hirag_dist.execution.dataset import Dataset
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.stages.cluster import ClusterLayer
 from hirag_dist.indexing.stages.memberships import (
     ChooseMemberships,
+    ClusterStats,
     DescribeMembers,
     GroupMembers,
     NameClusters,
@@ -53,20 +55,20 @@ class LayerClusteringOptions:
 
 @dataclass(frozen=True)
 class LayerClusters:
-    """A layer's clusters: CLUSTERS, CLUSTER_MEMBERS, and the row of CLUSTER_STATS."""
+    """A layer's clusters: CLUSTERS, CLUSTER_MEMBERS, and their figures."""
 
     clusters: Dataset
     members: Dataset
-    stats: dict[str, Any]
+    stats: ClusterStats
 
 
 def cluster_layer(
-    run: Run, how: LayerClusteringOptions, layer: int, vectors: Dataset, entities: Dataset
+    runner: StageRunner, how: LayerClusteringOptions, layer: int, vectors: Dataset, entities: Dataset
 ) -> LayerClusters:
     """Return the clusters of a layer; a layer of more than a shard of rows takes the many tasks, with the same result.
 
     Args:
-        run: the build.
+        runner: of the build.
         how: to cluster.
         layer: whose entities these are.
         vectors: VECTORS of the layer.
@@ -80,17 +82,19 @@ def cluster_layer(
         check_umap_rows(vectors.rows)
         dims = n_axes(how.dim, how.reduce_dims, vectors.rows)
         reduce = ReduceByNeighbours(how.dim, dims, how.settings.seed, how.kernels)
-        vectors = run.stage(reduce, f"{label}: neighbours", vectors=vectors)["scores"]
+        vectors = runner.run(reduce, f"{label}: neighbours", vectors=vectors).scores
         how = replace(how, dim=dims)  # its components are all kept: from here there is one way
     if vectors.rows > how.settings.shard_rows:
-        return _by_stages(run, how, layer, label, vectors, entities)
+        return _by_stages(runner, how, layer, label, vectors, entities)
     stage = ClusterLayer(layer, how.dim, how.reduce_dims, how.settings, how.description_chars, how.kernels)
-    found = run.stage(stage, label, vectors=vectors, entities=entities)
-    return LayerClusters(found["clusters"], found["members"], run.read(found["stats"]).to_pylist()[0])
+    found = runner.run(stage, label, vectors=vectors, entities=entities)
+    return LayerClusters(
+        found.clusters, found.members, ClusterStats(**runner.datasets.read(found.stats).to_pylist()[0])
+    )
 
 
 def _by_stages(
-    run: Run, how: LayerClusteringOptions, layer: int, label: str, vectors: Dataset, entities: Dataset
+    runner: StageRunner, how: LayerClusteringOptions, layer: int, label: str, vectors: Dataset, entities: Dataset
 ) -> LayerClusters:
     """Vectors → scores → cells → clusters of each cell → memberships with what is shown of a member → clusters.
 
@@ -99,26 +103,26 @@ def _by_stages(
     settings, kernels = how.settings, how.kernels
     rows = settings.shard_rows
     fit = FitProjection(how.dim, how.reduce_dims, full_rows(rows), kernels)
-    projection = run.stage(fit, f"{label}: axes", vectors=vectors)["projection"]
+    projection = runner.run(fit, f"{label}: axes", vectors=vectors).projection
     reduce = ReduceVectors(how.dim, full_rows(rows), kernels)
-    scores = run.stage(reduce, f"{label}: scores", vectors=vectors, projection=projection)["scores"]
+    scores = runner.run(reduce, f"{label}: scores", vectors=vectors, projection=projection).scores
     dims = n_axes(how.dim, how.reduce_dims, vectors.rows)
-    nodes = run.stage(FitCells(settings, dims, kernels), f"{label}: cut", scores=scores)["nodes"]
+    nodes = runner.run(FitCells(settings, dims, kernels), f"{label}: cut", scores=scores).nodes
     assign = AssignCells(rows, dims, kernels)
-    in_cells = run.stage(assign, f"{label}: cells", scores=scores, nodes=nodes)["rows"]
+    in_cells = runner.run(assign, f"{label}: cells", scores=scores, nodes=nodes).rows
     cluster = ClusterCells(settings, dims, _rows_of_cells(settings, vectors.rows), kernels)
-    found = run.stage(cluster, f"{label}: mixtures", rows=in_cells)
+    found = runner.run(cluster, f"{label}: mixtures", rows=in_cells)
     choose = ChooseMemberships(settings.threshold, rows)
-    kept = run.stage(choose, f"{label}: memberships", links=found["links"])["links"]
-    links = run.stage(NameClusters(layer, rows), f"{label}: names", links=kept)["links"]
+    kept = runner.run(choose, f"{label}: memberships", links=found.links).links
+    links = runner.run(NameClusters(layer, rows), f"{label}: names", links=kept).links
     describe = DescribeMembers(how.description_chars, rows)
-    members = run.stage(describe, f"{label}: members", links=links, entities=entities)["rows"]
-    grouped = run.stage(GroupMembers(layer, rows), f"{label}: clusters", rows=members)
-    components = run.read(found["components"])["n_components"].to_numpy()
-    counts = run.read(grouped["sizes"])
+    members = runner.run(describe, f"{label}: members", links=links, entities=entities).rows
+    grouped = runner.run(GroupMembers(layer, rows), f"{label}: clusters", rows=members)
+    components = runner.datasets.read(found.components)["n_components"].to_numpy()
+    counts = runner.datasets.read(grouped.sizes)
     sizes = np.repeat(counts["size"].to_numpy(), counts["n_clusters"].to_numpy())
     stats = cluster_stats(sizes, vectors.rows, int(components.sum()))
-    return LayerClusters(grouped["clusters"], grouped["members"], stats)
+    return LayerClusters(grouped.clusters, grouped.members, stats)
 
 
 def _rows_of_cells(settings: ClusterSettings, n_rows: int) -> int:

@@ -14,8 +14,9 @@ from hirag_dist import schemas
 from hirag_dist.core.graph.communities import lineage as communities_continued
 from hirag_dist.core.graph.csr import build_graph, rows_of
 from hirag_dist.errors import SnapshotError
+from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.execution.dead_letters import Drops, split_letters
-from hirag_dist.execution.runner import Dataset, Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.stages.access_labels import part_rows
 from hirag_dist.indexing.stages.embed import vector_matrix
 from hirag_dist.llm.usage import UsageMeter
@@ -87,7 +88,9 @@ class SnapshotContents:
     labelled: LabelProvenance | None = None
 
 
-def publish(run: Run, parts: SnapshotContents, *, embedder: str, dim: int, build: Mapping[str, Any]) -> Manifest:
+def publish(
+    runner: StageRunner, parts: SnapshotContents, *, embedder: str, dim: int, build: Mapping[str, Any]
+) -> Manifest:
     """Write the snapshot of a build; going live is left to the caller.
 
     Tables and vectors lie in a temporary folder, mapped (`storage.spill`). Memory: dead letters and reports of what
@@ -96,9 +99,10 @@ def publish(run: Run, parts: SnapshotContents, *, embedder: str, dim: int, build
     Raises:
         StoreError: the temporary folder or the index has no room; nothing that was done is lost.
     """
+    datasets = runner.datasets
     with spill_file() as folder:
-        tables = _tables(run, folder, parts)
-        tables |= _letter_tables(run.read(parts.rejects), run.drops)
+        tables = _tables(runner, folder, parts)
+        tables |= _letter_tables(datasets.read(parts.rejects), runner.drops)
         entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
         graph = build_graph(entity_ids, tables["relations"])
         arrays: dict[str, NDArray[Any]] = {
@@ -106,20 +110,20 @@ def publish(run: Run, parts: SnapshotContents, *, embedder: str, dim: int, build
             "graph/indices": graph.indices,
             "graph/weights": graph.weights,
             "graph/relation_rows": graph.relation_rows,
-            "vectors/entities": _aligned(run, folder, parts.entity_vectors, entity_ids, dim),
-            "vectors/chunks": _aligned(run, folder, parts.chunk_vectors, chunk_ids, dim),
+            "vectors/entities": _aligned(datasets, folder, parts.entity_vectors, entity_ids, dim),
+            "vectors/chunks": _aligned(datasets, folder, parts.chunk_vectors, chunk_ids, dim),
         }
         if parts.labelled is not None:
-            tables |= _label_tables(run, folder, parts.labelled)
-            arrays |= _part_arrays(run, folder, parts.labelled.part_vectors, entity_ids, dim)
+            tables |= _label_tables(datasets, folder, parts.labelled)
+            arrays |= _part_arrays(datasets, folder, parts.labelled.part_vectors, entity_ids, dim)
         return write_snapshot(
-            run.store,
+            runner.store,
             tables,
             arrays,
             embedder=embedder,
             complete=tables["rejects"].num_rows == 0,
             build=build,
-            notes={"lineage": lineage(run.store, tables["communities"])},
+            notes={"lineage": lineage(runner.store, tables["communities"])},
         )
 
 
@@ -153,35 +157,37 @@ def republish(store: Store, own_id: str, drops: Drops) -> Manifest:
         )
 
 
-def _tables(run: Run, folder: SpillFile, parts: SnapshotContents) -> dict[str, pa.Table]:
+def _tables(runner: StageRunner, folder: SpillFile, parts: SnapshotContents) -> dict[str, pa.Table]:
     """Return all tables but those of dead letters and of labels, in the order in which they are written."""
-    tables = {"layers": parts.layers, "usage": usage_table(run.usage)}
+    tables = {"layers": parts.layers, "usage": usage_table(runner.bill.by_stage)}
     for name, by in _ORDER.items():
         dataset: Dataset = getattr(parts, name)
         if dataset.rows or name not in OPTIONAL_CONTENT:
-            tables[name] = folder.table(run.tables(dataset), dataset.schema, by)
+            tables[name] = folder.table(runner.datasets.tables(dataset), dataset.schema, by)
     return {name: tables[name] for name in (*CONTENT_TABLES, "usage", ALIASES, CLAIMS) if name in tables}
 
 
-def _label_tables(run: Run, folder: SpillFile, labelled: LabelProvenance) -> dict[str, pa.Table]:
+def _label_tables(datasets: DatasetStore, folder: SpillFile, labelled: LabelProvenance) -> dict[str, pa.Table]:
     """Return the tables of `layout.LABEL_TABLES`, each sorted; empty ones too: that there is nothing is told."""
     mentions, statements = labelled.entity_mentions, labelled.statements
-    sources = run.read(labelled.summary_sources).group_by(SUMMARY_SOURCES.names).aggregate([]).cast(SUMMARY_SOURCES)
+    sources = (
+        datasets.read(labelled.summary_sources).group_by(SUMMARY_SOURCES.names).aggregate([]).cast(SUMMARY_SOURCES)
+    )
     by_place = ("chunk_id", "position")
     return {
-        layout.ENTITY_MENTIONS: folder.table(run.tables(mentions), mentions.schema, ("entity_id", *by_place)),
-        layout.STATEMENTS: folder.table(run.tables(statements), statements.schema, ("relation_id", *by_place)),
+        layout.ENTITY_MENTIONS: folder.table(datasets.tables(mentions), mentions.schema, ("entity_id", *by_place)),
+        layout.STATEMENTS: folder.table(datasets.tables(statements), statements.schema, ("relation_id", *by_place)),
         layout.SUMMARY_SOURCES: folder.table([sources], SUMMARY_SOURCES, ("entity_id", "cluster_id")),
     }
 
 
 def _part_arrays(
-    run: Run, folder: SpillFile, vectors: Dataset, entity_ids: pa.ChunkedArray, dim: int
+    datasets: DatasetStore, folder: SpillFile, vectors: Dataset, entity_ids: pa.ChunkedArray, dim: int
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of `layout.PART_ARRAYS`, sorted by (entity row, label set); none where there are no parts."""
     if not vectors.rows:
         return {}
-    ids, matrix = _arrived(run, folder, vectors, dim)
+    ids, matrix = _arrived(datasets, folder, vectors, dim)
     owners, sets = part_rows(ids)
     rows, numbers = rows_of(owners, entity_ids), sets.to_numpy()
     order = np.lexsort((numbers, rows))
@@ -223,17 +229,21 @@ def lineage(store: Store, communities: pa.Table) -> dict[str, str]:
     return communities_continued(old, communities)
 
 
-def _aligned(run: Run, folder: SpillFile, vectors: Dataset, order: pa.ChunkedArray, dim: int) -> NDArray[np.float32]:
-    ids, matrix = _arrived(run, folder, vectors, dim)
+def _aligned(
+    datasets: DatasetStore, folder: SpillFile, vectors: Dataset, order: pa.ChunkedArray, dim: int
+) -> NDArray[np.float32]:
+    ids, matrix = _arrived(datasets, folder, vectors, dim)
     return folder.ordered(matrix, rows_of(order, ids))
 
 
-def _arrived(run: Run, folder: SpillFile, vectors: Dataset, dim: int) -> tuple[pa.ChunkedArray, NDArray[np.float32]]:
+def _arrived(
+    datasets: DatasetStore, folder: SpillFile, vectors: Dataset, dim: int
+) -> tuple[pa.ChunkedArray, NDArray[np.float32]]:
     """Return the ids of VECTORS and the vectors, mapped, in the order of the parts."""
     ids: list[pa.Array] = []
 
     def matrices() -> Iterator[NDArray[np.float32]]:
-        for part in run.tables(vectors):
+        for part in datasets.tables(vectors):
             ids.extend(part["id"].chunks)
             yield vector_matrix(part, dim)
 

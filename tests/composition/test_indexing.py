@@ -167,7 +167,7 @@ def test_what_a_worker_said_of_its_kernels_is_on_record_and_not_asked_again(
         def stop(one: Build) -> BuildResult:
             said.append(one.decisive()["kernels"])
             for name in names:
-                for listener in one._run.listeners:
+                for listener in one.context.runner.listeners:
                     listener(KernelsResolved(name))
             raise ConfigError("a build that does not end")
 

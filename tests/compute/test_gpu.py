@@ -23,8 +23,9 @@ from hirag_dist.core.clustering.gaussian_mixture import standardise
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BackendUnavailable, StageFailed
-from hirag_dist.execution.runner import Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
+from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
@@ -207,8 +208,8 @@ def test_a_build_on_a_gpu_says_so_and_finds_the_same_entities(tmp_path: Path) ->
         resolved = resolve(config)
         executor = make_executor(config, store, None, None, resolved.kernels)
         try:
-            run = Run(store, executor, (), config.max_reject_ratio)
-            Build(config, Prompts(), resolved, run).index([str(corpus)])
+            runner = StageRunner(store, executor, (), config.max_reject_ratio)
+            Build(BuildContext(runner, config, Prompts(), resolved)).index([str(corpus)])
         finally:
             executor.close()
         return open_snapshot(store)

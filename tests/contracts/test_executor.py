@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -15,6 +15,7 @@ import ray
 from ray import cloudpickle
 
 from hirag_dist.errors import BudgetReached, HiragError, RateLimited, RequestRejected, StageFailed
+from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.stage import ByRows, Services, Tables
@@ -35,8 +36,12 @@ class Double:
     name: ClassVar[str] = "double"
     version: ClassVar[int] = 1
     split: ClassVar[ByRows] = ByRows(1)
-    reads: ClassVar = {"numbers": NUMBERS}
-    writes: ClassVar = {"doubled": NUMBERS}
+
+    class Inputs(TableSet):
+        numbers: Annotated[Dataset, NUMBERS]
+
+    class Outputs(TableSet):
+        doubled: Annotated[Dataset, NUMBERS]
 
     schedule: tuple[tuple[int, HiragError], ...] = ()
 

@@ -29,7 +29,8 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
-from hirag_dist.execution.runner import Run
+from hirag_dist.execution.runner import StageRunner
+from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.storage.lock import BuildLock
@@ -100,8 +101,8 @@ def build(
     with BuildLock(Store(index)):
         executor = make_executor(made, store, None, None)
         try:
-            run = Run(store, executor, (listen,), made.max_reject_ratio, fresh, retry)
-            result = Build(made, load_prompts(None), resolve(made), run).index(inputs)
+            runner = StageRunner(store, executor, (listen,), made.max_reject_ratio, fresh, retry)
+            result = Build(BuildContext(runner, made, load_prompts(None), resolve(made))).index(inputs)
         finally:
             executor.close()
     return {
@@ -110,7 +111,7 @@ def build(
         "changed": result.changed,
         "writes": store.writes,
         "told": told,
-        "sent": sum(use.calls - use.ledger_hits for use in run.sent.uses.values()),
+        "sent": sum(use.calls - use.ledger_hits for use in runner.bill.sent.uses.values()),
     }
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Annotated, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -22,9 +22,10 @@ from hirag_dist.errors import (
 from hirag_dist.execution.batch_api.driver import Batches, BatchSettings, BatchTarget
 from hirag_dist.execution.batch_api.input_files import SpendingGuard, input_files
 from hirag_dist.execution.batch_api.records import open_batches
+from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.events import BatchesSubmitted, UsageRecorded
 from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.runner import Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.batch_api import BatchCall, BatchLine, BatchState, Collector
@@ -32,7 +33,6 @@ from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import ledger_size
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
 
@@ -130,8 +130,12 @@ class Echo:
     name: ClassVar[str] = "echo"
     version: ClassVar[int] = 1
     split: ClassVar[ByRows] = ByRows(1)
-    reads: ClassVar = {"words": WORDS}
-    writes: ClassVar = {"echoed": WORDS}
+
+    class Inputs(TableSet):
+        words: Annotated[Dataset, WORDS]
+
+    class Outputs(TableSet):
+        echoed: Annotated[Dataset, WORDS]
 
     models: tuple[str, ...]
 
@@ -336,14 +340,14 @@ def test_a_run_counts_what_it_brings_home_as_sent_and_against_its_limits(store: 
     executor = InlineExecutor(lambda: None, charge=lambda tokens, usd: charged.append((tokens, usd)))
     driver = Driver(store, api)
     events: list[object] = []
-    run = Run(store, executor, (events.append,), 1.0, batches=driver.batches)
-    run.collect()
-    run.collect()  # nothing is out any more
+    runner = StageRunner(store, executor, (events.append,), 1.0, batches=driver.batches)
+    runner.collect_batches()
+    runner.collect_batches()  # nothing is out any more
     driver.batches.close()
     executor.close()
     assert charged == [(20, 10.0)]
-    assert run.sent.spent() == (20, 10.0)
-    assert events == [BatchesSubmitted("extract", 1, 2), UsageRecorded("extract", run.sent)]
+    assert runner.bill.sent.spent() == (20, 10.0)
+    assert events == [BatchesSubmitted("extract", 1, 2), UsageRecorded("extract", runner.bill.sent)]
 
 
 def test_workers_may_go_while_a_batch_is_out(store: Store) -> None:
@@ -362,15 +366,15 @@ def test_workers_may_go_while_a_batch_is_out(store: Store) -> None:
                     leave(store, call(1), folder=task.calls)
                     yield TaskResult(task.number, {}, [], 0.0, n_deferred=1)
 
-        def rest(self) -> None:
+        def release_idle(self) -> None:
             steps.append("rest")
 
     api = Memory(looks=2)
     api.at = steps.append
     executor, driver = Leaving(lambda: None), Driver(store, api)
-    run = Run(store, executor, (), 1.0, batches=driver.batches)
+    runner = StageRunner(store, executor, (), 1.0, batches=driver.batches)
     words = pa.table({"word": ["a"]}, schema=WORDS)
-    run.stage(Echo(("m",)), "echo", words=run.put("words", words, table_digest(words)))
+    runner.run(Echo(("m",)), "echo", words=runner.datasets.put("words", words))
     driver.batches.close()
     executor.close()
     assert steps[:3] == ["map", "rest", "check"]

@@ -87,9 +87,9 @@ def test_they_end_at_once_where_no_work_comes_for_a_while(actors: Actors) -> Non
     crew = crew_of(actors, gpus=2)
     with crew.using(2, on_gpu=True):
         wait(crew, actors, 100.0, busy=[1, 2])
-        crew.rest()
+        crew.release_idle()
         assert actors.alive == {0, 1, 2}  # in use
-    crew.rest()
+    crew.release_idle()
     assert actors.alive == {0}
     with crew.using(1, on_gpu=True):
         assert actors.alive == {0, 1}

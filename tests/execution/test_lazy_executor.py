@@ -29,7 +29,7 @@ class OneByOne:
     def charge(self, tokens: int, usd: float) -> None:
         pass
 
-    def rest(self) -> None:
+    def release_idle(self) -> None:
         self.rests += 1
 
     def close(self) -> None:
@@ -60,10 +60,10 @@ def test_it_is_made_once_and_closed() -> None:
 def test_there_is_nothing_to_let_go_of_before_it_is_made() -> None:
     made: list[OneByOne] = []
     executor = LazyExecutor("lazy", lambda: made.append(OneByOne()) or made[-1])
-    executor.rest()
+    executor.release_idle()
     assert made == []
     next(executor.map(endless()))
-    executor.rest()
+    executor.release_idle()
     assert made[0].rests == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,13 +14,14 @@ import pytest
 from hirag_dist.core.hash_partition import partitions_of
 from hirag_dist.errors import SchemaMismatch, StageFailed
 from hirag_dist.execution import partitioning
+from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.runner import Dataset, Run, stage_key
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables
+from hirag_dist.execution.stage_store import stage_key
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.schemas import REJECTS
-from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES
 
@@ -39,8 +40,15 @@ class Count:
     name: ClassVar[str] = "count"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByKey("cell", N)
-    reads: ClassVar = {"visits": VISITS, "cells": CELLS, "rules": RULES}
-    writes: ClassVar = {"seen": VISITS, "rejects": REJECTS}
+
+    class Inputs(TableSet):
+        visits: Annotated[Dataset, VISITS]
+        cells: Annotated[Dataset, CELLS]
+        rules: Annotated[Dataset, RULES]
+
+    class Outputs(TableSet):
+        seen: Annotated[Dataset, VISITS]
+        rejects: Annotated[Dataset, REJECTS]
 
     refuses: tuple[int, ...] = ()
 
@@ -96,7 +104,7 @@ class Bench:
     def put(self, name: str, *tables: pa.Table) -> Dataset:
         whole = Dataset(tables[0].schema, ())
         for table in tables:
-            whole += Run(self.store, Breaking(), (), 1).put(name, table, table_digest(table))
+            whole += StageRunner(self.store, Breaking(), (), 1).datasets.put(name, table)
         return whole
 
     def inputs(self) -> dict[str, Dataset]:
@@ -115,9 +123,9 @@ class Bench:
         """Run the stage; return its outputs and the tasks that were done."""
         ran.clear()
         executor = Breaking(lives)
-        run = Run(self.store, executor, (self.events.append,), 1, fresh, retry)
+        runner = StageRunner(self.store, executor, (self.events.append,), 1, fresh, retry)
         try:
-            return run.stage(stage or Count(), "count", **(given or self.inputs())), executor.given
+            return runner.run(stage or Count(), "count", **(given or self.inputs())), executor.given
         finally:
             executor.close()
 
@@ -144,7 +152,7 @@ def test_every_input_that_has_the_column_is_split_and_the_others_are_seen_whole(
         assert set(visited) <= set(cells)
         assert tables["visits"]["at"].to_pylist() == [at for at in range(45) if at * 7 % 9 in visited]  # in their order
         assert tables["rules"]["rule"].to_pylist() == ["all", "see", "these"]
-        assert all(tables[name].schema.equals(Count.reads[name]) for name in tables)
+        assert all(tables[name].schema.equals(Count.Inputs.schemas[name]) for name in tables)
     assert sorted(cell for tables in ran for cell in tables["cells"]["cell"].to_pylist()) == list(range(12))
     assert sorted(at for tables in ran for at in tables["visits"]["at"].to_pylist()) == list(range(45))
 
@@ -178,7 +186,7 @@ def test_one_partition_needs_no_first_pass(bench: Bench) -> None:
 
 def test_a_main_input_without_rows(bench: Bench) -> None:
     found, given = bench.count(**bench.inputs() | {"visits": Dataset(VISITS, ())})
-    assert (len(given), found["seen"].rows) == (1, 0)
+    assert (len(given), found.seen.rows) == (1, 0)
 
 
 def test_rows_are_combined_before_they_are_sent(bench: Bench) -> None:
@@ -205,7 +213,7 @@ def test_stopped_after_any_task_it_goes_on_from_there(bench: Bench, lives: int) 
         bench.count(lives=lives)
     found, given = bench.count()
     assert len(given) == 12 - lives
-    assert [part.digest for part in found["seen"].parts] == [part.digest for part in whole["seen"].parts]
+    assert [part.digest for part in found.seen.parts] == [part.digest for part in whole.seen.parts]
     assert not bench.store.exists(f"{bench.folder()}/shuffle")
 
 
@@ -245,7 +253,7 @@ class Dying(Store):
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_any_change_of_a_file(bench: Bench, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
     whole, _ = Bench(Store(f"{bench.store.root}/whole")).count()
-    expected = [part.digest for part in whole["seen"].parts]
+    expected = [part.digest for part in whole.seen.parts]
     monkeypatch.setattr(Dying, "after", after)
     deaths = 0
     for at in range(1, 100):
@@ -261,7 +269,7 @@ def test_killed_at_any_change_of_a_file(bench: Bench, monkeypatch: pytest.Monkey
             break
         monkeypatch.setattr(Dying, "at", float("inf"))
         found, _ = dying.count(**inputs)
-        assert [part.digest for part in found["seen"].parts] == expected, at
+        assert [part.digest for part in found.seen.parts] == expected, at
         assert not dying.store.exists(f"work/count/{stage_key(Count(), inputs)}/shuffle")
     assert deaths > 7 * 2 + 5 * 3  # a file and a marker of each task that scatters, two and a marker of the others
 
@@ -284,7 +292,7 @@ def test_killed_while_the_first_pass_is_removed(bench: Bench) -> None:
     assert scattering(given) == list(range(7))
     assert len(given) == 7 + 4
     whole, _ = Bench(Store(f"{bench.store.root}/elsewhere")).count()
-    assert [part.digest for part in found["seen"].parts] == [part.digest for part in whole["seen"].parts]
+    assert [part.digest for part in found.seen.parts] == [part.digest for part in whole.seen.parts]
 
 
 @pytest.mark.parametrize("gone", ["a file", "a folder"])
@@ -298,7 +306,7 @@ def test_files_of_the_first_pass_that_are_gone_are_made_again(bench: Bench, gone
     found, given = bench.count()
     assert len(scattering(given)) == (1 if gone == "a file" else len(names))
     whole, _ = Bench(Store(f"{bench.store.root}/elsewhere")).count()
-    assert [part.digest for part in found["seen"].parts] == [part.digest for part in whole["seen"].parts]
+    assert [part.digest for part in found.seen.parts] == [part.digest for part in whole.seen.parts]
 
 
 def test_markers_are_removed_before_their_files(bench: Bench) -> None:
@@ -324,13 +332,13 @@ def test_fresh_does_the_first_pass_again(bench: Bench) -> None:
 def test_a_retry_shuffles_for_the_tasks_that_it_does_again(bench: Bench) -> None:
     stage = Count(refuses=(3,))
     before, _ = bench.count(stage)
-    assert before["rejects"].rows == 1
+    assert before.rejects.rows == 1
     after, given = bench.count(stage, retry=True)
     assert len(scattering(given)) == 7
     (tables,) = ran
     assert 3 in tables["visits"]["cell"].to_pylist()
-    assert after["rejects"].rows == 0
-    assert [part.digest for part in after["seen"].parts] == [part.digest for part in before["seen"].parts]
+    assert after.rejects.rows == 0
+    assert [part.digest for part in after.seen.parts] == [part.digest for part in before.seen.parts]
     assert not bench.store.exists(f"{bench.folder(stage)}/shuffle")
     assert bench.count(stage)[1] == []
 
@@ -354,7 +362,7 @@ def test_files_of_the_first_pass_grow_with_the_rows_and_the_result_is_the_same(
     other = Bench(Store(bench.store.uri + "-other"))
     after, long = other.count(kind(), **other.inputs())
     assert [len(scattering(tasks)) for tasks in (short, long)] == [5 + 2, 2 + 1]
-    assert [part.digest for part in after["seen"].parts] == [part.digest for part in before["seen"].parts]
+    assert [part.digest for part in after.seen.parts] == [part.digest for part in before.seen.parts]
     assert stage_key(kind(), inputs) != key  # what files cut otherwise have begun is not gone on with
 
 
@@ -388,13 +396,17 @@ def test_a_first_pass_that_fails_is_told_as_stopped(bench: Bench) -> None:
     assert (started.n_done, started.n_rows_done) == (3, 30)
 
 
+NAMED = pa.schema([pa.field("cell", pa.string(), nullable=False)])
+
+
+@dataclass(frozen=True)
+class Mixed(Count):
+    class Inputs(TableSet):
+        visits: Annotated[Dataset, VISITS]
+        cells: Annotated[Dataset, NAMED]
+
+
 def test_a_column_of_two_types_is_refused(bench: Bench) -> None:
-    named = pa.schema([pa.field("cell", pa.string(), nullable=False)])
-
-    @dataclass(frozen=True)
-    class Mixed(Count):
-        reads: ClassVar = {"visits": VISITS, "cells": named}
-
-    cells = bench.put("named", pa.table({"cell": ["1"]}, schema=named))
+    cells = bench.put("named", pa.table({"cell": ["1"]}, schema=NAMED))
     with pytest.raises(TypeError, match=r"cell, which must be of one type \(visits: int64, cells: string\)"):
         bench.count(Mixed(), visits=bench.inputs()["visits"], cells=cells)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -24,19 +24,20 @@ from hirag_dist.composition.models import make_treasury
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BudgetReached, StageFailed
+from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.events import TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor, describe_cluster
 from hirag_dist.execution.ray.quota_actor import DeclaredDead, QuotaActor
-from hirag_dist.execution.runner import Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Tables
 from hirag_dist.execution.task import Slice, Task
+from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import LeaseDemand, UsageReport, WorkerUsage
 from hirag_dist.protocols import Executor
-from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
 from hirag_dist.testing.simulator.run import SimulatorThread
@@ -78,8 +79,8 @@ def build(
     store = Store(str(index))
     executor = make(config, store)
     try:
-        run = Run(store, executor, (listen,), config.max_reject_ratio)
-        return Build(config, Prompts(), resolve(config), run).index([str(corpus)])
+        runner = StageRunner(store, executor, (listen,), config.max_reject_ratio)
+        return Build(BuildContext(runner, config, Prompts(), resolve(config))).index([str(corpus)])
     finally:
         executor.close()
 
@@ -105,8 +106,12 @@ class Report:
     name: ClassVar[str] = "report_place"
     version: ClassVar[int] = 1
     split: ClassVar[ByRows] = ByRows(1)
-    reads: ClassVar = {"anything": WHERE}
-    writes: ClassVar = {"places": WHERE}
+
+    class Inputs(TableSet):
+        anything: Annotated[Dataset, WHERE]
+
+    class Outputs(TableSet):
+        places: Annotated[Dataset, WHERE]
 
     fatal: str = ""
     spares: str = ""  # deleted by the first death where given, so that the second try lives
@@ -194,8 +199,12 @@ class Regroup:
     name: ClassVar[str] = "regroup"
     version: ClassVar[int] = 1
     split: ClassVar[ByKey] = ByKey("word", 20)
-    reads: ClassVar = {"words": WORDS}
-    writes: ClassVar = {"words": WORDS}
+
+    class Inputs(TableSet):
+        words: Annotated[Dataset, WORDS]
+
+    class Outputs(TableSet):
+        words: Annotated[Dataset, WORDS]
 
     fatal: tuple[str, str] = ("", "")
 
@@ -221,9 +230,9 @@ def test_rows_reach_the_tasks_of_their_keys_though_workers_die(plain: RayExecuto
     for executor, stage in ((inline, Regroup()), (plain, Regroup()), (plain, Regroup(fatal))):
         for file in stage.fatal if stage.fatal[0] else ():
             Path(file).touch()
-        run = Run(Store(f"{tmp_path}/{len(found)}"), executor, (), 0.0)
-        words = run.put("words", table, table_digest(table))
-        found.append([part.digest for part in run.stage(stage, "regroup", words=words)["words"].parts])
+        runner = StageRunner(Store(f"{tmp_path}/{len(found)}"), executor, (), 0.0)
+        words = runner.datasets.put("words", table)
+        found.append([part.digest for part in runner.run(stage, "regroup", words=words).words.parts])
     inline.close()
     assert len(found[0]) == 10
     assert found[1] == found[0]

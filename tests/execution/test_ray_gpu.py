@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -30,19 +30,20 @@ from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BackendUnavailable
+from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.events import KernelsResolved, StageFinished, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import GpuWorkers, RayExecutor
-from hirag_dist.execution.runner import Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Slice, Task
+from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layer_clustering import cluster_layer
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.limits.client import QuotaClient
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor, Kernels
-from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES
 from tests.indexing.test_layer_clustering import HOW, layer_tables
@@ -166,8 +167,8 @@ class Watch:
 
 def indexed(store: Store, executor: Executor, listen: Callable[[object], None], known: str | None) -> BuildResult:
     try:
-        run = Run(store, executor, (listen,), CONFIG.max_reject_ratio)
-        return Build(CONFIG, Prompts(), resolve(CONFIG, None, known), run).index([str(DOCUMENT)])
+        runner = StageRunner(store, executor, (listen,), CONFIG.max_reject_ratio)
+        return Build(BuildContext(runner, CONFIG, Prompts(), resolve(CONFIG, None, known))).index([str(DOCUMENT)])
     finally:
         executor.close()
 
@@ -328,12 +329,12 @@ def test_shards_of_a_large_layer_are_held_where_the_gpu_is(
                 if name == "inline"
                 else RayExecutor(partial(watch.services, store), lambda: QuotaCoordinator({}), gpu=GpuWorkers(1))
             )
-            run = Run(store, executor, (), 0.0)
+            runner = StageRunner(store, executor, (), 0.0)
             vectors, entities = (
-                run.put(kind, table, table_digest(table))
+                runner.datasets.put(kind, table)
                 for kind, table in zip(("vectors", "entities"), layer_tables(), strict=True)
             )
-            made = cluster_layer(run, how, 0, vectors, entities)
+            made = cluster_layer(runner, how, 0, vectors, entities)
             found.append([part.digest for part in made.clusters.parts])
             executor.close()
     assert found[0] == found[1]
@@ -348,8 +349,12 @@ class Place:
     name: ClassVar[str] = "place"
     version: ClassVar[int] = 1
     split: ClassVar[ByRows] = ByRows(1)
-    reads: ClassVar = {"anything": PLACES}
-    writes: ClassVar = {"places": PLACES}
+
+    class Inputs(TableSet):
+        anything: Annotated[Dataset, PLACES]
+
+    class Outputs(TableSet):
+        places: Annotated[Dataset, PLACES]
 
     kernels: str
     meeting: str = ""
@@ -432,6 +437,6 @@ def test_a_worker_that_cannot_use_its_gpu_says_what_it_lacks(
     )
     try:
         with pytest.raises(BackendUnavailable, match="kernels: gpu needs"):
-            Run(store, executor, (), 0.0).ask_kernels(gpu_kernels, "gpu")
+            StageRunner(store, executor, (), 0.0).ask_kernels(gpu_kernels, "gpu")
     finally:
         executor.close()

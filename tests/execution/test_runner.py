@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed, StoreError
+from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished, UsageRecorded
 from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.runner import Dataset, Run, stage_key
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, Whole
+from hirag_dist.execution.stage_store import stage_key
 from hirag_dist.execution.task import Slice, Task, run_task
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS, VECTORS
-from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
 from tests.bare_services import SERVICES
@@ -40,8 +41,14 @@ class Group:
     name: ClassVar[str] = "group"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(3)
-    reads: ClassVar = {"words": WORDS, "others": WORDS}
-    writes: ClassVar = {"groups": GROUPS, "rejects": REJECTS}
+
+    class Inputs(TableSet):
+        words: Annotated[Dataset, WORDS]
+        others: Annotated[Dataset, WORDS]
+
+    class Outputs(TableSet):
+        groups: Annotated[Dataset, GROUPS]
+        rejects: Annotated[Dataset, REJECTS]
 
     prefix: str = ""
     refuses: tuple[str, ...] = ()
@@ -120,15 +127,15 @@ class Bench:
         self.executor = executor
         self.events: list[Any] = []
 
-    def run(self, fresh: bool = False, ratio: float = 0.2, retry: bool = False) -> Run:
-        return Run(self.store, self.executor, (self.events.append,), ratio, fresh, retry)
+    def run(self, fresh: bool = False, ratio: float = 0.2, retry: bool = False) -> StageRunner:
+        return StageRunner(self.store, self.executor, (self.events.append,), ratio, fresh, retry)
 
     def words(self, *parts: str) -> Dataset:
         """A dataset of one file for each argument."""
         whole = Dataset(WORDS, ())
         for part in parts:
             table = pa.table({"word": part.split()}, schema=WORDS)
-            whole += self.run().put("words", table, table_digest(table))
+            whole += self.run().datasets.put("words", table)
         return whole
 
 
@@ -139,14 +146,14 @@ def bench(tmp_path: Path, executor: InlineExecutor) -> Bench:
 
 def test_rows_are_cut_across_files(bench: Bench) -> None:
     words = bench.words("a b c d", "e", "f g h")
-    found = bench.run().stage(Group(), "group", words=words)["groups"]
+    found = bench.run().run(Group(), "group", words=words).groups
     assert ran == [["a", "b", "c"], ["d", "e", "f"], ["g", "h"]]
-    assert bench.run().read(found)["words"].to_pylist() == ran
+    assert bench.run().datasets.read(found)["words"].to_pylist() == ran
 
 
 def test_a_task_reads_any_number_of_files_in_order(bench: Bench) -> None:
     names = [f"w{number}" for number in range(200)]
-    bench.run().stage(GroupAll(), "group", words=bench.words(*names))
+    bench.run().run(GroupAll(), "group", words=bench.words(*names))
     assert ran == [names]
 
 
@@ -166,8 +173,8 @@ def test_tasks_are_made_as_the_executor_has_room(bench: Bench) -> None:
         told.append((type(event).__name__, len(alive)))
 
     try:
-        run = Run(bench.store, executor, (listen,), 0.2)
-        run.stage(Group(), "group", words=bench.words("a b c d e f g h"))
+        runner = StageRunner(bench.store, executor, (listen,), 0.2)
+        runner.run(Group(), "group", words=bench.words("a b c d e f g h"))
     finally:
         executor.close()
     assert told == [
@@ -185,13 +192,13 @@ def test_further_inputs_are_seen_whole(bench: Bench) -> None:
         async def run(self, tables: Tables, services: Services) -> Tables:
             return await super().run({"words": tables["others"]}, services)
 
-    bench.run().stage(Second(), "group", words=bench.words("a b c d"), others=bench.words("x", "y z"))
+    bench.run().run(Second(), "group", words=bench.words("a b c d"), others=bench.words("x", "y z"))
     assert ran == [["x", "y", "z"]] * 2
 
 
 def test_keys_meet_and_each_is_in_one_task(bench: Bench) -> None:
     words = bench.words("a b c a d e", "b a f g h i", "a b")
-    bench.run().stage(GroupByKey(), "group", words=words)
+    bench.run().run(GroupByKey(), "group", words=words)
     assert len(ran) == 4  # 14 rows, 4 a task
     homes = {word: [at for at, seen in enumerate(ran) if word in seen] for word in "abcdefghi"}
     assert all(len(places) == 1 for places in homes.values())
@@ -199,23 +206,23 @@ def test_keys_meet_and_each_is_in_one_task(bench: Bench) -> None:
 
 
 def test_whole_is_one_task(bench: Bench) -> None:
-    bench.run().stage(GroupAll(), "group", words=bench.words("a b c d", "e f"))
+    bench.run().run(GroupAll(), "group", words=bench.words("a b c d", "e f"))
     assert ran == [list("abcdef")]
 
 
 @pytest.mark.parametrize(("stage", "tasks"), [(Group(), 0), (GroupByKey(), 1), (GroupAll(), 1)])
 def test_nothing_in(bench: Bench, stage: Group, tasks: int) -> None:
-    found = bench.run().stage(stage, "group", words=Dataset(WORDS, ()))["groups"]
+    found = bench.run().run(stage, "group", words=Dataset(WORDS, ())).groups
     assert len(ran) == tasks
-    assert bench.run().read(found).schema == GROUPS
+    assert bench.run().datasets.read(found).schema == GROUPS
 
 
 def test_a_finished_stage_is_not_run_again(bench: Bench) -> None:
     words = bench.words("a b c d")
     first = bench.run()
-    found = first.stage(Group(), "group", words=words)
+    found = first.run(Group(), "group", words=words)
     again = bench.run()
-    assert again.stage(Group(), "again", words=words) == found
+    assert again.run(Group(), "again", words=words) == found
     assert (len(ran), first.stages_run, again.stages_run) == (2, 1, 0)
     finished = [event for event in bench.events if isinstance(event, StageFinished)]
     assert [(event.label, event.reused, event.n_rows) for event in finished] == [
@@ -223,7 +230,7 @@ def test_a_finished_stage_is_not_run_again(bench: Bench) -> None:
         ("again", True, 4),
     ]
     fresh = bench.run(fresh=True)
-    assert fresh.stage(Group(), "group", words=words) == found
+    assert fresh.run(Group(), "group", words=words) == found
     assert (len(ran), fresh.stages_run) == (4, 1)
 
 
@@ -246,13 +253,13 @@ def test_the_key_is_what_decides_the_output(bench: Bench, tmp_path: Path) -> Non
 def test_only_the_missing_tasks_of_a_half_finished_stage_run(bench: Bench) -> None:
     words = bench.words("a b c d e f g h i")
     with pytest.raises(StageFailed, match="cannot take g"):
-        bench.run().stage(Group(breaks_at="g"), "group", words=words)
+        bench.run().run(Group(breaks_at="g"), "group", words=words)
     folder = next(iter(bench.store.names("work/group")))
     assert bench.store.names(f"work/group/{folder}/tasks") == ["000000.json", "000001.json"]
     ran.clear()
     bench.events.clear()
     with pytest.raises(StageFailed):
-        bench.run().stage(Group(breaks_at="g"), "group", words=words)
+        bench.run().run(Group(breaks_at="g"), "group", words=words)
     assert ran == [["g", "h", "i"]]
     (started,) = [event for event in bench.events if isinstance(event, StageStarted)]
     assert (started.n_tasks, started.n_done, started.n_rows) == (3, 2, 9)
@@ -260,12 +267,12 @@ def test_only_the_missing_tasks_of_a_half_finished_stage_run(bench: Bench) -> No
 
 def test_a_task_without_its_marker_runs_again(bench: Bench) -> None:
     words = bench.words("a b c d")
-    found = bench.run().stage(Group(), "group", words=words)
+    found = bench.run().run(Group(), "group", words=words)
     folder = f"work/group/{stage_key(Group(), {'words': words})}"
     bench.store.delete(f"{folder}/done.json")
     bench.store.delete(f"{folder}/tasks/000001.json")
     ran.clear()
-    assert bench.run().stage(Group(), "group", words=words) == found
+    assert bench.run().run(Group(), "group", words=words) == found
     assert ran == [["d"]]
 
 
@@ -273,30 +280,30 @@ def test_too_many_dead_letters_fail_the_stage_with_the_first_reason(bench: Bench
     words = bench.words("a b c d e f g h i j")
     stage = Group(refuses=("e", "i", "j"))
     with pytest.raises(StageFailed, match=r"group: refused 3 of 10 units.*ratio 0\.2 allows.*: e is refused"):
-        bench.run(ratio=0.2).stage(stage, "group", words=words)
+        bench.run(ratio=0.2).run(stage, "group", words=words)
     assert len(ran) == 4  # the letters are counted when all is done: nothing was lost
-    found = bench.run(ratio=0.3).stage(stage, "group", words=words)
+    found = bench.run(ratio=0.3).run(stage, "group", words=words)
     assert len(ran) == 4
-    assert found["rejects"].rows == 3
-    assert bench.run(ratio=0.0).stage(Group(), "group", words=words)["rejects"].rows == 0
-    tolerant = bench.run(ratio=0.0).stage(Group(refuses=("a",)), "group", any_rejects=True, words=words)
-    assert tolerant["rejects"].rows == 1
+    assert found.rejects.rows == 3
+    assert bench.run(ratio=0.0).run(Group(), "group", words=words).rejects.rows == 0
+    tolerant = bench.run(ratio=0.0).run_tolerant(Group(refuses=("a",)), "group", words=words)
+    assert tolerant.rejects.rows == 1
 
 
 def test_a_rerun_with_the_same_bytes_leaves_downstream_alone(bench: Bench) -> None:
-    first = bench.run().stage(Group(), "group", words=bench.words("a b c d"))["groups"]
-    second = bench.run().stage(Later(), "group", words=bench.words("a b c d"))["groups"]
+    first = bench.run().run(Group(), "group", words=bench.words("a b c d")).groups
+    second = bench.run().run(Later(), "group", words=bench.words("a b c d")).groups
     assert first.parts[0].path != second.parts[0].path
     assert stage_key(GroupAll(), {"words": first}) == stage_key(GroupAll(), {"words": second})
 
 
 def test_a_stage_that_gives_other_columns_is_told(bench: Bench) -> None:
     with pytest.raises(SchemaMismatch, match="stage group gave groups with columns"):
-        bench.run().stage(Careless(), "group", words=bench.words("a"))
+        bench.run().run(Careless(), "group", words=bench.words("a"))
 
 
 def test_every_task_is_told_once(bench: Bench) -> None:
-    bench.run().stage(Group(refuses=("a",)), "group", words=bench.words("a b c d e f"))
+    bench.run().run(Group(refuses=("a",)), "group", words=bench.words("a b c d e f"))
     told = [event for event in bench.events if isinstance(event, TaskFinished)]
     assert [(event.n_rows, event.rejects) for event in told] == [(3, 1), (3, 0)]
 
@@ -325,7 +332,7 @@ def test_ctrl_c_lets_what_was_begun_end(bench: Bench) -> None:
 
     executor = InlineExecutor(lambda: SERVICES, in_flight=3)
     with pytest.raises(KeyboardInterrupt):
-        Run(bench.store, executor, (), 0.2).stage(Interrupted(), "group", words=bench.words("a b c d e"))
+        StageRunner(bench.store, executor, (), 0.2).run(Interrupted(), "group", words=bench.words("a b c d e"))
     executor.close()
     assert not {"d", "e"} & {word for seen in ran for word in seen}
 
@@ -339,22 +346,22 @@ class TestRetry:
     def first(self, bench: Bench) -> tuple[Dataset, dict[str, Dataset], str]:
         """Return the words, the outputs with two letters, and the stage's folder."""
         words = bench.words(self.WORDS)
-        found = bench.run(ratio=1).stage(self.STAGE, "group", words=words)
-        assert found["rejects"].rows == 2
+        found = bench.run(ratio=1).run(self.STAGE, "group", words=words)
+        assert found.rejects.rows == 2
         return words, found, f"work/group/{stage_key(self.STAGE, {'words': words})}"
 
     def test_only_their_tasks_run_and_write_files_of_their_own(self, bench: Bench) -> None:
         words, before, _ = self.first(bench)
-        old = {part.path: bench.store.read_bytes(part.path) for part in before["groups"].parts}
+        old = {part.path: bench.store.read_bytes(part.path) for part in before.groups.parts}
         ran.clear()
-        after = bench.run(ratio=0, retry=True).stage(self.STAGE, "group", words=words)
+        after = bench.run(ratio=0, retry=True).run(self.STAGE, "group", words=words)
         assert ran == [["a", "b", "c"], ["g", "h", "i"]]
-        assert after["rejects"].rows == 0
-        names = [part.path.rpartition("/")[2] for part in after["groups"].parts]
+        assert after.rejects.rows == 0
+        names = [part.path.rpartition("/")[2] for part in after.groups.parts]
         assert names == ["part-000000.r1.parquet", "part-000001.parquet", "part-000002.r1.parquet"]
         assert {path: bench.store.read_bytes(path) for path in old} == old  # a reader with the old names can read on
         ran.clear()
-        assert bench.run().stage(self.STAGE, "group", words=words) == after
+        assert bench.run().run(self.STAGE, "group", words=words) == after
         assert ran == []
 
     def test_stopped_in_between_either_command_goes_on(self, bench: Bench) -> None:
@@ -363,14 +370,14 @@ class TestRetry:
             self.break_at_g(bench, words, folder)
         assert not bench.store.exists(f"{folder}/done.json")
         ran.clear()
-        found = bench.run(ratio=1).stage(self.STAGE, "group", words=words)  # a plain run takes what is there
+        found = bench.run(ratio=1).run(self.STAGE, "group", words=words)  # a plain run takes what is there
         assert ran == []
-        assert [row["unit_id"] for row in bench.run().read(found["rejects"]).to_pylist()] == ["h"]
-        healed = bench.run(retry=True).stage(self.STAGE, "group", words=words)
+        assert [row["unit_id"] for row in bench.run().datasets.read(found.rejects).to_pylist()] == ["h"]
+        healed = bench.run(retry=True).run(self.STAGE, "group", words=words)
         assert ran == [["g", "h", "i"]]
-        assert healed["rejects"].rows == 0
-        assert [part.digest for part in healed["groups"].parts] == [
-            part.digest for part in bench.run().stage(Group(), "whole", words=words)["groups"].parts
+        assert healed.rejects.rows == 0
+        assert [part.digest for part in healed.groups.parts] == [
+            part.digest for part in bench.run().run(Group(), "whole", words=words).groups.parts
         ]
 
     def break_at_g(self, bench: Bench, words: Dataset, folder: str) -> None:
@@ -382,7 +389,9 @@ class TestRetry:
 
         executor = Breaking(lambda: SERVICES, in_flight=1)
         try:
-            Run(bench.store, executor, (bench.events.append,), 1, retry=True).stage(self.STAGE, "group", words=words)
+            StageRunner(bench.store, executor, (bench.events.append,), 1, retry=True).run(
+                self.STAGE, "group", words=words
+            )
         finally:
             executor.close()
 
@@ -414,20 +423,20 @@ class TestRetry:
 
         bench = Bench(Full(str(tmp_path)), executor)
         words = bench.words("a b c")
-        run = bench.run()
+        runner = bench.run()
         with pytest.raises((SchemaMismatch, StoreError)):
-            run.stage(Paying(), "group", words=words)
+            runner.run(Paying(), "group", words=words)
         (stopped,) = (event for event in bench.events if isinstance(event, StageFailedEvent))
-        assert stopped.usage.spent() == run.sent.spent() == (33, 1.5)
+        assert stopped.usage.spent() == runner.bill.sent.spent() == (33, 1.5)
 
     def test_a_killed_runs_spending_is_not_the_next_ones(self, bench: Bench) -> None:
         words, _, folder = self.first(bench)
         left = UsageMeter()
         left.count("extract", "m", "llm", ChatReply(""), 0.0, from_ledger=False)
         bench.store.write_json(f"{folder}/failed/000000-x.json", left.rows())
-        run = bench.run(retry=True)
-        run.stage(self.STAGE, "group", words=words)
-        assert sum(use.calls for use in run.sent.uses.values()) == 6
+        runner = bench.run(retry=True)
+        runner.run(self.STAGE, "group", words=words)
+        assert sum(use.calls for use in runner.bill.sent.uses.values()) == 6
         assert bench.store.names(f"{folder}/failed") == []
 
 
@@ -444,29 +453,29 @@ def test_a_run_that_was_taken_over_marks_nothing_as_done(bench: Bench) -> None:
             raise IndexBusy("taken over")
         yield
 
-    def run() -> Run:
-        return Run(bench.store, bench.executor, (), 0.2, fence=fence)
+    def run() -> StageRunner:
+        return StageRunner(bench.store, bench.executor, (), 0.2, fence=fence)
 
     words = bench.words("a b c")
     with pytest.raises(IndexBusy):
-        run().stage(Group(), "group", words=words)
+        run().run(Group(), "group", words=words)
     (key,) = bench.store.names("work/group")
     assert not bench.store.exists(f"work/group/{key}/done.json")
     taken = False
-    run().stage(Group(), "group", words=words)
+    run().run(Group(), "group", words=words)
     assert bench.store.exists(f"work/group/{key}/done.json")
     assert ran == [["a", "b", "c"]], "the tasks were kept"
 
 
 def test_what_was_spent_outside_any_stage_is_on_the_bill(bench: Bench) -> None:
     meter = UsageMeter()
-    run = bench.run()
-    run.spent("probes", meter)
-    assert (bench.events, run.usage) == ([], {})
+    runner = bench.run()
+    runner.record_usage("probes", meter)
+    assert (bench.events, runner.bill.by_stage) == ([], {})
     meter.count("probe", "m", "llm", ChatReply("", input_tokens=10, output_tokens=1), 0.5, from_ledger=False)
-    run.spent("probes", meter)
+    runner.record_usage("probes", meter)
     assert bench.events == [UsageRecorded("probes", meter, outside=True)]
-    assert run.usage["probes"].spent() == run.sent.spent() == (11, 0.5)
+    assert runner.bill.by_stage["probes"].spent() == runner.bill.sent.spent() == (11, 0.5)
     assert not bench.store.exists("work")
 
 
@@ -498,8 +507,12 @@ class CountBytes:
     name: ClassVar[str] = "count_bytes"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = Whole("toys")
-    reads: ClassVar = {"vectors": VECTORS}
-    writes: ClassVar = {"groups": GROUPS}
+
+    class Inputs(TableSet):
+        vectors: Annotated[Dataset, VECTORS]
+
+    class Outputs(TableSet):
+        groups: Annotated[Dataset, GROUPS]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         sizes = [str(pc.sum(pc.binary_length(chunk)).as_py()) for chunk in tables["vectors"]["vector"].chunks]

@@ -11,7 +11,8 @@ from hirag_dist.composition.build import make_executor, resolve
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InputError
-from hirag_dist.execution.runner import Run
+from hirag_dist.execution.runner import StageRunner
+from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, estimate_build
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.storage.store import Store
@@ -142,14 +143,19 @@ def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path) -> Non
     """Calls and tokens of every stage that matters, against a build of the sample corpus with the built-in model."""
     config = Config.model_validate({"execution": {"executor": "inline"}})
     executor = make_executor(config, Store(str(tmp_path)), None, None)
-    run = Run(Store(str(tmp_path)), executor, (), config.max_reject_ratio)
+    runner = StageRunner(Store(str(tmp_path)), executor, (), config.max_reject_ratio)
     try:
-        Build(config, Prompts(), resolve(config), run).index([str(CORPUS)])
+        Build(BuildContext(runner, config, Prompts(), resolve(config))).index([str(CORPUS)])
     finally:
         executor.close()
     planned = estimate_build([str(CORPUS)], config, Prompts())
     for stage in ("extract", "summarise", "reports", ""):
-        uses = [use for label, meter in run.usage.items() if label.startswith(stage) for use in meter.uses.values()]
+        uses = [
+            use
+            for label, meter in runner.bill.by_stage.items()
+            if label.startswith(stage)
+            for use in meter.uses.values()
+        ]
         wanted = [each for each in planned.stages if each.stage.startswith(stage) and each.stage != "embed"]
         calls, tokens = sum(u.calls for u in uses), sum(u.input_tokens + u.output_tokens for u in uses)
         assert calls / 2 <= sum(each.calls for each in wanted) <= 2 * calls, stage

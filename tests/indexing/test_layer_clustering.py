@@ -24,11 +24,12 @@ from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
-from hirag_dist.execution.runner import Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import no_other_workers
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, LayerClusters, cluster_layer
 from hirag_dist.indexing.stages.cluster import ClusterLayer
 from hirag_dist.indexing.stages.embed import vector_matrix, vector_table
+from hirag_dist.indexing.stages.memberships import ClusterStats
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor
 from hirag_dist.schemas import ENTITIES
@@ -128,40 +129,44 @@ class Bench:
         self.entities = in_parts(self.store, "entities", entities, 700)
         self.finished: list[StageFinished] = []
 
-    def run(self, executor: Executor) -> Run:
+    def run(self, executor: Executor) -> StageRunner:
         self.finished.clear()
 
         def listen(event: object) -> None:
             if isinstance(event, StageFinished):
                 self.finished.append(event)
 
-        return Run(self.store, executor, (listen,), 0.0)
+        return StageRunner(self.store, executor, (listen,), 0.0)
 
-    def clustered(self, executor: Executor) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
+    def clustered(self, executor: Executor) -> tuple[pa.Table, pa.Table, ClusterStats]:
         """CLUSTERS and CLUSTER_MEMBERS, sorted, and the figures. Closes the executor."""
         try:
-            run = self.run(executor)
-            return tables(run, cluster_layer(run, HOW, 0, self.vectors, self.entities))
+            runner = self.run(executor)
+            return tables(runner, cluster_layer(runner, HOW, 0, self.vectors, self.entities))
         finally:
             executor.close()
 
 
-def tables(run: Run, found: LayerClusters) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
+def tables(runner: StageRunner, found: LayerClusters) -> tuple[pa.Table, pa.Table, ClusterStats]:
     order = [("cluster_id", "ascending"), ("entity_id", "ascending")]
-    return run.read(found.clusters).sort_by(order), run.read(found.members).sort_by("cluster_id"), found.stats
+    return (
+        runner.datasets.read(found.clusters).sort_by(order),
+        runner.datasets.read(found.members).sort_by("cluster_id"),
+        found.stats,
+    )
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
+def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, pa.Table, ClusterStats]:
     """Clusters of the layer by one task."""
     bench = Bench(tmp_path_factory.mktemp("one"))
     executor = inline()
-    run = bench.run(executor)
+    runner = bench.run(executor)
     stage = ClusterLayer(0, HOW.dim, HOW.reduce_dims, HOW.settings, HOW.description_chars, HOW.kernels)
-    found = run.stage(stage, "cluster", vectors=bench.vectors, entities=bench.entities)
-    stats = run.read(found["stats"]).to_pylist()[0]
+    found = runner.run(stage, "cluster", vectors=bench.vectors, entities=bench.entities)
+    stats = runner.datasets.read(found.stats).to_pylist()[0]
     executor.close()
-    return tables(run, LayerClusters(found["clusters"], found["members"], stats))
+    return tables(runner, LayerClusters(found.clusters, found.members, ClusterStats(**stats)))
 
 
 def check_same(found: tuple[pa.Table, ...], expected: tuple[pa.Table, ...]) -> None:
@@ -184,11 +189,11 @@ def test_a_reduction_by_neighbours_comes_before_either_way(tmp_path: Path, shard
     reduced = vector_table(vectors["id"], vector_matrix(vectors, DIM)[:, : HOW.reduce_dims])
     scores = in_parts(bench.store, "scores", reduced, 300)
     executor = inline(Columns())
-    run = bench.run(executor)
-    found = cluster_layer(run, replace(how, reduction="umap"), 0, bench.vectors, bench.entities)
+    runner = bench.run(executor)
+    found = cluster_layer(runner, replace(how, reduction="umap"), 0, bench.vectors, bench.entities)
     assert "cluster layer 0: neighbours" in [event.label for event in bench.finished]
-    other = cluster_layer(run, replace(how, dim=HOW.reduce_dims), 0, scores, bench.entities)
-    check_same(tables(run, found), tables(run, other))
+    other = cluster_layer(runner, replace(how, dim=HOW.reduce_dims), 0, scores, bench.entities)
+    check_same(tables(runner, found), tables(runner, other))
     executor.close()
 
 
@@ -275,9 +280,9 @@ def test_a_small_layer_takes_one_task(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     executor = inline()
     try:
-        run = bench.run(executor)
+        runner = bench.run(executor)
         small = replace(HOW, settings=replace(SETTINGS, shard_rows=N_ROWS))
-        found = cluster_layer(run, small, 0, bench.vectors, bench.entities)
+        found = cluster_layer(runner, small, 0, bench.vectors, bench.entities)
         assert [event.label for event in bench.finished] == ["cluster layer 0"]
         assert found.stats["n_clusters"] == found.members.rows
     finally:

@@ -96,7 +96,7 @@ def test_workers_may_go_before_the_snapshot_is_written(bench: Bench) -> None:
     there: list[list[str]] = []
 
     class Resting(InlineExecutor):
-        def rest(self) -> None:
+        def release_idle(self) -> None:
             there.append(bench.store.names("snapshots"))
 
     bench.make_executor = Resting

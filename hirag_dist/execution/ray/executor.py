@@ -19,7 +19,7 @@ from hirag_dist.execution.ray.quota_actor import ACTOR_PREFIX, QuotaActor
 from hirag_dist.execution.ray.resident_shards import RayResidentShards
 from hirag_dist.execution.ray.worker_pool import LOST, GpuWorkers, PoolLease, WorkerPool
 from hirag_dist.execution.ray.workers import MakeServices, actor
-from hirag_dist.execution.stage import asks_models, kernels_of
+from hirag_dist.execution.stage import kernels_of, waits_for_models
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import CPU
@@ -111,7 +111,7 @@ class RayExecutor:
                     following = following or (lost.pop() if lost else next(waiting, None))
                     if following is None:
                         break
-                    room = self._in_flight if asks_models(following.stage) else _COMPUTING
+                    room = self._in_flight if waits_for_models(following.stage) else _COMPUTING
                     chosen = self._crew.least_busy(load, room, _needs_gpu(following))
                     if chosen is None:
                         break
@@ -157,9 +157,9 @@ class RayExecutor:
         """Count what was spent outside of tasks."""
         ray.get(self._treasury.charge.remote(tokens, usd))
 
-    def rest(self) -> None:
+    def release_idle(self) -> None:
         """End the workers that have a GPU each; the next work for them starts them again."""
-        self._crew.rest()
+        self._crew.release_idle()
 
     def close(self) -> None:
         """Stop the workers, and the Ray that this executor started."""

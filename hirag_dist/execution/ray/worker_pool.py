@@ -179,7 +179,7 @@ class WorkerPool:
         self._n_lost = 0
         return value
 
-    def rest(self) -> None:
+    def release_idle(self) -> None:
         """Stop the workers with a GPU that have nothing to do: nobody looks at the clock for them for a while."""
         if not self._uses:
             self._stop(list(self._worked))

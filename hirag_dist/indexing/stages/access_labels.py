@@ -8,7 +8,7 @@ which gets a vector of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,8 @@ from hirag_dist.core.entities.summaries import SUMMARY_MENTIONS
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.groupby import numbered
 from hirag_dist.core.text.ids import entity_id, relation_id
-from hirag_dist.execution.stage import ByKey, ByRows, Schemas, Services, Split, Tables
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
 from hirag_dist.schemas import (
     ALIASES,
     ENTITIES,
@@ -35,10 +36,8 @@ from hirag_dist.schemas import (
 CHUNK_SETS = pa.schema(
     [pa.field("chunk_id", pa.string(), nullable=False), pa.field("label_set", pa.int32(), nullable=False)]
 )
-_MADE_FROM = {
-    name: pa.schema([schema.field(name), schema.field("chunk_ids")])
-    for name, schema in (("entity_id", ENTITIES), ("relation_id", RELATIONS))
-}
+ENTITY_CHUNKS = pa.schema([ENTITIES.field("entity_id"), ENTITIES.field("chunk_ids")])
+RELATION_CHUNKS = pa.schema([RELATIONS.field("relation_id"), RELATIONS.field("chunk_ids")])
 MIXED_ENTITIES = pa.schema([ENTITIES.field("entity_id")])
 MIXED_RELATIONS = pa.schema([RELATIONS.field("relation_id")])
 _ROWS = 200_000
@@ -52,8 +51,13 @@ class FindMixedEntities:
     name: ClassVar[str] = "mixed_entities"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(_ROWS)
-    reads: ClassVar[Schemas] = {"entities": _MADE_FROM["entity_id"], "chunk_sets": CHUNK_SETS}
-    writes: ClassVar[Schemas] = {"mixed": MIXED_ENTITIES}
+
+    class Inputs(TableSet):
+        entities: Annotated[Dataset, ENTITY_CHUNKS]
+        chunk_sets: Annotated[Dataset, CHUNK_SETS]
+
+    class Outputs(TableSet):
+        mixed: Annotated[Dataset, MIXED_ENTITIES]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the ids."""
@@ -67,8 +71,13 @@ class FindMixedRelations:
     name: ClassVar[str] = "mixed_relations"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(_ROWS)
-    reads: ClassVar[Schemas] = {"relations": _MADE_FROM["relation_id"], "chunk_sets": CHUNK_SETS}
-    writes: ClassVar[Schemas] = {"mixed": MIXED_RELATIONS}
+
+    class Inputs(TableSet):
+        relations: Annotated[Dataset, RELATION_CHUNKS]
+        chunk_sets: Annotated[Dataset, CHUNK_SETS]
+
+    class Outputs(TableSet):
+        mixed: Annotated[Dataset, MIXED_RELATIONS]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the ids."""
@@ -82,8 +91,14 @@ class KeepMentions:
     name: ClassVar[str] = "keep_mentions"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(_ROWS)
-    reads: ClassVar[Schemas] = {"mentions": MENTIONS, "aliases": ALIASES, "mixed": MIXED_ENTITIES}
-    writes: ClassVar[Schemas] = {"mentions": ENTITY_MENTIONS}
+
+    class Inputs(TableSet):
+        mentions: Annotated[Dataset, MENTIONS]
+        aliases: Annotated[Dataset, ALIASES]
+        mixed: Annotated[Dataset, MIXED_ENTITIES]
+
+    class Outputs(TableSet):
+        mentions: Annotated[Dataset, ENTITY_MENTIONS]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the mentions."""
@@ -101,8 +116,14 @@ class KeepStatements:
     name: ClassVar[str] = "keep_statements"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(_ROWS)
-    reads: ClassVar[Schemas] = {"mentions": RELATION_MENTIONS, "aliases": ALIASES, "mixed": MIXED_RELATIONS}
-    writes: ClassVar[Schemas] = {"statements": STATEMENTS}
+
+    class Inputs(TableSet):
+        mentions: Annotated[Dataset, RELATION_MENTIONS]
+        aliases: Annotated[Dataset, ALIASES]
+        mixed: Annotated[Dataset, MIXED_RELATIONS]
+
+    class Outputs(TableSet):
+        statements: Annotated[Dataset, STATEMENTS]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the mentions. One between two names of an entity is of no relation."""
@@ -121,8 +142,13 @@ class DivideEntities:
     name: ClassVar[str] = "divide_entities"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByKey("entity_id", 100_000)
-    reads: ClassVar[Schemas] = {"mentions": ENTITY_MENTIONS, "chunk_sets": CHUNK_SETS}
-    writes: ClassVar[Schemas] = {"parts": ENTITIES}
+
+    class Inputs(TableSet):
+        mentions: Annotated[Dataset, ENTITY_MENTIONS]
+        chunk_sets: Annotated[Dataset, CHUNK_SETS]
+
+    class Outputs(TableSet):
+        parts: Annotated[Dataset, ENTITIES]
 
     max_tokens: int
 
@@ -149,8 +175,12 @@ class NameSources:
     name: ClassVar[str] = "summary_sources"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(_ROWS)
-    reads: ClassVar[Schemas] = {"mentions": SUMMARY_MENTIONS}
-    writes: ClassVar[Schemas] = {"sources": SUMMARY_SOURCES}
+
+    class Inputs(TableSet):
+        mentions: Annotated[Dataset, SUMMARY_MENTIONS]
+
+    class Outputs(TableSet):
+        sources: Annotated[Dataset, SUMMARY_SOURCES]
 
     layer: int
 

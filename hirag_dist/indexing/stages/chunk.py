@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pyarrow as pa
 
 from hirag_dist.core.text.chunking import TextSpan, chunk_spans
 from hirag_dist.core.text.ids import chunk_id
-from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByRows, Services, Split, Tables
 from hirag_dist.schemas import CHUNKS, DOCUMENTS
 
 
@@ -20,8 +21,12 @@ class ChunkDocuments:
     name: ClassVar[str] = "chunk"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(64)
-    reads: ClassVar[Schemas] = {"documents": DOCUMENTS}
-    writes: ClassVar[Schemas] = {"chunks": CHUNKS}
+
+    class Inputs(TableSet):
+        documents: Annotated[Dataset, DOCUMENTS]
+
+    class Outputs(TableSet):
+        chunks: Annotated[Dataset, CHUNKS]
 
     tokenizer: str
     size: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 
@@ -11,7 +11,8 @@ from hirag_dist.core.entities.claims import CLAIM_TASK, ClaimRecord, claims_requ
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.ids import content_id, entity_id
 from hirag_dist.core.text.normalize import name_key
-from hirag_dist.execution.stage import ByKey, Schemas, Services, Split, Tables, reject_row, together
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByKey, Services, Split, Tables, reject_row, together
 from hirag_dist.schemas import ALIASES, CHUNKS, CLAIMS, MENTIONS, REJECTS
 from hirag_dist.types import Rejected
 
@@ -31,8 +32,15 @@ class ExtractClaims:
     name: ClassVar[str] = "claims"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByKey("chunk_id", 16)
-    reads: ClassVar[Schemas] = {"chunks": CLAIM_CHUNKS, "mentions": CLAIM_MENTIONS, "aliases": CLAIM_ALIASES}
-    writes: ClassVar[Schemas] = {"claims": CLAIMS, "rejects": REJECTS}
+
+    class Inputs(TableSet):
+        chunks: Annotated[Dataset, CLAIM_CHUNKS]
+        mentions: Annotated[Dataset, CLAIM_MENTIONS]
+        aliases: Annotated[Dataset, CLAIM_ALIASES]
+
+    class Outputs(TableSet):
+        claims: Annotated[Dataset, CLAIMS]
+        rejects: Annotated[Dataset, REJECTS]
 
     structured: bool
     same_language: bool

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import soft_clusters
-from hirag_dist.execution.stage import Schemas, Services, Split, Tables, Whole
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import Services, Split, Tables, Whole
 from hirag_dist.indexing.stages.embed import vector_matrix
 from hirag_dist.indexing.stages.memberships import (
     CLUSTER_MEMBERS,
@@ -37,8 +38,15 @@ class ClusterLayer:
     name: ClassVar[str] = "cluster"
     version: ClassVar[int] = 3
     split: ClassVar[Split] = Whole("one shard, 65,536 entities: larger layers are clustered by stages of many tasks")
-    reads: ClassVar[Schemas] = {"vectors": VECTORS, "entities": SHOWN_AS}
-    writes: ClassVar[Schemas] = {"clusters": CLUSTERS, "members": CLUSTER_MEMBERS, "stats": CLUSTER_STATS}
+
+    class Inputs(TableSet):
+        vectors: Annotated[Dataset, VECTORS]
+        entities: Annotated[Dataset, SHOWN_AS]
+
+    class Outputs(TableSet):
+        clusters: Annotated[Dataset, CLUSTERS]
+        members: Annotated[Dataset, CLUSTER_MEMBERS]
+        stats: Annotated[Dataset, CLUSTER_STATS]
 
     layer: int
     dim: int
@@ -66,4 +74,4 @@ class ClusterLayer:
         rows = described(pa.table(links, schema=NAMED_LINKS), tables["entities"], self.description_chars)
         clusters, members = grouped(rows, self.layer)
         stats = cluster_stats(soft.sizes, len(vectors), soft.n_components)
-        return {"clusters": clusters, "members": members, "stats": pa.Table.from_pylist([stats], CLUSTER_STATS)}
+        return {"clusters": clusters, "members": members, "stats": pa.Table.from_pylist([asdict(stats)], CLUSTER_STATS)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,8 @@ from hirag_dist.core.graph.communities import community_table
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.imported_communities import renamed_reports, with_summaries
 from hirag_dist.core.reports.selection import ENTITY_PLACES, OUTLINES, RELATION_PLACES, report_outlines
-from hirag_dist.execution.stage import Schemas, Services, Split, Tables, Whole
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import Services, Split, Tables, Whole, output_schemas
 from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS, REPORTS
 
 ENTITY_ORDER = pa.schema([ENTITIES.field(name) for name in ("entity_id", "layer")])
@@ -28,8 +29,13 @@ class DetectCommunities:
     name: ClassVar[str] = "communities"
     version: ClassVar[int] = 2
     split: ClassVar[Split] = Whole(_LIMIT)
-    reads: ClassVar[Schemas] = {"entities": ENTITY_ORDER, "relations": RELATION_ENDS}
-    writes: ClassVar[Schemas] = {"communities": COMMUNITIES}
+
+    class Inputs(TableSet):
+        entities: Annotated[Dataset, ENTITY_ORDER]
+        relations: Annotated[Dataset, RELATION_ENDS]
+
+    class Outputs(TableSet):
+        communities: Annotated[Dataset, COMMUNITIES]
 
     max_size: int
     resolution: float
@@ -53,13 +59,16 @@ class KeepCommunities:
     name: ClassVar[str] = "keep_communities"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = Whole(_LIMIT)
-    reads: ClassVar[Schemas] = {
-        "communities": COMMUNITIES,
-        "reports": REPORTS,
-        "entities": ENTITY_ORDER,
-        "relations": RELATION_KINDS,
-    }
-    writes: ClassVar[Schemas] = {"communities": COMMUNITIES, "reports": REPORTS}
+
+    class Inputs(TableSet):
+        communities: Annotated[Dataset, COMMUNITIES]
+        reports: Annotated[Dataset, REPORTS]
+        entities: Annotated[Dataset, ENTITY_ORDER]
+        relations: Annotated[Dataset, RELATION_KINDS]
+
+    class Outputs(TableSet):
+        communities: Annotated[Dataset, COMMUNITIES]
+        reports: Annotated[Dataset, REPORTS]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return them under ids that hash all their members."""
@@ -74,13 +83,17 @@ class OutlineReports:
     name: ClassVar[str] = "report_outlines"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = Whole(_LIMIT)
-    reads: ClassVar[Schemas] = {"communities": COMMUNITIES, "entities": ENTITY_ORDER, "relations": RELATION_ENDS}
-    writes: ClassVar[Schemas] = {
-        "outlines": OUTLINES,
-        "above": OUTLINES,
-        "entities": ENTITY_PLACES,
-        "relations": RELATION_PLACES,
-    }
+
+    class Inputs(TableSet):
+        communities: Annotated[Dataset, COMMUNITIES]
+        entities: Annotated[Dataset, ENTITY_ORDER]
+        relations: Annotated[Dataset, RELATION_ENDS]
+
+    class Outputs(TableSet):
+        outlines: Annotated[Dataset, OUTLINES]
+        above: Annotated[Dataset, OUTLINES]
+        entities: Annotated[Dataset, ENTITY_PLACES]
+        relations: Annotated[Dataset, RELATION_PLACES]
 
     max_lines: int
     max_tree: int
@@ -88,7 +101,7 @@ class OutlineReports:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the outlines, and which tree needs the text of which entity and relation."""
         if tables["communities"].num_rows == 0:
-            return {name: schema.empty_table() for name, schema in self.writes.items()}
+            return {name: schema.empty_table() for name, schema in output_schemas(self).items()}
         entities, relations = _in_order(tables)
         degree = np.diff(build_graph(entities["entity_id"], relations).indptr)
         found = report_outlines(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from hirag_dist.errors import StageFailed
-from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByRows, Services, Split, Tables
 from hirag_dist.schemas import CHUNKS, ENTITIES, VECTORS
 from hirag_dist.types import FloatMatrix, IntVector
 
@@ -61,8 +62,12 @@ class EmbedEntities:
     name: ClassVar[str] = "embed_entities"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(1024)
-    reads: ClassVar[Schemas] = {"entities": ENTITIES}
-    writes: ClassVar[Schemas] = {"vectors": VECTORS}
+
+    class Inputs(TableSet):
+        entities: Annotated[Dataset, ENTITIES]
+
+    class Outputs(TableSet):
+        vectors: Annotated[Dataset, VECTORS]
 
     embedder: str
     dim: int
@@ -82,8 +87,12 @@ class EmbedChunks:
     name: ClassVar[str] = "embed_chunks"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(256)
-    reads: ClassVar[Schemas] = {"chunks": CHUNKS}
-    writes: ClassVar[Schemas] = {"vectors": VECTORS}
+
+    class Inputs(TableSet):
+        chunks: Annotated[Dataset, CHUNKS]
+
+    class Outputs(TableSet):
+        vectors: Annotated[Dataset, VECTORS]
 
     embedder: str
     dim: int

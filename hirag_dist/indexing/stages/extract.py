@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -11,7 +11,8 @@ from hirag_dist.core.entities.merging import mentions_of
 from hirag_dist.core.prompts.reply_parsing import ExtractionReply, parse_extraction
 from hirag_dist.core.prompts.templates import Prompts, extraction_request, gleaning_request
 from hirag_dist.core.text.normalize import name_key
-from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables, reject_row, together
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByRows, Services, Split, Tables, reject_row, together
 from hirag_dist.schemas import CHUNKS, MENTIONS, REJECTS, RELATION_MENTIONS
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
@@ -23,8 +24,14 @@ class ExtractGraph:
     name: ClassVar[str] = "extract"
     version: ClassVar[int] = 2
     split: ClassVar[Split] = ByRows(16)
-    reads: ClassVar[Schemas] = {"chunks": CHUNKS}
-    writes: ClassVar[Schemas] = {"mentions": MENTIONS, "relation_mentions": RELATION_MENTIONS, "rejects": REJECTS}
+
+    class Inputs(TableSet):
+        chunks: Annotated[Dataset, CHUNKS]
+
+    class Outputs(TableSet):
+        mentions: Annotated[Dataset, MENTIONS]
+        relation_mentions: Annotated[Dataset, RELATION_MENTIONS]
+        rejects: Annotated[Dataset, REJECTS]
 
     method: Literal["joint", "two_step"]
     structured: bool

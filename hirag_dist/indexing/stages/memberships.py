@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,8 @@ from hirag_dist.core.clustering.sparsity import cluster_sparsity
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.text.ids import content_id
 from hirag_dist.core.text.normalize import one_line, shorten
-from hirag_dist.execution.stage import ByKey, Schemas, Services, Tables
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByKey, Services, Tables
 from hirag_dist.schemas import CLUSTERS, ENTITIES
 from hirag_dist.types import IntVector
 
@@ -61,8 +62,12 @@ class ChooseMemberships:
 
     name: ClassVar[str] = "choose_memberships"
     version: ClassVar[int] = 1
-    reads: ClassVar[Schemas] = {"links": CELL_LINKS}
-    writes: ClassVar[Schemas] = {"links": KEPT_LINKS}
+
+    class Inputs(TableSet):
+        links: Annotated[Dataset, CELL_LINKS]
+
+    class Outputs(TableSet):
+        links: Annotated[Dataset, KEPT_LINKS]
 
     threshold: float
     rows_a_task: int
@@ -87,8 +92,12 @@ class NameClusters:
 
     name: ClassVar[str] = "name_clusters"
     version: ClassVar[int] = 1
-    reads: ClassVar[Schemas] = {"links": KEPT_LINKS}
-    writes: ClassVar[Schemas] = {"links": NAMED_LINKS}
+
+    class Inputs(TableSet):
+        links: Annotated[Dataset, KEPT_LINKS]
+
+    class Outputs(TableSet):
+        links: Annotated[Dataset, NAMED_LINKS]
 
     layer: int
     rows_a_task: int
@@ -116,8 +125,13 @@ class DescribeMembers:
 
     name: ClassVar[str] = "describe_members"
     version: ClassVar[int] = 1
-    reads: ClassVar[Schemas] = {"links": NAMED_LINKS, "entities": SHOWN_AS}
-    writes: ClassVar[Schemas] = {"rows": MEMBER_ROWS}
+
+    class Inputs(TableSet):
+        links: Annotated[Dataset, NAMED_LINKS]
+        entities: Annotated[Dataset, SHOWN_AS]
+
+    class Outputs(TableSet):
+        rows: Annotated[Dataset, MEMBER_ROWS]
 
     description_chars: int
     rows_a_task: int
@@ -138,8 +152,14 @@ class GroupMembers:
 
     name: ClassVar[str] = "group_members"
     version: ClassVar[int] = 1
-    reads: ClassVar[Schemas] = {"rows": MEMBER_ROWS}
-    writes: ClassVar[Schemas] = {"clusters": CLUSTERS, "members": CLUSTER_MEMBERS, "sizes": CLUSTER_SIZES}
+
+    class Inputs(TableSet):
+        rows: Annotated[Dataset, MEMBER_ROWS]
+
+    class Outputs(TableSet):
+        clusters: Annotated[Dataset, CLUSTERS]
+        members: Annotated[Dataset, CLUSTER_MEMBERS]
+        sizes: Annotated[Dataset, CLUSTER_SIZES]
 
     layer: int
     rows_a_task: int
@@ -210,21 +230,37 @@ def grouped(rows: pa.Table, layer: int) -> tuple[pa.Table, pa.Table]:
     return pa.table(flat, schema=CLUSTERS), members
 
 
-def cluster_stats(sizes: IntVector, n_entities: int, n_components: int) -> dict[str, Any]:
-    """Return the one row of CLUSTER_STATS: the figures of a layer that the stop rule looks at.
+@dataclass(frozen=True)
+class ClusterStats:
+    """The one row of CLUSTER_STATS: figures of a layer's clusters.
+
+    Attributes:
+        sparsity: CS, Eq. 17.
+        n_components: chosen by BIC, before oversized clusters were split.
+    """
+
+    n_clusters: int
+    median_cluster: float
+    largest_cluster: int
+    sparsity: float
+    n_components: int
+
+
+def cluster_stats(sizes: IntVector, n_entities: int, n_components: int) -> ClusterStats:
+    """Return the figures of a layer that the stop rule uses.
 
     Args:
         sizes: (n_clusters,) members of each cluster.
         n_entities: of the layer.
         n_components: chosen by BIC.
     """
-    return {
-        "n_clusters": len(sizes),
-        "median_cluster": float(np.median(sizes)),
-        "largest_cluster": int(sizes.max()),
-        "sparsity": cluster_sparsity(sizes, n_entities),
-        "n_components": n_components,
-    }
+    return ClusterStats(
+        n_clusters=len(sizes),
+        median_cluster=float(np.median(sizes)),
+        largest_cluster=int(sizes.max()),
+        sparsity=cluster_sparsity(sizes, n_entities),
+        n_components=n_components,
+    )
 
 
 def _numbered(strings: pa.ChunkedArray) -> IntVector:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 
@@ -21,7 +21,8 @@ from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.prompts.templates import Prompts, describe_request
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.core.text.normalize import one_line
-from hirag_dist.execution.stage import ByKey, ByRows, Schemas, Services, Split, Tables, reject_row, together
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, reject_row, together
 from hirag_dist.schemas import ENTITIES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS
 from hirag_dist.types import Rejected
 
@@ -42,8 +43,13 @@ class MergeEntities:
     name: ClassVar[str] = "merge_entities"
     version: ClassVar[int] = 2
     split: ClassVar[Split] = ByKey("name_key", _PARTITION_ROWS)
-    reads: ClassVar[Schemas] = {"mentions": MENTIONS}
-    writes: ClassVar[Schemas] = {"entities": ENTITIES, "cut": CUT}
+
+    class Inputs(TableSet):
+        mentions: Annotated[Dataset, MENTIONS]
+
+    class Outputs(TableSet):
+        entities: Annotated[Dataset, ENTITIES]
+        cut: Annotated[Dataset, CUT]
 
     def combine(self, name: str, rows: pa.Table) -> pa.Table:
         """Return mentions without the descriptions that cannot be among an entity's first."""
@@ -63,8 +69,13 @@ class MergeRelations:
     name: ClassVar[str] = "merge_relations"
     version: ClassVar[int] = 2
     split: ClassVar[Split] = ByKey("source_key", _PARTITION_ROWS)
-    reads: ClassVar[Schemas] = {"relation_mentions": RELATION_MENTIONS}
-    writes: ClassVar[Schemas] = {"relations": RELATIONS, "cut": CUT}
+
+    class Inputs(TableSet):
+        relation_mentions: Annotated[Dataset, RELATION_MENTIONS]
+
+    class Outputs(TableSet):
+        relations: Annotated[Dataset, RELATIONS]
+        cut: Annotated[Dataset, CUT]
 
     max_tokens: int
 
@@ -90,8 +101,13 @@ class DescribeEntities:
     name: ClassVar[str] = "describe"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(512)
-    reads: ClassVar[Schemas] = {"entities": ENTITIES}
-    writes: ClassVar[Schemas] = {"entities": ENTITIES, "rejects": REJECTS}
+
+    class Inputs(TableSet):
+        entities: Annotated[Dataset, ENTITIES]
+
+    class Outputs(TableSet):
+        entities: Annotated[Dataset, ENTITIES]
+        rejects: Annotated[Dataset, REJECTS]
 
     max_tokens: int
     prompt_tokens: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from hirag_dist.core.prompts.reply_parsing import parse_meta_types
 from hirag_dist.core.prompts.templates import Prompts, meta_types_request
 from hirag_dist.core.text.normalize import one_line, shorten
-from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables, Whole, reject_row
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByRows, Services, Split, Tables, Whole, reject_row
 from hirag_dist.schemas import CHUNKS, REJECTS
 from hirag_dist.types import Rejected
 
@@ -28,8 +29,12 @@ class SampleChunks:
     name: ClassVar[str] = "sample_chunks"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(4096)
-    reads: ClassVar[Schemas] = {"chunks": CHUNKS}
-    writes: ClassVar[Schemas] = {"excerpts": EXCERPTS}
+
+    class Inputs(TableSet):
+        chunks: Annotated[Dataset, CHUNKS]
+
+    class Outputs(TableSet):
+        excerpts: Annotated[Dataset, EXCERPTS]
 
     n_excerpts: int
     excerpt_chars: int
@@ -48,8 +53,13 @@ class ProposeMetaTypes:
     name: ClassVar[str] = "meta_types"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = Whole("one call: it reads a few excerpts for every 4,096 chunks")
-    reads: ClassVar[Schemas] = {"excerpts": EXCERPTS}
-    writes: ClassVar[Schemas] = {"meta_types": META_TYPES, "rejects": REJECTS}
+
+    class Inputs(TableSet):
+        excerpts: Annotated[Dataset, EXCERPTS]
+
+    class Outputs(TableSet):
+        meta_types: Annotated[Dataset, META_TYPES]
+        rejects: Annotated[Dataset, REJECTS]
 
     n_excerpts: int
     prompts: Prompts

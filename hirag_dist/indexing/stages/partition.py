@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,8 @@ import pyarrow as pa
 from hirag_dist.core.clustering.gaussian_mixture import sample_numbers, total
 from hirag_dist.core.clustering.partition_tree import ClusterSettings, assign_cells, fit_cells, sample_size
 from hirag_dist.core.clustering.soft_clusters import cluster_cell
-from hirag_dist.execution.stage import ByKey, ByRows, InRounds, Schemas, Services, Tables
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByKey, ByRows, Iterative, Services, Tables
 from hirag_dist.indexing.stages.embed import vector_matrix
 from hirag_dist.indexing.stages.memberships import CELL_LINKS
 from hirag_dist.indexing.stages.partition_tables import CELL_NODES, cells_of, node_table
@@ -41,23 +42,27 @@ class FitCells:
 
     name: ClassVar[str] = "fit_cells"
     version: ClassVar[int] = 2
-    reads: ClassVar[Schemas] = {"scores": VECTORS}
-    writes: ClassVar[Schemas] = {"nodes": CELL_NODES}
+
+    class Inputs(TableSet):
+        scores: Annotated[Dataset, VECTORS]
+
+    class Outputs(TableSet):
+        nodes: Annotated[Dataset, CELL_NODES]
 
     settings: ClusterSettings
     dims: int
     kernels: str
 
     @property
-    def split(self) -> InRounds:
+    def split(self) -> Iterative:
         """By shards, which stay."""
-        return InRounds(self.settings.shard_rows)
+        return Iterative(self.settings.shard_rows)
 
     def load(self, rows: pa.Table, first_row: int) -> tuple[int, FloatMatrix]:
         """Return the number of the first row, and the scores."""
         return first_row, _finite_scores(rows, self.dims)
 
-    def go_round(self, shards: ResidentShards, kernels: Kernels, n_rows: int) -> Tables:
+    def iterate(self, shards: ResidentShards, kernels: Kernels, n_rows: int) -> Tables:
         """Return the mixtures."""
         numbers = sample_numbers(n_rows, sample_size(n_rows, self.settings), self.settings.seed)
         sample = np.concatenate(list(shards.each(_sampled, numbers)))
@@ -74,8 +79,13 @@ class AssignCells:
 
     name: ClassVar[str] = "assign_cells"
     version: ClassVar[int] = 2
-    reads: ClassVar[Schemas] = {"scores": VECTORS, "nodes": CELL_NODES}
-    writes: ClassVar[Schemas] = {"rows": CELL_ROWS}
+
+    class Inputs(TableSet):
+        scores: Annotated[Dataset, VECTORS]
+        nodes: Annotated[Dataset, CELL_NODES]
+
+    class Outputs(TableSet):
+        rows: Annotated[Dataset, CELL_ROWS]
 
     shard_rows: int
     dims: int
@@ -102,8 +112,13 @@ class ClusterCells:
 
     name: ClassVar[str] = "cluster_cells"
     version: ClassVar[int] = 2
-    reads: ClassVar[Schemas] = {"rows": CELL_ROWS}
-    writes: ClassVar[Schemas] = {"links": CELL_LINKS, "components": CELL_COMPONENTS}
+
+    class Inputs(TableSet):
+        rows: Annotated[Dataset, CELL_ROWS]
+
+    class Outputs(TableSet):
+        links: Annotated[Dataset, CELL_LINKS]
+        components: Annotated[Dataset, CELL_COMPONENTS]
 
     settings: ClusterSettings
     dims: int

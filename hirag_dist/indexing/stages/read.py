@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 
 from hirag_dist.core.text.ids import document_id
-from hirag_dist.execution.stage import ByKey, ByRows, Schemas, Services, Split, Tables
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
 from hirag_dist.readers import Document, ReadOptions, SourceFile, read_source
 from hirag_dist.schemas import DOCUMENTS, REJECTS
 
@@ -31,8 +32,13 @@ class ReadDocuments:
     name: ClassVar[str] = "read"
     version: ClassVar[int] = 3
     split: ClassVar[Split] = ByRows(32)
-    reads: ClassVar[Schemas] = {"sources": SOURCES}
-    writes: ClassVar[Schemas] = {"documents": DOCUMENTS, "rejects": REJECTS}
+
+    class Inputs(TableSet):
+        sources: Annotated[Dataset, SOURCES]
+
+    class Outputs(TableSet):
+        documents: Annotated[Dataset, DOCUMENTS]
+        rejects: Annotated[Dataset, REJECTS]
 
     options: ReadOptions
 
@@ -81,8 +87,12 @@ class UniqueDocuments:
     name: ClassVar[str] = "unique"
     version: ClassVar[int] = 2
     split: ClassVar[Split] = ByKey("document_id", 20_000)
-    reads: ClassVar[Schemas] = {"documents": DOCUMENTS}
-    writes: ClassVar[Schemas] = {"documents": DOCUMENTS}
+
+    class Inputs(TableSet):
+        documents: Annotated[Dataset, DOCUMENTS]
+
+    class Outputs(TableSet):
+        documents: Annotated[Dataset, DOCUMENTS]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the distinct documents of this partition."""

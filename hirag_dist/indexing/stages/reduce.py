@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from hirag_dist.core.clustering.pca import principal_axes, total_moments
 from hirag_dist.errors import ConfigError
-from hirag_dist.execution.stage import ByRows, InRounds, Schemas, Services, Split, Tables, Whole
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByRows, Iterative, Services, Split, Tables, Whole
 from hirag_dist.indexing.stages.embed import vector_matrix, vector_table
 from hirag_dist.protocols import Kernels, ResidentShards
 from hirag_dist.schemas import VECTORS
@@ -36,8 +37,12 @@ class FitProjection:
 
     name: ClassVar[str] = "fit_projection"
     version: ClassVar[int] = 1
-    reads: ClassVar[Schemas] = {"vectors": VECTORS}
-    writes: ClassVar[Schemas] = {"projection": PROJECTION}
+
+    class Inputs(TableSet):
+        vectors: Annotated[Dataset, VECTORS]
+
+    class Outputs(TableSet):
+        projection: Annotated[Dataset, PROJECTION]
 
     dim: int
     reduce_dims: int
@@ -45,15 +50,15 @@ class FitProjection:
     kernels: str
 
     @property
-    def split(self) -> InRounds:
+    def split(self) -> Iterative:
         """By shards, which do not stay."""
-        return InRounds(self.shard_rows, keep=False)
+        return Iterative(self.shard_rows, keep=False)
 
     def load(self, rows: pa.Table, first_row: int) -> FloatMatrix:
         """Return the vectors."""
         return vector_matrix(rows, self.dim)
 
-    def go_round(self, shards: ResidentShards, kernels: Kernels, n_rows: int) -> Tables:
+    def iterate(self, shards: ResidentShards, kernels: Kernels, n_rows: int) -> Tables:
         """Return the projection."""
         found = principal_axes(
             total_moments(shards.each(_moments, self.kernels)), n_axes(self.dim, self.reduce_dims, n_rows)
@@ -68,8 +73,13 @@ class ReduceVectors:
 
     name: ClassVar[str] = "reduce_vectors"
     version: ClassVar[int] = 1
-    reads: ClassVar[Schemas] = {"vectors": VECTORS, "projection": PROJECTION}
-    writes: ClassVar[Schemas] = {"scores": VECTORS}
+
+    class Inputs(TableSet):
+        vectors: Annotated[Dataset, VECTORS]
+        projection: Annotated[Dataset, PROJECTION]
+
+    class Outputs(TableSet):
+        scores: Annotated[Dataset, VECTORS]
 
     dim: int
     shard_rows: int
@@ -96,8 +106,12 @@ class ReduceByNeighbours:
     name: ClassVar[str] = "reduce_by_neighbours"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = Whole(f"{_MOST_UMAP_ROWS:,} entities: a search for neighbours and a descent, one thread")
-    reads: ClassVar[Schemas] = {"vectors": VECTORS}
-    writes: ClassVar[Schemas] = {"scores": VECTORS}
+
+    class Inputs(TableSet):
+        vectors: Annotated[Dataset, VECTORS]
+
+    class Outputs(TableSet):
+        scores: Annotated[Dataset, VECTORS]
 
     dim: int
     n_dims: int

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 
@@ -25,7 +25,8 @@ from hirag_dist.core.reports.material import (
 )
 from hirag_dist.core.reports.selection import OUTLINES
 from hirag_dist.errors import Deferred
-from hirag_dist.execution.stage import ByKey, Schemas, Services, Split, Tables, reject_row, together
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByKey, Services, Split, Tables, reject_row, together
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_pack
 from hirag_dist.indexing.stages.report_text import CLAIM_LINES, ENTITY_LINES, RELATION_LINES
 from hirag_dist.schemas import REJECTS, REPORTS
@@ -52,14 +53,18 @@ class WriteReports:
     name: ClassVar[str] = "reports"
     version: ClassVar[int] = 3
     split: ClassVar[Split] = ByKey("tree", 256)
-    reads: ClassVar[Schemas] = {
-        "outlines": OUTLINES,
-        "entities": ENTITY_LINES,
-        "relations": RELATION_LINES,
-        "children": CHILD_REPORTS,
-        "claims": CLAIM_LINES,  # given only where there are some, so that other indexes keep their reports
-    }
-    writes: ClassVar[Schemas] = {"reports": REPORTS, "as_children": CHILD_REPORTS, "rejects": REJECTS}
+
+    class Inputs(TableSet):
+        outlines: Annotated[Dataset, OUTLINES]
+        entities: Annotated[Dataset, ENTITY_LINES]
+        relations: Annotated[Dataset, RELATION_LINES]
+        children: Annotated[Dataset, CHILD_REPORTS]
+        claims: Annotated[Dataset | None, CLAIM_LINES] = None
+
+    class Outputs(TableSet):
+        reports: Annotated[Dataset, REPORTS]
+        as_children: Annotated[Dataset, CHILD_REPORTS]
+        rejects: Annotated[Dataset, REJECTS]
 
     structured: bool
     max_tokens: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import pyarrow as pa
 
@@ -11,7 +11,8 @@ from hirag_dist.core.entities.claim_text import ClaimItem, claim_text
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.reports.selection import ENTITY_PLACES, RELATION_PLACES
 from hirag_dist.core.text.normalize import one_line, shorten
-from hirag_dist.execution.stage import ByKey, Schemas, Services, Split, Tables
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByKey, Services, Split, Tables
 from hirag_dist.schemas import CLAIMS, ENTITIES, RELATIONS
 
 ENTITY_TEXTS = pa.schema([ENTITIES.field(name) for name in ("entity_id", "name", "type", "description")])
@@ -37,8 +38,13 @@ class EntityLines:
     name: ClassVar[str] = "report_entities"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByKey("entity_id", 50_000)
-    reads: ClassVar[Schemas] = {"places": ENTITY_PLACES, "entities": ENTITY_TEXTS}
-    writes: ClassVar[Schemas] = {"lines": ENTITY_LINES}
+
+    class Inputs(TableSet):
+        places: Annotated[Dataset, ENTITY_PLACES]
+        entities: Annotated[Dataset, ENTITY_TEXTS]
+
+    class Outputs(TableSet):
+        lines: Annotated[Dataset, ENTITY_LINES]
 
     description_chars: int
 
@@ -54,8 +60,13 @@ class RelationLines:
     name: ClassVar[str] = "report_relations"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByKey("relation_id", 50_000)
-    reads: ClassVar[Schemas] = {"places": RELATION_PLACES, "relations": RELATION_TEXTS}
-    writes: ClassVar[Schemas] = {"lines": RELATION_LINES}
+
+    class Inputs(TableSet):
+        places: Annotated[Dataset, RELATION_PLACES]
+        relations: Annotated[Dataset, RELATION_TEXTS]
+
+    class Outputs(TableSet):
+        lines: Annotated[Dataset, RELATION_LINES]
 
     description_chars: int
 
@@ -75,8 +86,14 @@ class ClaimLines:
     name: ClassVar[str] = "report_claims"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByKey("entity_id", 50_000)
-    reads: ClassVar[Schemas] = {"places": ENTITY_PLACES, "entities": ENTITY_CHUNKS, "claims": CLAIMS}
-    writes: ClassVar[Schemas] = {"lines": CLAIM_LINES}
+
+    class Inputs(TableSet):
+        places: Annotated[Dataset, ENTITY_PLACES]
+        entities: Annotated[Dataset, ENTITY_CHUNKS]
+        claims: Annotated[Dataset, CLAIMS]
+
+    class Outputs(TableSet):
+        lines: Annotated[Dataset, CLAIM_LINES]
 
     text_chars: int
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +17,8 @@ from hirag_dist.core.prompts.reply_parsing import SameEntityReply, parse_same
 from hirag_dist.core.prompts.templates import PACKED, Prompts, same_entity_request
 from hirag_dist.core.text.ids import content_id, entity_id
 from hirag_dist.core.text.normalize import shorten
-from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables, Whole, reject_row
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByRows, Services, Split, Tables, Whole, reject_row
 from hirag_dist.indexing.stages.embed import vector_rows
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
 from hirag_dist.schemas import ALIASES, ENTITIES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS, VECTORS
@@ -56,8 +57,15 @@ class ProposePairs:
     split: ClassVar[Split] = Whole(
         "a million entities: 3 GB, and 8 bytes for each number of their vectors: 3 GB of 384 dimensions, 12 GB of 1,536"
     )
-    reads: ClassVar[Schemas] = {"entities": ENTITIES, "relations": RELATIONS, "vectors": VECTORS}
-    writes: ClassVar[Schemas] = {"pairs": PAIRS, "questions": QUESTIONS}
+
+    class Inputs(TableSet):
+        entities: Annotated[Dataset, ENTITIES]
+        relations: Annotated[Dataset, RELATIONS]
+        vectors: Annotated[Dataset, VECTORS]
+
+    class Outputs(TableSet):
+        pairs: Annotated[Dataset, PAIRS]
+        questions: Annotated[Dataset, QUESTIONS]
 
     rules: PairRules
     dim: int
@@ -105,8 +113,13 @@ class AskPairs:
     name: ClassVar[str] = "resolve"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(240)  # packs end where a task ends
-    reads: ClassVar[Schemas] = {"questions": QUESTIONS}
-    writes: ClassVar[Schemas] = {"answers": ANSWERS, "rejects": REJECTS}
+
+    class Inputs(TableSet):
+        questions: Annotated[Dataset, QUESTIONS]
+
+    class Outputs(TableSet):
+        answers: Annotated[Dataset, ANSWERS]
+        rejects: Annotated[Dataset, REJECTS]
 
     structured: bool
     pairs_per_call: int
@@ -147,8 +160,15 @@ class GroupNames:
     name: ClassVar[str] = "group_names"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = Whole("ten million pairs; entities as in propose_pairs")
-    reads: ClassVar[Schemas] = {"pairs": PAIRS, "answers": ANSWERS, "entities": ENTITIES, "mentions": _NAME_KEYS}
-    writes: ClassVar[Schemas] = {"aliases": ALIASES}
+
+    class Inputs(TableSet):
+        pairs: Annotated[Dataset, PAIRS]
+        answers: Annotated[Dataset, ANSWERS]
+        entities: Annotated[Dataset, ENTITIES]
+        mentions: Annotated[Dataset, _NAME_KEYS]
+
+    class Outputs(TableSet):
+        aliases: Annotated[Dataset, ALIASES]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the aliases, by name."""
@@ -204,8 +224,13 @@ class RenameMentions:
     name: ClassVar[str] = "rename_mentions"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(200_000)
-    reads: ClassVar[Schemas] = {"mentions": MENTIONS, "aliases": ALIASES}
-    writes: ClassVar[Schemas] = {"mentions": MENTIONS}
+
+    class Inputs(TableSet):
+        mentions: Annotated[Dataset, MENTIONS]
+        aliases: Annotated[Dataset, ALIASES]
+
+    class Outputs(TableSet):
+        mentions: Annotated[Dataset, MENTIONS]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the mentions of every entity that others became one with."""
@@ -223,8 +248,13 @@ class RenameRelations:
     name: ClassVar[str] = "rename_relations"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(200_000)
-    reads: ClassVar[Schemas] = {"relation_mentions": RELATION_MENTIONS, "aliases": ALIASES}
-    writes: ClassVar[Schemas] = {"relation_mentions": RELATION_MENTIONS}
+
+    class Inputs(TableSet):
+        relation_mentions: Annotated[Dataset, RELATION_MENTIONS]
+        aliases: Annotated[Dataset, ALIASES]
+
+    class Outputs(TableSet):
+        relation_mentions: Annotated[Dataset, RELATION_MENTIONS]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the relation mentions, ends sorted again."""
@@ -255,8 +285,13 @@ class UntouchedEntities:
     name: ClassVar[str] = "untouched_entities"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(200_000)
-    reads: ClassVar[Schemas] = {"entities": ENTITIES, "aliases": ALIASES}
-    writes: ClassVar[Schemas] = {"entities": ENTITIES}
+
+    class Inputs(TableSet):
+        entities: Annotated[Dataset, ENTITIES]
+        aliases: Annotated[Dataset, ALIASES]
+
+    class Outputs(TableSet):
+        entities: Annotated[Dataset, ENTITIES]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the entities that are not renewed."""
@@ -270,8 +305,13 @@ class UntouchedVectors:
     name: ClassVar[str] = "untouched_vectors"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(200_000)
-    reads: ClassVar[Schemas] = {"vectors": VECTORS, "aliases": ALIASES}
-    writes: ClassVar[Schemas] = {"vectors": VECTORS}
+
+    class Inputs(TableSet):
+        vectors: Annotated[Dataset, VECTORS]
+        aliases: Annotated[Dataset, ALIASES]
+
+    class Outputs(TableSet):
+        vectors: Annotated[Dataset, VECTORS]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the vectors that are not renewed."""
@@ -285,8 +325,13 @@ class UntouchedLetters:
     name: ClassVar[str] = "untouched_letters"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(200_000)
-    reads: ClassVar[Schemas] = {"letters": REJECTS, "aliases": ALIASES}
-    writes: ClassVar[Schemas] = {"letters": REJECTS}
+
+    class Inputs(TableSet):
+        letters: Annotated[Dataset, REJECTS]
+        aliases: Annotated[Dataset, ALIASES]
+
+    class Outputs(TableSet):
+        letters: Annotated[Dataset, REJECTS]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the letters that still stand."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 
 from hirag_dist.core.prompts.reply_parsing import SummaryReply, parse_summary
 from hirag_dist.core.prompts.templates import PACKED, Prompts, summary_request
-from hirag_dist.execution.stage import ByRows, Schemas, Services, Split, Tables, reject_row
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByRows, Services, Split, Tables, reject_row
 from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
 from hirag_dist.schemas import REJECTS
@@ -35,8 +36,13 @@ class SummariseClusters:
     name: ClassVar[str] = "summarise"
     version: ClassVar[int] = 2
     split: ClassVar[Split] = ByRows(64)  # packs end where a task ends
-    reads: ClassVar[Schemas] = {"members": CLUSTER_MEMBERS}
-    writes: ClassVar[Schemas] = {"summaries": CLUSTER_SUMMARIES, "rejects": REJECTS}
+
+    class Inputs(TableSet):
+        members: Annotated[Dataset, CLUSTER_MEMBERS]
+
+    class Outputs(TableSet):
+        summaries: Annotated[Dataset, CLUSTER_SUMMARIES]
+        rejects: Annotated[Dataset, REJECTS]
 
     layer: int
     structured: bool

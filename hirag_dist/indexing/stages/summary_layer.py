@@ -7,7 +7,7 @@ mentions of a name by summaries, at most one a cluster, are in one task.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import pyarrow as pa
 
@@ -23,7 +23,8 @@ from hirag_dist.core.entities.summaries import (
     relate_equal_names,
 )
 from hirag_dist.core.prompts.reply_parsing import EntityRecord, MemberLink, SummaryReply
-from hirag_dist.execution.stage import ByKey, ByRows, Schemas, Services, Split, Tables
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
 from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
 from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES
 from hirag_dist.schemas import ENTITIES, RELATIONS
@@ -43,8 +44,15 @@ class LinkMembers:
     name: ClassVar[str] = "link_members"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByKey("cluster_id", 2048)  # some ten kilobytes of prompt material each
-    reads: ClassVar[Schemas] = {"members": _SHOWN, "summaries": CLUSTER_SUMMARIES}
-    writes: ClassVar[Schemas] = {"mentions": SUMMARY_MENTIONS, "links": SUMMARY_LINKS, "stats": ATTACHED}
+
+    class Inputs(TableSet):
+        members: Annotated[Dataset, _SHOWN]
+        summaries: Annotated[Dataset, CLUSTER_SUMMARIES]
+
+    class Outputs(TableSet):
+        mentions: Annotated[Dataset, SUMMARY_MENTIONS]
+        links: Annotated[Dataset, SUMMARY_LINKS]
+        stats: Annotated[Dataset, ATTACHED]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return mentions and links of these clusters, and how many members were attached by us."""
@@ -75,8 +83,14 @@ class MergeSummaryEntities:
     name: ClassVar[str] = "merge_summary_entities"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByKey("name_key", _ROWS)
-    reads: ClassVar[Schemas] = {"mentions": SUMMARY_MENTIONS}
-    writes: ClassVar[Schemas] = {"entities": ENTITIES, "names": NAMES, "stats": UNCOVERING}
+
+    class Inputs(TableSet):
+        mentions: Annotated[Dataset, SUMMARY_MENTIONS]
+
+    class Outputs(TableSet):
+        entities: Annotated[Dataset, ENTITIES]
+        names: Annotated[Dataset, NAMES]
+        stats: Annotated[Dataset, UNCOVERING]
 
     layer: int
     max_description_chars: int
@@ -98,8 +112,13 @@ class MergeSummaryRelations:
     name: ClassVar[str] = "merge_summary_relations"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByKey("member_id", _ROWS)
-    reads: ClassVar[Schemas] = {"links": SUMMARY_LINKS}
-    writes: ClassVar[Schemas] = {"relations": RELATIONS, "stats": UNATTACHED}
+
+    class Inputs(TableSet):
+        links: Annotated[Dataset, SUMMARY_LINKS]
+
+    class Outputs(TableSet):
+        relations: Annotated[Dataset, RELATIONS]
+        stats: Annotated[Dataset, UNATTACHED]
 
     layer: int
 
@@ -116,10 +135,12 @@ class NormaliseNames:
     name: ClassVar[str] = "normalise_names"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByRows(_ROWS)
-    reads: ClassVar[Schemas] = {
-        "entities": pa.schema([ENTITIES.field(name) for name in ("entity_id", "layer", "name")])
-    }
-    writes: ClassVar[Schemas] = {"names": NAMES}
+
+    class Inputs(TableSet):
+        entities: Annotated[Dataset, _NAMED]
+
+    class Outputs(TableSet):
+        names: Annotated[Dataset, NAMES]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the names."""
@@ -133,8 +154,12 @@ class RelateEqualNames:
     name: ClassVar[str] = "relate_equal_names"
     version: ClassVar[int] = 1
     split: ClassVar[Split] = ByKey("name_key", 2 * _ROWS)
-    reads: ClassVar[Schemas] = {"names": NAMES}
-    writes: ClassVar[Schemas] = {"relations": RELATIONS}
+
+    class Inputs(TableSet):
+        names: Annotated[Dataset, NAMES]
+
+    class Outputs(TableSet):
+        relations: Annotated[Dataset, RELATIONS]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the relations of this partition of names."""

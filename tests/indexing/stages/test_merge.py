@@ -13,12 +13,12 @@ import pytest
 
 from hirag_dist.core.entities.merging import merge_entities, merge_relations
 from hirag_dist.core.text.ids import entity_id, relation_id
+from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.runner import Dataset, Run
+from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, Split
 from hirag_dist.indexing.stages.merge import MergeEntities, MergeRelations
 from hirag_dist.schemas import MENTIONS, RELATION_MENTIONS
-from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES
 
@@ -71,31 +71,31 @@ def relation_mentions() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def runner(tmp_path: Path) -> Iterator[StageRunner]:
     executor = InlineExecutor(lambda: SERVICES)
-    yield Run(Store(str(tmp_path)), executor, (), 0.0)
+    yield StageRunner(Store(str(tmp_path)), executor, (), 0.0)
     executor.close()
 
 
-def put(run: Run, rows: list[dict[str, Any]], schema: pa.Schema) -> Dataset:
+def put(runner: StageRunner, rows: list[dict[str, Any]], schema: pa.Schema) -> Dataset:
     """Return rows as files of a hundred."""
     whole = Dataset(schema, ())
     for first in range(0, len(rows), 100):
         table = pa.Table.from_pylist(rows[first : first + 100], schema)
-        whole += run.put("mentions", table, table_digest(table))
+        whole += runner.datasets.put("mentions", table)
     return whole
 
 
-def test_entities_of_partitions_are_those_of_the_whole(run: Run) -> None:
-    given = put(run, mentions(), MENTIONS)
-    parts = run.stage(InParts(), "in parts", mentions=given)
-    whole = run.stage(MergeEntities(), "whole", mentions=given)
-    assert len(parts["entities"].parts) == 6
-    assert len(whole["entities"].parts) == 1
-    entities = run.read(whole["entities"])
-    assert run.read(parts["entities"]).sort_by("entity_id").equals(entities)
-    assert run.read(parts["cut"]).to_pylist() == [{"id": entity_id(0, "hub")}]
-    assert run.read(whole["cut"]).equals(run.read(parts["cut"]))
+def test_entities_of_partitions_are_those_of_the_whole(runner: StageRunner) -> None:
+    given = put(runner, mentions(), MENTIONS)
+    parts = runner.run(InParts(), "in parts", mentions=given)
+    whole = runner.run(MergeEntities(), "whole", mentions=given)
+    assert len(parts.entities.parts) == 6
+    assert len(whole.entities.parts) == 1
+    entities = runner.datasets.read(whole.entities)
+    assert runner.datasets.read(parts.entities).sort_by("entity_id").equals(entities)
+    assert runner.datasets.read(parts.cut).to_pylist() == [{"id": entity_id(0, "hub")}]
+    assert runner.datasets.read(whole.cut).equals(runner.datasets.read(parts.cut))
     unbound = merge_entities(pa.Table.from_pylist(mentions(), MENTIONS))
     assert entities.drop_columns("description").equals(unbound.drop_columns("description"))
     for row, without in zip(entities.to_pylist(), unbound.to_pylist(), strict=True):
@@ -104,15 +104,15 @@ def test_entities_of_partitions_are_those_of_the_whole(run: Run) -> None:
         assert (len(said) > SEPARATE) == (row["name"] == "Hub")
 
 
-def test_relations_of_partitions_are_those_of_the_whole(run: Run) -> None:
-    given = put(run, relation_mentions(), RELATION_MENTIONS)
-    parts = run.stage(RelationsInParts(100), "in parts", relation_mentions=given)
-    whole = run.stage(MergeRelations(100), "whole", relation_mentions=given)
-    relations = run.read(whole["relations"])
-    assert len(parts["relations"].parts) > 1
-    assert run.read(parts["relations"]).sort_by("relation_id").equals(relations)
+def test_relations_of_partitions_are_those_of_the_whole(runner: StageRunner) -> None:
+    given = put(runner, relation_mentions(), RELATION_MENTIONS)
+    parts = runner.run(RelationsInParts(100), "in parts", relation_mentions=given)
+    whole = runner.run(MergeRelations(100), "whole", relation_mentions=given)
+    relations = runner.datasets.read(whole.relations)
+    assert len(parts.relations.parts) > 1
+    assert runner.datasets.read(parts.relations).sort_by("relation_id").equals(relations)
     ends = sorted((entity_id(0, "hub"), entity_id(0, "the other")))
-    assert run.read(parts["cut"]).to_pylist() == [{"id": relation_id("extracted", *ends)}]
-    assert run.read(whole["cut"]).equals(run.read(parts["cut"]))
+    assert runner.datasets.read(parts.cut).to_pylist() == [{"id": relation_id("extracted", *ends)}]
+    assert runner.datasets.read(whole.cut).equals(runner.datasets.read(parts.cut))
     unbound = merge_relations(pa.Table.from_pylist(relation_mentions(), RELATION_MENTIONS), 400)
     assert relations.equals(unbound)  # the strongest fill what there is room for long before the bound

@@ -108,7 +108,7 @@ async def material(max_tree: int = 100) -> Tables:
     outline = await OutlineReports(max_lines=50, max_tree=max_tree).run(tables, services)
     lines = {}
     for name, stage in (("entities", EntityLines(480)), ("relations", RelationLines(480))):
-        texts = tables[name].select(stage.reads[name].names)
+        texts = tables[name].select(stage.Inputs.schemas[name].names)
         lines[name] = (await stage.run({"places": outline[name], name: texts}, services))["lines"]
     return outline | lines
 

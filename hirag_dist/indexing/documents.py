@@ -1,0 +1,45 @@
+"""INPUT → documents and chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hirag_dist.errors import InputError
+from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.inputs import check_read, source_table
+from hirag_dist.indexing.stages.chunk import ChunkDocuments
+from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
+from hirag_dist.readers import ReadOptions
+
+
+@dataclass(frozen=True)
+class ChunkedDocuments:
+    """DOCUMENTS, their CHUNKS, and dead letters: the inputs that could not be read or imported."""
+
+    documents: Dataset
+    chunks: Dataset
+    rejects: Dataset
+
+
+def read_documents(context: BuildContext, inputs: Sequence[str]) -> ChunkedDocuments:
+    """Return the distinct documents of INPUT and their chunks.
+
+    Raises:
+        InputError: there is nothing to read, or no record has the text field that was named.
+    """
+    config, runner, datasets = context.config, context.runner, context.datasets
+    sources = source_table(inputs)
+    reading = config.reading
+    options = ReadOptions(reading.text_field, reading.title_field, reading.label_field, reading.id_field)
+    read = runner.run_tolerant(ReadDocuments(options), "documents", sources=datasets.put("sources", sources))
+    if read.rejects.rows:
+        uris = datasets.read(read.documents, ["uri"])["uri"].to_pylist()
+        check_read(sources, set(uris), datasets.read(read.rejects, ["unit_id", "reason"]), reading.text_field)
+    documents = runner.run(UniqueDocuments(), "unique documents", documents=read.documents).documents
+    chunking = ChunkDocuments(config.tokenizer, config.chunk_tokens, config.chunk_overlap_tokens, config.chunking)
+    chunks = runner.run(chunking, "chunks", documents=documents).chunks
+    if chunks.rows == 0:
+        raise InputError("INPUT holds no text that can be indexed")
+    return ChunkedDocuments(documents, chunks, read.rejects)

@@ -1,0 +1,145 @@
+"""Layers of the hierarchy as values: layer 0, the summary layers above it, and their records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.stages.embed import EmbedEntities
+from hirag_dist.schemas import ALIASES, CLAIMS, CLUSTERS, LAYERS
+
+DESCRIPTION_CHARS = 480  # of an entity or relation in a prompt about several
+
+
+@dataclass(frozen=True)
+class GraphMentions:
+    """The mentions that layer 0 was merged from, by their names before entity resolution."""
+
+    entities: Dataset
+    relations: Dataset
+
+
+@dataclass(frozen=True)
+class ImportedCommunities:
+    """Communities of layer 0 that another tool found, and their reports."""
+
+    communities: Dataset
+    reports: Dataset
+
+
+@dataclass(frozen=True)
+class BaseLayer:
+    """Layer 0, the basic knowledge graph.
+
+    Attributes:
+        entities, relations, vectors: described and embedded.
+        rejects: dead letters of its stages.
+        aliases: names that were resolved to another name's entity.
+        claims: claims of the texts about entities.
+        mentions: None if the graph was imported.
+        imported: communities to keep; None to detect them over all layers.
+    """
+
+    entities: Dataset
+    relations: Dataset
+    vectors: Dataset
+    rejects: Dataset
+    aliases: Dataset = Dataset(ALIASES)
+    claims: Dataset = Dataset(CLAIMS)
+    mentions: GraphMentions | None = None
+    imported: ImportedCommunities | None = None
+
+
+@dataclass(frozen=True)
+class SummaryLayer:
+    """A layer i ≥ 1 of summary entities.
+
+    Attributes:
+        relations: from members in the layer below to the summaries.
+        clusters: of the layer below; each was summarised by one reply.
+        mentions: the summary mentions that the entities were merged from.
+        names: normalised names of the entities.
+    """
+
+    entities: Dataset
+    relations: Dataset
+    vectors: Dataset
+    clusters: Dataset
+    mentions: Dataset
+    names: Dataset
+
+
+@dataclass(frozen=True)
+class LayerRecord:
+    """A row of LAYERS: the figures of one layer that the stop rule used, and its decision."""
+
+    layer: int
+    n_entities: int
+    n_clusters: int = 0
+    median_cluster: float = 0.0
+    largest_cluster: int = 0
+    sparsity: float | None = None
+    change_rate: float | None = None
+    n_components: int = 0
+    n_summaries: int = 0
+    n_attached: int = 0
+    n_unattached: int = 0
+    decision: str = "go on"
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """All layers of an index.
+
+    Attributes:
+        base: layer 0.
+        summaries: layers 1, 2, …
+        name_relations: between entities of equal names in different layers.
+        records: one for each layer.
+        rejects: dead letters of all stages above layer 0, including those of a layer that was discarded.
+    """
+
+    base: BaseLayer
+    summaries: tuple[SummaryLayer, ...]
+    name_relations: Dataset
+    records: tuple[LayerRecord, ...]
+    rejects: Dataset
+
+    @property
+    def entities(self) -> Dataset:
+        """Entities of all layers."""
+        return sum((layer.entities for layer in self.summaries), self.base.entities)
+
+    @property
+    def vectors(self) -> Dataset:
+        """Vectors of the entities of all layers."""
+        return sum((layer.vectors for layer in self.summaries), self.base.vectors)
+
+    @property
+    def relations(self) -> Dataset:
+        """Relations within layer 0, between adjacent layers, and between equal names (Eq. 9–11)."""
+        return sum((layer.relations for layer in self.summaries), self.base.relations) + self.name_relations
+
+    @property
+    def clusters(self) -> Dataset:
+        """Clusters of all layers that were summarised."""
+        return sum((layer.clusters for layer in self.summaries), Dataset(CLUSTERS))
+
+
+def layer_table(records: Sequence[LayerRecord]) -> pa.Table:
+    """Return LAYERS.
+
+    >>> layer_table([LayerRecord(0, 5, decision="max_layers")])["decision"].to_pylist()
+    ['max_layers']
+    """
+    return pa.Table.from_pylist([asdict(record) for record in records], LAYERS)
+
+
+def embed_entities(context: BuildContext, entities: Dataset, label: str) -> Dataset:
+    """Return VECTORS of entities."""
+    stage = EmbedEntities(context.models.embedder, context.models.dim)
+    return context.runner.run(stage, label, entities=entities).vectors
