@@ -44,7 +44,7 @@ class Group:
 
     class Inputs(TableSet):
         words: Annotated[Dataset, WORDS]
-        others: Annotated[Dataset, WORDS]
+        others: Annotated[Dataset | None, WORDS] = None
 
     class Outputs(TableSet):
         groups: Annotated[Dataset, GROUPS]
