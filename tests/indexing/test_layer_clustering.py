@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.runner import StageRunner
-from hirag_dist.execution.stage import no_other_workers
+from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, LayerClusters, cluster_layer
 from hirag_dist.indexing.stages.cluster import ClusterLayer
 from hirag_dist.indexing.stages.embed import vector_matrix, vector_table
@@ -46,8 +45,9 @@ HOW = LayerClusteringOptions(SETTINGS, DIM, 8, 40, "cpu")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 
-def services(kernels: Any) -> Any:
-    return SimpleNamespace(kernels=lambda name: kernels, catch_up=no_other_workers, close=no_other_workers)
+def services(kernels: Any) -> Services:
+    nothing: Any = None
+    return Services(nothing, nothing, lambda name: kernels, nothing, nothing)
 
 
 class Mortal(CpuKernels):
@@ -211,8 +211,8 @@ def test_the_planted_layer_is_worth_the_comparison(expected: tuple[pa.Table, pa.
     assert len(set(clusters["entity_id"].to_pylist())) == N_ROWS  # all are covered
     assert clusters.num_rows > 1.05 * N_ROWS  # they overlap
     assert sum(clusters["best"].to_pylist()) == N_ROWS
-    assert members.num_rows == stats["n_clusters"] > 60
-    assert stats["largest_cluster"] <= 25
+    assert members.num_rows == stats.n_clusters > 60
+    assert stats.largest_cluster <= 25
 
 
 def test_many_tasks_in_this_process_give_what_one_task_gives(
@@ -284,6 +284,6 @@ def test_a_small_layer_takes_one_task(tmp_path: Path) -> None:
         small = replace(HOW, settings=replace(SETTINGS, shard_rows=N_ROWS))
         found = cluster_layer(runner, small, 0, bench.vectors, bench.entities)
         assert [event.label for event in bench.finished] == ["cluster layer 0"]
-        assert found.stats["n_clusters"] == found.members.rows
+        assert found.stats.n_clusters == found.members.rows
     finally:
         executor.close()
