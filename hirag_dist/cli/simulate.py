@@ -67,29 +67,7 @@ def simulate(
     ] = 0.0,
 ) -> None:
     """Stand in for a language model: for tests, rehearsals and throughput benchmarks. GET /stats counts calls."""
-    options = SimulatorOptions(
-        listen=listen,
-        latency_ms=latency_ms,
-        jitter=jitter,
-        rpm=rpm,
-        tpm=tpm,
-        burst_s=burst_s,
-        max_concurrent=max_concurrent,
-        limit_headers=limit_headers,
-        prompt_cache=prompt_cache,
-        fail_rate=fail_rate,
-        malformed_rate=malformed_rate,
-        truncate_rate=truncate_rate,
-        hang_rate=hang_rate,
-        drop_rate=drop_rate,
-        storm_rate=storm_rate,
-        max_faults_per_request=max_faults_per_request,
-        batch_latency_ms=batch_latency_ms,
-        batch_expire_rate=batch_expire_rate,
-        log=log,
-        seed=seed,
-        dim=dim,
-    )
+    options = SimulatorOptions(**locals())  # the parameters have the names of its fields
     emit(asyncio.run(run_simulator(options, _announce)))
 
 

@@ -31,7 +31,7 @@ from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.protocols import Embedder
+from hirag_dist.protocols import Closable, Embedder
 from hirag_dist.retrieval.engine import QueryEngine, open_engine
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -147,9 +147,8 @@ class QuestionVectors:
 
     async def close(self) -> None:
         """Release the embedder."""
-        close = getattr(self._embedder, "close", None)
-        if close is not None:
-            await close()
+        if isinstance(self._embedder, Closable):
+            await self._embedder.close()
 
     async def _vector(self, text: str) -> FloatMatrix:
         while (under_way := self._vectors.get(text)) is not None:

@@ -6,8 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from hirag_dist.errors import ConfigError
 from hirag_dist.testing.simulator import openai_schema
@@ -45,21 +44,9 @@ class LoggedCall:
 
     def line(self, seconds: float, now: float) -> bytes:
         """Return the line. `seconds` is how long it took, `now` the epoch's when it ended."""
-        data: dict[str, Any] = {
-            "time": round(now, 4),
-            "path": self.path,
-            "request": self.request,
-            "attempt": self.attempt,
-            "status": self.status,
-            "fault": self.fault,
-            "abandoned": self.abandoned,
-            "input_tokens": self.input_tokens,
-            "cached_tokens": self.cached_tokens,
-            "output_tokens": self.output_tokens,
-            "in_flight": self.in_flight,
-            "seconds": round(seconds, 4),
-            "batch": self.batch,
-        }
+        data = asdict(self)
+        del data["started"]
+        data |= {"time": round(now, 4), "seconds": round(seconds, 4)}
         return openai_schema.dump(data) + b"\n"
 
 

@@ -24,25 +24,6 @@ _REFUSALS = (
     "I cannot assist with this request.",
     "As an AI language model, I am not able to process this text.",
 )
-_SPANISH = {
-    "entities": "entidades",
-    "relations": "relaciones",
-    "name": "nombre",
-    "type": "tipo",
-    "description": "descripción",
-    "source": "origen",
-    "target": "destino",
-    "strength": "fuerza",
-    "member": "miembro",
-    "entity": "entidad",
-    "title": "título",
-    "summary": "resumen",
-    "rating": "valoración",
-    "rating_explanation": "explicación",
-    "findings": "hallazgos",
-    "explanation": "explicación",
-    "references": "referencias",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +134,7 @@ def _broken_json(text: str, share: float) -> str:
 
 
 def _translated_keys(text: str, share: float) -> str:
-    return json.dumps(_in_spanish(json.loads(text)), ensure_ascii=False)
+    return json.dumps(_renamed(json.loads(text)), ensure_ascii=False)
 
 
 def _translated_kinds(text: str, share: float) -> str:
@@ -165,11 +146,11 @@ def _translated_kinds(text: str, share: float) -> str:
     return "\n".join([*(f"{words.get(kind, 'nota')}{sep}{rest}" for kind, sep, rest in split), "<|COMPLETO|>"])
 
 
-def _in_spanish(value: Any) -> Any:
-    """Every key is renamed, so that none is left that a reader looks for."""
+def _renamed(value: Any) -> Any:
+    """Return a value with every key renamed, as by a model that translates them."""
     if isinstance(value, dict):
-        return {_SPANISH.get(key, f"{key}_es"): _in_spanish(inner) for key, inner in value.items()}
-    return [_in_spanish(item) for item in value] if isinstance(value, list) else value
+        return {f"{key}_es": _renamed(inner) for key, inner in value.items()}
+    return [_renamed(item) for item in value] if isinstance(value, list) else value
 
 
 def _sentences(text: str) -> list[str]:

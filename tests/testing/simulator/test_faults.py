@@ -132,7 +132,7 @@ def test_a_refusal_is_one_of_the_api_where_a_schema_was_asked_for() -> None:
 def test_a_reply_in_another_language_keeps_its_values() -> None:
     text = json.dumps({"entities": [{"name": "Scrooge", "other": 1}]})
     found = json.loads(damages(text)["language"](text, 0.0))
-    assert found == {"entidades": [{"nombre": "Scrooge", "other_es": 1}]}
+    assert found == {"entities_es": [{"name_es": "Scrooge", "other_es": 1}]}
 
 
 def test_a_server_fails_in_four_ways() -> None:

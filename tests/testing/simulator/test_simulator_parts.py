@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import statistics
+from collections import Counter
 
 import pytest
 
@@ -14,9 +15,9 @@ from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions, SimulatorThread, run_simulator
 from hirag_dist.testing.simulator.fault_plan import plan_of
 from hirag_dist.testing.simulator.limits import LimitExceeded, SimulatedLimits, TokenBucket, retry_headers
-from hirag_dist.testing.simulator.openai_schema import instance_of
 
 LOOPBACK = "127.0.0.1:0"
+RATES = {"fail_rate": 0.1, "hang_rate": 0.05, "drop_rate": 0.15, "malformed_rate": 0.2, "truncate_rate": 0.1}
 
 
 class Clock:
@@ -86,12 +87,14 @@ def test_latency_is_drawn_by_request_and_attempt() -> None:
     assert plan_of(SimulatorOptions(latency_ms=100.0), "r0", 0).delay_s == 0.1
 
 
-def test_the_smallest_value_of_a_schema() -> None:
-    schema = {
-        "type": "object",
-        "properties": {"a": {"enum": ["x", "y"]}, "b": {"type": "array"}, "c": {"type": "null"}},
-    }
-    assert instance_of(schema) == {"a": "x", "b": [], "c": None}
+def test_each_fault_has_its_share_and_repeats() -> None:
+    options = SimulatorOptions(seed=3, **RATES)  # type: ignore[arg-type]
+    plans = [plan_of(options, f"r{i}", 0) for i in range(4000)]
+    shares = Counter(plan.fault for plan in plans)
+    for name, rate in RATES.items():
+        assert shares[name.removesuffix("_rate")] / 4000 == pytest.approx(rate, rel=0.15)
+    assert plans == [plan_of(options, f"r{i}", 0) for i in range(4000)]
+    assert plans != [plan_of(SimulatorOptions(seed=4, **RATES), f"r{i}", 0) for i in range(4000)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
