@@ -9,7 +9,7 @@ URI/
   build.json                  what the last build was given, did and spent; builds/ holds earlier ones
   batches/                    what is out at endpoints that take batches, a file each; deleting one forgets paid replies
   drops.json                  dead letters whose loss was accepted: by whom, when and why
-  lives.json                  which snapshot has been current since when: what `prune` goes by
+  snapshot_history.json       which snapshot was current since when, for `prune`
   run.lock                    who is building
   milvus/                     Milvus Lite's file, made from the snapshot
   cache/<id>/                 serving files of snapshots that came without them; safe to delete, they are made again
@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Final
 
 CURRENT: Final = "current"
-LIVES: Final = "lives.json"
+HISTORY: Final = "snapshot_history.json"
 MANIFEST: Final = "manifest.json"
 LEDGER: Final = "ledger"
 LOCK: Final = "run.lock"

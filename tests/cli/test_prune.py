@@ -16,7 +16,7 @@ from hirag_dist.cli.prune import register
 from hirag_dist.config.model import VectorsConfig
 from hirag_dist.errors import ConfigError, IndexBusy, SnapshotNotFound
 from hirag_dist.retrieval.vector_index.milvus import collection_name, open_milvus, open_milvus_lite
-from hirag_dist.storage.layout import LIVES
+from hirag_dist.storage.layout import HISTORY
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -42,7 +42,7 @@ def ids(store: Store) -> list[str]:
     made = []
     for _ in range(2):
         made.append(snapshots.publish(store, snapshots.tiny_tables(uuid.uuid4().hex)).snapshot_id)
-        store.write_json(LIVES, {"lives": [[own_id, 1_700_000_000 + at] for at, own_id in enumerate(made, start=1)]})
+        store.write_json(HISTORY, {"history": [[own_id, 1_700_000_000 + at] for at, own_id in enumerate(made, start=1)]})
     return made
 
 

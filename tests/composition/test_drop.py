@@ -134,7 +134,7 @@ def test_killed_anywhere_the_next_drop_makes_it_good(
         assert last
         assert last["snapshot"] == current_id(store)
     assert deaths[0] == DROPS
-    assert deaths[-3:] == ["current", "lives.json", "build.json"]
+    assert deaths[-3:] == ["current", "snapshot_history.json", "build.json"]
     assert any(path.endswith("manifest.json") for path in deaths)
 
 

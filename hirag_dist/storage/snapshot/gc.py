@@ -15,7 +15,7 @@ from typing import Protocol
 from hirag_dist.errors import IndexBusy, SnapshotNotFound, StoreError
 from hirag_dist.storage.layout import BUILD, CACHE, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
-from hirag_dist.storage.snapshot.history import note_current, remove_from_history, retired_at
+from hirag_dist.storage.snapshot.history import record_current, remove_from_history, retired_at
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
 
@@ -111,7 +111,7 @@ def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
         SnapshotNotFound: as `served`.
     """
     needed = {served(store), *_of_last_build(store)}
-    lives = note_current(store)
+    lives = record_current(store)
     retired: list[tuple[float, str]] = []
     unfinished: list[str] = []
     names = store.names("snapshots")

@@ -1,8 +1,8 @@
-"""Since when a snapshot is not the one being served any more: what says whether it may be removed.
+"""History of the `current` pointer: which snapshot was served since when. `prune` decides by it.
 
-`lives.json` lists which snapshot has been current since when, by the time of the file `current`. An entry is made when
-one goes live, and for a `current` that somebody wrote by hand when the next one does or `prune` looks. Which one a
-command of this program made current last is noted too: where `current` names an earlier one, somebody went back to it.
+`snapshot_history.json` lists (snapshot id, since), by the store's time of the file `current`. An entry is made when a
+snapshot goes live; for a `current` written by hand, when the next snapshot does or when `prune` runs. The file also
+names the snapshot that a command made current last: where `current` names an earlier one, it was rolled back by hand.
 """
 
 from __future__ import annotations
@@ -12,67 +12,71 @@ from collections.abc import Collection
 from typing import Any
 
 from hirag_dist.errors import StoreError
-from hirag_dist.storage.layout import CURRENT, LIVES, MANIFEST, snapshot_path
+from hirag_dist.storage.layout import CURRENT, HISTORY, MANIFEST, snapshot_path
 from hirag_dist.storage.store import Store
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
+_FORMER_HISTORY = "lives.json"  # of indexes built before the file had its present name
+
+History = list[tuple[str, float]]  # (snapshot id, since, in seconds since the epoch), oldest first
 
 
-def note_current(store: Store, *, made: bool = False) -> list[tuple[str, float]]:
-    """See that the list ends with the snapshot that is current; return it: (id, since, in seconds since the epoch).
+def record_current(store: Store, *, made: bool = False) -> History:
+    """Add the current snapshot to the history unless it is the last entry; return the history.
 
     Args:
-        made: it has just been made current by a command, and not by hand.
+        made: a command has just made it current; otherwise it may have been written by hand.
     """
-    lives, last_made = _read(store)
-    found = store.entries("").get(CURRENT)
-    if found is None:
-        return lives
-    own_id = _current(store)
-    new = not lives or lives[-1][0] != own_id
+    history, last_made = _read(store)
+    pointer = store.entries("").get(CURRENT)
+    if pointer is None:
+        return history
+    snapshot_id = _current(store)
+    new = not history or history[-1][0] != snapshot_id
     if new:
-        lives.append((own_id, found.modified))
-    if new or (made and last_made != own_id):
-        _write(store, lives, own_id if made else last_made)
-    return lives
+        history.append((snapshot_id, pointer.modified))
+    if new or (made and last_made != snapshot_id):
+        _write(store, history, snapshot_id if made else last_made)
+    return history
 
 
-def rolled_back_to(store: Store, own_id: str) -> str | None:
-    """Return the snapshot that somebody went back to, by hand, from this one; None where nobody did.
+def rolled_back_to(store: Store, snapshot_id: str) -> str | None:
+    """Return the snapshot to which `current` was rolled back by hand from this one; None without a roll-back.
 
-    It is the current one, is there, and was current before a command last made one so, which was this one.
+    A roll-back: a command made this snapshot current last, and `current` names an existing snapshot that was current
+    before it.
     """
-    lives, last_made = _read(store)
-    if last_made != own_id or not store.exists(CURRENT):
+    history, last_made = _read(store)
+    if last_made != snapshot_id or not store.exists(CURRENT):
         return None
-    ids = [own for own, _ in lives]
+    ids = [listed for listed, _ in history]
     now = _current(store)
-    earlier = own_id in ids and now in ids[: len(ids) - 1 - ids[::-1].index(own_id)]
-    return now if now != own_id and earlier and store.exists(f"{snapshot_path(now)}/{MANIFEST}") else None
+    earlier = snapshot_id in ids and now in ids[: len(ids) - 1 - ids[::-1].index(snapshot_id)]
+    return now if now != snapshot_id and earlier and store.exists(f"{snapshot_path(now)}/{MANIFEST}") else None
 
 
-def retired_at(store: Store, own_id: str, lives: list[tuple[str, float]]) -> float | None:
-    """Return when a snapshot stopped being current, in seconds since the epoch; None for the one that is.
+def retired_at(store: Store, snapshot_id: str, history: History) -> float | None:
+    """Return when a snapshot stopped being current, in seconds since the epoch; None for the current one.
 
-    One that was never noted has not been current since the list begins, and is no older than its manifest.
+    A snapshot that is not listed was not current since the history begins, and is no older than its manifest.
 
     Args:
-        lives: as `note_current` gave it.
+        history: as `record_current` returned it.
     """
-    places = [place for place, (own, _) in enumerate(lives) if own == own_id]
-    if places and places[-1] == len(lives) - 1:
+    positions = [position for position, (listed, _) in enumerate(history) if listed == snapshot_id]
+    if positions and positions[-1] == len(history) - 1:
         return None
-    if places:
-        return lives[places[-1] + 1][1]
-    manifest = store.entries(snapshot_path(own_id)).get(MANIFEST)
-    return max([0.0 if manifest is None else manifest.modified, *(since for _, since in lives[:1])])
+    if positions:
+        return history[positions[-1] + 1][1]
+    manifest = store.entries(snapshot_path(snapshot_id)).get(MANIFEST)
+    return max([0.0 if manifest is None else manifest.modified, *(since for _, since in history[:1])])
 
 
-def remove_from_history(store: Store, gone: Collection[str]) -> None:
-    """Take snapshots that are removed out of the list. One that is left then counts as current until the next one."""
-    lives, last_made = _read(store)
-    kept = [(own, since) for own, since in lives if own not in gone]
-    if kept != lives:
+def remove_from_history(store: Store, removed: Collection[str]) -> None:
+    """Remove snapshots from the history. The entry before a removed one then extends to the next remaining one."""
+    history, last_made = _read(store)
+    kept = [(listed, since) for listed, since in history if listed not in removed]
+    if kept != history:
         _write(store, kept, last_made)
 
 
@@ -80,18 +84,19 @@ def _current(store: Store) -> str:
     return store.read_bytes(CURRENT).decode("utf-8", "replace").strip()
 
 
-def _read(store: Store) -> tuple[list[tuple[str, float]], str | None]:
-    """Return the list, and which snapshot a command made current last, None where that is not known."""
-    if not store.exists(LIVES):
+def _read(store: Store) -> tuple[History, str | None]:
+    """Return the history, and the snapshot that a command made current last, None where that is unknown."""
+    name, key = (HISTORY, "history") if store.exists(HISTORY) else (_FORMER_HISTORY, "lives")
+    if not store.exists(name):
         return [], None
-    found: Any = None
+    content: Any = None
     try:
-        found = store.read_json(LIVES)
-        return [(str(own), float(since)) for own, since in found["lives"]], found.get("made_current")
+        content = store.read_json(name)
+        return [(str(listed), float(since)) for listed, since in content[key]], content.get("made_current")
     except (StoreError, KeyError, TypeError, ValueError) as error:
-        log.warning("%s/%s is damaged and begun anew: %s", store.uri, LIVES, error)
+        logger.warning("%s/%s is damaged and is written again: %s", store.uri, name, error)
         return [], None
 
 
-def _write(store: Store, lives: list[tuple[str, float]], last_made: str | None) -> None:
-    store.write_json(LIVES, {"lives": lives, "made_current": last_made}, compact=True)
+def _write(store: Store, history: History, last_made: str | None) -> None:
+    store.write_json(HISTORY, {"history": history, "made_current": last_made}, compact=True)

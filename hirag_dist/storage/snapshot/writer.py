@@ -29,7 +29,7 @@ from hirag_dist.storage.layout import (
 )
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS
 from hirag_dist.storage.serving.writer import SERVING, write_serving
-from hirag_dist.storage.snapshot.history import note_current
+from hirag_dist.storage.snapshot.history import record_current
 from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest, parse_manifest, snapshot_id
 from hirag_dist.storage.snapshot.reader import CurrentPointer, read_current
 from hirag_dist.storage.store import Store
@@ -107,13 +107,13 @@ def make_current(store: Store, snapshot_id: str, before: CurrentPointer | None =
     """
     if before is None:
         before = read_current(store)
-    note_current(store)  # an entry for a `current` that was written by hand
+    record_current(store)  # an entry for a `current` that was written by hand
     if store.replace(CURRENT, f"{snapshot_id}\n".encode(), before.version) is None:
         raise IndexBusy(
             f"another process has written {CURRENT} of {store.uri} meanwhile: {snapshot_id} is published and not "
             "served; run the command again"
         )
-    note_current(store, made=True)
+    record_current(store, made=True)
 
 
 def _batches(table: pa.Table | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

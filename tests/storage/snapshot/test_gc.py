@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.errors import IndexBusy, SnapshotNotFound
-from hirag_dist.storage.layout import BUILD, CURRENT, LIVES, MANIFEST, snapshot_path
+from hirag_dist.storage.layout import BUILD, CURRENT, HISTORY, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.gc import GcPlan, RetentionPolicy, collections_of, plan_gc, prune
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -56,7 +56,7 @@ def ids(store: Store) -> list[str]:
     made = []
     for day in range(5):
         made.append(snapshots.publish(store, snapshots.tiny_tables(f" On day {day}.")).snapshot_id)
-        store.write_json(LIVES, {"lives": [[own_id, BEGIN + at * DAY] for at, own_id in enumerate(made)]})
+        store.write_json(HISTORY, {"history": [[own_id, BEGIN + at * DAY] for at, own_id in enumerate(made)]})
         went_live(store, BEGIN + day * DAY)
     return made
 
@@ -99,7 +99,7 @@ def test_one_that_was_made_current_by_hand_stays(store: Store, ids: list[str]) -
 def test_an_index_without_a_list_goes_by_when_the_current_one_went_live(store: Store, ids: list[str]) -> None:
     for own_id in ids:
         os.utime(Path(store.root) / snapshot_path(own_id) / MANIFEST, (BEGIN, BEGIN))
-    store.delete(LIVES)
+    store.delete(HISTORY)
     assert going(store, today=4.9) == []
     assert sorted(going(store, today=5.0)) == sorted(ids[:4])
 

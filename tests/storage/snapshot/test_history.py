@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hirag_dist.storage.layout import CURRENT, LIVES, MANIFEST, snapshot_path
-from hirag_dist.storage.snapshot.history import note_current, remove_from_history, retired_at, rolled_back_to
+from hirag_dist.storage.layout import CURRENT, HISTORY, MANIFEST, snapshot_path
+from hirag_dist.storage.snapshot.history import record_current, remove_from_history, retired_at, rolled_back_to
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
 
@@ -16,12 +16,12 @@ def live(store: Store, own_id: str, at: float, *, by_hand: bool = False) -> None
         store.write_bytes(CURRENT, own_id.encode())
     else:
         make_current(store, own_id)
-        store.write_json(LIVES, {"lives": [*store.read_json(LIVES)["lives"][:-1], [own_id, at]]})
+        store.write_json(HISTORY, {"history": [*store.read_json(HISTORY)["history"][:-1], [own_id, at]]})
     os.utime(Path(store.root) / CURRENT, (at, at))
 
 
 def ends(store: Store, *ids: str) -> list[float | None]:
-    lives = note_current(store)
+    lives = record_current(store)
     return [retired_at(store, own_id, lives) for own_id in ids]
 
 
@@ -53,16 +53,16 @@ def test_what_was_never_noted_ended_before_the_list_begins_and_not_before_it_was
 def test_who_is_forgotten_shortens_no_other_ones_life(store: Store) -> None:
     for at, own_id in enumerate("abcd"):
         live(store, own_id, 100.0 * at)
-    note_current(store)
+    record_current(store)
     remove_from_history(store, {"b"})
-    assert store.read_json(LIVES)["lives"] == [["a", 0.0], ["c", 200.0], ["d", 300.0]]
+    assert store.read_json(HISTORY)["history"] == [["a", 0.0], ["c", 200.0], ["d", 300.0]]
     assert ends(store, "a", "c", "d") == [200.0, 300.0, None]
 
 
 def test_a_damaged_list_keeps_nothing_from_going_live(store: Store) -> None:
     live(store, "a", 100.0)
-    for damaged in (b"{", b"[1]", b'{"lives": [["a"]]}', b'{"lives": 7}'):
-        store.write_bytes(LIVES, damaged)
+    for damaged in (b"{", b"[1]", b'{"history": [["a"]]}', b'{"history": 7}'):
+        store.write_bytes(HISTORY, damaged)
         assert ends(store, "a") == [None]
         live(store, "b", 200.0)
         assert ends(store, "a", "b") == [200.0, None]
@@ -82,7 +82,7 @@ def test_going_back_by_hand_is_seen_and_going_forward_by_a_command_is_not(store:
     store.write_bytes(CURRENT, b"a\n")
     assert rolled_back_to(store, "b") == "a"
     assert rolled_back_to(store, "c") is None  # a snapshot that was not rolled back
-    note_current(store)  # as `prune` does
+    record_current(store)  # as `prune` does
     assert rolled_back_to(store, "b") == "a"
     remove_from_history(store, {"x"})
     assert rolled_back_to(store, "b") == "a"
@@ -97,7 +97,7 @@ def test_a_current_that_names_nothing_to_go_back_to(store: Store) -> None:
     make_current(store, "b")
     for written in ("gone", "never current", ""):
         store.write_bytes(CURRENT, written.encode())
-        note_current(store)
+        record_current(store)
         assert rolled_back_to(store, "b") is None
     store.delete(CURRENT)
     assert rolled_back_to(store, "b") is None
@@ -105,6 +105,15 @@ def test_a_current_that_names_nothing_to_go_back_to(store: Store) -> None:
 
 def test_a_list_from_before_this_was_noted(store: Store) -> None:
     published(store, "a", "b")
-    store.write_json(LIVES, {"lives": [["a", 1.0], ["b", 2.0]]})
+    store.write_json(HISTORY, {"history": [["a", 1.0], ["b", 2.0]]})
     store.write_bytes(CURRENT, b"a")
     assert rolled_back_to(store, "b") is None
+
+
+def test_the_history_of_an_earlier_version_is_read(store: Store) -> None:
+    live(store, "a", 100.0)
+    store.delete(HISTORY)
+    store.write_json("lives.json", {"lives": [["b", 50.0], ["a", 100.0]], "made_current": "a"})
+    assert record_current(store) == [("b", 50.0), ("a", 100.0)]
+    live(store, "c", 200.0)
+    assert store.read_json(HISTORY)["history"] == [["b", 50.0], ["a", 100.0], ["c", 200.0]]
