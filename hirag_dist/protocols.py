@@ -116,7 +116,7 @@ class VectorIndex(Protocol):
         vector: NDArray[np.float32],
         limit: int,
         max_layer: int | None = None,
-        admission: AccessFilter | None = None,
+        access: AccessFilter | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row.
 
@@ -126,11 +126,11 @@ class VectorIndex(Protocol):
             vector: (dim,) of unit length.
             limit: rows at most.
             max_layer: rows of layers above it are left out.
-            admission: rows beyond it are left out, and those seen in part are as near as the nearest part in reach.
+            access: rows beyond it are left out, and those seen in part are as near as the nearest part in reach.
         """
         ...
 
-    def prepare(self, admission: AccessFilter | None = None) -> None:
+    def prepare(self, access: AccessFilter | None = None) -> None:
         """Compile what searches for such a caller need, so that the first of them does not wait for it."""
         ...
 

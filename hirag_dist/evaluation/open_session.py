@@ -38,7 +38,7 @@ async def open_session(
     if store.exists("snapshots") or store.exists("current"):
         raise ConfigError(f"--out {order.out} is an index; give the evaluation a folder of its own")
     store.check_writable("a folder for an evaluation")
-    hold = store.hold(_HOLD, create=True)
+    hold = store.try_lock(_HOLD, create=True)
     if hold is None:
         raise ConfigError(f"another run evaluates into {order.out}; wait for its end, or give another --out")
     try:

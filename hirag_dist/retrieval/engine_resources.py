@@ -109,19 +109,19 @@ class EngineResources:
         for view in (index, self.views.any_view()):
             if view is None:
                 continue
-            self.vectors.prepare(view.admission)
-            self.paths.chain([], view.admission, view.connect())
+            self.vectors.prepare(view.access)
+            self.paths.chain([], view.access, view.connect())
             key_entities(
                 view.communities,
                 range(min(len(view.communities.levels), 1)),
                 view.vectors,
                 query,
                 1,
-                view.admission,
+                view.access,
             )
             view.similarities(none, query)
             nearest_chunks(view.provenance, view.chunk_vectors, none, query, view.visible_chunks)
             view.nearest_chunks(query, 1)
             # Nobody is told, so it may start at what the view hides. Without a start half of it would not be compiled.
             first = np.zeros(min(len(view.walk_graph.layers), 1), np.int64)
-            personalised_pagerank(view.walk_graph, first, np.ones(len(first)), view.admission, view.visible_chunks)
+            personalised_pagerank(view.walk_graph, first, np.ones(len(first)), view.access, view.visible_chunks)

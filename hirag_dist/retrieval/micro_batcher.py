@@ -25,21 +25,21 @@ class MicroBatcher(Generic[Item, Result]):
 
     Args:
         run: does some items of one kind; returns a result for each, in order.
-        most_items: of one call.
-        most_calls: under way at a time.
+        max_items: of one call.
+        max_calls: under way at a time.
         kind: items of one call must be of one kind; by default all are.
     """
 
     def __init__(
         self,
         run: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]],
-        most_items: int,
-        most_calls: int = 1,
+        max_items: int,
+        max_calls: int = 1,
         kind: Callable[[Item], object] = lambda item: None,
     ) -> None:
         self._run = run
-        self._most_items = most_items
-        self._most_calls = most_calls
+        self._most_items = max_items
+        self._most_calls = max_calls
         self._kind = kind
         self._waiting: list[_Waiting[Item, Result]] = []
         self._calls: set[asyncio.Task[None]] = set()

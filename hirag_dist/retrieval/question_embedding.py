@@ -15,7 +15,7 @@ from hirag_dist.protocols import Closable, Embedder
 from hirag_dist.retrieval.micro_batcher import MicroBatcher
 from hirag_dist.types import FloatMatrix
 
-_MOST_JOINED = 64  # questions in one call
+_MAX_JOINED = 64  # questions in one call
 _AT_A_TIME = 2  # calls: with one, a question would wait for half a call on average
 _Vector = NDArray[np.float32]
 
@@ -42,7 +42,7 @@ class QuestionEmbedder:
         self._embedder = embedder
         self._remembered = remembered
         self._vectors: OrderedDict[str, _Vector] = OrderedDict()  # one embedder's: its name need not be in the key
-        self._joined: MicroBatcher[str, _Vector | HiragError] = MicroBatcher(self._embed, _MOST_JOINED, _AT_A_TIME)
+        self._joined: MicroBatcher[str, _Vector | HiragError] = MicroBatcher(self._embed, _MAX_JOINED, _AT_A_TIME)
 
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
         """Return (len(texts), dim) float32 rows of unit length; an empty text gives a row of zeros.

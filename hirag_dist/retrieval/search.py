@@ -90,7 +90,7 @@ class RetrievalRun:
         self._local_entities: Scored = []
         self._near_chunks: Scored = []
         self._communities: list[RankedCommunity] = []
-        self._seeds = SeedSet(index.walk_graph, index.provenance, index.visible_chunks, index.admission)
+        self._seeds = SeedSet(index.walk_graph, index.provenance, index.visible_chunks, index.access)
         self._mode = query.mode or limits.mode
         self.levels = _LEVELS[self._mode]
         self.result = Retrieval(query.question, self._mode, index.snapshot_id)
@@ -154,7 +154,7 @@ class RetrievalRun:
             if self._limits.source_fusion and self.fuses_sources:
                 await self._find_chunks(NEAREST)
             max_layer = 0 if self._mode in _LAYER_0_MODES else None
-            rows, scores = await vectors.search(self._vector, self._limits.top_n, max_layer, self._index.admission)
+            rows, scores = await vectors.search(self._vector, self._limits.top_n, max_layer, self._index.access)
             self._local_entities = list(zip(rows.tolist(), scores.tolist(), strict=True))
         if "global" in self.levels or "bridge" in self.levels:
             with self._timed("communities"):
@@ -187,17 +187,17 @@ class RetrievalRun:
     async def _bridge_level(self) -> None:
         """Key entities of each community in order, the paths that join them, and the triples on those paths."""
         with self._timed("bridge"):
-            index, admission = self._index, self._index.admission
+            index, access = self._index, self._index.access
             chosen = [ranked.community for ranked in self._communities]
             members = key_entity_steps(
-                index.communities, chosen, index.vectors, self._vector, self._limits.top_m, admission
+                index.communities, chosen, index.vectors, self._vector, self._limits.top_m, access
             )
             keys = await self._deadline.run(members)
             rows = [row for row, _ in keys]
             components = index.components
             if components is None:
                 components = await self._deadline.run_in_thread(index.connect)
-            paths = await self._deadline.run(self._paths.chain_steps(rows, admission, components))
+            paths = await self._deadline.run(self._paths.chain_steps(rows, access, components))
             nodes = sorted({node for path in paths for node in path} | set(rows))
             joined = np.array(bridge_relations(index.graph, index.parallel, nodes), np.int64)
             relations = index.visible_relations(joined)

@@ -28,7 +28,7 @@ from hirag_dist.storage.file_locks import FileLock, append_durably, lock_file, s
 _TEMPORARY = ".tmp-"
 _SPOOLED_BYTES = 16 << 20
 _GROUP_BYTES = 4 << 20  # of a row group: a task that reads a few rows of a large file reads little more
-_LEAST_GROUP_ROWS = 64
+_MIN_GROUP_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class Store:
     def write_table(self, path: str, table: pa.Table) -> None:
         """Write a Parquet file whole."""
         with self._errors("write", path), self._landing(path) as target:
-            rows = max(table.num_rows * _GROUP_BYTES // max(table.nbytes, 1), _LEAST_GROUP_ROWS)
+            rows = max(table.num_rows * _GROUP_BYTES // max(table.nbytes, 1), _MIN_GROUP_ROWS)
             pq.write_table(table, target, filesystem=self._fs, compression="zstd", row_group_size=rows)
 
     @contextmanager
@@ -257,7 +257,7 @@ class Store:
             raise
         stream.close()
 
-    def hold(self, path: str, create: bool = False) -> FileLock | None:
+    def try_lock(self, path: str, create: bool = False) -> FileLock | None:
         """Hold a file against every other process on this folder; None where another has it or it is not there.
 
         It tells whether a file's writer still lives: the system lets go for a process that died, on any machine that

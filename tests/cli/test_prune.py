@@ -42,7 +42,9 @@ def ids(store: Store) -> list[str]:
     made = []
     for _ in range(2):
         made.append(snapshots.publish(store, snapshots.tiny_tables(uuid.uuid4().hex)).snapshot_id)
-        store.write_json(HISTORY, {"history": [[own_id, 1_700_000_000 + at] for at, own_id in enumerate(made, start=1)]})
+        store.write_json(
+            HISTORY, {"history": [[own_id, 1_700_000_000 + at] for at, own_id in enumerate(made, start=1)]}
+        )
     return made
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pymilvus import MilvusClient
 
 from hirag_dist.config.model import VectorsConfig
-from hirag_dist.core.access.labels import MIXED, WHOLE, patterns
+from hirag_dist.core.access.labels import PARTIAL, VISIBLE, patterns
 from hirag_dist.protocols import VectorIndex
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
@@ -80,25 +80,25 @@ REACHES = [
 def admission_of(snapshot: Snapshot, reach: frozenset[str]) -> AccessFilter:
     seen = AccessControlledIndex(MappedIndex.open(snapshot), snapshot).view_for(reach)
     assert seen is not None
-    assert seen.admission is not None
-    return seen.admission
+    assert seen.access is not None
+    return seen.access
 
 
 def brute_force(
-    snapshot: Snapshot, admission: AccessFilter, vector: NDArray[np.float32], limit: int, max_layer: int | None
+    snapshot: Snapshot, access: AccessFilter, vector: NDArray[np.float32], limit: int, max_layer: int | None
 ) -> tuple[list[int], list[float]]:
     layers = snapshot.table("entities")["layer"].to_pylist()
-    parts = list(zip(admission.part_entities.tolist(), admission.part_sets.tolist(), strict=True))
+    parts = list(zip(access.part_entities.tolist(), access.part_sets.tolist(), strict=True))
     scores: dict[int, float] = {}
     for row, layer in enumerate(layers):
-        state = admission.entity_states[admission.entity_patterns[row]]
+        state = access.entity_states[access.entity_patterns[row]]
         if max_layer is not None and layer > max_layer:
             continue
-        if state == WHOLE:
+        if state == VISIBLE:
             scores[row] = float(np.float32(snapshot.entity_vectors[row].astype(float) @ vector.astype(float)))
-        elif state == MIXED:
-            own = [at for at, (owner, part) in enumerate(parts) if owner == row and admission.sets[part]]
-            scores[row] = max(float(np.float32(admission.part_vectors[at].astype(float) @ vector)) for at in own)
+        elif state == PARTIAL:
+            own = [at for at, (owner, part) in enumerate(parts) if owner == row and access.sets[part]]
+            scores[row] = max(float(np.float32(access.part_vectors[at].astype(float) @ vector)) for at in own)
     best = sorted(scores, key=lambda row: (-scores[row], row))[:limit]
     return best, [scores[row] for row in best]
 
@@ -109,13 +109,13 @@ def brute_force(
 async def test_finds_what_may_be_seen_and_nothing_else(
     index: VectorIndex, snapshot: Snapshot, reach: frozenset[str], limit: int, max_layer: int | None
 ) -> None:
-    admission = admission_of(snapshot, reach)
-    assert (admission.entity_states == MIXED).any()
+    access = admission_of(snapshot, reach)
+    assert (access.entity_states == PARTIAL).any()
     for seed in range(3):
         vector = np.random.default_rng(seed).normal(size=32).astype(np.float32)
         vector /= np.linalg.norm(vector)
-        rows, scores = await index.search(vector, limit, max_layer, admission)
-        expected, similarities = brute_force(snapshot, admission, vector, limit, max_layer)
+        rows, scores = await index.search(vector, limit, max_layer, access)
+        expected, similarities = brute_force(snapshot, access, vector, limit, max_layer)
         assert scores.tolist() == pytest.approx(similarities, abs=1e-6)
         assert rows.tolist() == expected
         assert (rows.dtype, scores.dtype) == (np.int64, np.float32)
@@ -128,17 +128,17 @@ async def test_finds_everything_for_who_may_see_everything(index: VectorIndex, s
 
 
 async def test_finds_nothing_where_nothing_is_in_reach(index: VectorIndex, snapshot: Snapshot) -> None:
-    admission = admission_of(snapshot, frozenset())
-    admission = admission._replace(entity_states=np.zeros_like(admission.entity_states))
-    rows, scores = await index.search(snapshot.entity_vectors[5], 20, None, admission)
+    access = admission_of(snapshot, frozenset())
+    access = access._replace(entity_states=np.zeros_like(access.entity_states))
+    rows, scores = await index.search(snapshot.entity_vectors[5], 20, None, access)
     assert (rows.tolist(), scores.tolist()) == ([], [])
 
 
 async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snapshot) -> None:
-    admission = admission_of(snapshot, frozenset({"tenant:north"}))
-    assert LabelledRows(snapshot).filter(admission)
+    access = admission_of(snapshot, frozenset({"tenant:north"}))
+    assert LabelledRows(snapshot).filter(access)
     short = LabelledRows(snapshot, most_listed=0)
-    assert short.filter(admission) is None
+    assert short.filter(access) is None
     config = VectorsConfig.model_validate({"index": "flat"})
     open_milvus_lite(snapshot, config).close()
     assert snapshot.store.local
@@ -146,23 +146,23 @@ async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snap
     index = MilvusVectors(client, snapshot, config, lite=True, labelled=short)
     try:
         vector = snapshot.entity_vectors[5]
-        found, _ = await index.search(vector, 9, None, admission)
-        assert found.tolist() == brute_force(snapshot, admission, vector, 9, None)[0]
+        found, _ = await index.search(vector, 9, None, access)
+        assert found.tolist() == brute_force(snapshot, access, vector, 9, None)[0]
     finally:
         index.close()
 
 
 async def test_services_with_other_tenant_prefixes_leave_each_others_collections_alone(snapshot: Snapshot) -> None:
-    admission = admission_of(snapshot, frozenset({"tenant:north"}))
+    access = admission_of(snapshot, frozenset({"tenant:north"}))
     vector = snapshot.entity_vectors[5]
-    expected = brute_force(snapshot, admission, vector, 9, None)[0]
+    expected = brute_force(snapshot, access, vector, 9, None)[0]
     opened = [
         open_milvus_lite(snapshot, VectorsConfig.model_validate({"index": "flat", "tenant_prefix": prefix}))
         for prefix in ("tenant:", "customer:", None)
     ]
     try:
         for index in opened:
-            assert (await index.search(vector, 9, None, admission))[0].tolist() == expected
+            assert (await index.search(vector, 9, None, access))[0].tolist() == expected
     finally:
         for index in opened:
             index.close()
@@ -180,7 +180,7 @@ async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
     """A filter that lets everything through, as of a Milvus that does not heed it."""
 
     class Heedless(LabelledRows):
-        def filter(self, admission: AccessFilter) -> RowFilter:
+        def filter(self, access: AccessFilter) -> RowFilter:
             return RowFilter("part >= -1", self.n_entities)
 
     config = VectorsConfig.model_validate({"index": "flat"})
@@ -188,10 +188,10 @@ async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
     assert snapshot.store.local
     client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
     index = MilvusVectors(client, snapshot, config, lite=True, labelled=Heedless(snapshot))
-    admission = admission_of(snapshot, frozenset())
+    access = admission_of(snapshot, frozenset())
     try:
-        found, _ = await index.search(snapshot.entity_vectors[5], 200, None, admission)
-        expected, _ = brute_force(snapshot, admission, snapshot.entity_vectors[5], 200, None)
+        found, _ = await index.search(snapshot.entity_vectors[5], 200, None, access)
+        expected, _ = brute_force(snapshot, access, snapshot.entity_vectors[5], 200, None)
         assert found.tolist() == expected
     finally:
         index.close()

@@ -40,7 +40,7 @@ class Labelled:
     def graph(self) -> CsrGraph:
         return self.left(set(range(N_SETS)))
 
-    def admission(self, reached: set[int]) -> AccessFilter:
+    def access(self, reached: set[int]) -> AccessFilter:
         rows = np.array([row for row, sets in enumerate(self.spoken) for _ in sets], np.int64)
         sets = np.array([own for found in self.spoken for own in sorted(found)], np.int64)
         entities = patterns(rows, sets, self.n, np.array([len(found) > 1 for found in self.spoken], bool))

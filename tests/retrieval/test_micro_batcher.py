@@ -51,7 +51,7 @@ async def test_what_comes_meanwhile_goes_together() -> None:
 
 async def test_several_calls_at_a_time() -> None:
     door = Door()
-    joined = MicroBatcher(door.run, 8, most_calls=2)
+    joined = MicroBatcher(door.run, 8, max_calls=2)
     asked = [asyncio.create_task(joined.ask(number)) for number in range(4)]
     await settle()
     assert door.calls == [[0], [1]]

@@ -274,17 +274,17 @@ def test_a_file_that_is_created_piece_by_piece_is_there_whole_or_not_at_all(stor
 
 
 def test_a_file_is_held_by_one_until_it_lets_go(store: Store) -> None:
-    assert store.hold("a/log") is None
-    held = store.hold("a/log", create=True)
+    assert store.try_lock("a/log") is None
+    held = store.try_lock("a/log", create=True)
     assert held is not None
-    assert store.hold("a/log") is store.hold("a/log", create=True) is None
+    assert store.try_lock("a/log") is store.try_lock("a/log", create=True) is None
     held.release()
     held.release()
-    again = store.hold("a/log")
+    again = store.try_lock("a/log")
     assert again is not None
     store.delete("a/log")
-    assert store.hold("a/log") is None
-    fresh = store.hold("a/log", create=True)
+    assert store.try_lock("a/log") is None
+    fresh = store.try_lock("a/log", create=True)
     assert fresh is not None, "another file by now"
     again.release()
     fresh.release()
@@ -293,18 +293,18 @@ def test_a_file_is_held_by_one_until_it_lets_go(store: Store) -> None:
 @pytest.mark.integration
 def test_a_held_file_is_let_go_when_its_process_is_killed(store: Store) -> None:
     code = (
-        "import sys; from hirag_dist.storage.store import Store; held = Store(sys.argv[1]).hold('log', create=True);"
-        "print(held is not None, flush=True); sys.stdin.read()"
+        "import sys; from hirag_dist.storage.store import Store; lock = Store(sys.argv[1]).try_lock('log', create=True);"
+        "print(lock is not None, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, store.root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "True\n"
-        assert store.hold("log") is None
+        assert store.try_lock("log") is None
         process.kill()
         process.wait()
-    held = store.hold("log")
+    held = store.try_lock("log")
     assert held is not None
     held.release()
 

@@ -13,43 +13,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import HIDDEN, MIXED, Flags
+from hirag_dist.core.access.labels import HIDDEN, PARTIAL, Flags
 from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
 Score = Callable[[FloatMatrix, IntVector, NDArray[np.float32]], NDArray[np.float32]]
 
 
-def read_only(admission: AccessFilter) -> AccessFilter:
-    """Return an admission none of whose arrays is written to, as those that are mapped.
+def read_only(access: AccessFilter) -> AccessFilter:
+    """Return an access none of whose arrays is written to, as those that are mapped.
 
     To compiled code arrays that may be written to are of another type, and it is compiled anew for each combination.
     """
-    parts: list[Any] = [part.view() for part in admission]
+    parts: list[Any] = [part.view() for part in access]
     for part in parts:
         part.flags.writeable = False
     return AccessFilter(*parts)
 
 
-def visible_rows(admission: AccessFilter, rows: NDArray[np.integer[Any]]) -> Flags:
+def visible_rows(access: AccessFilter, rows: NDArray[np.integer[Any]]) -> Flags:
     """Return which entities may be seen, whole or in part: (n,)."""
-    seen: Flags = admission.entity_states[admission.entity_patterns[rows]] != HIDDEN
+    seen: Flags = access.entity_states[access.entity_patterns[rows]] != HIDDEN
     return seen
 
 
-def visible_relations(admission: AccessFilter, ends: NDArray[np.int32], rows: IntVector) -> Flags:
+def visible_relations(access: AccessFilter, ends: NDArray[np.int32], rows: IntVector) -> Flags:
     """Return which relations may be seen: those whose own documents and both ends may.
 
     Args:
         ends: (n, 2) entity rows of each.
         rows: (n,) of relations.
     """
-    own = admission.relation_states[admission.relation_patterns[rows]] != HIDDEN
-    seen: Flags = own & visible_rows(admission, ends[:, 0]) & visible_rows(admission, ends[:, 1])
+    own = access.relation_states[access.relation_patterns[rows]] != HIDDEN
+    seen: Flags = own & visible_rows(access, ends[:, 0]) & visible_rows(access, ends[:, 1])
     return seen
 
 
 def visible_scores(
-    admission: AccessFilter, vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32], score: Score
+    access: AccessFilter, vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32], score: Score
 ) -> NDArray[np.float32]:
     """Return the similarity to the question of entities that may be seen: (n,).
 
@@ -58,30 +58,30 @@ def visible_scores(
         score: (matrix, rows, question) → similarities.
     """
     scores = score(vectors, rows, query)
-    mixed = np.flatnonzero(admission.entity_states[admission.entity_patterns[rows]] == MIXED)
+    mixed = np.flatnonzero(access.entity_states[access.entity_patterns[rows]] == PARTIAL)
     if len(mixed):
         own = rows[mixed]
-        owner, parts = spans(*(np.searchsorted(admission.part_entities, own, side) for side in ("left", "right")))
-        reached = admission.sets[admission.part_sets[parts]]
+        owner, parts = spans(*(np.searchsorted(access.part_entities, own, side) for side in ("left", "right")))
+        reached = access.sets[access.part_sets[parts]]
         best = np.full(len(own), -np.inf, np.float32)
-        np.maximum.at(best, owner[reached], score(admission.part_vectors, parts[reached], query))
+        np.maximum.at(best, owner[reached], score(access.part_vectors, parts[reached], query))
         scores[mixed] = best
     return scores
 
 
-def visible_weights(admission: AccessFilter, weights: NDArray[np.float64], rows: IntVector) -> NDArray[np.float64]:
+def visible_weights(access: AccessFilter, weights: NDArray[np.float64], rows: IntVector) -> NDArray[np.float64]:
     """Return the weights of relations that may be seen: (n,).
 
     Args:
         weights: of all relations.
     """
     found = np.array(weights[rows], np.float64)
-    mixed = np.flatnonzero(admission.relation_states[admission.relation_patterns[rows]] == MIXED)
+    mixed = np.flatnonzero(access.relation_states[access.relation_patterns[rows]] == PARTIAL)
     if len(mixed):
-        place = np.searchsorted(admission.stated_rows, rows[mixed])
-        owner, statements = spans(admission.stated_indptr[place], admission.stated_indptr[place + 1])
-        reached = admission.sets[admission.statement_sets[statements]]
-        strengths = admission.statement_strengths[statements[reached]]
+        place = np.searchsorted(access.stated_rows, rows[mixed])
+        owner, statements = spans(access.stated_indptr[place], access.stated_indptr[place + 1])
+        reached = access.sets[access.statement_sets[statements]]
+        strengths = access.statement_strengths[statements[reached]]
         found[mixed] = np.bincount(owner[reached], strengths, minlength=len(mixed))  # in order, as merging adds them
     return found
 

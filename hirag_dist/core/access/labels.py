@@ -20,8 +20,8 @@ from hirag_dist.types import IntVector
 
 AccessRule = Literal["all", "any"]
 Flags = NDArray[np.bool_]
-_MOST_CHARS = 2 * CHARS_PER_TOKEN  # of a token of prose: no text within the limit of tokens is cut
-HIDDEN, MIXED, WHOLE = 0, 1, 2  # none of it may be seen; what some of its mentions say; all that it says
+_MAX_CHARS = 2 * CHARS_PER_TOKEN  # of a token of prose: no text within the limit of tokens is cut
+HIDDEN, PARTIAL, VISIBLE = 0, 1, 2  # none of it may be seen; what some of its mentions say; all that it says
 
 
 def label_sets(labels: Iterable[Sequence[str]]) -> tuple[NDArray[np.int32], list[tuple[str, ...]]]:
@@ -80,7 +80,7 @@ class LabelPatterns:
     divisible: Flags
 
     def states(self, in_reach: Flags) -> NDArray[np.uint8]:
-        """Return HIDDEN, MIXED or WHOLE for each pattern; one of no label sets hides nothing, and is WHOLE.
+        """Return HIDDEN, PARTIAL or VISIBLE for each pattern; one of no label sets hides nothing, and is VISIBLE.
 
         Args:
             in_reach: (n_sets,) by label set.
@@ -88,8 +88,8 @@ class LabelPatterns:
         sizes = np.diff(self.indptr)
         owner = np.repeat(np.arange(len(sizes)), sizes)
         n_visible = np.bincount(owner, in_reach[self.sets], minlength=len(sizes))
-        states = np.where(n_visible == sizes, WHOLE, HIDDEN)
-        states[(n_visible > 0) & (n_visible < sizes) & self.divisible] = MIXED
+        states = np.where(n_visible == sizes, VISIBLE, HIDDEN)
+        states[(n_visible > 0) & (n_visible < sizes) & self.divisible] = PARTIAL
         return states.astype(np.uint8)
 
     def rows(self, state: int, states: NDArray[np.uint8]) -> IntVector:
@@ -161,5 +161,5 @@ def description_of(merged: str, max_tokens: int) -> str:
         return merged
     pieces = split_descriptions(merged)
     whole = " ".join(pieces)
-    limit = max_tokens * _MOST_CHARS
+    limit = max_tokens * _MAX_CHARS
     return whole if len(whole) <= limit else join_descriptions(pieces, limit)

@@ -12,31 +12,31 @@ from hirag_dist.core.numba_jit import compiled, compiled_apart
 from hirag_dist.types import AccessFilter, CsrGraph
 
 
-def visible_components(graph: CsrGraph, admission: AccessFilter) -> NDArray[np.int32]:
+def visible_components(graph: CsrGraph, access: AccessFilter) -> NDArray[np.int32]:
     """Return the connected component of each node, named by its lowest row; what is hidden is one by itself.
 
     Returns:
         (n_nodes,), not to be written to: as the mapped one of the whole graph, so that code is compiled for one type.
     """
-    found: NDArray[np.int32] = _seen_components(graph.indptr, graph.indices, graph.relation_rows, admission)
+    found: NDArray[np.int32] = _seen_components(graph.indptr, graph.indices, graph.relation_rows, access)
     found.flags.writeable = False
     return found
 
 
 @compiled_apart
 def _seen_components(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], relation_rows: NDArray[np.int32], admission: AccessFilter
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], relation_rows: NDArray[np.int32], access: AccessFilter
 ) -> Any:
     parents = np.arange(len(indptr) - 1).astype(np.int32)  # never above the node itself
     for node in range(len(parents)):
-        if admission.entity_states[admission.entity_patterns[node]] == HIDDEN:
+        if access.entity_states[access.entity_patterns[node]] == HIDDEN:
             continue
         for entry in range(indptr[node], indptr[node + 1]):
             neighbour = indices[entry]
             if (
                 neighbour < node  # the other way round it is the same edge
-                and admission.entity_states[admission.entity_patterns[neighbour]] != HIDDEN
-                and admission.relation_states[admission.relation_patterns[relation_rows[entry]]] != HIDDEN
+                and access.entity_states[access.entity_patterns[neighbour]] != HIDDEN
+                and access.relation_states[access.relation_patterns[relation_rows[entry]]] != HIDDEN
             ):
                 one, other = _root(parents, node), _root(parents, neighbour)
                 parents[max(one, other)] = min(one, other)

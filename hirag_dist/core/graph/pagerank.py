@@ -81,19 +81,19 @@ def personalised_pagerank(
     graph: WalkGraph,
     nodes: IntVector,
     shares: FloatVector,
-    admission: AccessFilter | None = None,
+    access: AccessFilter | None = None,
     seen: NDArray[np.bool_] | None = None,
     tolerance: float = TOLERANCE,
 ) -> tuple[IntVector, FloatVector]:
     """Return the nodes reached and their scores; runs `pagerank_steps` to its end."""
-    return all_at_once(pagerank_steps(graph, nodes, shares, admission, seen, tolerance))
+    return all_at_once(pagerank_steps(graph, nodes, shares, access, seen, tolerance))
 
 
 def pagerank_steps(
     graph: WalkGraph,
     nodes: IntVector,
     shares: FloatVector,
-    admission: AccessFilter | None = None,
+    access: AccessFilter | None = None,
     seen: NDArray[np.bool_] | None = None,
     tolerance: float = TOLERANCE,
     step_edges: int = STEP_EDGES,
@@ -107,16 +107,16 @@ def pagerank_steps(
         graph: the graph.
         nodes: (n,) seed nodes, visible to the caller; a node may occur several times.
         shares: (n,) restart probability of each; the sum is at most 1.
-        admission: which entities and relations the caller may see; None: everything.
+        access: which entities and relations the caller may see; None: everything.
         seen: (n_chunks,) whether the caller may see a chunk; None: every one.
         tolerance: mass per edge of a node below which it is not pushed.
         step_edges: edges walked in a step; the last node is always finished.
     """
     mask = np.zeros(0, np.bool_) if seen is None else seen
     work = _begin(max(_INITIAL_SLOTS, 2 * len(nodes)))
-    work = _start(graph, admission, mask, work, nodes, shares, tolerance)
+    work = _start(graph, access, mask, work, nodes, shares, tolerance)
     while work.counts[2]:
-        work = _push(graph, admission, mask, work, tolerance, step_edges)
+        work = _push(graph, access, mask, work, tolerance, step_edges)
         yield
     n_reached = int(work.counts[0])
     reached = work.nodes[:n_reached]
@@ -148,7 +148,7 @@ def _begin(capacity: int) -> _PushState:
 @compiled
 def _start(
     graph: WalkGraph,
-    admission: AccessFilter | None,
+    access: AccessFilter | None,
     seen: NDArray[np.bool_],
     work: _PushState,
     nodes: IntVector,
@@ -157,14 +157,14 @@ def _start(
 ) -> Any:
     """Put mass on the seed nodes; the capacity must suffice for all of them."""
     for at in range(len(nodes)):
-        _add_mass(graph, admission, seen, work, nodes[at : at + 1], shares[at], tolerance)
+        _add_mass(graph, access, seen, work, nodes[at : at + 1], shares[at], tolerance)
     return work
 
 
 @compiled
 def _push(
     graph: WalkGraph,
-    admission: AccessFilter | None,
+    access: AccessFilter | None,
     seen: NDArray[np.bool_],
     work: _PushState,
     tolerance: float,
@@ -187,21 +187,21 @@ def _push(
         if degree == 0:
             continue
         work.counts[3] += degree
-        count = _neighbours(graph, admission, seen, work.nodes[place], work.others)
-        _add_mass(graph, admission, seen, work, work.others[:count], (1.0 - RESTART) * mass / degree, tolerance)
+        count = _neighbours(graph, access, seen, work.nodes[place], work.others)
+        _add_mass(graph, access, seen, work, work.others[:count], (1.0 - RESTART) * mass / degree, tolerance)
     return work
 
 
 @compiled
 def _neighbours(
-    graph: WalkGraph, admission: AccessFilter | None, seen: NDArray[np.bool_], node: int, found: IntVector
+    graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], node: int, found: IntVector
 ) -> Any:
     """Write the neighbours of a node to `others`; return their number."""
     n_entities = len(graph.layers)
     count = 0
     if node < n_entities:
         for entry in range(graph.indptr[node], _end_of_relations(graph, node)):
-            if _is_visible(graph, admission, entry):
+            if _is_visible(graph, access, entry):
                 found[count] = graph.indices[entry]
                 count += 1
         for entry in range(graph.entity_indptr[node], graph.entity_indptr[node + 1]):
@@ -213,7 +213,7 @@ def _neighbours(
         chunk = node - n_entities
         for entry in range(graph.chunk_indptr[chunk], graph.chunk_indptr[chunk + 1]):
             entity = graph.chunk_entities[entry]
-            if _admits(admission, entity):
+            if _admits(access, entity):
                 found[count] = entity
                 count += 1
     return count
@@ -222,7 +222,7 @@ def _neighbours(
 @compiled
 def _add_mass(
     graph: WalkGraph,
-    admission: AccessFilter | None,
+    access: AccessFilter | None,
     seen: NDArray[np.bool_],
     work: _PushState,
     nodes: IntVector,
@@ -246,7 +246,7 @@ def _add_mass(
         if queued[place] or waiting[place] <= tolerance:
             continue
         if degrees[place] < 0:
-            degrees[place] = _degree(graph, admission, seen, node)
+            degrees[place] = _degree(graph, access, seen, node)
         if waiting[place] > tolerance * degrees[place]:
             work.queue[(work.counts[1] + work.counts[2]) & (len(work.queue) - 1)] = place
             work.counts[2] += 1
@@ -290,23 +290,23 @@ def _grown(work: _PushState, needed: int) -> Any:
 
 
 @compiled
-def _degree(graph: WalkGraph, admission: AccessFilter | None, seen: NDArray[np.bool_], node: int) -> Any:
+def _degree(graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], node: int) -> Any:
     """Return the degree of a node. Without a filter it follows from the CSR offsets."""
     n_entities = len(graph.layers)
     if node >= n_entities:
         first, last = graph.chunk_indptr[node - n_entities], graph.chunk_indptr[node - n_entities + 1]
-        if admission is None:
+        if access is None:
             return last - first
         count = 0
         for entry in range(first, last):
-            count += _admits(admission, graph.chunk_entities[entry])
+            count += _admits(access, graph.chunk_entities[entry])
         return count
     count = 0
-    if admission is None:
+    if access is None:
         count += _end_of_relations(graph, node) - graph.indptr[node]
     else:
         for entry in range(graph.indptr[node], _end_of_relations(graph, node)):
-            count += _is_visible(graph, admission, entry)
+            count += _is_visible(graph, access, entry)
     if len(seen) == 0:
         return count + graph.entity_indptr[node + 1] - graph.entity_indptr[node]
     for entry in range(graph.entity_indptr[node], graph.entity_indptr[node + 1]):
@@ -322,15 +322,15 @@ def _end_of_relations(graph: WalkGraph, node: int) -> Any:
 
 
 @compiled
-def _is_visible(graph: WalkGraph, admission: AccessFilter | None, entry: int) -> Any:
+def _is_visible(graph: WalkGraph, access: AccessFilter | None, entry: int) -> Any:
     """Return whether the caller may see the relation of an entry of the graph, and the entity that it leads to."""
-    if admission is None:
+    if access is None:
         return True
-    if admission.relation_states[admission.relation_patterns[graph.relation_rows[entry]]] == HIDDEN:
+    if access.relation_states[access.relation_patterns[graph.relation_rows[entry]]] == HIDDEN:
         return False
-    return _admits(admission, graph.indices[entry])
+    return _admits(access, graph.indices[entry])
 
 
 @compiled
-def _admits(admission: AccessFilter | None, entity: int) -> Any:
-    return admission is None or admission.entity_states[admission.entity_patterns[entity]] != HIDDEN
+def _admits(access: AccessFilter | None, entity: int) -> Any:
+    return access is None or access.entity_states[access.entity_patterns[entity]] != HIDDEN

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import HIDDEN, MIXED
+from hirag_dist.core.access.labels import HIDDEN, PARTIAL
 from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import AccessFilter
 
@@ -57,7 +57,7 @@ class PathBuffers(NamedTuple):
 @compiled
 def chain(
     graph: KernelGraph,
-    admission: AccessFilter | None,
+    access: AccessFilter | None,
     components: NDArray[np.int32],
     keys: NDArray[np.int64],
     work: PathBuffers,
@@ -78,7 +78,7 @@ def chain(
             break
         length = 0
         if len(components) == 0 or components[keys[at]] == components[keys[at + 1]]:
-            length = _search(graph, admission, keys[at], keys[at + 1], work)
+            length = _search(graph, access, keys[at], keys[at + 1], work)
         first = bounds[at]
         if first + length > len(nodes):
             longer = np.empty(2 * (first + length), np.int32)
@@ -90,7 +90,7 @@ def chain(
 
 
 @compiled
-def _search(graph: KernelGraph, admission: AccessFilter | None, source: int, target: int, work: PathBuffers) -> Any:
+def _search(graph: KernelGraph, access: AccessFilter | None, source: int, target: int, work: PathBuffers) -> Any:
     """Write the best path to `work.path` and return how many nodes it has, 0 where there is none."""
     if source == target:
         work.path[0] = source
@@ -105,17 +105,17 @@ def _search(graph: KernelGraph, admission: AccessFilter | None, source: int, tar
         end[side] = 1
     length = 0
     while cost[0] > 0 and cost[1] > 0:
-        best, n_good = _meet(graph, admission, work, radius, end)
+        best, n_good = _meet(graph, access, work, radius, end)
         if n_good:
             length = radius[0] + radius[1] + 2
-            end_good = _trace(graph, admission, work, radius, n_good, best)
-            _walk(graph, admission, work, radius, end, source, target, best)
+            end_good = _trace(graph, access, work, radius, n_good, best)
+            _walk(graph, access, work, radius, end, source, target, best)
             for at in range(end_good):
                 _unset(work.seen, _GOOD, work.queue[_GOOD, at])
             break
         side = _SOURCE if cost[0] <= cost[1] else _TARGET
         radius[side] += 1
-        end[side], cost[side] = _expand(graph, admission, work, side, radius[side], end[side])
+        end[side], cost[side] = _expand(graph, access, work, side, radius[side], end[side])
     for side in range(2):
         for at in range(end[side]):
             _unset(work.seen, side, work.queue[side, at])
@@ -125,7 +125,7 @@ def _search(graph: KernelGraph, admission: AccessFilter | None, source: int, tar
 @compiled
 def _meet(
     graph: KernelGraph,
-    admission: AccessFilter | None,
+    access: AccessFilter | None,
     work: PathBuffers,
     radius: NDArray[np.int64],
     end: NDArray[np.int64],
@@ -154,19 +154,19 @@ def _meet(
         if work.degrees[side, at] <= _HALVINGS * sizes[other]:
             for entry in range(graph.indptr[node], graph.indptr[node + 1]):
                 if _has(work.seen, other, graph.indices[entry]):
-                    best, n_good = _join(graph, admission, work, side, node, entry, best, n_good)
+                    best, n_good = _join(graph, access, work, side, node, entry, best, n_good)
         else:  # a hub: binary search of each frontier node among its neighbours
             for place in range(begin[other], end[other]):
                 entry = _entry(graph, node, work.queue[other, place])
                 if entry >= 0:
-                    best, n_good = _join(graph, admission, work, side, node, entry, best, n_good)
+                    best, n_good = _join(graph, access, work, side, node, entry, best, n_good)
     return best, n_good
 
 
 @compiled
 def _join(
     graph: KernelGraph,
-    admission: AccessFilter | None,
+    access: AccessFilter | None,
     work: PathBuffers,
     side: int,
     node: int,
@@ -176,9 +176,9 @@ def _join(
 ) -> Any:
     """Update (best, n_good) with an edge between the frontiers."""
     neighbour = graph.indices[entry]
-    if not _admits(admission, graph.relation_rows, entry, neighbour):
+    if not _admits(access, graph.relation_rows, entry, neighbour):
         return best, n_good
-    weight = _weight(admission, graph.weights, graph.relation_rows, entry)
+    weight = _weight(access, graph.weights, graph.relation_rows, entry)
     width = min(work.width[side, node], weight, work.width[1 - side, neighbour])
     if width < best:
         return best, n_good
@@ -196,7 +196,7 @@ def _join(
 
 @compiled
 def _expand(
-    graph: KernelGraph, admission: AccessFilter | None, work: PathBuffers, side: int, radius: int, end: int
+    graph: KernelGraph, access: AccessFilter | None, work: PathBuffers, side: int, radius: int, end: int
 ) -> Any:
     """Expand a search by one hop; return the end of its queue, and the edges of its new frontier."""
     work.starts[side, radius] = end
@@ -211,9 +211,9 @@ def _expand(
             known = _has(work.seen, side, neighbour)
             if known and work.depth[side, neighbour] < radius:
                 continue
-            if not _admits(admission, graph.relation_rows, entry, neighbour):
+            if not _admits(access, graph.relation_rows, entry, neighbour):
                 continue
-            through = min(width, _weight(admission, graph.weights, graph.relation_rows, entry))
+            through = min(width, _weight(access, graph.weights, graph.relation_rows, entry))
             if not known:
                 work.width[side, neighbour] = through
                 cost += _enter(graph, work, side, neighbour, radius, last)
@@ -237,7 +237,7 @@ def _enter(graph: KernelGraph, work: PathBuffers, side: int, node: int, depth: i
 @compiled
 def _trace(
     graph: KernelGraph,
-    admission: AccessFilter | None,
+    access: AccessFilter | None,
     work: PathBuffers,
     radius: NDArray[np.int64],
     n_good: int,
@@ -258,8 +258,8 @@ def _trace(
                     and work.depth[_SOURCE, neighbour] == depth
                     and work.width[_SOURCE, neighbour] >= best
                     and not _has(work.seen, _GOOD, neighbour)
-                    and _admits(admission, graph.relation_rows, entry, neighbour)
-                    and _weight(admission, graph.weights, graph.relation_rows, entry) >= best
+                    and _admits(access, graph.relation_rows, entry, neighbour)
+                    and _weight(access, graph.weights, graph.relation_rows, entry) >= best
                 ):
                     _set(work.seen, _GOOD, neighbour)
                     work.queue[_GOOD, end] = neighbour
@@ -272,7 +272,7 @@ def _trace(
 @compiled
 def _walk(
     graph: KernelGraph,
-    admission: AccessFilter | None,
+    access: AccessFilter | None,
     work: PathBuffers,
     radius: NDArray[np.int64],
     end: NDArray[np.int64],
@@ -285,13 +285,13 @@ def _walk(
     work.path[0] = node
     for depth in range(1, radius[0] + 1):
         first, last = work.starts[_GOOD, depth], work.starts[_GOOD, depth - 1]
-        node = _lowest(graph, admission, work, node, _GOOD, _SOURCE, depth, first, last, best)
+        node = _lowest(graph, access, work, node, _GOOD, _SOURCE, depth, first, last, best)
         work.path[depth] = node
     at = radius[0] + 1
     for depth in range(radius[1], 0, -1):
         first = work.starts[_TARGET, depth]
         last = work.starts[_TARGET, depth + 1] if depth < radius[1] else end[1]
-        node = _lowest(graph, admission, work, node, _TARGET, _TARGET, depth, first, last, best)
+        node = _lowest(graph, access, work, node, _TARGET, _TARGET, depth, first, last, best)
         work.path[at] = node
         at += 1
     work.path[at] = target
@@ -300,7 +300,7 @@ def _walk(
 @compiled
 def _lowest(
     graph: KernelGraph,
-    admission: AccessFilter | None,
+    access: AccessFilter | None,
     work: PathBuffers,
     node: int,
     marked: int,
@@ -324,7 +324,7 @@ def _lowest(
             if (
                 _has(work.seen, marked, neighbour)
                 and work.depth[side, neighbour] == depth
-                and _allows(graph, admission, work, side, entry, best)
+                and _allows(graph, access, work, side, entry, best)
             ):
                 return neighbour
     lowest = np.int32(-1)
@@ -332,21 +332,21 @@ def _lowest(
         neighbour = work.queue[marked, at]
         if lowest < 0 or neighbour < lowest:
             entry = _entry(graph, node, neighbour)
-            if entry >= 0 and _allows(graph, admission, work, side, entry, best):
+            if entry >= 0 and _allows(graph, access, work, side, entry, best):
                 lowest = neighbour
     return lowest
 
 
 @compiled
 def _allows(
-    graph: KernelGraph, admission: AccessFilter | None, work: PathBuffers, side: int, entry: int, best: float
+    graph: KernelGraph, access: AccessFilter | None, work: PathBuffers, side: int, entry: int, best: float
 ) -> Any:
     """Return whether an edge and the way on from its end have at least the best smallest weight."""
     neighbour = graph.indices[entry]
     return (
         work.width[side, neighbour] >= best
-        and _admits(admission, graph.relation_rows, entry, neighbour)
-        and _weight(admission, graph.weights, graph.relation_rows, entry) >= best
+        and _admits(access, graph.relation_rows, entry, neighbour)
+        and _weight(access, graph.weights, graph.relation_rows, entry) >= best
     )
 
 
@@ -365,30 +365,30 @@ def _entry(graph: KernelGraph, node: int, neighbour: int) -> Any:
 
 
 @compiled
-def _admits(admission: AccessFilter | None, relation_rows: NDArray[np.int32], entry: int, neighbour: int) -> Any:
+def _admits(access: AccessFilter | None, relation_rows: NDArray[np.int32], entry: int, neighbour: int) -> Any:
     """Return whether a relation and the entity at its end are visible. Compiles to nothing without a filter."""
-    if admission is None:
+    if access is None:
         return True
-    if admission.entity_states[admission.entity_patterns[neighbour]] == HIDDEN:
+    if access.entity_states[access.entity_patterns[neighbour]] == HIDDEN:
         return False
-    return admission.relation_states[admission.relation_patterns[relation_rows[entry]]] != HIDDEN
+    return access.relation_states[access.relation_patterns[relation_rows[entry]]] != HIDDEN
 
 
 @compiled
 def _weight(
-    admission: AccessFilter | None, weights: NDArray[np.float32], relation_rows: NDArray[np.int32], entry: int
+    access: AccessFilter | None, weights: NDArray[np.float32], relation_rows: NDArray[np.int32], entry: int
 ) -> Any:
     """Return the weight of a visible relation; of a partially visible one, the sum of its visible statements."""
-    if admission is None:
+    if access is None:
         return weights[entry]
     row = relation_rows[entry]
-    if admission.relation_states[admission.relation_patterns[row]] != MIXED:
+    if access.relation_states[access.relation_patterns[row]] != PARTIAL:
         return weights[entry]
-    place = np.searchsorted(admission.stated_rows, row)
+    place = np.searchsorted(access.stated_rows, row)
     total = 0.0
-    for at in range(admission.stated_indptr[place], admission.stated_indptr[place + 1]):
-        if admission.sets[admission.statement_sets[at]]:
-            total += admission.statement_strengths[at]
+    for at in range(access.stated_indptr[place], access.stated_indptr[place + 1]):
+        if access.sets[access.statement_sets[at]]:
+            total += access.statement_strengths[at]
     return np.float32(total)
 
 

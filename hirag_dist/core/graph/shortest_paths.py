@@ -54,26 +54,26 @@ class PathFinder:
         )
         self.chain([])  # compile now, not during the first question
 
-    def path(self, source: int, target: int, admission: AccessFilter | None = None) -> list[int]:
+    def path(self, source: int, target: int, access: AccessFilter | None = None) -> list[int]:
         """Return the rows of the path, both ends included; [source] to itself; [] where there is none.
 
         Args:
             source, target: rows that the caller may see.
-            admission: what else; entities and relations beyond it are not walked, and those seen in part have the
+            access: what else; entities and relations beyond it are not walked, and those seen in part have the
                 weight that is in reach. None: everything.
         """
-        return self.chain([source, target], admission)[0]
+        return self.chain([source, target], access)[0]
 
     def chain(
-        self, rows: Sequence[int], admission: AccessFilter | None = None, components: NDArray[np.int32] | None = None
+        self, rows: Sequence[int], access: AccessFilter | None = None, components: NDArray[np.int32] | None = None
     ) -> list[list[int]]:
         """Return one path per consecutive pair; runs `chain_steps` to its end."""
-        return all_at_once(self.chain_steps(rows, admission, components))
+        return all_at_once(self.chain_steps(rows, access, components))
 
     def chain_steps(
         self,
         rows: Sequence[int],
-        admission: AccessFilter | None = None,
+        access: AccessFilter | None = None,
         components: NDArray[np.int32] | None = None,
         most_read: int = _READ,
     ) -> Steps[list[list[int]]]:
@@ -81,17 +81,17 @@ class PathFinder:
 
         Args:
             rows: that the caller may see.
-            admission: see `path`.
+            access: see `path`.
             components: (n_nodes,) connected component of each node in what the caller may see (`seen_components`).
                 Without it pairs that only something hidden connects are looked for in all that may be seen.
             most_read: entries of the graph, after which a step ends with the pair at hand.
         """
         keys = np.array(rows, np.int64)
         known = self._components if components is None else read_only(components)
-        admission = None if admission is None else AccessFilter._make(map(read_only, admission))
+        access = None if access is None else AccessFilter._make(map(read_only, access))
         found: list[list[int]] = []
         while True:
-            bounds, nodes = chain(self._graph, admission, known, keys[len(found) :], self._work, most_read)
+            bounds, nodes = chain(self._graph, access, known, keys[len(found) :], self._work, most_read)
             listed = nodes.tolist()
             found += [listed[begin:end] for begin, end in pairwise(bounds.tolist())]
             yield

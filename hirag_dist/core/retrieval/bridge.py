@@ -43,10 +43,10 @@ def key_entities(
     vectors: FloatMatrix,
     query: NDArray[np.float32],
     limit: int,
-    admission: AccessFilter | None = None,
+    access: AccessFilter | None = None,
 ) -> list[tuple[int, float]]:
     """Return the result of `key_entity_steps`, computed in one go (Eq. 14)."""
-    return all_at_once(key_entity_steps(index, communities, vectors, query, limit, admission))
+    return all_at_once(key_entity_steps(index, communities, vectors, query, limit, access))
 
 
 def key_entity_steps(
@@ -55,7 +55,7 @@ def key_entity_steps(
     vectors: FloatMatrix,
     query: NDArray[np.float32],
     limit: int,
-    admission: AccessFilter | None = None,
+    access: AccessFilter | None = None,
 ) -> Steps[list[tuple[int, float]]]:
     """Return (row, similarity) of the top-m members of each community, in community order (Eq. 14), step by step.
 
@@ -71,7 +71,7 @@ def key_entity_steps(
         count = 0
         while at < last:
             end = min(at + left, last)
-            count = _keep_best_members(index.members, at, end, vectors, exact, admission, best, scores, count)
+            count = _keep_best_members(index.members, at, end, vectors, exact, access, best, scores, count)
             left -= end - at
             at = end
             if not left:
@@ -89,14 +89,14 @@ def _keep_best_members(
     last: int,
     vectors: FloatMatrix,
     query: NDArray[np.float64],
-    admission: AccessFilter | None,
+    access: AccessFilter | None,
     best: NDArray[np.int64],
     scores: NDArray[np.float32],
     count: int,
 ) -> Any:
     """Score some members of a community, and keep those that are among its best; return how many these are."""
     for at in range(first, last):
-        visible, score = filtered_product(admission, vectors, members[at], query)
+        visible, score = filtered_product(access, vectors, members[at], query)
         if visible:
             count = keep_best(members[at], score, best, scores, count)
     return count

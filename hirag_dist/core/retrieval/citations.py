@@ -45,7 +45,7 @@ _TOKEN: Final = re.compile(
 _RANGE_WORDS: Final = _words("to through bis à a до 至 到 から")
 _LAST_WORD: Final = re.compile(r"[^\W_]+\Z")
 _SPACES: Final = re.compile(r"[ \t]+\Z")
-_MOST_SPACES = 1000  # white space in a row, in an answer
+_MAX_SPACES = 1000  # white space in a row, in an answer
 # Both begin with one class of characters: a search skips whatever is not in it many times faster than it tries a match.
 _INVISIBLE: Final = re.compile(rf"[{UNSEEN}](?:\s?[{UNSEEN}])+\s?")
 _SPECIAL: Final = re.compile(  # <|im_start|>, <start_of_turn>, </s>, <<SYS>>; [INST], [TOOL_CALLS]
@@ -216,8 +216,8 @@ class CitationReader:
         kept = ready if last else ready.rstrip()  # what follows may be removed, or nothing may follow
         out.append(kept)
         spaces = ready[len(kept) :]
-        self.stuck = self.stuck or len(spaces) > _MOST_SPACES
-        self._held = spaces[:_MOST_SPACES] + text[at:]
+        self.stuck = self.stuck or len(spaces) > _MAX_SPACES
+        self._held = spaces[:_MAX_SPACES] + text[at:]
         shown_now = "".join(out)
         if not self._begun:
             shown_now = shown_now.lstrip()

@@ -21,13 +21,13 @@ from hirag_dist.core.access.labels import Flags
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.types import IntVector
 
-MOST_WORDS: Final = 16  # of a name that is looked for: where there are no spaces these are letters
-_MOST_ROWS = 16  # entities of one name
-_MOST_READ = 512  # words of a question
+MAX_WORDS: Final = 16  # of a name that is looked for: where there are no spaces these are letters
+_MAX_ROWS = 16  # entities of one name
+_MAX_READ = 512  # words of a question
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 _FACTOR = 0x9E3779B97F4A7C15
 _ALL_BITS = (1 << 64) - 1
-_OF_LENGTH = [n * pow(_FACTOR, n, 1 << 64) & _ALL_BITS for n in range(MOST_WORDS + 1)]  # added to a key of n words
+_OF_LENGTH = [n * pow(_FACTOR, n, 1 << 64) & _ALL_BITS for n in range(MAX_WORDS + 1)]  # added to a key of n words
 
 Key = NDArray[np.uint64]
 
@@ -62,7 +62,7 @@ def words(text: str) -> list[str]:
 
 
 def name_keys(names: Iterable[str]) -> tuple[Key, IntVector]:
-    """Return (keys, places) of the names that can be looked for: those of 1 to `MOST_WORDS` words.
+    """Return (keys, places) of the names that can be looked for: those of 1 to `MAX_WORDS` words.
 
     Args:
         names: of entities.
@@ -73,7 +73,7 @@ def name_keys(names: Iterable[str]) -> tuple[Key, IntVector]:
     keys, places = [], []
     for place, name in enumerate(names):
         own = words(name)
-        if 0 < len(own) <= MOST_WORDS:
+        if 0 < len(own) <= MAX_WORDS:
             keys.append(_key(own))
             places.append(place)
     return np.array(keys, np.uint64), np.array(places, np.int64)
@@ -95,11 +95,11 @@ def found_names(
         read: the words of the question; those after the first 512 are not looked at.
         admits: entity rows → which of them count, before the first 16 of a name are taken; None: all.
     """
-    numbers = [_number(word) for word in read[:_MOST_READ]]
+    numbers = [_number(word) for word in read[:_MAX_READ]]
     places, keys = [], []
     for start in range(len(numbers)):
         key = 0
-        for length, number in enumerate(numbers[start : start + MOST_WORDS], 1):
+        for length, number in enumerate(numbers[start : start + MAX_WORDS], 1):
             key = (key * _FACTOR + number) & _ALL_BITS
             keys.append((key + _OF_LENGTH[length]) & _ALL_BITS)
             places.append((start, start + length))
@@ -109,7 +109,7 @@ def found_names(
     for at in np.flatnonzero(last > first).tolist():
         rows = names.rows[first[at] : last[at]]
         rows = rows if admits is None else rows[admits(rows)]
-        found += [NamePhrase(*places[at], row) for row in rows[:_MOST_ROWS].tolist()]
+        found += [NamePhrase(*places[at], row) for row in rows[:_MAX_ROWS].tolist()]
     return found
 
 

@@ -48,7 +48,7 @@ class SeedSet:
         ways: WalkGraph,
         origins: RelationProvenance,
         seen: NDArray[np.bool_] | None = None,
-        admission: AccessFilter | None = None,
+        access: AccessFilter | None = None,
     ) -> None:
         """Begin without any.
 
@@ -56,12 +56,12 @@ class SeedSet:
             ways: where the walk may go.
             origins: of relations.
             seen: (n_chunks,) whether the caller may see a chunk; None: every one.
-            admission: which entities and relations the caller may see; None: every one.
+            access: which entities and relations the caller may see; None: every one.
         """
         self._ways = ways
         self._origins = origins
         self._seen = seen
-        self._admission = admission
+        self._access = access
         self._named: list[_Group] = []
         self._retrieved: list[_Group] = []
         self._near: list[_Group] = []
@@ -91,7 +91,7 @@ class SeedSet:
     def ranked_steps(self, limit: int) -> Steps[list[tuple[int, float]]]:
         """Return (chunk row, share of the walk), best first, ties by row, step by step."""
         nodes, shares = shared([shared(self._named), shared(self._retrieved), shared(self._near)])
-        rows, mass = yield from pagerank_steps(self._ways, nodes, shares, self._admission, self._seen)
+        rows, mass = yield from pagerank_steps(self._ways, nodes, shares, self._access, self._seen)
         best = np.lexsort((rows, -mass))[:limit]
         return list(zip(rows[best].tolist(), mass[best].tolist(), strict=True))
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import visible_rows, visible_scores
-from hirag_dist.core.access.labels import HIDDEN, MIXED, WHOLE
+from hirag_dist.core.access.labels import HIDDEN, PARTIAL, VISIBLE
 from hirag_dist.core.numba_jit import compiled, compiled_apart
 from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
@@ -59,7 +59,7 @@ def nearest(
     candidates: IntVector,
     query: NDArray[np.float32],
     limit: int,
-    admission: AccessFilter | None = None,
+    access: AccessFilter | None = None,
 ) -> tuple[IntVector, NDArray[np.float32]]:
     """Return (rows, similarities) of the best candidates, best first, ties by row.
 
@@ -68,12 +68,12 @@ def nearest(
         candidates: rows, which the caller may see.
         query: the question.
         limit: rows at most.
-        admission: what the caller may see of them; None: everything.
+        access: what the caller may see of them; None: everything.
     """
-    if admission is None:
+    if access is None:
         scores = exact_scores(vectors, candidates, query)
     else:
-        scores = visible_scores(admission, vectors, candidates, query, exact_scores)
+        scores = visible_scores(access, vectors, candidates, query, exact_scores)
     order = np.lexsort((candidates, -scores))[:limit]
     return candidates[order], scores[order]
 
@@ -84,7 +84,7 @@ def nearest_of_all(
     query: NDArray[np.float32],
     limit: int,
     end: int,
-    admission: AccessFilter | None = None,
+    access: AccessFilter | None = None,
 ) -> tuple[IntVector, NDArray[np.float32]]:
     """Return (rows, similarities) of the best among the first `end` rows, best first, ties by row.
 
@@ -94,16 +94,16 @@ def nearest_of_all(
         query: (dim,).
         limit: rows at most.
         end: rows looked at.
-        admission: which of them the caller may see, and how near those seen in part are; None: everything.
+        access: which of them the caller may see, and how near those seen in part are; None: everything.
     """
     step, coded, missed = _coded(query)
     if end <= limit or not np.isfinite(missed):
         rows = np.arange(end)
-        rows = rows if admission is None else rows[visible_rows(admission, rows)]
+        rows = rows if access is None else rows[visible_rows(access, rows)]
     else:
         length = float(np.linalg.norm(query.astype(np.float64)))
-        rows = _candidates(codes, coded, step, length, missed, limit, end, admission)
-    return nearest(vectors, rows, query, limit, admission)
+        rows = _candidates(codes, coded, step, length, missed, limit, end, access)
+    return nearest(vectors, rows, query, limit, access)
 
 
 def _coded(query: NDArray[np.float32]) -> tuple[float, NDArray[np.int16], float]:
@@ -140,18 +140,18 @@ def product(row: NDArray[np.float32], query: NDArray[np.float64]) -> Any:
 
 
 @compiled
-def filtered_product(admission: AccessFilter | None, vectors: FloatMatrix, row: int, query: NDArray[np.float64]) -> Any:
+def filtered_product(access: AccessFilter | None, vectors: FloatMatrix, row: int, query: NDArray[np.float64]) -> Any:
     """Return whether a caller may see a row, and its product with the question: of what is seen in part, the best."""
-    if admission is None:
+    if access is None:
         return True, product(vectors[row], query)
-    state = admission.entity_states[admission.entity_patterns[row]]
-    if state != MIXED:
+    state = access.entity_states[access.entity_patterns[row]]
+    if state != PARTIAL:
         return state != HIDDEN, product(vectors[row], query)
     best = np.float32(-np.inf)
-    at = np.searchsorted(admission.part_entities, row)
-    while at < len(admission.part_entities) and admission.part_entities[at] == row:
-        if admission.sets[admission.part_sets[at]]:
-            best = max(best, product(admission.part_vectors[at], query))
+    at = np.searchsorted(access.part_entities, row)
+    while at < len(access.part_entities) and access.part_entities[at] == row:
+        if access.sets[access.part_sets[at]]:
+            best = max(best, product(access.part_vectors[at], query))
         at += 1
     return True, best
 
@@ -218,7 +218,7 @@ def _candidates(
     missed: float,
     limit: int,
     end: int,
-    admission: AccessFilter | None,
+    access: AccessFilter | None,
 ) -> Any:
     """Return the rows that may be among the `limit` nearest of the first `end`, ascending.
 
@@ -236,10 +236,10 @@ def _candidates(
     span = 0.0
     longest = _LEVELS * np.sqrt(len(query))  # of a row's codes
     for row in range(end):
-        if admission is not None:
-            state = admission.entity_states[admission.entity_patterns[row]]
-            if state != WHOLE:
-                upper[row] = np.inf if state == MIXED else -np.inf
+        if access is not None:
+            state = access.entity_states[access.entity_patterns[row]]
+            if state != VISIBLE:
+                upper[row] = np.inf if state == PARTIAL else -np.inf
                 continue
         own = codes.codes[row]
         total = np.int32(0)

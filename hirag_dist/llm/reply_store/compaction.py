@@ -124,7 +124,7 @@ def _seal_logs(
     batch = _Batch(store, check, sizes, done)
     with batch.holds:
         for name, kind, size in finished:
-            hold = store.hold(path_of(name))
+            hold = store.try_lock(path_of(name))
             if hold is None:
                 continue  # its writer lives
             batch.begin(hold)

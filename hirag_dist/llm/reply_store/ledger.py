@@ -214,7 +214,7 @@ class Ledger:
         path = path_of(to.name)
         with to.holding:
             if to.hold is None:
-                to.hold = self._store.hold(path, create=True)
+                to.hold = self._store.try_lock(path, create=True)
             if to.hold is None:
                 raise StoreError(f"cannot write {self._store.uri}/{path}: another process holds it; run again")
         file, _ = self._store.append(path, pack_block(records))

@@ -10,7 +10,7 @@ from hirag_dist.protocols import VectorIndex
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
@@ -37,5 +37,5 @@ def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
     except BackendUnavailable as error:
         if vectors.backend == "milvus-lite":
             raise
-        log.info("vectors are searched in memory: %s", error)
+        logger.info("vectors are searched in memory: %s", error)
         return MemoryVectors(snapshot)

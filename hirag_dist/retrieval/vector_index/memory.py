@@ -30,17 +30,17 @@ class MemoryVectors:
         vector: NDArray[np.float32],
         limit: int,
         max_layer: int | None = None,
-        admission: AccessFilter | None = None,
+        access: AccessFilter | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row."""
         end = int(self._ends[min(max_layer, len(self._ends) - 1)]) if max_layer is not None else len(self._vectors)
-        search = partial(nearest_of_all, self._vectors, self._codes, vector, limit, end, admission)
+        search = partial(nearest_of_all, self._vectors, self._codes, vector, limit, end, access)
         return await asyncio.to_thread(search) if end > AT_ONCE else search()
 
-    def prepare(self, admission: AccessFilter | None = None) -> None:
+    def prepare(self, access: AccessFilter | None = None) -> None:
         """Compile, or load what was compiled."""
         query = np.zeros(self._vectors.shape[1], np.float32)
-        nearest_of_all(self._vectors, self._codes, query, 1, min(len(self._vectors), 2), admission)
+        nearest_of_all(self._vectors, self._codes, query, 1, min(len(self._vectors), 2), access)
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import read_only, visible_relations, visible_scores, visible_weights
-from hirag_dist.core.access.labels import HIDDEN, MIXED, WHOLE, AccessRule, Flags, sets_in_reach
+from hirag_dist.core.access.labels import HIDDEN, PARTIAL, VISIBLE, AccessRule, Flags, sets_in_reach
 from hirag_dist.core.access.visible_components import visible_components
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.vector_scoring import exact_scores
@@ -110,7 +110,7 @@ class FilteredIndex(MappedIndex):
             in_reach: (n_sets + 1,) by label set; the last stands for no known document.
         """
         super().__init__(whole.files)
-        self.admission: AccessFilter = read_only(
+        self.access: AccessFilter = read_only(
             AccessFilter(
                 in_reach,
                 files.entities.of,
@@ -128,16 +128,14 @@ class FilteredIndex(MappedIndex):
         )
         # Nothing of the view is referred to by what it holds, as above.
         tell = partial(visible_entity_text, files, in_reach)
-        self._entities = FilteredTextColumns(whole._entities, files.entities, self.admission.entity_states, tell)
+        self._entities = FilteredTextColumns(whole._entities, files.entities, self.access.entity_states, tell)
         tell = partial(visible_relation_text, files, in_reach)
-        self._relations = FilteredTextColumns(whole._relations, files.relations, self.admission.relation_states, tell)
+        self._relations = FilteredTextColumns(whole._relations, files.relations, self.access.relation_states, tell)
         self.visible_chunks: Flags = in_reach[files.chunk_sets]
         # A chunk is of one document, so its label set is its pattern, and it is seen whole or not at all.
-        by_set = np.where(in_reach, WHOLE, HIDDEN).astype(np.uint8)
-        self.chunk_admission = read_only(
-            self.admission._replace(entity_patterns=files.chunk_sets, entity_states=by_set)
-        )
-        self._reported = files.communities.states(in_reach)[files.communities.of] == WHOLE
+        by_set = np.where(in_reach, VISIBLE, HIDDEN).astype(np.uint8)
+        self.chunk_access = read_only(self.access._replace(entity_patterns=files.chunk_sets, entity_states=by_set))
+        self._reported = files.communities.states(in_reach)[files.communities.of] == VISIBLE
         own = whole.communities
         self.communities = replace(own, ratings=np.where(self._reported, own.ratings, 0.0))
         self.components = None
@@ -147,28 +145,28 @@ class FilteredIndex(MappedIndex):
         """Return `components`, found once. It reads the whole graph, and lets other threads work meanwhile."""
         with self._connecting:
             if self.components is None:
-                self.components = visible_components(self.graph, self.admission)
+                self.components = visible_components(self.graph, self.access)
             return self.components
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return how near entities are to a question, by what may be seen of them."""
-        return visible_scores(self.admission, self.vectors, rows, query, exact_scores)
+        return visible_scores(self.access, self.vectors, rows, query, exact_scores)
 
     def is_rebuilt(self, level: str, row: int) -> bool:
         """Whether a record is of an entity or relation seen in part, or names an entity that is."""
-        admission = self.admission
+        access = self.access
         entities = [row] if level == "local" else self.ends[row].tolist() if level == "bridge" else []
-        if any(admission.entity_states[admission.entity_patterns[entity]] == MIXED for entity in entities):
+        if any(access.entity_states[access.entity_patterns[entity]] == PARTIAL for entity in entities):
             return True
-        return level == "bridge" and bool(admission.relation_states[admission.relation_patterns[row]] == MIXED)
+        return level == "bridge" and bool(access.relation_states[access.relation_patterns[row]] == PARTIAL)
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations, by what may be seen of them."""
-        return visible_weights(self.admission, self.weights, rows)
+        return visible_weights(self.access, self.weights, rows)
 
     def visible_relations(self, rows: IntVector) -> IntVector:
         """Return those relations that may be seen."""
-        return rows[visible_relations(self.admission, self.ends[rows], rows)]
+        return rows[visible_relations(self.access, self.ends[rows], rows)]
 
     def community(self, ranked: RankedCommunity) -> CommunityItem | None:
         """Return a community with its report, None where not all that it was written from may be seen."""
@@ -201,9 +199,9 @@ class FilteredIndex(MappedIndex):
     @cached_property
     def _counts(self) -> tuple[dict[str, int], list[int], list[int]]:
         """Rows of each table that may be seen, entities by layer, and communities wholly in reach by level."""
-        admission = self.admission
-        entities = admission.entity_states[admission.entity_patterns] != HIDDEN
-        relations = visible_relations(admission, self.ends, np.arange(len(self.ends)))
+        access = self.access
+        entities = access.entity_states[access.entity_patterns] != HIDDEN
+        relations = visible_relations(access, self.ends, np.arange(len(self.ends)))
         chunks = np.flatnonzero(self.visible_chunks)
         documents = np.unique(self.chunk_documents[chunks])
         layers = np.bincount(self.layers[entities]).tolist()

@@ -21,7 +21,7 @@ from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import FloatMatrix, IntVector
 
-_MOST_TOLD = 1000  # mentions of a row that its text is made of: a hub has one in every chunk
+_MAX_MENTIONS = 1000  # mentions of a row that its text is made of: a hub has one in every chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Mentions:
         reached = in_reach[self.sets[places]]
         owners, places = owners[reached], places[reached]
         first = np.searchsorted(owners, np.arange(len(rows)))
-        kept = np.arange(len(owners)) - first[owners] < _MOST_TOLD
+        kept = np.arange(len(owners)) - first[owners] < _MAX_MENTIONS
         return owners[kept], places[kept]
 
     def columns(self, places: IntVector, names: Iterable[str]) -> dict[str, Any]:

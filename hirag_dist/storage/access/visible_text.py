@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import MIXED, Flags, LabelPatterns, description_of
+from hirag_dist.core.access.labels import PARTIAL, Flags, LabelPatterns, description_of
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, merge_groups, merge_strengths
 from hirag_dist.storage.access.label_files import LabelFiles
 from hirag_dist.storage.serving.text_columns import TextColumns
@@ -79,7 +79,7 @@ class FilteredTextColumns(TextColumns):
         rows = list(rows)
         found = self._written.values(name, rows)
         states = self._states[self._patterns.of[np.asarray(rows, np.int64)]]
-        mixed = np.flatnonzero(states == MIXED).tolist()
+        mixed = np.flatnonzero(states == PARTIAL).tolist()
         told = self._told({rows[place] for place in mixed})
         for place in mixed:
             found[place] = told[rows[place]].get(name, found[place])

@@ -89,20 +89,20 @@ class MappedClaims:
                 break
         return list(found)[:limit]
 
-    def items(self, rows: Iterable[int], admission: AccessFilter | None) -> tuple[ClaimItem, ...]:
+    def items(self, rows: Iterable[int], access: AccessFilter | None) -> tuple[ClaimItem, ...]:
         """Return claims by row. That a name is an entity is told where that entity may be seen.
 
         Args:
             rows: of claims.
-            admission: which entities the caller may see; None: every one.
+            access: which entities the caller may see; None: every one.
         """
         own = list(rows)
         columns = (self._texts.values(name, own) for name in ClaimItem.__dataclass_fields__)
         claims = map(ClaimItem, *columns)
-        if admission is None:
+        if access is None:
             return tuple(claims)
         ends = self._ends[own]
-        shown = (ends >= 0) & visible_rows(admission, ends)
+        shown = (ends >= 0) & visible_rows(access, ends)
         return tuple(
             replace(claim, subject_id=claim.subject_id * subject, object_id=claim.object_id * thing)
             for claim, (subject, thing) in zip(claims, shown.tolist(), strict=True)

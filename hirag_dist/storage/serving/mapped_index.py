@@ -148,9 +148,9 @@ class MappedIndex:
     """One snapshot, mapped. Rows are those of its tables.
 
     Attributes:
-        admission: filter of what the caller may see; None: everything is visible.
+        access: filter of what the caller may see; None: everything is visible.
         visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
-        chunk_admission: the filter in the form in which chunk vectors are searched.
+        chunk_access: the filter in the form in which chunk vectors are searched.
         components: (n_entities,) connected component of each entity in the visible graph; None until `connect`.
     """
 
@@ -169,9 +169,9 @@ class MappedIndex:
         self.provenance = files.provenance
         self.parallel = files.parallel
         self.communities = files.communities
-        self.admission: AccessFilter | None = None
+        self.access: AccessFilter | None = None
         self.visible_chunks: NDArray[np.bool_] | None = None
-        self.chunk_admission: AccessFilter | None = None
+        self.chunk_access: AccessFilter | None = None
         self.components: NDArray[np.int32] | None = files.components
         self._entities = files.entities
         self._relations = files.relations
@@ -318,7 +318,7 @@ class MappedIndex:
         """
         if self.files.claims is None:
             return ()
-        return self.files.claims.items(self.files.claims.about(rows, self.visible_chunks, limit), self.admission)
+        return self.files.claims.items(self.files.claims.about(rows, self.visible_chunks, limit), self.access)
 
     def tokens(self, level: str, row: int) -> int:
         """Return the tokens of a record as contexts hold it, without its reference; 0 where they were not counted.
@@ -341,7 +341,7 @@ class MappedIndex:
     def nearest_chunks(self, query: NDArray[np.float32], limit: int) -> tuple[IntVector, NDArray[np.float32]]:
         """Return (rows, similarities) of the chunks nearest to a question, best first, ties by row."""
         vectors = self.chunk_vectors
-        return nearest_of_all(vectors, self.files.chunk_codes, query, limit, len(vectors), self.chunk_admission)
+        return nearest_of_all(vectors, self.files.chunk_codes, query, limit, len(vectors), self.chunk_access)
 
     def named_entities(self, question: str) -> list[int]:
         """Return the rows of the entities whose names occur in a question, in its order.
@@ -349,7 +349,7 @@ class MappedIndex:
         The name of an entity is the one that the caller may see; its aliases count where it is fully visible.
         """
         read = words(question)
-        admits = None if self.admission is None else partial(visible_rows, self.admission)
+        admits = None if self.access is None else partial(visible_rows, self.access)
         phrases = found_names(self.files.entity_names, read, admits)
         names = map(words, self._entities.values("name", [phrase.row for phrase in phrases]))
         named = [phrase for phrase, name in zip(phrases, names, strict=True) if name == read[phrase.start : phrase.end]]

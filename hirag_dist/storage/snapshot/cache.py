@@ -31,7 +31,7 @@ from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 HASHED_BYTES = 1 << 20  # files up to this size are checked by hash whenever they are opened
 _HALF_MADE = ".tmp-"
 _KEPT = 3  # cached snapshots of one index
@@ -137,7 +137,7 @@ class SnapshotCache:
             raise _unwritable(target.parent, error) from error
         finally:
             shutil.rmtree(beside, ignore_errors=True)
-        log.info("made the serving files of %s in %.1f s: %s", self._folder, time.perf_counter() - started, target)
+        logger.info("made the serving files of %s in %.1f s: %s", self._folder, time.perf_counter() - started, target)
 
     def _batches(self, table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if f"{table}.parquet" in self._manifest.files:  # else an optional one

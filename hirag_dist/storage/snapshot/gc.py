@@ -19,7 +19,7 @@ from hirag_dist.storage.snapshot.history import record_current, remove_from_hist
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class CollectionStore(Protocol):
@@ -111,17 +111,17 @@ def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
         SnapshotNotFound: as `served`.
     """
     needed = {served(store), *_of_last_build(store)}
-    lives = record_current(store)
+    history = record_current(store)
     retired: list[tuple[float, str]] = []
     unfinished: list[str] = []
     names = store.names("snapshots")
-    for own_id in names:
-        if not store.exists(f"{snapshot_path(own_id)}/{MANIFEST}"):
-            unfinished.append(own_id)
-        elif own_id not in needed:
-            at = retired_at(store, own_id, lives)
+    for snapshot_id in names:
+        if not store.exists(f"{snapshot_path(snapshot_id)}/{MANIFEST}"):
+            unfinished.append(snapshot_id)
+        elif snapshot_id not in needed:
+            at = retired_at(store, snapshot_id, history)
             if at is not None:
-                retired.append((at, own_id))
+                retired.append((at, snapshot_id))
     retired.sort()
     candidates = retired[: max(len(retired) - rule.keep, 0)]
     old = [ExpiredSnapshot(own, at, _size(store, own)) for at, own in candidates if now - at >= rule.older_than_s]
@@ -168,12 +168,12 @@ def prune(store: Store, lock: BuildLock, plan: GcPlan, places: Sequence[tuple[Co
     for collections, names in places:
         for name in names:
             collections.drop(name)
-            log.info("dropped collection %s at %s", name, collections.where)
+            logger.info("dropped collection %s at %s", name, collections.where)
     for one in plan.snapshots:
         lock.check()
         _remove_derived(store, one.snapshot_id)
         store.delete(snapshot_path(one.snapshot_id))
-        log.info("removed snapshot %s", one.snapshot_id)
+        logger.info("removed snapshot %s", one.snapshot_id)
     for name in plan.orphans:
         _remove_derived(store, name)
     remove_from_history(store, {one.snapshot_id for one in plan.snapshots})
@@ -187,13 +187,13 @@ def _of_last_build(store: Store) -> Iterator[str]:
             yield str(record["snapshot"])
 
 
-def _remove_derived(store: Store, own_id: str) -> None:
-    store.delete(f"{CACHE}/{own_id}")
-    store.delete(f"{CACHE}/.{own_id}.lock")
+def _remove_derived(store: Store, snapshot_id: str) -> None:
+    store.delete(f"{CACHE}/{snapshot_id}")
+    store.delete(f"{CACHE}/.{snapshot_id}.lock")
 
 
-def _size(store: Store, own_id: str) -> int:
-    return sum(_folder_size(store, folder) for folder in (snapshot_path(own_id), f"{CACHE}/{own_id}"))
+def _size(store: Store, snapshot_id: str) -> int:
+    return sum(_folder_size(store, folder) for folder in (snapshot_path(snapshot_id), f"{CACHE}/{snapshot_id}"))
 
 
 def _folder_size(store: Store, folder: str) -> int:

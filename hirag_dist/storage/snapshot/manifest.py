@@ -49,7 +49,7 @@ class Manifest(BaseModel):
     files: Mapping[str, FileEntry]
 
 
-def snapshot_id(content: Mapping[str, str], embedder: str, dim: int) -> str:
+def compute_snapshot_id(content: Mapping[str, str], embedder: str, dim: int) -> str:
     """Return the id of a snapshot with this content: 16 hex digits."""
     digest = hashlib.sha256(f"{FORMAT_VERSION}|{embedder}|{dim}".encode())
     for name in sorted(content):

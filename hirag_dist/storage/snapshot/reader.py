@@ -172,7 +172,7 @@ class Snapshot:
         )
 
 
-def open_snapshot(store: Store, own_id: str | None = None, full_check: bool = False) -> Snapshot:
+def open_snapshot(store: Store, snapshot_id: str | None = None, full_check: bool = False) -> Snapshot:
     """Open a snapshot, the current one by default, after checking it.
 
     The quick check compares every file's size with the manifest, and the hashes of files up to 1 MiB; the full
@@ -183,7 +183,7 @@ def open_snapshot(store: Store, own_id: str | None = None, full_check: bool = Fa
         SnapshotCorrupt: a file is missing, short or altered.
         SnapshotTooNew: a later version wrote it.
     """
-    chosen = own_id or current_id(store)
+    chosen = snapshot_id or current_id(store)
     if chosen is None:
         raise SnapshotNotFound(
             f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"

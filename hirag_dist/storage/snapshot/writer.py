@@ -30,7 +30,7 @@ from hirag_dist.storage.layout import (
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS
 from hirag_dist.storage.serving.writer import SERVING, write_serving
 from hirag_dist.storage.snapshot.history import record_current
-from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest, parse_manifest, snapshot_id
+from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest, compute_snapshot_id, parse_manifest
 from hirag_dist.storage.snapshot.reader import CurrentPointer, read_current
 from hirag_dist.storage.store import Store
 
@@ -60,8 +60,8 @@ def write_snapshot(
     content |= {name: table_digest(tables[name]) for name in OPTIONAL_CONTENT if name in tables}
     content |= {name: _array_digest(array) for name, array in arrays.items()}
     dim = int(arrays["vectors/entities"].shape[1])
-    own_id = snapshot_id(content, embedder, dim)
-    folder = snapshot_path(own_id)
+    snapshot_id = compute_snapshot_id(content, embedder, dim)
+    folder = snapshot_path(snapshot_id)
     if store.exists(f"{folder}/{MANIFEST}"):
         return parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), folder)
     files: dict[str, FileEntry] = {}
@@ -80,7 +80,7 @@ def write_snapshot(
     )
     manifest = Manifest(
         format_version=FORMAT_VERSION,
-        snapshot_id=own_id,
+        snapshot_id=snapshot_id,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         hirag_dist=hirag_dist.__version__,
         complete=complete,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hirag_dist.core.access.labels import (
     HIDDEN,
-    MIXED,
-    WHOLE,
+    PARTIAL,
+    VISIBLE,
     description_of,
     label_sets,
     pattern_of_sets,
@@ -62,14 +62,14 @@ def test_states_are_those_of_each_row_by_itself(
     found = patterns(rows, sets, len(made_of), np.array([divisible for _, divisible in made_of], bool))
     states = found.states(np.isin(np.arange(7), list(reached)))
     expected = [
-        WHOLE if own <= reached else MIXED if own & reached and divisible else HIDDEN for own, divisible in made_of
+        VISIBLE if own <= reached else PARTIAL if own & reached and divisible else HIDDEN for own, divisible in made_of
     ]
     assert states[found.of].tolist() == expected
     for row, (own, _) in enumerate(made_of):
         pattern = found.of[row]
         assert found.sets[found.indptr[pattern] : found.indptr[pattern + 1]].tolist() == sorted(own)
     assert len(found.divisible) == len({(frozenset(own), divisible) for own, divisible in made_of})
-    for state in (HIDDEN, MIXED, WHOLE):
+    for state in (HIDDEN, PARTIAL, VISIBLE):
         assert found.rows(state, states).tolist() == [row for row, own in enumerate(expected) if own == state]
 
 

@@ -21,7 +21,7 @@ from tests.core.labelled_graphs import N_SETS, Labelled, labelled_graph
 def test_components_are_those_of_the_graph_without_what_is_hidden(seed: int, reached: set[int], density: float) -> None:
     labelled = labelled_graph(seed, density=density)
     left = labelled.left(reached)
-    found = visible_components(labelled.graph, labelled.admission(reached))
+    found = visible_components(labelled.graph, labelled.access(reached))
     matrix = csr_array((left.weights, left.indices, left.indptr), shape=(labelled.n, labelled.n))
     _, wanted = connected_components(matrix, directed=False)
     assert (found[:, None] == found).tolist() == (wanted[:, None] == wanted).tolist()
@@ -51,13 +51,13 @@ def parts(steps: Steps[list[list[int]]]) -> tuple[int, list[list[int]]]:
 
 def test_pairs_that_only_something_hidden_connects_are_not_looked_for() -> None:
     labelled = joined_by_a_hidden_one()
-    admission = labelled.admission({0})
+    access = labelled.access({0})
     finder = PathFinder(labelled.graph, np.zeros(21, np.int32))  # all is one component
     rows = [at + first for at in range(10) for first in (0, 10)]
-    components = visible_components(labelled.graph, admission)
+    components = visible_components(labelled.graph, access)
     nothing: list[list[int]] = [[]] * 19
-    assert parts(finder.chain_steps(rows, admission, most_read=0)) == (19, nothing)
-    looked_for = parts(finder.chain_steps(rows, admission, components, most_read=0))
+    assert parts(finder.chain_steps(rows, access, most_read=0)) == (19, nothing)
+    looked_for = parts(finder.chain_steps(rows, access, components, most_read=0))
     assert looked_for == (1, nothing), "nothing is read of the graph, so no step ends"
 
 

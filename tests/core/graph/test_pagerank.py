@@ -176,7 +176,7 @@ def test_a_callers_walk_is_that_over_what_is_left_to_the_bit(seed: int) -> None:
     nodes = rng.choice(np.array(places, np.int64), 3)
     shares = np.array([0.5, 0.3, 0.2])
     found = personalised_pagerank(
-        ways_of_graph(whole.graph, mentioned_in, 12), nodes, shares, whole.admission(reached), seen
+        ways_of_graph(whole.graph, mentioned_in, 12), nodes, shares, whole.access(reached), seen
     )
     hidden_mentions = ways_of_graph(whole.left(reached), left, 12)
     wanted = personalised_pagerank(hidden_mentions, nodes, shares)

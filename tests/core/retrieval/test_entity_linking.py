@@ -9,7 +9,7 @@ import pytest
 
 from hirag_dist.core.retrieval import entity_linking
 from hirag_dist.core.retrieval.entity_linking import (
-    MOST_WORDS,
+    MAX_WORDS,
     NameIndex,
     NamePhrase,
     found_names,
@@ -53,29 +53,29 @@ def test_names_in_questions(question: str, names: list[str], found: list[str]) -
 def test_entities_of_one_name_are_all_found_up_to_a_limit() -> None:
     names = ["Mercury", "mercury", "MERCURY"]
     assert longest_names(found_names(names_of(names), ["mercury"])) == [0, 1, 2]
-    assert len(found_names(names_of(["x"] * 100), ["x"])) == entity_linking._MOST_ROWS
+    assert len(found_names(names_of(["x"] * 100), ["x"])) == entity_linking._MAX_ROWS
 
 
 def test_what_may_not_be_seen_takes_no_place_of_what_may() -> None:
     names = names_of(["x"] * 100)
     found = found_names(names, ["x"], lambda rows: rows >= 50)
-    assert [phrase.row for phrase in found] == list(range(50, 50 + entity_linking._MOST_ROWS))
+    assert [phrase.row for phrase in found] == list(range(50, 50 + entity_linking._MAX_ROWS))
 
 
 def test_names_of_many_words_or_none_cannot_be_looked_for() -> None:
-    keys, places = name_keys(["w " * MOST_WORDS, "w " * (MOST_WORDS + 1), "…", "w"])
+    keys, places = name_keys(["w " * MAX_WORDS, "w " * (MAX_WORDS + 1), "…", "w"])
     assert places.tolist() == [0, 3]
     assert len(set(keys.tolist())) == 2
-    long = "w " * MOST_WORDS
+    long = "w " * MAX_WORDS
     assert named(long, [long]) == [long]
     assert found_names(names_of([]), ["w"]) == []
 
 
 def test_a_long_question_is_read_up_to_a_limit() -> None:
     read = ["x"] * 600 + ["end"]
-    read[entity_linking._MOST_READ - 1] = "last"
+    read[entity_linking._MAX_READ - 1] = "last"
     found = found_names(names_of(["last", "end"]), read)
-    assert found == [NamePhrase(entity_linking._MOST_READ - 1, entity_linking._MOST_READ, 0)]
+    assert found == [NamePhrase(entity_linking._MAX_READ - 1, entity_linking._MAX_READ, 0)]
 
 
 @pytest.mark.parametrize("seed", range(30))

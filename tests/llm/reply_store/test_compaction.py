@@ -230,8 +230,8 @@ class Dying(Store):
     def read_bytes(self, path: str) -> bytes:
         return self._step(lambda: super(Dying, self).read_bytes(path))  # type: ignore[no-any-return]
 
-    def hold(self, path: str, create: bool = False) -> FileLock | None:
-        return self._step(lambda: super(Dying, self).hold(path, create))  # type: ignore[no-any-return]
+    def try_lock(self, path: str, create: bool = False) -> FileLock | None:
+        return self._step(lambda: super(Dying, self).try_lock(path, create))  # type: ignore[no-any-return]
 
     def delete(self, path: str) -> None:
         self._step(lambda: super(Dying, self).delete(path))

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
-from hirag_dist.core.access.labels import HIDDEN, MIXED
+from hirag_dist.core.access.labels import HIDDEN, PARTIAL
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
 from hirag_dist.storage.access.filtered_index import AccessControlledIndex, FilteredIndex
@@ -84,8 +84,8 @@ def test_entities_that_a_question_names(snapshot: Snapshot, whole: MappedIndex, 
 
 
 def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
-    admission = seen.admission
-    mixed = np.flatnonzero(admission.relation_states[admission.relation_patterns] == MIXED)
+    access = seen.access
+    mixed = np.flatnonzero(access.relation_states[access.relation_patterns] == PARTIAL)
     assert len(mixed)
     assert (seen.relation_weights(mixed) < whole.relation_weights(mixed)).all()
     ends = set(whole.ends[mixed].ravel().tolist())
@@ -100,14 +100,14 @@ def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: Mapped
 
 
 def test_texts_of_entities(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
-    admission = seen.admission
-    states = admission.entity_states[admission.entity_patterns]
+    access = seen.access
+    states = access.entity_states[access.entity_patterns]
     rows_seen = np.flatnonzero(states != HIDDEN).tolist()
     told = seen.entities([(row, None) for row in rows_seen])
     written = whole.entities([(row, None) for row in rows_seen])
     for row, item, other in zip(rows_seen, told, written, strict=True):
         assert WORD not in item.description
-        assert (item == other) == (states[row] != MIXED)
+        assert (item == other) == (states[row] != PARTIAL)
         assert (item.entity_id, item.layer) == (other.entity_id, other.layer)
     assert seen.entities([(row, None) for row in rows_seen]) == told, "the same when they are asked for again"
 
@@ -124,8 +124,8 @@ def test_a_hub_is_told_from_its_first_mentions(seen: FilteredIndex) -> None:
 
 
 def test_records_that_are_told_anew(whole: MappedIndex, seen: FilteredIndex) -> None:
-    admission = seen.admission
-    entities = np.flatnonzero(admission.entity_states[admission.entity_patterns] != HIDDEN).tolist()
+    access = seen.access
+    entities = np.flatnonzero(access.entity_states[access.entity_patterns] != HIDDEN).tolist()
     anew = {row for row in entities if seen.is_rebuilt("local", row)}
     assert anew == {row for row in entities if seen.entities([(row, None)]) != whole.entities([(row, None)])}
     relations = seen.visible_relations(np.arange(len(whole.ends)))
@@ -149,19 +149,19 @@ def test_reports_and_ratings(snapshot: Snapshot, whole: MappedIndex, seen: Filte
 
 
 def test_nearness_of_entities(whole: MappedIndex, seen: FilteredIndex) -> None:
-    admission = seen.admission
-    mixed = np.flatnonzero(admission.entity_states[admission.entity_patterns] == MIXED)
+    access = seen.access
+    mixed = np.flatnonzero(access.entity_states[access.entity_patterns] == PARTIAL)
     query = np.random.default_rng(1).normal(size=whole.vectors.shape[1]).astype(np.float32)
-    parts = [int(np.flatnonzero((admission.part_entities == row) & (admission.part_sets == 0))[0]) for row in mixed]
-    expected = admission.part_vectors[parts] @ query  # of the one set in reach
+    parts = [int(np.flatnonzero((access.part_entities == row) & (access.part_sets == 0))[0]) for row in mixed]
+    expected = access.part_vectors[parts] @ query  # of the one set in reach
     assert seen.similarities(mixed, query) == pytest.approx(expected, abs=1e-5)
     assert (seen.similarities(mixed, query) != whole.similarities(mixed, query)).any()
 
 
 def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
     known = set(seen.visible_relations(np.arange(len(whole.ends))).tolist())
-    admission = seen.admission
-    hidden = admission.entity_states[admission.entity_patterns] == HIDDEN
+    access = seen.access
+    hidden = access.entity_states[access.entity_patterns] == HIDDEN
     reached = in_reach(snapshot)
     for row, relation in enumerate(rows(snapshot, "relations")):
         stated = relation["kind"] != "extracted" or any(reached[chunk] for chunk in chunks_of(whole, row))

@@ -141,7 +141,7 @@ def test_a_report_on_a_member_that_is_gone_is_in_nobodys_reach(snapshot: Snapsho
     assert seen is not None
     assert seen.community(RankedCommunity(0, 1, 0.5)) is None, "nor in that of who holds every label"
     assert whole.community(RankedCommunity(0, 1, 0.5)) is not None
-    assert AccessControlledIndex(MappedIndex.open(snapshot), snapshot).view_for(held, ()).admission is None, (
+    assert AccessControlledIndex(MappedIndex.open(snapshot), snapshot).view_for(held, ()).access is None, (
         "nothing is unknown here"
     )
     assert any(unknown not in sets for sets, _ in patterns(changed, "community"))

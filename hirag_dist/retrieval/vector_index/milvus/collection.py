@@ -30,7 +30,7 @@ from hirag_dist.retrieval.vector_index.milvus.index_params import IndexChoice
 from hirag_dist.retrieval.vector_index.milvus.labels import PART, PATTERN, TENANT, TENANT_BYTES, LabelledRows
 from hirag_dist.storage.snapshot.reader import Snapshot
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _PAGE_BYTES = 8 << 20  # of one insert; Milvus takes 64 MiB, many proxies less
 _BEAT_S = 5.0
 _DEAD_S = 60.0  # without a beat
@@ -179,7 +179,7 @@ class CollectionFill:
         rows = int(client.get_collection_stats(self.name)["row_count"])
         if rows == self._n_rows:
             return True
-        log.warning("Milvus collection %s has %d rows of %d: dropped", self.name, rows, self._n_rows)
+        logger.warning("Milvus collection %s has %d rows of %d: dropped", self.name, rows, self._n_rows)
         self._clear([self.name])
         return False
 
@@ -225,7 +225,7 @@ class CollectionFill:
 
     def _wait(self) -> None:
         """Return when no other process fills the collection: it has ended, or shown no life for long."""
-        log.info("another process fills Milvus collection %s: waiting for it", self.name)
+        logger.info("another process fills Milvus collection %s: waiting for it", self.name)
         seen: object = None
         since = self.now()
         while claimant := self._claimant():
@@ -233,7 +233,7 @@ class CollectionFill:
             if sign != seen:
                 seen, since = sign, self.now()
             elif self.now() - since > _DEAD_S:
-                log.warning("whoever filled Milvus collection %s has stopped: filling it anew", self.name)
+                logger.warning("whoever filled Milvus collection %s has stopped: filling it anew", self.name)
                 self._clear([] if claimant == self.name else [claimant])
                 self._drop_alias(self._claim)
                 return
@@ -244,7 +244,7 @@ class CollectionFill:
         from pymilvus import MilvusException
 
         client = self.client
-        log.info("filling Milvus collection %s with %d vectors", self.name, self._n_rows)
+        logger.info("filling Milvus collection %s with %d vectors", self.name, self._n_rows)
         try:
             with self._beating(own):
                 for page in self._pages():
@@ -321,7 +321,7 @@ class CollectionFill:
             try:
                 self.client.create_alias(own, beat)
             except (MilvusException, grpc.RpcError) as error:  # the fill itself says what is wrong, if it meets it too
-                log.debug("no sign of life for %s: %s", own, error)
+                logger.debug("no sign of life for %s: %s", own, error)
                 continue
             self._beat = beat
             if before:
@@ -363,4 +363,4 @@ def _drop_alias(client: Any, alias: str) -> None:
     try:
         client.drop_alias(alias)
     except MilvusException:
-        log.debug("alias %s is gone already", alias)
+        logger.debug("alias %s is gone already", alias)

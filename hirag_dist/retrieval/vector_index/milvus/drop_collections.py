@@ -37,7 +37,7 @@ class MilvusCollections:
         Raises:
             BackendUnavailable: Milvus does not answer.
         """
-        prefixes = tuple(name_prefix(own_id) for own_id in snapshot_ids)
+        prefixes = tuple(name_prefix(snapshot_id) for snapshot_id in snapshot_ids)
         return [name for name in self._names() if name.startswith(prefixes)]
 
     def snapshots(self) -> set[str]:

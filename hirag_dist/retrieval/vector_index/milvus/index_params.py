@@ -21,7 +21,7 @@ _BUILD = {  # index → parameters of building that may be given
     "scann": ("nlist", "with_raw_data"),
 }
 _BREADTH = {"hnsw": "ef", "ivf_flat": "nprobe", "ivf_sq8": "nprobe", "scann": "nprobe", "diskann": "search_list"}
-_LEAST_EF = 512  # costs a millisecond more than 64, and finds 999 of 1,000 where that finds 930
+_MIN_EF = 512  # costs a millisecond more than 64, and finds 999 of 1,000 where that finds 930
 _PROBED = 3  # one list of so many is looked into
 
 
@@ -104,6 +104,6 @@ def search_params(
     if name == "nprobe":
         lists = n_lists or 128
         probed = {name: min(math.ceil((breadth or max(lists // _PROBED, 16)) * wider), lists)}
-        return probed | ({"reorder_k": max(_LEAST_EF, limit)} if kind == "scann" else {})  # scored by whole vectors
-    usual = breadth or min(_LEAST_EF, n_rows)
+        return probed | ({"reorder_k": max(_MIN_EF, limit)} if kind == "scann" else {})  # scored by whole vectors
+    usual = breadth or min(_MIN_EF, n_rows)
     return {name: max(usual, limit, min(math.ceil(usual * wider), n_rows))}

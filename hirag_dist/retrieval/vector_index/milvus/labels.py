@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import MIXED, WHOLE, LabelPatterns
+from hirag_dist.core.access.labels import PARTIAL, VISIBLE, LabelPatterns
 from hirag_dist.storage.access.label_files import map_labels, read_label_sets
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
@@ -27,7 +27,7 @@ TENANT = "tenant"
 WHOLE_ROWS = f"{PART} == -1"
 SEVERAL, NOBODYS = "*", ""  # of what was made from documents of several tenants, or of none
 TENANT_BYTES = 128
-_MOST_LISTED = 4096
+_MAX_LISTED = 4096
 _KEPT = 64  # filters
 
 
@@ -41,7 +41,7 @@ class RowFilter(NamedTuple):
 class LabelledRows:
     """The rows of a snapshot's collection where documents carry labels: its entities, and behind them the parts."""
 
-    def __init__(self, snapshot: Snapshot, tenant_prefix: str | None = None, most_listed: int = _MOST_LISTED) -> None:
+    def __init__(self, snapshot: Snapshot, tenant_prefix: str | None = None, most_listed: int = _MAX_LISTED) -> None:
         """Map the files of labels.
 
         Args:
@@ -100,36 +100,36 @@ class LabelledRows:
         own = pattern_tenants(self._patterns, self._tenants)
         return [own[pattern] for pattern in self.patterns()]
 
-    def filter(self, admission: AccessFilter) -> RowFilter | None:
+    def filter(self, access: AccessFilter) -> RowFilter | None:
         """Return the filter of a caller who may see something, None where it would be too long for Milvus."""
-        kept = self._filters.get(id(admission))
+        kept = self._filters.get(id(access))
         if kept is None:  # kept with what its key is the id of, which so stays its own
-            kept = self._filters[id(admission)] = admission, self._filter(admission)
+            kept = self._filters[id(access)] = access, self._filter(access)
             if len(self._filters) > _KEPT:
                 self._filters.popitem(last=False)
         return kept[1]
 
-    def _filter(self, admission: AccessFilter) -> RowFilter | None:
-        whole, mixed = (np.flatnonzero(admission.entity_states == state) for state in (WHOLE, MIXED))
-        n_patterns = len(admission.entity_states)
+    def _filter(self, access: AccessFilter) -> RowFilter | None:
+        whole, mixed = (np.flatnonzero(access.entity_states == state) for state in (VISIBLE, PARTIAL))
+        n_patterns = len(access.entity_states)
         seen = []
         if len(whole):
             listed = _listed(PATTERN, whole, n_patterns)
             seen.append(f"({WHOLE_ROWS} and {listed})")
         if len(mixed):
             listed = _listed(PATTERN, mixed, n_patterns)
-            sets = np.flatnonzero(admission.sets)
+            sets = np.flatnonzero(access.sets)
             seen.append(f"({_listed(PART, sets, 2 * len(sets) + 1)} and {listed})")
         if max(min(len(found), n_patterns - len(found)) for found in (whole, mixed)) > self._most_listed:
             return None
         text = f"({' or '.join(seen)})"
         if self._tenants is not None:
-            own = sorted({SEVERAL, *(self._tenants[at] for at in np.flatnonzero(admission.sets).tolist())})
+            own = sorted({SEVERAL, *(self._tenants[at] for at in np.flatnonzero(access.sets).tolist())})
             if len(own) <= self._most_listed:
                 text = f"{TENANT} in {json.dumps(own, ensure_ascii=False)} and {text}"
-        states = admission.entity_states[self._patterns.of]
-        parts = admission.sets[self._part_sets] & (states[self._part_entities] == MIXED)
-        return RowFilter(text, int(np.sum(states == WHOLE) + np.sum(parts)))
+        states = access.entity_states[self._patterns.of]
+        parts = access.sets[self._part_sets] & (states[self._part_entities] == PARTIAL)
+        return RowFilter(text, int(np.sum(states == VISIBLE) + np.sum(parts)))
 
 
 def pattern_tenants(patterns: LabelPatterns, tenants: Sequence[str]) -> list[str]:

@@ -24,9 +24,9 @@ from hirag_dist.storage.access.label_files import read_label_sets
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, IntVector
 
-log = logging.getLogger(__name__)
-_MOST_ROWS = 16_384  # of one search, by Milvus
-_MOST_JOINED = 64  # questions in one search
+logger = logging.getLogger(__name__)
+_MAX_ROWS = 16_384  # of one search, by Milvus
+_MAX_JOINED = 64  # questions in one search
 _AT_A_TIME = 4  # searches that one process has under way at a server
 
 
@@ -45,7 +45,7 @@ class _Kind(NamedTuple):
 class _PendingSearch(NamedTuple):
     vector: NDArray[np.float32]
     kind: _Kind
-    admission: AccessFilter | None
+    access: AccessFilter | None
 
 
 _Found = tuple[NDArray[np.int64], NDArray[np.float32]]
@@ -89,14 +89,14 @@ class MilvusVectors:
         self._n_lists = int(built["nlist"]) if "nlist" in built else None
         at_a_time = 1 if lite else _AT_A_TIME  # Lite runs in this process, under the same lock
         self._threads = ThreadPoolExecutor(at_a_time, thread_name_prefix="milvus")
-        self._joined = MicroBatcher(self._search, _MOST_JOINED, at_a_time, lambda asked: asked.kind)
+        self._joined = MicroBatcher(self._search, _MAX_JOINED, at_a_time, lambda asked: asked.kind)
 
     async def search(
         self,
         vector: NDArray[np.float32],
         limit: int,
         max_layer: int | None = None,
-        admission: AccessFilter | None = None,
+        access: AccessFilter | None = None,
     ) -> _Found:
         """Return (rows, similarities), best first, ties by row.
 
@@ -107,19 +107,19 @@ class MilvusVectors:
             BackendUnavailable: Milvus does not answer within `vectors.timeout_s`; until then lost connections are made
                 again.
         """
-        if admission is not None and not admission.entity_states.any():
+        if access is not None and not access.entity_states.any():
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        seen = self._seen(admission)
+        seen = self._seen(access)
         if seen is None:
-            return await self._exact.search(vector, limit, max_layer, admission)
+            return await self._exact.search(vector, limit, max_layer, access)
         n_admitted = len(self._vectors) if max_layer is None else int(self._ends[min(max_layer, len(self._ends) - 1)])
         n_admitted = min(n_admitted, seen.n_rows)
-        kind = _Kind(min(limit, _MOST_ROWS - SLACK), expression(max_layer, seen.text), n_admitted)
-        return await self._joined.ask(_PendingSearch(np.asarray(vector, np.float32), kind, admission))
+        kind = _Kind(min(limit, _MAX_ROWS - SLACK), expression(max_layer, seen.text), n_admitted)
+        return await self._joined.ask(_PendingSearch(np.asarray(vector, np.float32), kind, access))
 
-    def prepare(self, admission: AccessFilter | None = None) -> None:
+    def prepare(self, access: AccessFilter | None = None) -> None:
         """Compile what the exact search needs."""
-        self._exact.prepare(admission)
+        self._exact.prepare(access)
 
     def point_alias(self, alias: str) -> None:
         """Let an alias name the collection, for people: searches go by the collection's own name, whatever it says.
@@ -134,7 +134,7 @@ class MilvusVectors:
             except MilvusException:  # there is none yet
                 self._client.create_alias(self._collection, alias)
         except MilvusException as error:
-            log.warning("alias %s does not name %s: %s", alias, self._collection, error.message)
+            logger.warning("alias %s does not name %s: %s", alias, self._collection, error.message)
 
     def close(self) -> None:
         """Let go of the client. A Lite file stays this process's own until it ends."""
@@ -153,13 +153,13 @@ class MilvusVectors:
             # Several parts of an entity may be among the hits: go on until there are entities enough.
             entities = [self._labelled.entity_rows(hits) for hits in rows]
             short = [len(own) < wanted and len(hits) == n_hits for own, hits in zip(entities, rows, strict=True)]
-            if not any(short) or n_hits == _MOST_ROWS:
+            if not any(short) or n_hits == _MAX_ROWS:
                 rows = entities
                 break
-            n_hits = min(2 * n_hits, _MOST_ROWS)
+            n_hits = min(2 * n_hits, _MAX_ROWS)
             rows = self._hits(asked, n_hits)
         return [
-            nearest(self._vectors, _checked(candidates, each.admission), each.vector, kind.limit, each.admission)
+            nearest(self._vectors, _checked(candidates, each.access), each.vector, kind.limit, each.access)
             for each, candidates in zip(asked, rows, strict=True)
         ]
 
@@ -181,16 +181,16 @@ class MilvusVectors:
             )
         return [np.fromiter((hit[ROW] for hit in hits), np.int64, len(hits)) for hits in found]
 
-    def _seen(self, admission: AccessFilter | None) -> RowFilter | None:
+    def _seen(self, access: AccessFilter | None) -> RowFilter | None:
         """Return what to filter by, None where that would be too long."""
-        if self._labelled is None or admission is None:
+        if self._labelled is None or access is None:
             return RowFilter("" if self._labelled is None else WHOLE_ROWS, len(self._vectors))
-        return self._labelled.filter(admission)
+        return self._labelled.filter(access)
 
 
-def _checked(rows: IntVector, admission: AccessFilter | None) -> IntVector:
+def _checked(rows: IntVector, access: AccessFilter | None) -> IntVector:
     """Return the rows that the caller may see: what Milvus filters is not left to Milvus alone."""
-    return rows if admission is None else rows[visible_rows(admission, rows)]
+    return rows if access is None else rows[visible_rows(access, rows)]
 
 
 def open_milvus_lite(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors:
@@ -232,7 +232,7 @@ def _ready(client: Any, filling: CollectionFill, config: VectorsConfig) -> Milvu
         client.close()
         raise
     if filling.choice.named and ready.index != filling.choice.kind:
-        log.warning(
+        logger.warning(
             "Milvus collection %s has index %s, and vectors.index is %s: drop the collection to have it built anew",
             filling.name,
             ready.index,
