@@ -293,7 +293,8 @@ def test_a_file_is_held_by_one_until_it_lets_go(store: Store) -> None:
 @pytest.mark.integration
 def test_a_held_file_is_let_go_when_its_process_is_killed(store: Store) -> None:
     code = (
-        "import sys; from hirag_dist.storage.store import Store; lock = Store(sys.argv[1]).try_lock('log', create=True);"
+        "import sys; from hirag_dist.storage.store import Store;"
+        "lock = Store(sys.argv[1]).try_lock('log', create=True);"
         "print(lock is not None, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
