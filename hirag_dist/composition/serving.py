@@ -303,13 +303,13 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
         def on_death(number: int, process_id: int) -> None:
             if number == n_processes:  # the page's process has neither metrics nor quotas
                 return
-            metrics.died(number, process_id)
+            metrics.count_death(number, process_id)
             if config.service.callers_file is not None:
-                SharedQuotas(state.limits, number).close()  # clears the requests in flight of the dead process
+                SharedQuotas(state.quotas, number).close()  # clears the requests in flight of the dead process
 
         options = server_options(config, listen=listen, shared=True)
         tasks: list[tuple[str, WorkerTask]] = [
-            (f"worker {number + 1}", IndexTask(config, index, options, state.of(number)))
+            (f"worker {number + 1}", IndexTask(config, index, options, state.for_process(number)))
             for number in range(n_processes)
         ]
         if page is not None:
@@ -317,7 +317,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
         jobs = [_worker_job(name, task, state) for name, task in tasks]
         on_ready = ready if page is None else partial(ready, url=url_of(page))
         drain_s = configured.drain_delay_s + configured.drain_s
-        return Supervisor(jobs, drain_s=drain_s, ready=on_ready, died=on_death).run()
+        return Supervisor(jobs, drain_s=drain_s, ready=on_ready, on_death=on_death).run()
 
 
 class IndexTask:
@@ -346,7 +346,7 @@ def _worker_job(name: str, task: WorkerTask, state: ServiceState) -> WorkerJob:
     process = WorkerProcess(task, name, levels, debug="HIRAG_DEBUG" in os.environ)
     command = (sys.executable, "-m", "hirag_dist.composition.serving_process")
     environ = os.environ | {FOLDER_VARIABLE: str(state.folder)}
-    return WorkerJob(command, pickle.dumps(process), environ, name, aside=isinstance(task, PageTask))
+    return WorkerJob(command, pickle.dumps(process), environ, name, optional=isinstance(task, PageTask))
 
 
 def _reserve(stack: ExitStack, address: str) -> str:

@@ -21,7 +21,7 @@ Form: TypeAlias = Literal["text", "json", "off"]
 
 LOGGER = "hirag_dist.service.access_log"
 
-_LOG = logging.getLogger(LOGGER)
+logger = logging.getLogger(LOGGER)
 _HEADERS = frozenset({REQUEST_ID_KEY, "traceparent", "tracestate"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PLAIN = re.compile(r"[\x21\x23-\x3c\x3e-\x7e]+")  # what needs no quotes: no space, quote, = or control character
@@ -103,40 +103,40 @@ class AccessLog:
         self._form = form
         self._questions = questions
 
-    def write(self, access: RequestRecord) -> None:
+    def write(self, record: RequestRecord) -> None:
         """Write the line. The log record carries the same fields as attribute `access`."""
         if self._form == "off":
             return
-        fields = self._fields(access)
+        fields = self._fields(record)
         shown = {name: value for name, value in fields.items() if value not in ("", None)}
         if self._form == "json":
-            began = datetime.fromtimestamp(access.began_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+            began = datetime.fromtimestamp(record.began_ns / 1e9, UTC).isoformat(timespec="milliseconds")
             line = json.dumps({"time": began, **shown}, ensure_ascii=False)
         else:
             line = " ".join(f"{name}={_quoted(value)}" for name, value in shown.items())
-        _LOG.info("%s", line, extra={"access": fields})
+        logger.info("%s", line, extra={"access": fields})
 
-    def _fields(self, access: RequestRecord) -> dict[str, Any]:
+    def _fields(self, record: RequestRecord) -> dict[str, Any]:
         fields = {
-            "method": access.method,
-            "code": access.code,
-            "reason": access.reason,
-            "ms": round(access.seconds * 1000, 1),
-            "queue_ms": round(access.queued_s * 1000, 1) or None,
-            "mode": access.mode,
-            "snapshot": access.snapshot,
-            "partial": ",".join(access.partial),
-            "items": access.items,
-            "model": access.model,
-            "input_tokens": access.input_tokens or None,
-            "output_tokens": access.output_tokens or None,
-            "caller": access.caller,
-            "labels": access.labels,
-            "peer": access.peer,
-            "request_id": access.request_id,
+            "method": record.method,
+            "code": record.code,
+            "reason": record.reason,
+            "ms": round(record.seconds * 1000, 1),
+            "queue_ms": round(record.queued_s * 1000, 1) or None,
+            "mode": record.mode,
+            "snapshot": record.snapshot,
+            "partial": ",".join(record.partial),
+            "items": record.items,
+            "model": record.model,
+            "input_tokens": record.input_tokens or None,
+            "output_tokens": record.output_tokens or None,
+            "caller": record.caller,
+            "labels": record.labels,
+            "peer": record.peer,
+            "request_id": record.request_id,
         }
         if self._questions:
-            fields["question"] = access.question
+            fields["question"] = record.question
         return fields
 
 

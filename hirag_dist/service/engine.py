@@ -1,44 +1,46 @@
-"""What the service asks of the thing that answers."""
+"""Protocol of the engine that answers the service's requests."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
 
 
 class Engine(Protocol):
-    """One open snapshot that answers questions. Every method raises `HiragError`s only."""
+    """An open snapshot that answers queries. Every method raises `HiragError`s only."""
 
     @property
     def info(self) -> IndexInfo:
-        """What is in the snapshot."""
+        """Description of the snapshot."""
         ...
 
     @property
     def question_cache(self) -> tuple[int, int]:
-        """How many questions' vectors were remembered, and how many had to be made."""
+        """Hits and misses of the cache of question vectors."""
         ...
 
     def describe(self, reach: frozenset[str] | None) -> IndexInfo:
-        """What of that a caller may know who holds these labels; None: all of it."""
+        """Return the description for a caller who holds these labels; None: without restriction."""
         ...
 
     async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
-        """Return what is found within `deadline_s` seconds; levels cut off are named in `Retrieval.partial`."""
+        """Return the result after at most `deadline_s` seconds; `Retrieval.partial` names the levels cut off."""
         ...
 
-    def retrieve_stream(self, query: Query, *, deadline_s: float | None = None) -> AsyncIterator[tuple[str, Retrieval]]:
-        """Yield (level, what was found so far) for local, global, bridge and sources, then ("done", everything)."""
+    def retrieve_stream(
+        self, query: Query, *, deadline_s: float | None = None
+    ) -> AsyncGenerator[tuple[str, Retrieval], None]:
+        """Yield (level, result so far) for local, global, bridge and sources, then ("done", whole result)."""
         ...
 
     def answer_stream(
         self, query: Query, *, deadline_s: float | None = None
-    ) -> AsyncIterator[Retrieval | str | Answer]:
+    ) -> AsyncGenerator[Retrieval | str | Answer, None]:
         """Yield the retrieval, the text in pieces, and the answer."""
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections. Called once, when no request is using the engine."""
+        """Release files and connections. Called once, when no request uses the engine."""
         ...

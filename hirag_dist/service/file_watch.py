@@ -10,7 +10,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from hirag_dist.errors import ConfigError
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Signature: TypeAlias = tuple[tuple[int, ...] | None, ...]
@@ -72,7 +72,7 @@ class ReloadingValue(Generic[T]):
             self._report(error)
             return False
         self.value, self._seen, self._trouble = value, seen, None
-        _LOG.info("read again: %s", ", ".join(self._paths))
+        logger.info("read again: %s", ", ".join(self._paths))
         return True
 
     async def watch(self, poll_s: float) -> None:
@@ -85,5 +85,5 @@ class ReloadingValue(Generic[T]):
         trouble = str(error) if isinstance(error, ConfigError) else repr(error)
         if trouble != self._trouble:
             unforeseen = None if isinstance(error, ConfigError) else error
-            _LOG.error("%s; what was read before stays in force", trouble, exc_info=unforeseen)
+            logger.error("%s; what was read before stays in force", trouble, exc_info=unforeseen)
         self._trouble = trouble

@@ -1,4 +1,13 @@
-"""grpc.health.v1 for one service. Unlike the library's, a watch ends when the service stops: it holds up no drain."""
+"""Health of the service by grpc.health.v1.
+
+The stock servicer (`grpc_health.v1.health.aio`) is not used because of these differences:
+
+- its watches never end, so `server.stop(grace)` waits the whole grace period for every client that watches, such as a
+  load balancer; here `set_stopping` sends NOT_SERVING to the watches and ends them;
+- it holds a lock while it writes to a watch, so a client that does not read delays every change of the status;
+- it has no `List`;
+- its requests are parsed by gRPC, which logs a traceback for each that is not a message; here they arrive as bytes.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +27,10 @@ _Request = TypeVar("_Request", bound=Message)
 
 
 class HealthService:
-    """Answers `Check` and `Watch` with one status for every name it knows.
-
-    Requests come as bytes: anybody may ask, and bytes that are no message, left to gRPC, would each write a traceback
-    into the log.
+    """The servicer of `Check`, `Watch` and `List`, with one status for all its names.
 
     Args:
-        names: services that are answered for; "" is the process as a whole.
+        names: names of the services; "" is the process as a whole.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -34,7 +40,7 @@ class HealthService:
         self._changed = asyncio.Condition()
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """Return what gRPC calls for each method."""
+        """Return the gRPC handlers of the methods."""
         unary: Any = grpc.unary_unary_rpc_method_handler
         stream: Any = grpc.unary_stream_rpc_method_handler
         replies = _Status.SerializeToString
@@ -49,30 +55,33 @@ class HealthService:
 
     @property
     def is_serving(self) -> bool:
-        """Whether `Check` says SERVING."""
+        """Whether the status is SERVING."""
         return self._serving and not self._stopping
 
-    async def serving(self) -> None:
-        """Say SERVING from now on, unless the service is stopping."""
+    async def set_serving(self) -> None:
+        """Set the status to SERVING, unless the service is stopping."""
         await self._set(serving=True, stopping=self._stopping)
 
-    async def stopping(self) -> None:
-        """Say NOT_SERVING for good, and end the watches."""
+    async def set_stopping(self) -> None:
+        """Set the status to NOT_SERVING for good, and end the watches."""
         await self._set(serving=False, stopping=True)
 
     async def Check(  # noqa: N802 - the name is the protocol's
         self, raw: bytes, context: Context
     ) -> health_pb2.HealthCheckResponse:
-        """Return the status now; NOT_FOUND for an unknown name."""
+        """Return the current status; NOT_FOUND for an unknown name."""
         request = await _read(health_pb2.HealthCheckRequest, raw, context)
         if request.service not in self._names:
-            await context.abort(grpc.StatusCode.NOT_FOUND, "no service of that name here")  # which may be very long
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND,
+                "no service of that name",  # without the name, which may be long
+            )  # without the name, which may be very long
         return _Status(status=self._status(request.service))
 
     async def Watch(  # noqa: N802
         self, raw: bytes, context: Context
     ) -> None:
-        """Send the status now and at every change."""
+        """Send the current status, then every change."""
         request = await _read(health_pb2.HealthCheckRequest, raw, context)
         last = None
         while True:

@@ -1,4 +1,4 @@
-"""Which engine answers now, and how a new snapshot takes over without a failed request."""
+"""Hot swap (reload): a new snapshot replaces the served one without a failed request."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from hirag_dist.service.engine import Engine
 from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner
 from hirag_dist.wire.error_status import NotReady
 
-_LOG = logging.getLogger(__name__)
-_UNWIND_S = 5.0  # for requests that were cut off to let go of the engine
-_MAX_PAUSE = 32  # polls between two attempts to open a snapshot that fails
+logger = logging.getLogger(__name__)
+_RELEASE_S = 5.0  # for cancelled requests to release the engine
+_MAX_RETRY_POLLS = 32  # between two attempts to open a snapshot that fails
 
 
-class _Shared:
-    """An engine and how many requests are using it."""
+class _LeasedEngine:
+    """An engine and the number of requests that use it."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.requests = 0
         self.retired = False
-        self.let_go = asyncio.Event()
+        self.released = asyncio.Event()
 
 
 class SnapshotSwapper:
-    """Holds the engine of the current snapshot and replaces it when another one goes live.
+    """Owner of the engine of the current snapshot, which it replaces when another snapshot becomes current.
 
     Args:
         open_engine: opens the current snapshot.
-        current_id: names it, or None when nothing is published; runs in a thread, so it may read a file.
-        poll_s: seconds between two looks at `current_id`.
-        runner: where engines work; closed with the holder.
+        current_id: returns its id, None if nothing is published; runs in a thread, so it may read a file.
+        poll_s: seconds between two checks of `current_id`.
+        runner: runs the engines; closed with the swapper.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class SnapshotSwapper:
         self._open_engine = open_engine
         self._current_id = current_id
         self._poll_s = poll_s
-        self._shared: _Shared | None = None
+        self._shared: _LeasedEngine | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
-        self._swapped: Callable[[bool], None] = lambda ok: None
-        self._trouble: str | None = None  # what was logged last, so that it is logged once
-        self._blind = False  # the last look could not see which snapshot is current
-        self._failing: str | None = None  # the snapshot that could not be opened
+        self._swap_observer: Callable[[bool], None] = lambda ok: None
+        self._last_failure: str | None = None  # the message logged last: each is logged once
+        self._check_failed = False  # the last check could not determine the current snapshot
+        self._failing_id: str | None = None  # of the snapshot that could not be opened
         self._failures = 0
-        self._looking = asyncio.Lock()
+        self._refreshing = asyncio.Lock()
         self._retry_at = 0.0  # event loop's clock
 
     @property
@@ -65,30 +65,30 @@ class SnapshotSwapper:
         return self._shared is not None
 
     async def start(self) -> None:
-        """Open the first engine and begin to watch for others.
+        """Open the first engine and start to check for new snapshots.
 
         Raises:
-            HiragError: what `open_engine` raised: there is nothing to serve.
+            HiragError: from `open_engine`: there is nothing to serve.
         """
-        self._shared = _Shared(await self._open_engine())
-        _LOG.info("serving snapshot %s", self._shared.engine.info.snapshot_id)
+        self._shared = _LeasedEngine(await self._open_engine())
+        logger.info("serving snapshot %s", self._shared.engine.info.snapshot_id)
         self._watcher = asyncio.create_task(self._watch())
 
-    def tell(self, swapped: Callable[[bool], None]) -> None:
-        """Call `swapped` whenever a snapshot was taken up, with True, or could not be, with False.
+    def on_swap(self, observer: Callable[[bool], None]) -> None:
+        """Call `observer` with True when a new snapshot is served, with False when it cannot be.
 
-        It could not be, too, at each look but the first in a row that cannot see which one is current.
+        A check that cannot determine the current snapshot counts as False too, from the second in a row on.
         """
-        self._swapped = swapped
+        self._swap_observer = observer
 
     @property
     def engine(self) -> Engine | None:
-        """The engine that answers now, to look at; None where there is none. To use it, `lease` it."""
+        """The current engine, for inspection only; None before the first. `lease` it to use it."""
         return None if self._shared is None else self._shared.engine
 
     @contextmanager
     def lease(self) -> Iterator[Engine]:
-        """Keep the present engine open for one request.
+        """Keep the current engine open for one request.
 
         Raises:
             NotReady: no snapshot is loaded.
@@ -102,47 +102,47 @@ class SnapshotSwapper:
         finally:
             shared.requests -= 1
             if shared.retired and not shared.requests:
-                self._let_go(shared)
+                self._release(shared)
 
     async def refresh(self) -> bool:
-        """Look once whether another snapshot is current, and switch to it. Return whether that happened.
+        """Switch to the current snapshot if it is another one. Return whether it was.
 
-        A snapshot that cannot be opened is logged once and tried again after growing pauses; the old engine goes on.
+        A snapshot that cannot be opened is logged once and tried again after growing pauses; the old one stays served.
         """
-        async with self._looking:
+        async with self._refreshing:
             return await self._refresh()
 
     async def _refresh(self) -> bool:
         try:
-            wanted = await asyncio.to_thread(self._current_id)
-        except Exception as error:  # whatever it is, the old snapshot must go on serving
-            self._report(f"cannot see which snapshot is current, the old one goes on: {error}")
-            if self._blind:  # one look that fails is made good by the next one; by now a snapshot may have been missed
-                self._swapped(False)
-            self._blind = True
+            current = await asyncio.to_thread(self._current_id)
+        except Exception as error:  # of any kind: the old snapshot must stay served
+            self._log_failure(f"cannot see which snapshot is current, the old one goes on: {error}")
+            if self._check_failed:  # the second failure in a row: a new snapshot may have been missed
+                self._swap_observer(False)
+            self._check_failed = True
             return False
-        self._blind = False
+        self._check_failed = False
         shared = self._shared
-        if wanted is None or (shared is not None and wanted == shared.engine.info.snapshot_id):
-            self._well()
+        if current is None or (shared is not None and current == shared.engine.info.snapshot_id):
+            self._clear_failure()
             return False
-        if wanted == self._failing and asyncio.get_running_loop().time() < self._retry_at:
+        if current == self._failing_id and asyncio.get_running_loop().time() < self._retry_at:
             return False
         try:
             engine = await self._open_engine()
-        except Exception as error:  # as above
-            self._failures = self._failures + 1 if wanted == self._failing else 1
-            self._failing = wanted
-            pause_s = self._poll_s * min(2**self._failures, _MAX_PAUSE)
+        except Exception as error:  # of any kind: the old snapshot must stay served
+            self._failures = self._failures + 1 if current == self._failing_id else 1
+            self._failing_id = current
+            pause_s = self._poll_s * min(2**self._failures, _MAX_RETRY_POLLS)
             self._retry_at = asyncio.get_running_loop().time() + pause_s
-            self._report(f"snapshot {wanted} cannot be served, the old one goes on: {error}")
-            self._swapped(False)
+            self._log_failure(f"snapshot {current} cannot be served, the old one goes on: {error}")
+            self._swap_observer(False)
             return False
         self._switch(engine)
         return True
 
     async def close(self) -> None:
-        """Stop watching and close every engine. Requests should have ended, or have been cut off."""
+        """Stop the checks and close every engine. Requests should have ended or have been cancelled."""
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)
@@ -152,9 +152,9 @@ class SnapshotSwapper:
             shared.retired = True
             if shared.requests:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_UNWIND_S):
-                        await shared.let_go.wait()
-            self._let_go(shared)
+                    async with asyncio.timeout(_RELEASE_S):
+                        await shared.released.wait()
+            self._release(shared)
         while self._closing:
             await asyncio.gather(*self._closing)
         await self.runner.close()
@@ -164,28 +164,28 @@ class SnapshotSwapper:
             await asyncio.sleep(self._poll_s)
             await self.refresh()
 
-    def _report(self, trouble: str) -> None:
-        if trouble != self._trouble:
-            _LOG.error("%s", trouble)
-        self._trouble = trouble
+    def _log_failure(self, message: str) -> None:
+        if message != self._last_failure:
+            logger.error("%s", message)
+        self._last_failure = message
 
-    def _well(self) -> None:
-        self._trouble, self._failing, self._failures = None, None, 0
+    def _clear_failure(self) -> None:
+        self._last_failure, self._failing_id, self._failures = None, None, 0
 
     def _switch(self, engine: Engine) -> None:
-        old, self._shared = self._shared, _Shared(engine)
-        self._well()
-        _LOG.info("serving snapshot %s", engine.info.snapshot_id)
-        self._swapped(True)
+        old, self._shared = self._shared, _LeasedEngine(engine)
+        self._clear_failure()
+        logger.info("serving snapshot %s", engine.info.snapshot_id)
+        self._swap_observer(True)
         if old is not None:
             old.retired = True
             if not old.requests:
-                self._let_go(old)
+                self._release(old)
 
-    def _let_go(self, shared: _Shared) -> None:
-        if shared.let_go.is_set():
+    def _release(self, shared: _LeasedEngine) -> None:
+        if shared.released.is_set():
             return
-        shared.let_go.set()
+        shared.released.set()
         task = asyncio.create_task(self._close(shared.engine))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -193,5 +193,5 @@ class SnapshotSwapper:
     async def _close(self, engine: Engine) -> None:
         try:
             await self.runner.run(engine.close())
-        except Exception:  # nobody waits for this engine any more, and the service must go on
-            _LOG.exception("snapshot %s did not close cleanly", engine.info.snapshot_id)
+        except Exception:  # the engine is no longer used, and the service must go on
+            logger.exception("snapshot %s did not close cleanly", engine.info.snapshot_id)

@@ -1,4 +1,4 @@
-"""Load shedding (admission control): bounded concurrency with a FIFO queue.
+"""Load shedding (shedder control): bounded concurrency with a FIFO queue.
 
 A request whose expected wait in the queue is too long is rejected at once, so that an overloaded service keeps
 answering the requests that it accepts in a short time.

@@ -16,7 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.options import split_address
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _MOST_READERS = 8  # at a time
 _TIMEOUT_S = 10  # for a reader who does not get on
 
@@ -94,7 +94,7 @@ def serve_metrics(address: str, registry: CollectorRegistry, ready: Callable[[],
     try:
         bound = server.server_address[1]
         shown = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
-        _LOG.info("metrics on http://%s/metrics", shown)
+        logger.info("metrics on http://%s/metrics", shown)
         yield shown
     finally:
         server.shutdown()

@@ -1,4 +1,4 @@
-"""The RPCs: messages in, the engine's work, messages out."""
+"""The RPCs of `hirag.query.v1.QueryService`: authentication, quotas, load shedding, the engine's work, the reply."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.service.access_log import Context, RequestRecord
@@ -39,101 +39,104 @@ from hirag_dist.wire.error_status import (
     trailers_of,
 )
 
-_LOG = logging.getLogger(__name__)
-MOST_CHARACTERS = 32_768  # of a question; embedding a longer one would keep the others waiting
-_PAUSE_S = 0.1  # before a refusal
-_MOST_PAUSING = 1000
-_MARGIN_S = 0.05  # kept back from the deadline, so that a partial result still reaches the caller
-
-T = TypeVar("T")
+logger = logging.getLogger(__name__)
+MAX_QUESTION_CHARACTERS = 32_768  # embedding a longer question would delay the other requests
+_REJECTION_DELAY_S = 0.1
+_MAX_DELAYED = 1000  # rejections at a time that are delayed
+_DEADLINE_MARGIN_S = 0.05  # subtracted from the deadline, so that a partial result reaches the caller in time
 _Response = pb.RetrieveResponse | pb.RetrieveStreamResponse | pb.AnswerResponse
 
 
 @dataclass(slots=True)
 class _Call:
-    """A request at work."""
+    """A request in progress."""
 
     request: Any
     caller: Caller
     engine: Engine
-    access: RequestRecord
+    record: RequestRecord
     context: Context
 
     def query(self) -> Query:
+        """Return the query of the request, limited to what the caller may see."""
         query = query_from_proto(self.request.query, self.engine.info.dim)
-        self.access.mode, self.access.question = query.mode or "", query.question
-        if len(query.question) > MOST_CHARACTERS:
-            raise InvalidQuery(f"question must have at most {MOST_CHARACTERS} characters, got {len(query.question)}")
+        self.record.mode, self.record.question = query.mode or "", query.question
+        if len(query.question) > MAX_QUESTION_CHARACTERS:
+            raise InvalidQuery(
+                f"question must have at most {MAX_QUESTION_CHARACTERS} characters, got {len(query.question)}"
+            )
         return replace(query, reach=self.caller.reach)
 
     def deadline_s(self) -> float | None:
-        """What the engine may take, in seconds, or None for any time."""
+        """Return the seconds that the engine may take; None without a deadline."""
         remaining = self.context.time_remaining()
-        return None if remaining is None else max(remaining - min(_MARGIN_S, remaining / 10), 0.0)
+        return None if remaining is None else max(remaining - min(_DEADLINE_MARGIN_S, remaining / 10), 0.0)
 
-    def said(self) -> None:
-        """Take down when the first piece of an answer came."""
-        if self.access.first_text_s is None:
-            self.access.first_text_s = self.access.elapsed_s
+    def record_text(self) -> None:
+        """Record the time of the first piece of an answer's text."""
+        if self.record.first_text_s is None:
+            self.record.first_text_s = self.record.elapsed_s
 
-    def answered(self, answer: Answer) -> None:
-        access = self.access
-        access.model, access.input_tokens, access.output_tokens = (
+    def record_answer(self, answer: Answer) -> None:
+        """Record the model and the tokens of an answer."""
+        record = self.record
+        record.model, record.input_tokens, record.output_tokens = (
             answer.model,
             answer.input_tokens,
             answer.output_tokens,
         )
 
     def fill(self, message: pb.Retrieval, retrieval: Retrieval) -> None:
-        access, request = self.access, self.request
-        access.mode, access.partial, access.timings_ms = retrieval.mode, retrieval.partial, retrieval.timings_ms
+        """Fill a reply's message with a retrieval, and record what it holds."""
+        record, request = self.record, self.request
+        record.mode, record.partial, record.timings_ms = retrieval.mode, retrieval.partial, retrieval.timings_ms
         levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
-        access.items = sum(map(len, levels))
+        record.items = sum(map(len, levels))
         retrieval_to_proto(
             retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text, into=message
         )
 
 
 class QueryServicer:
-    """Answers `hirag.query.v1.QueryService` from the holder's engine.
+    """Servicer of `hirag.query.v1.QueryService`.
 
     Args:
-        holder: gives the engine of the current snapshot.
-        gate: says who calls.
-        admission: says whose turn it is.
-        limits: what callers may ask; None where nobody is known.
-        observers: told of each request when it has ended.
+        swapper: has the engine of the current snapshot.
+        authenticator: identifies callers.
+        shedder: bounds concurrency and rejects requests under overload.
+        quotas: of callers; None without known callers.
+        observers: called with the record of each request when it has ended.
         max_message_bytes: of a reply.
-        send_timeout_s: how long a caller may leave a piece of a stream unread.
-        map_reduce: whether answers are given that cost a call to a model for each part of the corpus.
+        send_timeout_s: time for which a client may leave a part of a stream unread.
+        map_reduce: whether Answer accepts modes that cost a model call for each part of the corpus.
     """
 
     def __init__(
         self,
-        holder: SnapshotSwapper,
-        gate: Authenticator,
-        admission: LoadShedder,
-        limits: SharedQuotas | None,
+        swapper: SnapshotSwapper,
+        authenticator: Authenticator,
+        shedder: LoadShedder,
+        quotas: SharedQuotas | None,
         observers: Sequence[Callable[[RequestRecord], None]],
         *,
         max_message_bytes: int,
         send_timeout_s: float,
         map_reduce: bool = False,
     ) -> None:
-        self._holder = holder
-        self._gate = gate
-        self._admission = admission
-        self._limits = limits
+        self._swapper = swapper
+        self._authenticator = authenticator
+        self._shedder = shedder
+        self._quotas = quotas
         self._observers = observers
         self._max_message_bytes = max_message_bytes
         self._send_timeout_s = send_timeout_s
         self._map_reduce = map_reduce
-        self._pausing = 0
+        self._delayed = 0
 
     async def Retrieve(  # noqa: N802 - the names are the protocol's
         self, request: bytes, context: Context
     ) -> bytes:
-        """Return the whole retrieval."""
+        """Return the retrieval."""
         async with self._call("Retrieve", request, context) as call:
             query = call.query()
 
@@ -146,35 +149,40 @@ class QueryServicer:
                     )
                 response = pb.RetrieveResponse()
                 call.fill(response.retrieval, retrieval)
-                return self._fitting(response)
+                return self._serialized(response)
 
-            async with self._place(call):
-                return await self._holder.runner.run(work(call.deadline_s()))
+            async with self._slot(call):
+                return await self._swapper.runner.run(work(call.deadline_s()))
 
     async def RetrieveStream(  # noqa: N802
         self, request: bytes, context: Context
     ) -> None:
-        """Send each level as soon as it is ready. A slow reader holds up nobody: what he has not read waits."""
+        """Send each level as soon as it is ready.
+
+        Levels that a slow client has not read wait in a queue, so that the client holds its slot no longer than others.
+        """
         async with self._call("RetrieveStream", request, context) as call:
             query = call.query()
             ready: asyncio.Queue[bytes | None] = asyncio.Queue()
 
             async def work() -> AsyncGenerator[bytes, None]:
-                async with _closing(call.engine.retrieve_stream(query, deadline_s=call.deadline_s())) as stream:
+                async with aclosing(call.engine.retrieve_stream(query, deadline_s=call.deadline_s())) as stream:
                     async for level, retrieval in stream:
                         response = pb.RetrieveStreamResponse(level=level_to_proto(level))
                         call.fill(response.retrieval, retrieval)
-                        yield self._fitting(response)
+                        yield self._serialized(response)
 
             async def retrieve() -> None:
                 try:
-                    async with self._place(call), aclosing(self._holder.runner.stream(work)) as levels:
+                    async with self._slot(call), aclosing(self._swapper.runner.stream(work)) as levels:
                         async for level in levels:
                             ready.put_nowait(level)
                 finally:
                     ready.put_nowait(None)
 
-            retrieving = asyncio.create_task(retrieve())  # keeps its place no longer than it works
+            retrieving = asyncio.create_task(
+                retrieve()
+            )  # holds the slot until the retrieval ends, however slowly the client reads
             try:
                 while (level := await ready.get()) is not None:
                     await self._send(context, level)
@@ -186,20 +194,20 @@ class QueryServicer:
     async def Answer(  # noqa: N802
         self, request: bytes, context: Context
     ) -> None:
-        """Send the retrieval, the text in pieces, and the answer. Only the retrieval needs a place in the line."""
-        async with self._call("Answer", request, context, answer=True) as call, AsyncExitStack() as held:
+        """Send the retrieval, the text in pieces, and the answer. Only the retrieval holds a slot."""
+        async with self._call("Answer", request, context, answer=True) as call, AsyncExitStack() as slot:
             query = call.query()
             if query.mode in MAP_REDUCE and not self._map_reduce:
                 raise InvalidQuery(
                     f"mode: {query.mode} costs a call for each part of the corpus, and this service does not allow it "
                     f"(service.map_reduce); choose another mode"
                 )
-            await held.enter_async_context(self._place(call))
+            await slot.enter_async_context(self._slot(call))
             deadline_s = call.deadline_s()
 
             async def work() -> AsyncGenerator[bytes, None]:
                 sent: Retrieval | None = None
-                async with _closing(call.engine.answer_stream(query, deadline_s=deadline_s)) as stream:
+                async with aclosing(call.engine.answer_stream(query, deadline_s=deadline_s)) as stream:
                     async for part in stream:
                         match part:
                             case Retrieval():
@@ -207,24 +215,24 @@ class QueryServicer:
                                 response = pb.AnswerResponse()
                                 call.fill(response.retrieval, part)
                             case Answer():
-                                call.answered(part)
+                                call.record_answer(part)
                                 response = pb.AnswerResponse(answer=answer_to_proto(part))
                                 if part.retrieval != sent:
                                     call.fill(response.answer.retrieval, part.retrieval)
                             case str():
-                                call.said()
+                                call.record_text()
                                 response = pb.AnswerResponse(text=text_to_proto(part))
-                        yield self._fitting(response)
+                        yield self._serialized(response)
 
-            async with aclosing(self._holder.runner.stream(work)) as parts:
+            async with aclosing(self._swapper.runner.stream(work)) as parts:
                 async for part in parts:
-                    await held.aclose()  # the first part is what was, or will be, read; models need no place
+                    await slot.aclose()  # the first part is the retrieval: a model's answer needs no slot
                     await self._send(context, part)
 
     async def DescribeIndex(  # noqa: N802
         self, request: bytes, context: Context
     ) -> bytes:
-        """Return what is being served."""
+        """Return the description of the current snapshot, as the caller may see it."""
         async with self._call("DescribeIndex", request, context, retrieves=False) as call:
 
             async def work() -> bytes:
@@ -232,72 +240,74 @@ class QueryServicer:
                 response: bytes = pb.DescribeIndexResponse(info=info_to_proto(info)).SerializeToString()
                 return response
 
-            return await self._holder.runner.run(work())
+            return await self._swapper.runner.run(work())
 
     @asynccontextmanager
     async def _call(
         self, method: str, request: bytes, context: Context, *, retrieves: bool = True, answer: bool = False
     ) -> AsyncIterator[_Call]:
-        """Let a request in, lend it an engine, turn what it raises into a status, and tell the observers."""
-        access = RequestRecord.of(method, context)
-        context.set_trailing_metadata(((REQUEST_ID_KEY, access.request_id),))
+        """Admit a request, lease it an engine, convert its errors to a status, and call the observers."""
+        record = RequestRecord.of(method, context)
+        context.set_trailing_metadata(((REQUEST_ID_KEY, record.request_id),))
         try:
-            caller, access.kind = self._gate.caller(context)
-            access.caller, access.labels = caller.name, "all" if caller.reach is None else len(caller.reach)
-            if retrieves:  # before the caller's limits: who cannot be served is not charged for it
-                self._admission.check(context.time_remaining())
+            caller, record.kind = self._authenticator.caller(context)
+            record.caller, record.labels = caller.name, "all" if caller.reach is None else len(caller.reach)
+            if retrieves:  # before the quota: a request that is shed is not counted against it
+                self._shedder.check(context.time_remaining())
             message = read_request(method, request)
             with (
-                self._admission.counted(answer=answer) if retrieves else nullcontext(),
-                self._holder.lease() as engine,
-                nullcontext() if self._limits is None else self._limits.admitted(caller),
+                self._shedder.counted(answer=answer) if retrieves else nullcontext(),
+                self._swapper.lease() as engine,
+                nullcontext() if self._quotas is None else self._quotas.admitted(caller),
             ):
-                access.snapshot = engine.info.snapshot_id
-                yield _Call(message, caller, engine, access, context)
+                record.snapshot = engine.info.snapshot_id
+                yield _Call(message, caller, engine, record, context)
         except asyncio.CancelledError:
-            access.code = _cut_off(context)
-            self._ended(access)
+            record.code = _cancellation_code(context)
+            self._finish(record)
             raise
         except Exception as error:
-            if context.cancelled():  # a write to a caller that has gone
-                access.code = _cut_off(context)
-                self._ended(access)
+            if context.cancelled():  # a write after the client disconnected
+                record.code = _cancellation_code(context)
+                self._finish(record)
                 raise asyncio.CancelledError from error
-            told = _told(error, access.request_id)
-            if isinstance(told, AccessRefused):
-                access.reason, access.caller = told.reason, told.caller or access.caller
-            access.code = status_of(told).name
-            self._ended(access)
-            if isinstance(told, AccessRefused):
-                await self._pause(context)
-            trailers = trailers_of(told, access.request_id, context.time_remaining())
-            # Behind what a slow reader has not read yet this may take as long as his connection lives; nothing is held.
-            await context.abort(status_of(told), message_of(told), trailers)
+            public = _public_error(error, record.request_id)
+            if isinstance(public, AccessRefused):
+                record.reason, record.caller = public.reason, public.caller or record.caller
+            record.code = status_of(public).name
+            self._finish(record)
+            if isinstance(public, AccessRefused):
+                await self._delay_rejection(context)
+            trailers = trailers_of(public, record.request_id, context.time_remaining())
+            # The status is sent after the data that a slow client has not read, at worst when its connection ends. No
+            # slot, lease or quota is held meanwhile.
+            await context.abort(status_of(public), message_of(public), trailers)
         else:
-            self._ended(access)
+            self._finish(record)
 
-    def _ended(self, access: RequestRecord) -> None:
-        access.seconds = access.elapsed_s
+    def _finish(self, record: RequestRecord) -> None:
+        record.seconds = record.elapsed_s
         for observer in self._observers:
-            observer(access)
+            observer(record)
 
     @asynccontextmanager
-    async def _place(self, call: _Call) -> AsyncIterator[None]:
-        async with self._admission.slot(call.context.time_remaining) as call.access.queued_s:
+    async def _slot(self, call: _Call) -> AsyncIterator[None]:
+        """Hold a retrieval slot for as long as the block lasts; record the wait for it."""
+        async with self._shedder.slot(call.context.time_remaining) as call.record.queued_s:
             yield
 
-    async def _pause(self, context: Context) -> None:
-        """Let a refusal wait a little: who asks again at once, and at once again, would take the time of all others."""
+    async def _delay_rejection(self, context: Context) -> None:
+        """Wait before a rejection, so that a client that retries at once in a loop does not use up the process."""
         left_s = context.time_remaining()
-        if self._pausing < _MOST_PAUSING:
-            self._pausing += 1
+        if self._delayed < _MAX_DELAYED:
+            self._delayed += 1
             try:
-                await asyncio.sleep(_PAUSE_S if left_s is None else min(_PAUSE_S, left_s / 2))
+                await asyncio.sleep(_REJECTION_DELAY_S if left_s is None else min(_REJECTION_DELAY_S, left_s / 2))
             finally:
-                self._pausing -= 1
+                self._delayed -= 1
 
     async def _send(self, context: Context, message: bytes) -> None:
-        """Write to a stream, as far as the caller reads it."""
+        """Write to a stream; raise SlowReader if the client does not read."""
         try:
             async with asyncio.timeout(self._send_timeout_s):
                 await context.write(message)
@@ -306,8 +316,8 @@ class QueryServicer:
                 f"nothing of the reply was read for {self._send_timeout_s:g} s, so the rest is dropped", "slow_reader"
             ) from None
 
-    def _fitting(self, response: _Response) -> bytes:
-        """Return a reply as it goes over the wire."""
+    def _serialized(self, response: _Response) -> bytes:
+        """Return the bytes of a reply, if they fit into a message."""
         message: bytes = response.SerializeToString()
         if len(message) > self._max_message_bytes:
             raise RequestTooLarge(
@@ -317,17 +327,18 @@ class QueryServicer:
         return message
 
 
-def _told(error: Exception, request_id: str) -> HiragError:
-    """Return what the caller is told; the inside of an unforeseen error stays in the log."""
+def _public_error(error: Exception, request_id: str) -> HiragError:
+    """Return the error that the caller gets; the details of an unexpected one are only logged."""
     if isinstance(error, HiragError):
         return error
     if isinstance(error, TimeoutError):
         return DeadlinePassed("the deadline passed before the request was done; allow more time")
-    _LOG.error("request %s failed", request_id, exc_info=error)
-    return HiragError(f"internal error; the service's log tells more under request id {request_id}")
+    logger.error("request %s failed", request_id, exc_info=error)
+    return HiragError(f"internal error; the service's log has details under request id {request_id}")
 
 
-def _cut_off(context: Context) -> str:
+def _cancellation_code(context: Context) -> str:
+    """Return the status of a cancelled call: cancelled by the caller, or by its deadline."""
     remaining = context.time_remaining()
     return "CANCELLED" if remaining is None or remaining > 0 else "DEADLINE_EXCEEDED"
 
@@ -336,14 +347,3 @@ def _empty(retrieval: Retrieval) -> bool:
     return not (
         retrieval.local or retrieval.communities or retrieval.key_entities or retrieval.triples or retrieval.sources
     )
-
-
-@asynccontextmanager
-async def _closing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """Close the stream at the end: an abandoned request stops its work now, not when it is collected."""
-    try:
-        yield stream
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()

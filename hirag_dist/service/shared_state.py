@@ -1,4 +1,4 @@
-"""What the processes of one service share on disk: limits of callers, counts, facts."""
+"""State that the processes of one service share on disk: quotas of callers, metrics, facts."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from pathlib import Path
 from hirag_dist.errors import ConfigError
 from hirag_dist.service.caller_quotas import prepare
 
-_LIMITS = "limits"
+_QUOTAS = "quotas"
 _LOCK = "lock"
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """The place of one process in a service.
+    """The shared state of a service, as one of its processes uses it.
 
     Attributes:
-        folder: of this run, where counts and facts are left; gone when the service ends.
-        limits: file of what callers have used.
+        folder: folder of metrics and facts of this run; removed when the service ends.
+        quotas: file of the requests that callers have used.
         process: number of this process, from 0.
     """
 
     folder: Path
-    limits: Path
+    quotas: Path
     process: int = 0
 
-    def of(self, process: int) -> ServiceState:
-        """Return the place of another process."""
+    def for_process(self, process: int) -> ServiceState:
+        """Return the state as another process uses it."""
         return replace(self, process=process)
 
 
 @contextmanager
 def open_service_state(state_dir: str | None) -> Iterator[ServiceState]:
-    """Set up what a service's processes share, for as long as the block lasts.
+    """Set up the shared state of a service for as long as the block lasts.
 
     Args:
-        state_dir: where quotas outlive the service; None forgets them with it.
+        state_dir: folder in which quotas outlive the service; None for a temporary one.
 
     Raises:
         ConfigError: the folder cannot be used, or another service uses it.
     """
-    with ExitStack() as held:
-        folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="hirag-serve-")))
-        kept = folder
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hirag-serve-")))
+        quotas_folder = folder
         if state_dir is not None:
-            kept = Path(state_dir)
+            quotas_folder = Path(state_dir)
             try:
-                kept.mkdir(parents=True, exist_ok=True)
-                lock = held.enter_context((kept / _LOCK).open("w"))
+                quotas_folder.mkdir(parents=True, exist_ok=True)
+                lock = stack.enter_context((quotas_folder / _LOCK).open("w"))
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise ConfigError(
@@ -60,5 +60,5 @@ def open_service_state(state_dir: str | None) -> Iterator[ServiceState]:
                 ) from None
             except OSError as error:
                 raise ConfigError(f"service.state_dir {state_dir} cannot be used: {error.strerror}") from error
-        prepare(kept / _LIMITS)
-        yield ServiceState(folder, kept / _LIMITS)
+        prepare(quotas_folder / _QUOTAS)
+        yield ServiceState(folder, quotas_folder / _QUOTAS)

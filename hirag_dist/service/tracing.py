@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of requests, made when they end: nothing is done before, and nothing at all where it is off."""
+"""OpenTelemetry spans of requests, made when the requests end."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL"
 
 
 class Tracing:
-    """Sends a span for each request, with one inside for each part of its retrieval and for its answer.
+    """Exporter of a span per request, with child spans for the parts of its retrieval and for its answer.
 
-    A request of a known caller that brings a `traceparent` (W3C) continues that trace. The parts are known by how long
-    they took; they are laid end to end, from when the request's turn came.
+    A request of an authenticated caller with a `traceparent` header (W3C) continues that trace. Of the parts only the
+    durations are known; their spans follow each other from the end of the wait in the queue.
 
     Args:
         provider: of OpenTelemetry.
@@ -33,49 +33,49 @@ class Tracing:
         self._tracer = provider.get_tracer("hirag_dist", __version__)
         self._propagator = TraceContextTextMapPropagator()
 
-    def ended(self, access: RequestRecord) -> None:
-        """Make the spans of a request."""
-        known = access.kind != "unknown"  # a stranger's word is not taken for it that a trace is to be kept
-        parent = self._propagator.extract(access.trace) if access.trace and known else None
-        begin = access.began_ns
+    def export(self, record: RequestRecord) -> None:
+        """Make the spans of a finished request."""
+        known = record.kind != "unknown"  # an unknown caller must not decide that a trace is kept
+        parent = self._propagator.extract(record.trace) if record.trace and known else None
+        begin = record.began_ns
         span = self._tracer.start_span(
-            f"{_SERVICE}/{access.method}", parent, kind=self._trace.SpanKind.SERVER, start_time=begin
+            f"{_SERVICE}/{record.method}", parent, kind=self._trace.SpanKind.SERVER, start_time=begin
         )
         if span.is_recording():
-            self._describe(span, access)
+            self._describe(span, record)
             inside = self._trace.set_span_in_context(span)
-            at = self._part(inside, "queue", begin, access.queued_s * 1e9) if access.queued_s else begin
+            at = self._part(inside, "queue", begin, record.queued_s * 1e9) if record.queued_s else begin
             for name in _PARTS:
-                if name in access.timings_ms:
-                    at = self._part(inside, name, at, access.timings_ms[name] * 1e6)
-            if access.model:
-                self._answer(inside, access, at)
-        span.end(begin + int(access.seconds * 1e9))
+                if name in record.timings_ms:
+                    at = self._part(inside, name, at, record.timings_ms[name] * 1e6)
+            if record.model:
+                self._answer(inside, record, at)
+        span.end(begin + int(record.seconds * 1e9))
 
     def close(self) -> None:
-        """Send what is left. Blocks for as long as that takes."""
+        """Send the pending spans. Blocks until they are sent."""
         self._provider.shutdown()
 
-    def _describe(self, span: Any, access: RequestRecord) -> None:
+    def _describe(self, span: Any, record: RequestRecord) -> None:
         span.set_attributes(
             _known(
                 {
                     "rpc.system": "grpc",
                     "rpc.service": _SERVICE,
-                    "rpc.method": access.method,
-                    "hirag.request_id": access.request_id,
-                    "hirag.caller": access.caller,
-                    "hirag.mode": access.mode,
-                    "hirag.snapshot": access.snapshot,
-                    "hirag.items": access.items,
-                    "hirag.partial": ",".join(access.partial),
-                    "hirag.refused": access.reason,
-                    "rpc.grpc.status": access.code,
+                    "rpc.method": record.method,
+                    "hirag.request_id": record.request_id,
+                    "hirag.caller": record.caller,
+                    "hirag.mode": record.mode,
+                    "hirag.snapshot": record.snapshot,
+                    "hirag.items": record.items,
+                    "hirag.partial": ",".join(record.partial),
+                    "hirag.refused": record.reason,
+                    "rpc.grpc.status": record.code,
                 }
             )
         )
-        if access.code in _FAULTS:
-            span.set_status(self._trace.StatusCode.ERROR, access.code)
+        if record.code in _FAULTS:
+            span.set_status(self._trace.StatusCode.ERROR, record.code)
 
     def _part(self, inside: Any, name: str, begin: int, took_ns: float) -> int:
         span = self._tracer.start_span(name, inside, start_time=begin)
@@ -83,15 +83,15 @@ class Tracing:
         span.end(end)
         return end
 
-    def _answer(self, inside: Any, access: RequestRecord, begin: int) -> None:
+    def _answer(self, inside: Any, record: RequestRecord, begin: int) -> None:
         attributes = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.response.model": access.model,
-            "gen_ai.usage.input_tokens": access.input_tokens,
-            "gen_ai.usage.output_tokens": access.output_tokens,
+            "gen_ai.response.model": record.model,
+            "gen_ai.usage.input_tokens": record.input_tokens,
+            "gen_ai.usage.output_tokens": record.output_tokens,
         }
         span = self._tracer.start_span("answer", inside, start_time=begin, attributes=attributes)
-        span.end(access.began_ns + int(access.seconds * 1e9))
+        span.end(record.began_ns + int(record.seconds * 1e9))
 
 
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,11 +99,11 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_tracing(endpoint: str, ratio: float) -> Tracing:
-    """Return what sends traces to an OTLP collector over HTTP.
+    """Return an exporter to an OTLP collector over HTTP.
 
     Args:
         endpoint: such as http://collector:4318/v1/traces.
-        ratio: share of the traces that begin here; one that a caller began is kept or dropped with his.
+        ratio: sampled share of the traces that begin here; a trace that a caller began follows the caller's decision.
 
     Raises:
         BackendUnavailable: OpenTelemetry is not installed.

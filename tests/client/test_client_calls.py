@@ -147,8 +147,8 @@ async def test_waiting_until_a_snapshot_is_loaded(start: Any, engine: Any, conne
     with pytest.raises(ServiceError, match=r"had no snapshot loaded within 0\.2 s"):
         await client.call("wait_ready", 0.2)
     waiting = asyncio.create_task(client.call("wait_ready", 20))
-    await service.holder.start()
-    await service.server.serving()
+    await service.swapper.start()
+    await service.server.set_serving()
     await waiting
     assert (await client.call("describe")).snapshot_id == "s1"
 

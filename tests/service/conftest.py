@@ -21,7 +21,7 @@ def callers(fakes: Any, tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-def station() -> Iterator[ServiceState]:
+def state() -> Iterator[ServiceState]:
     """Shared state of the processes of a service."""
-    with open_service_state(None) as station:
-        yield station
+    with open_service_state(None) as state:
+        yield state

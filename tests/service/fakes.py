@@ -6,7 +6,7 @@ import asyncio
 import datetime
 import hashlib
 import ipaddress
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,7 @@ class FakeEngine:
 
     async def retrieve_stream(
         self, query: Query, *, deadline_s: float | None = None
-    ) -> AsyncIterator[tuple[str, Retrieval]]:
+    ) -> AsyncGenerator[tuple[str, Retrieval], None]:
         yield "local", replace(self.late, partial=())
         await self._work(query, deadline_s)
         for level in ("global", "bridge", "sources", "done"):
@@ -109,7 +109,7 @@ class FakeEngine:
 
     async def answer_stream(
         self, query: Query, *, deadline_s: float | None = None
-    ) -> AsyncIterator[Retrieval | str | Answer]:
+    ) -> AsyncGenerator[Retrieval | str | Answer, None]:
         yield self.whole
         await self._work(query, deadline_s)
         for piece in PIECES:
@@ -145,11 +145,11 @@ class Service:
 
     address: str
     server: QueryServer
-    holder: SnapshotSwapper
+    swapper: SnapshotSwapper
 
 
-def holder_of(engine: FakeEngine) -> SnapshotSwapper:
-    """A holder whose snapshot never changes."""
+def swapper_of(engine: FakeEngine) -> SnapshotSwapper:
+    """A swapper whose snapshot never changes."""
 
     async def opened() -> FakeEngine:
         return engine
@@ -168,24 +168,24 @@ class Services:
         engine: FakeEngine | SnapshotSwapper,
         *,
         load: bool = True,
-        station: ServiceState | None = None,
+        state: ServiceState | None = None,
         **options: object,
     ) -> Service:
-        holder = holder_of(engine) if isinstance(engine, FakeEngine) else engine
+        swapper = swapper_of(engine) if isinstance(engine, FakeEngine) else engine
         chosen = {"listen": "127.0.0.1:0"} | options
-        server = QueryServer(holder, ServerOptions(**chosen), station)  # type: ignore[arg-type]
+        server = QueryServer(swapper, ServerOptions(**chosen), state)  # type: ignore[arg-type]
         address = await server.start()
-        service = Service(address, server, holder)
+        service = Service(address, server, swapper)
         self._running.append(service)
         if load:
-            await holder.start()
-            await server.serving()
+            await swapper.start()
+            await server.set_serving()
         return service
 
     async def stop(self) -> None:
         for service in self._running:
             await service.server.stop(0)
-            await service.holder.close()
+            await service.swapper.close()
 
 
 Start = Callable[..., Awaitable[Service]]

@@ -28,7 +28,7 @@ def engine() -> module.FakeEngine:
 
 @pytest.fixture
 async def start() -> AsyncIterator[Any]:
-    """Starts a service around an engine or a holder; keywords are `ServerOptions`."""
+    """Starts a service around an engine or a swapper; keywords are `ServerOptions`."""
     services = module.Services()
     yield services.start
     await services.stop()

@@ -48,9 +48,9 @@ async def service(store: Store, start: Any) -> Any:
     async def opened() -> QueryEngine:
         return make_engine(config, open_snapshot(store), Prompts())
 
-    holder = SnapshotSwapper(opened, lambda: current_id(store), poll_s=3600)
+    swapper = SnapshotSwapper(opened, lambda: current_id(store), poll_s=3600)
     return await start(
-        holder,
+        swapper,
         max_concurrent_retrievals=2,
         max_queue_wait_s=60,
         max_concurrent_requests=MAX_REQUESTS,

@@ -48,8 +48,8 @@ async def test_swapped_engines_are_let_go_with_their_files(tmp_path: Path, start
         engines.append(weakref.ref(engine))
         return engine
 
-    holder = SnapshotSwapper(opened, lambda: current_id(store), poll_s=3600)
-    service = await start(holder, max_queue_wait_s=60)  # no caller is rejected, even on a slow machine
+    swapper = SnapshotSwapper(opened, lambda: current_id(store), poll_s=3600)
+    service = await start(swapper, max_queue_wait_s=60)  # no caller is rejected, even on a slow machine
     asked = [Query("What is known of it?", vector=row) for row in questions(open_snapshot(store).entity_vectors, 40)]
     answered: set[str] = set()
     files: list[int] = []
@@ -62,7 +62,7 @@ async def test_swapped_engines_are_let_go_with_their_files(tmp_path: Path, start
             for turn in range(6):
                 make_current(store, first if turn % 2 else second)
                 questions_at_work = [asyncio.create_task(client.retrieve(query)) for query in asked[:20]]
-                assert await holder.refresh()
+                assert await swapper.refresh()
                 found = await asyncio.gather(*questions_at_work, *(client.retrieve(query) for query in asked[20:]))
                 answered |= {each.snapshot_id for each in found}
                 del found, questions_at_work

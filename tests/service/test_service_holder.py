@@ -48,43 +48,43 @@ def store(fakes: Any) -> Store:
 
 
 @pytest.fixture
-async def holder(store: Store) -> Any:
-    holder = SnapshotSwapper(store.open, store.current_id, poll_s=3600)
-    await holder.start()
-    yield holder
-    await holder.close()
+async def swapper(store: Store) -> Any:
+    swapper = SnapshotSwapper(store.open, store.current_id, poll_s=3600)
+    await swapper.start()
+    yield swapper
+    await swapper.close()
     await asyncio.gather(*(engine.closed.wait() for engine in store.opened))  # none is left open
 
 
 async def test_nothing_is_lent_before_the_start(store: Store) -> None:
-    holder = SnapshotSwapper(store.open, store.current_id)
-    assert not holder.loaded
-    with pytest.raises(NotReady), holder.lease():
+    swapper = SnapshotSwapper(store.open, store.current_id)
+    assert not swapper.loaded
+    with pytest.raises(NotReady), swapper.lease():
         pass
-    await holder.close()
+    await swapper.close()
 
 
 async def test_a_first_snapshot_that_is_not_there(store: Store) -> None:
     store.current = None
-    holder = SnapshotSwapper(store.open, store.current_id)
+    swapper = SnapshotSwapper(store.open, store.current_id)
     with pytest.raises(SnapshotNotFound):
-        await holder.start()
-    assert not holder.loaded
+        await swapper.start()
+    assert not swapper.loaded
 
 
-async def test_an_unchanged_snapshot_is_not_opened_again(store: Store, holder: SnapshotSwapper) -> None:
-    assert not await holder.refresh()
+async def test_an_unchanged_snapshot_is_not_opened_again(store: Store, swapper: SnapshotSwapper) -> None:
+    assert not await swapper.refresh()
     store.current = None
-    assert not await holder.refresh()
+    assert not await swapper.refresh()
     assert len(store.opened) == 1
 
 
-async def test_the_old_engine_closes_after_its_last_request(store: Store, holder: SnapshotSwapper) -> None:
-    with holder.lease() as first:
-        with holder.lease() as second:
+async def test_the_old_engine_closes_after_its_last_request(store: Store, swapper: SnapshotSwapper) -> None:
+    with swapper.lease() as first:
+        with swapper.lease() as second:
             store.current = "s2"
-            assert await holder.refresh()
-            with holder.lease() as third:
+            assert await swapper.refresh()
+            with swapper.lease() as third:
                 assert third.info.snapshot_id == "s2"
             assert first is second
             assert first.info.snapshot_id == "s1"
@@ -93,9 +93,9 @@ async def test_the_old_engine_closes_after_its_last_request(store: Store, holder
     assert not store.opened[1].closed.is_set()
 
 
-async def test_an_idle_engine_closes_at_once(store: Store, holder: SnapshotSwapper) -> None:
+async def test_an_idle_engine_closes_at_once(store: Store, swapper: SnapshotSwapper) -> None:
     store.current = "s2"
-    assert await holder.refresh()
+    assert await swapper.refresh()
     await store.opened[0].closed.wait()
 
 
@@ -104,42 +104,42 @@ async def test_a_snapshot_published_while_another_opens_is_opened_once(fakes: An
         store.current = "s2"  # published after the id was read
         return await store.open()
 
-    holder = SnapshotSwapper(late, store.current_id, poll_s=3600)
-    await holder.start()
-    assert not await holder.refresh()
+    swapper = SnapshotSwapper(late, store.current_id, poll_s=3600)
+    await swapper.start()
+    assert not await swapper.refresh()
     assert [engine.info.snapshot_id for engine in store.opened] == ["s2"]
-    await holder.close()
+    await swapper.close()
 
 
-async def test_a_roll_back_to_what_was_skipped(store: Store, holder: SnapshotSwapper) -> None:
+async def test_a_roll_back_to_what_was_skipped(store: Store, swapper: SnapshotSwapper) -> None:
     opened, newest = store.open, iter(("s3", None))
 
     async def late() -> Any:
         store.current = next(newest) or store.current  # published after s2 was seen to be current
         return await opened()
 
-    holder._open_engine = late
+    swapper._open_engine = late
     store.current = "s2"
-    assert await holder.refresh()
+    assert await swapper.refresh()
     store.current = "s2"
-    assert await holder.refresh()
+    assert await swapper.refresh()
     assert [engine.info.snapshot_id for engine in store.opened] == ["s1", "s3", "s2"]
 
 
 async def test_a_failing_snapshot_is_logged_once_and_the_old_one_serves(
-    store: Store, holder: SnapshotSwapper, caplog: pytest.LogCaptureFixture
+    store: Store, swapper: SnapshotSwapper, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.current, store.broken = "s2", {"s2": SnapshotCorrupt("entities.parquet is short")}
     for _ in range(3):
-        assert not await holder.refresh()
+        assert not await swapper.refresh()
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
         "snapshot s2 cannot be served, the old one goes on: entities.parquet is short"
     ]
     assert store.attempts == ["s1", "s2"]  # the next attempt comes after a pause
-    with holder.lease() as engine:
+    with swapper.lease() as engine:
         assert engine.info.snapshot_id == "s1"
     store.current = "s3"
-    assert await holder.refresh()  # a better one is not kept waiting
+    assert await swapper.refresh()  # a better one is not kept waiting
 
 
 async def test_a_failing_snapshot_is_tried_again(store: Store) -> None:
@@ -150,42 +150,42 @@ async def test_a_failing_snapshot_is_tried_again(store: Store) -> None:
             store.broken = {}
             raise
 
-    holder = SnapshotSwapper(better_the_second_time, store.current_id, poll_s=0.01)
-    await holder.start()
+    swapper = SnapshotSwapper(better_the_second_time, store.current_id, poll_s=0.01)
+    await swapper.start()
     store.current, store.broken = "s2", {"s2": StoreError("no network")}
     await store.opened[0].closed.wait()
     assert store.attempts == ["s1", "s2", "s2"]
-    await holder.close()
+    await swapper.close()
 
 
-async def test_two_looks_at_once_open_a_snapshot_once(store: Store, holder: SnapshotSwapper) -> None:
+async def test_two_looks_at_once_open_a_snapshot_once(store: Store, swapper: SnapshotSwapper) -> None:
     store.current = "s2"
-    assert sorted(await asyncio.gather(holder.refresh(), holder.refresh())) == [False, True]
+    assert sorted(await asyncio.gather(swapper.refresh(), swapper.refresh())) == [False, True]
     assert store.attempts == ["s1", "s2"]
 
 
 async def test_a_store_out_of_reach_is_logged_once(
-    store: Store, holder: SnapshotSwapper, caplog: pytest.LogCaptureFixture
+    store: Store, swapper: SnapshotSwapper, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.unreadable = StoreError("no network")
     for _ in range(3):
-        assert not await holder.refresh()
+        assert not await swapper.refresh()
     store.unreadable = None
-    assert not await holder.refresh()
+    assert not await swapper.refresh()
     store.unreadable = StoreError("no network")
-    assert not await holder.refresh()
+    assert not await swapper.refresh()
     assert caplog.text.count("cannot see which snapshot is current") == 2
 
 
 async def test_a_current_that_stays_unreadable_counts_as_a_snapshot_not_taken_up(
-    store: Store, holder: SnapshotSwapper
+    store: Store, swapper: SnapshotSwapper
 ) -> None:
     told: list[bool] = []
-    holder.tell(told.append)
+    swapper.on_swap(told.append)
 
     async def look(unreadable: Exception | None) -> None:
         store.unreadable = unreadable
-        assert not await holder.refresh()
+        assert not await swapper.refresh()
 
     await look(StoreError("no network"))
     await look(None)
@@ -194,18 +194,18 @@ async def test_a_current_that_stays_unreadable_counts_as_a_snapshot_not_taken_up
         await look(StoreError("access denied"))
     assert told == [False, False]
     store.unreadable, store.current = None, "s2"
-    assert await holder.refresh()
+    assert await swapper.refresh()
     assert told == [False, False, True]
 
 
 async def test_the_watch_finds_a_new_snapshot_by_itself(store: Store) -> None:
-    holder = SnapshotSwapper(store.open, store.current_id, poll_s=0.01)
-    await holder.start()
+    swapper = SnapshotSwapper(store.open, store.current_id, poll_s=0.01)
+    await swapper.start()
     store.current = "s2"
     await store.opened[0].closed.wait()
-    with holder.lease() as engine:
+    with swapper.lease() as engine:
         assert engine.info.snapshot_id == "s2"
-    await holder.close()
+    await swapper.close()
 
 
 async def test_an_engine_that_cannot_close_is_logged(fakes: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -213,15 +213,15 @@ async def test_an_engine_that_cannot_close_is_logged(fakes: Any, caplog: pytest.
         async def close(self) -> None:
             raise OSError("busy")
 
-    holder = fakes.holder_of(Stuck())
-    await holder.start()
-    await holder.close()
+    swapper = fakes.swapper_of(Stuck())
+    await swapper.start()
+    await swapper.close()
     assert "did not close cleanly" in caplog.text
 
 
 async def test_no_request_fails_while_snapshots_change(store: Store, start: Any, fakes: Any) -> None:
-    holder = SnapshotSwapper(store.open, store.current_id, poll_s=3600)
-    service = await start(holder)
+    swapper = SnapshotSwapper(store.open, store.current_id, poll_s=3600)
+    service = await start(swapper)
     swaps, seen = asyncio.Event(), set()
 
     async def ask(stub: Any) -> int:
@@ -239,7 +239,7 @@ async def test_no_request_fails_while_snapshots_change(store: Store, start: Any,
         callers = [asyncio.create_task(ask(stub)) for _ in range(8)]
         for number in range(2, 12):
             store.current = f"s{number}"
-            assert await holder.refresh()
+            assert await swapper.refresh()
             describe = await stub.DescribeIndex(pb.DescribeIndexRequest())
             assert describe.info.snapshot_id == store.current
             while store.current not in seen:  # requests have reached the new one
@@ -261,12 +261,12 @@ async def test_a_request_before_anything_is_loaded(start: Any, engine: Any, fake
 
 async def test_an_engine_is_not_closed_under_a_request_that_is_cut_off(fakes: Any) -> None:
     engine = fakes.FakeEngine()
-    holder = fakes.holder_of(engine)
-    await holder.start()
+    swapper = fakes.swapper_of(engine)
+    await swapper.start()
     unwinding = asyncio.Event()
 
     async def ask() -> None:
-        with holder.lease():
+        with swapper.lease():
             try:
                 await asyncio.Event().wait()
             finally:
@@ -276,7 +276,7 @@ async def test_an_engine_is_not_closed_under_a_request_that_is_cut_off(fakes: An
     asking = asyncio.create_task(ask())
     await asyncio.sleep(0)
     asking.cancel()
-    closing = asyncio.create_task(holder.close())
+    closing = asyncio.create_task(swapper.close())
     await asyncio.sleep(0)
     assert not engine.closed.is_set()
     unwinding.set()

@@ -41,8 +41,8 @@ async def served(made: Indexes, start: Start, tmp_path: Path) -> AsyncIterator[A
     async def opened() -> QueryEngine:
         return engine
 
-    holder = SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
-    service = await start(holder, callers_file=str(tmp_path / "callers.yaml"), map_reduce=True)
+    swapper = SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
+    service = await start(swapper, callers_file=str(tmp_path / "callers.yaml"), map_reduce=True)
     clients = {name: AsyncHiragClient(service.address, token=name) for name in ("visitor", "agent")}
     yield clients
     for client in clients.values():

@@ -283,16 +283,16 @@ print("held", flush=True)
 sys.stdin.read()
 """
     command = [sys.executable, "-c", code, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as swapper:
+        assert swapper.stdout is not None
+        swapper.stdout.readline()
         limits = SharedQuotas(path)
         started = time.perf_counter()
         caller = Caller("web", per_day=2)
         assert [ask(limits, caller) for _ in range(3)][:2] == ["", ""]
         assert time.perf_counter() - started < 5
-        assert len([each for each in caplog.records if "kept loosely" in each.getMessage()]) == 1
-        holder.communicate("")
+        assert len([each for each in caplog.records if "enforced loosely" in each.getMessage()]) == 1
+        swapper.communicate("")
     assert ask(limits, caller).startswith("quota")
     limits.close()
 
@@ -313,12 +313,12 @@ print("held", flush=True)
 sys.stdin.read()
 """
     command = [sys.executable, "-c", code, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as swapper:
+        assert swapper.stdout is not None
+        swapper.stdout.readline()
         assert {ask(limits, caller) for _ in range(20) for caller in (stuck, free)} == {""}
-        assert len([each for each in caplog.records if "kept loosely" in each.getMessage()]) == 1
-        holder.communicate("")
+        assert len([each for each in caplog.records if "enforced loosely" in each.getMessage()]) == 1
+        swapper.communicate("")
 
 
 def test_a_full_disk_is_found_out_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,14 +338,14 @@ def test_the_file_has_no_holes(path: Path) -> None:
 
 def test_a_state_folder_belongs_to_one_service(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    with open_service_state(str(folder)) as station:
-        assert station.limits.parent == folder
-        assert station.folder.exists()
+    with open_service_state(str(folder)) as state:
+        assert state.quotas.parent == folder
+        assert state.folder.exists()
         with pytest.raises(ConfigError, match="another service uses"), open_service_state(str(folder)):
             pass
-    assert not station.folder.exists()
+    assert not state.folder.exists()
     with open_service_state(str(folder)) as again:
-        assert again.limits == station.limits
+        assert again.limits == state.quotas
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -96,9 +96,9 @@ async def test_answers_at_a_time_have_a_limit_of_their_own(start: Any, engine: A
         _ = [part async for part in first]
 
 
-async def test_a_caller_has_a_quota(start: Any, engine: Any, fakes: Any, callers: Any, station: Any) -> None:
+async def test_a_caller_has_a_quota(start: Any, engine: Any, fakes: Any, callers: Any, state: Any) -> None:
     callers.add("few", quota_per_day=2)
-    service = await start(engine, station=station, callers_file=callers.path)
+    service = await start(engine, state=state, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         for _ in range(2):
@@ -118,12 +118,12 @@ async def test_a_caller_has_a_quota(start: Any, engine: Any, fakes: Any, callers
 
 
 async def test_two_servers_of_a_port_hold_a_caller_to_one_rate(
-    start: Any, engine: Any, fakes: Any, callers: Any, station: Any
+    start: Any, engine: Any, fakes: Any, callers: Any, state: Any
 ) -> None:
     callers.add("slow", rate={"per_second": 0.001, "burst": 3})
     codes = []
     for process in (0, 1):
-        service = await start(engine, station=station.of(process), callers_file=callers.path)
+        service = await start(engine, state=state.for_process(process), callers_file=callers.path)
         async with fakes.channel(service) as channel:
             stub = query_pb2_grpc.QueryServiceStub(channel)
             for _ in range(2):
@@ -131,9 +131,9 @@ async def test_two_servers_of_a_port_hold_a_caller_to_one_rate(
     assert codes == [grpc.StatusCode.OK] * 3 + [EXHAUSTED]
 
 
-async def test_calls_at_a_time_of_a_caller(start: Any, engine: Any, fakes: Any, callers: Any, station: Any) -> None:
+async def test_calls_at_a_time_of_a_caller(start: Any, engine: Any, fakes: Any, callers: Any, state: Any) -> None:
     callers.add("one", max_concurrent=1)
-    service = await start(engine, station=station, callers_file=callers.path)
+    service = await start(engine, state=state, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         engine.gate = asyncio.Event()
@@ -147,10 +147,10 @@ async def test_calls_at_a_time_of_a_caller(start: Any, engine: Any, fakes: Any, 
 
 
 async def test_the_client_is_told_why_and_until_when(
-    start: Any, engine: Any, fakes: Any, callers: Any, station: Any
+    start: Any, engine: Any, fakes: Any, callers: Any, state: Any
 ) -> None:
     callers.add("slow", rate={"per_second": 0.01, "burst": 1})
-    service = await start(engine, station=station, callers_file=callers.path)
+    service = await start(engine, state=state, callers_file=callers.path)
     async with AsyncHiragClient(service.address, token="slow-token") as client:
         await client.retrieve("q")
         with pytest.raises(ServiceError) as caught:
@@ -245,14 +245,14 @@ async def test_a_request_is_much_smaller_than_a_reply_may_be(start: Any, engine:
 
 
 async def test_a_worker_without_a_snapshot_charges_nobody(
-    start: Any, engine: Any, fakes: Any, callers: Any, station: Any
+    start: Any, engine: Any, fakes: Any, callers: Any, state: Any
 ) -> None:
     callers.add("few", quota_per_day=1)
-    service = await start(engine, load=False, station=station, callers_file=callers.path)
+    service = await start(engine, load=False, state=state, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         for _ in range(3):
             code = await stub.Retrieve(REQUEST, metadata=fakes.token("few")).code()
             assert code is grpc.StatusCode.UNAVAILABLE
-        await service.holder.start()
+        await service.swapper.start()
         assert (await stub.Retrieve(REQUEST, metadata=fakes.token("few"))).retrieval.local

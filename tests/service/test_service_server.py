@@ -40,8 +40,8 @@ async def test_health_from_start_to_end(start: Any, engine: Any, fakes: Any, nam
         watch = aiter(health.Watch(asked(name)))
         assert (await anext(watch)).status == NOT_SERVING
         assert (await health.Check(asked(name))).status == NOT_SERVING
-        await service.holder.start()
-        await service.server.serving()
+        await service.swapper.start()
+        await service.server.set_serving()
         assert (await anext(watch)).status == SERVING
         assert (await health.Check(asked(name))).status == SERVING
         assert dict((await health.List(health_pb2.HealthListRequest())).statuses)[name].status == SERVING
@@ -203,9 +203,9 @@ async def test_a_connection_has_an_age(start: Any, engine: Any, fakes: Any) -> N
 class Running:
     """`serve` as a task."""
 
-    def __init__(self, holder: SnapshotSwapper, options: ServerOptions) -> None:
+    def __init__(self, swapper: SnapshotSwapper, options: ServerOptions) -> None:
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.done = asyncio.create_task(serve(holder, options, self._ready.set_result))
+        self.done = asyncio.create_task(serve(swapper, options, self._ready.set_result))
 
     async def address(self) -> str:
         await asyncio.wait({self.done, self._ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -216,7 +216,7 @@ class Running:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_drains_and_ends(engine: Any, fakes: Any, number: signal.Signals) -> None:
-    running = Running(fakes.holder_of(engine), ServerOptions(listen="127.0.0.1:0"))
+    running = Running(fakes.swapper_of(engine), ServerOptions(listen="127.0.0.1:0"))
     engine.gate = asyncio.Event()
     async with grpc.aio.insecure_channel(await running.address()) as channel:
         unary = asyncio.ensure_future(query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST))
@@ -233,7 +233,7 @@ async def test_a_signal_drains_and_ends(engine: Any, fakes: Any, number: signal.
 
 
 async def test_a_second_signal_does_not_wait(engine: Any, fakes: Any) -> None:
-    running = Running(fakes.holder_of(engine), ServerOptions(listen="127.0.0.1:0", drain_s=3600))
+    running = Running(fakes.swapper_of(engine), ServerOptions(listen="127.0.0.1:0", drain_s=3600))
     engine.gate = asyncio.Event()
     async with grpc.aio.insecure_channel(await running.address()) as channel:
         unary = asyncio.ensure_future(query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST))
@@ -251,7 +251,7 @@ async def test_a_second_signal_does_not_wait(engine: Any, fakes: Any) -> None:
 
 
 async def test_a_service_that_is_leaving_still_answers(engine: Any, fakes: Any) -> None:
-    running = Running(fakes.holder_of(engine), ServerOptions(listen="127.0.0.1:0", drain_delay_s=3600))
+    running = Running(fakes.swapper_of(engine), ServerOptions(listen="127.0.0.1:0", drain_delay_s=3600))
     async with grpc.aio.insecure_channel(await running.address()) as channel:
         watch = aiter(health_pb2_grpc.HealthStub(channel).Watch(asked("")))
         assert (await anext(watch)).status == SERVING
@@ -315,7 +315,7 @@ async def test_without_a_snapshot_the_service_ends_with_the_reason() -> None:
 
 async def test_a_taken_port_ends_the_service_before_anything_is_opened(start: Any, engine: Any, fakes: Any) -> None:
     taken = (await start(engine)).address
-    running = Running(fakes.holder_of(fakes.FakeEngine()), ServerOptions(listen=taken))
+    running = Running(fakes.swapper_of(fakes.FakeEngine()), ServerOptions(listen=taken))
     with pytest.raises(BackendUnavailable, match="is in use"):
         await running.address()
 
@@ -327,7 +327,7 @@ def test_in_another_thread_an_event_stops_it(fakes: Any) -> None:
     async def main() -> None:
         found["loop"], found["stop"] = asyncio.get_running_loop(), asyncio.Event()
         engine = fakes.FakeEngine()
-        await serve(fakes.holder_of(engine), ServerOptions(listen="127.0.0.1:0"), lambda _: ready.set(), found["stop"])
+        await serve(fakes.swapper_of(engine), ServerOptions(listen="127.0.0.1:0"), lambda _: ready.set(), found["stop"])
         found["closed"] = engine.closed.is_set()
 
     thread = threading.Thread(target=asyncio.run, args=(main(),))

@@ -93,7 +93,7 @@ def test_a_worker_that_dies_is_started_again(supervise: Callable[..., Supervisor
         (process,) = (int(line.split()[1]) for line in starts.read_text().splitlines() if line.startswith("w001"))
         os.kill(process, signal.SIGKILL)
 
-    assert supervise(STEADY, AGAIN, ready=kill, died=lambda place, _: died.append(place)).run()
+    assert supervise(STEADY, AGAIN, ready=kill, on_death=lambda place, _: died.append(place)).run()
     assert died == [1]
     assert sorted(line.split()[0] for line in starts.read_text().splitlines()) == ["w000", "w001", "w001"]
 
@@ -111,7 +111,7 @@ def test_a_worker_is_started_later_where_files_have_run_out(
     monkeypatch.setattr(os, "pipe", scarce)
     again = "signal.signal(15, lambda *_: sys.exit(0)); report(ready=work)\nif before: os.kill(os.getppid(), 15)\n"
     again += "sleep() if before else time.sleep(0.1)\nsys.exit(1)"
-    assert supervise(again, ready=lambda _: None, longest_pause_s=0.05).run()
+    assert supervise(again, ready=lambda _: None, max_pause_s=0.05).run()
     assert not refusals
 
 
@@ -205,7 +205,7 @@ def test_a_hook_that_fails_ends_no_worker(
     def died(place: int, process: int) -> None:
         raise OSError("the folder was swept")
 
-    assert supervise(STEADY, AGAIN, ready=kill, died=died).run()
+    assert supervise(STEADY, AGAIN, ready=kill, on_death=died).run()
     assert "the folder was swept" in caplog.text
 
 

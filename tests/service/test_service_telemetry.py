@@ -100,11 +100,11 @@ def test_a_line_cannot_be_faked(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_the_line_of_a_request(
-    start: Any, engine: Any, fakes: Any, callers: Any, station: Any, caplog: pytest.LogCaptureFixture
+    start: Any, engine: Any, fakes: Any, callers: Any, state: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     callers.add("few", quota_per_day=1, labels=["public"])
-    service = await start(engine, station=station, callers_file=callers.path, access_log="json")
+    service = await start(engine, state=state, callers_file=callers.path, access_log="json")
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         _ = [part async for part in stub.Answer(pb.AnswerRequest(query=QUERY), metadata=fakes.token("few"))]
@@ -134,11 +134,11 @@ def page(registry: CollectorRegistry) -> dict[str, float]:
 def test_a_request_is_counted() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    metrics.ended(example())
-    metrics.ended(example(method="Retrieve", code="RESOURCE_EXHAUSTED", reason="rate", timings_ms={}, model=""))
-    metrics.ended(example(timings_ms={"x": 5.0}, model="", code="CANCELLED"))  # a part that an engine made up
-    metrics.swapped(True)
-    metrics.swapped(False)
+    metrics.count_request(example())
+    metrics.count_request(example(method="Retrieve", code="RESOURCE_EXHAUSTED", reason="rate", timings_ms={}, model=""))
+    metrics.count_request(example(timings_ms={"x": 5.0}, model="", code="CANCELLED"))  # a part that an engine made up
+    metrics.count_swap(True)
+    metrics.count_swap(False)
     found = page(registry)
     assert (
         found.items()
@@ -167,7 +167,7 @@ def test_questions_remembered_by_one_engine_after_another(fakes: Any) -> None:
     first, second = fakes.FakeEngine(), fakes.FakeEngine()
     for engine, counts in ((first, (1, 2)), (first, (3, 2)), (second, (1, 1)), (second, (1, 1))):
         engine.question_cache = counts
-        metrics.look(admission, engine)
+        metrics.sample(admission, engine)
     found = page(registry)
     assert found["hirag_question_cache_total{result=hit}"] == 4
     assert found["hirag_question_cache_total{result=miss}"] == 3
@@ -224,7 +224,7 @@ def test_ready_while_any_process_serves(tmp_path: Path) -> None:
 
 
 async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
-    engine: Any, fakes: Any, station: Any, caplog: pytest.LogCaptureFixture
+    engine: Any, fakes: Any, state: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.metrics_server")
     may_open, stop, ready = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
@@ -234,8 +234,8 @@ async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
         return engine
 
     options = ServerOptions(listen="127.0.0.1:0", metrics_listen="127.0.0.1:0", drain_delay_s=60.0)
-    holder = SnapshotSwapper(open_engine, lambda: "s1", poll_s=3600)
-    serving = asyncio.create_task(serve(holder, options, ready.set_result, stop, station))
+    swapper = SnapshotSwapper(open_engine, lambda: "s1", poll_s=3600)
+    serving = asyncio.create_task(serve(swapper, options, ready.set_result, stop, state))
     while not (found := [record for record in caplog.records if "metrics on" in record.getMessage()]):
         await asyncio.sleep(0)
     address = found[0].getMessage().split()[-1].split("/")[2]
@@ -244,7 +244,7 @@ async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
     await ready
     assert await asyncio.to_thread(readiness, address) == 200
     stop.set()
-    while any_serving(station.folder):
+    while any_serving(state.folder):
         await asyncio.sleep(0)
     assert await asyncio.to_thread(readiness, address) == 503  # and it goes on answering for a minute
     serving.cancel()
@@ -259,10 +259,10 @@ from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.metrics import process_metrics
 metrics, registry = process_metrics(None, several=True)
 assert registry is None
-metrics.ended(RequestRecord("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
+metrics.count_request(RequestRecord("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
 admission = LoadShedder(max_retrievals=1, max_queue_wait_s=1, max_requests=9, max_answers=1)
 with admission.counted():
-    metrics.look(admission, None)
+    metrics.sample(admission, None)
 """
 
 
@@ -279,7 +279,7 @@ def test_processes_are_added_up(tmp_path: Path) -> None:
     assert found["hirag_service_requests_total{caller=token,code=OK,method=Retrieve}"] == 2
     assert found["hirag_retrieval_part_seconds_count{part=total}"] == 2
     assert found["hirag_service_requests_in_flight{state=answering_or_sending}"] == 2
-    workers.died(0, processes[0].pid)
+    workers.count_death(0, processes[0].pid)
     found = page(workers.registry)
     assert found["hirag_service_requests_total{caller=token,code=OK,method=Retrieve}"] == 2  # counters never go back
     assert found["hirag_service_requests_in_flight{state=answering_or_sending}"] == 1
@@ -288,7 +288,7 @@ def test_processes_are_added_up(tmp_path: Path) -> None:
 
 
 async def test_metrics_of_a_running_service(
-    engine: Any, fakes: Any, callers: Any, station: Any, certificates: dict[str, str], caplog: pytest.LogCaptureFixture
+    engine: Any, fakes: Any, callers: Any, state: Any, certificates: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.metrics_server")
     expires = (datetime.now(UTC) + timedelta(days=3)).replace(microsecond=0)
@@ -301,7 +301,7 @@ async def test_metrics_of_a_running_service(
         tls_key=certificates["server.key"],
         metrics_listen="127.0.0.1:0",
     )
-    serving = asyncio.create_task(serve(fakes.holder_of(engine), options, ready.set_result, stop, station))
+    serving = asyncio.create_task(serve(fakes.swapper_of(engine), options, ready.set_result, stop, state))
     root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
     async with grpc.aio.secure_channel(await ready, root) as channel:
         await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=fakes.token("new"))
@@ -324,7 +324,7 @@ from hirag_dist.service.access_log import RequestRecord
 from hirag_dist.service.metrics import process_metrics
 from prometheus_client import generate_latest
 metrics, registry = process_metrics(None)
-metrics.ended(RequestRecord("Retrieve", "", "", kind="token"))
+metrics.count_request(RequestRecord("Retrieve", "", "", kind="token"))
 print(generate_latest(registry).decode())
 """
     environ = os.environ | {FOLDER_VARIABLE: str(tmp_path)}
@@ -377,11 +377,11 @@ def test_a_trace_that_its_caller_does_not_keep_is_not_kept_here(spans: Any) -> N
     provider, finished = spans
     provider.sampler = ParentBased(ALWAYS_ON)
     tracing = Tracing(provider)
-    tracing.ended(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-00"}))
+    tracing.export(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-00"}))
     assert not finished()
-    tracing.ended(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-01"}, kind="unknown", code="UNAUTHENTICATED"))
+    tracing.export(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-01"}, kind="unknown", code="UNAUTHENTICATED"))
     assert finished()[-1].parent is None
-    tracing.ended(example(trace={"traceparent": "nonsense"}, code="INTERNAL"))
+    tracing.export(example(trace={"traceparent": "nonsense"}, code="INTERNAL"))
     root = finished()[-1]
     assert root.parent is None
     assert not root.status.is_ok
@@ -406,14 +406,14 @@ def test_who_is_not_let_in_does_not_say_which_traces_are_kept(spans: Any) -> Non
     provider.sampler = ParentBasedTraceIdRatio(0.0)
     tracing = Tracing(provider)
     trace = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
-    tracing.ended(example(trace=trace, kind="unknown", code="UNAUTHENTICATED"))
+    tracing.export(example(trace=trace, kind="unknown", code="UNAUTHENTICATED"))
     assert not finished()
-    tracing.ended(example(trace=trace))
+    tracing.export(example(trace=trace))
     assert finished()
 
 
 async def test_a_full_disk_does_not_end_the_looking(
-    start: Any, engine: Any, station: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    start: Any, engine: Any, state: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = ProcessFacts.write
 
@@ -421,10 +421,10 @@ async def test_a_full_disk_does_not_end_the_looking(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(ProcessFacts, "write", full)
-    service = await start(engine, station=station)
+    service = await start(engine, state=state)
     for _ in range(3):
         service.server._take_down()
-    assert caplog.text.count("metrics cannot be left") == 1
+    assert caplog.text.count("metrics cannot be written") == 1
     monkeypatch.setattr(ProcessFacts, "write", write)
     service.server._take_down()
-    assert json.loads((station.folder / "facts-0.json").read_text())["snapshot"] == "s1"
+    assert json.loads((state.folder / "facts-0.json").read_text())["snapshot"] == "s1"

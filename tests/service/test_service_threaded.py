@@ -51,7 +51,7 @@ def engine(fakes: Any) -> Any:
 
 
 @pytest.fixture
-def holder(engine: Any) -> Iterator[SnapshotSwapper]:
+def swapper(engine: Any) -> Iterator[SnapshotSwapper]:
     async def opened() -> Any:
         return engine
 
@@ -61,8 +61,8 @@ def holder(engine: Any) -> Iterator[SnapshotSwapper]:
 
 
 @pytest.fixture
-async def stub(holder: SnapshotSwapper, start: Any, fakes: Any) -> Any:
-    service = await start(holder)
+async def stub(swapper: SnapshotSwapper, start: Any, fakes: Any) -> Any:
+    service = await start(swapper)
     async with fakes.channel(service) as channel:
         yield query_pb2_grpc.QueryServiceStub(channel)
 

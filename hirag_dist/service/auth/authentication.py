@@ -79,7 +79,7 @@ def _names(context: Context) -> list[str]:
 
 
 def guarded_reflection(
-    names: tuple[str, ...], gate: Authenticator, observers: Sequence[Callable[[RequestRecord], None]]
+    names: tuple[str, ...], authenticator: Authenticator, observers: Sequence[Callable[[RequestRecord], None]]
 ) -> grpc.GenericRpcHandler:
     """Return the handler of gRPC's reflection for those who may call; who may not is told to the observers."""
 
@@ -88,14 +88,14 @@ def guarded_reflection(
             self, request_iterator: AsyncIterator[Any], context: Context
         ) -> AsyncIterator[Any]:
             try:
-                gate.caller(context)
+                authenticator.caller(context)
             except Unauthenticated as error:
-                access = RequestRecord.of("ServerReflectionInfo", context)
-                access.code, access.reason, access.caller = status_of(error).name, error.reason, error.caller
-                access.seconds = access.elapsed_s
+                record = RequestRecord.of("ServerReflectionInfo", context)
+                record.code, record.reason, record.caller = status_of(error).name, error.reason, error.caller
+                record.seconds = record.elapsed_s
                 for observer in observers:
-                    observer(access)
-                await context.abort(status_of(error), message_of(error), trailers_of(error, access.request_id, None))
+                    observer(record)
+                await context.abort(status_of(error), message_of(error), trailers_of(error, record.request_id, None))
             async for reply in super().ServerReflectionInfo(request_iterator, context):
                 yield reply
 

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 
 from hirag_dist.errors import ConfigError
 
-MOST_CALLERS = 16_384
+MAX_CALLERS = 16_384
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
@@ -91,7 +91,7 @@ class _Record(_Part):
 
 
 class _File(_Part):
-    callers: Annotated[dict[str, _Record], Field(min_length=1, max_length=MOST_CALLERS)]
+    callers: Annotated[dict[str, _Record], Field(min_length=1, max_length=MAX_CALLERS)]
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.request_checks import Handler, RequestChecks
 from hirag_dist.types import Answer, Retrieval
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _TOKEN_MAX = 4096
 
 
@@ -92,7 +92,7 @@ class PageApp:
                 try:
                     await self._send(response, first, lines)
                 except TimeoutError:
-                    _LOG.warning("gave up on %s, who does not read", request.remote)
+                    logger.warning("gave up on %s, who does not read", request.remote)
                     if request.transport is not None:
                         request.transport.abort()
         return response
@@ -194,7 +194,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except (web.HTTPException, ConnectionError):  # a reply of aiohttp's own, or a visitor who has gone
         raise
     except Exception:
-        _LOG.exception("request %.200r failed", request.path)
+        logger.exception("request %.200r failed", request.path)
         return _told(HiragError("internal error; the log of the page tells more"), 500)
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from hirag_dist.service.web.options import LOOPBACK_NAMES
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -66,7 +66,7 @@ class RequestChecks:
         fault = self.fault(request)
         if fault is not None:
             status, why = fault
-            _LOG.warning("refused %s %.200r from %s: %s", request.method, request.path, request.remote, why)
+            logger.warning("refused %s %.200r from %s: %s", request.method, request.path, request.remote, why)
             return web.json_response({"error": {"kind": "Forbidden", "message": why}}, status=status)
         return await handler(request)
 

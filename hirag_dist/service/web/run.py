@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import TracebackType
 
 from aiohttp import web
@@ -17,13 +14,14 @@ from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.file_watch import ReloadingValue
 from hirag_dist.service.options import split_address
+from hirag_dist.service.shutdown import stop_signals
 from hirag_dist.service.web.app import PageApp
 from hirag_dist.service.web.certificates import BrowserTls, expected_name, names_in, server_context
 from hirag_dist.service.web.client_pool import ClientPool
 from hirag_dist.service.web.options import PageOptions, reached_at, url_of
 from hirag_dist.service.web.request_checks import RequestChecks
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _KEEPALIVE_S = 75.0
 
 
@@ -147,11 +145,11 @@ async def serve_page(
         BackendUnavailable: the address cannot be listened on.
     """
     stop = asyncio.Event() if stop is None else stop
-    with _signals(stop):
+    with stop_signals(stop):
         async with Page(options, target) as page:
             watching = asyncio.create_task(page.watch())
             try:
-                _LOG.info("the page is at %s", page.url)
+                logger.info("the page is at %s", page.url)
                 if ready is not None:
                     ready(page.url)
                 await stop.wait()
@@ -162,19 +160,3 @@ async def serve_page(
 def run_page(options: PageOptions, target: str, ready: Callable[[str], None] | None = None) -> None:
     """Serve the page from a process of its own: `serve_page` with a loop."""
     asyncio.run(serve_page(options, target, ready))
-
-
-@contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    for number in numbers:
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)

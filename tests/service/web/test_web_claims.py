@@ -63,8 +63,8 @@ async def test_a_visitor_is_not_told_what_a_hidden_chunk_claims(
         return engine
 
     callers = fakes.CallersFile(tmp_path / "callers.yaml").add("visitor", labels=[]).add("agent", labels=["secret"])
-    holder = SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
-    served = await serve(holder, page={"callers": True}, callers_file=callers.path)
+    swapper = SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
+    served = await serve(swapper, page={"callers": True}, callers_file=callers.path)
 
     async def asked(caller: str) -> list[dict[str, Any]]:
         body = {"question": "wordaa wordbb", "mode": "graphrag-local", "top_n": 40, "answer": False}

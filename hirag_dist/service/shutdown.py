@@ -1,0 +1,56 @@
+"""Graceful shutdown: signals that stop or hurry a service, and waiting that they interrupt."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_NUMBERS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stop_signals(stop: asyncio.Event, hurry: asyncio.Event | None = None) -> Iterator[None]:
+    """Set `stop` at the first SIGTERM or SIGINT and `hurry` at each further one, for as long as the block lasts.
+
+    Signals reach the main thread only; in another thread nothing is set.
+    """
+
+    def on_signal() -> None:
+        if hurry is not None and stop.is_set():
+            hurry.set()
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    for number in _NUMBERS:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield
+    finally:
+        for number in _NUMBERS:
+            loop.remove_signal_handler(number)
+
+
+async def finished_before(event: asyncio.Event, task: asyncio.Task[None], *, cancel: bool = True) -> bool:
+    """Wait until a task ends or an event is set. Return whether the task ended; its exception is raised.
+
+    Args:
+        cancel: whether the task is cancelled if the event comes first.
+    """
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        if cancel and not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+    if task.done() and not task.cancelled():
+        await task
+        return True
+    return False
